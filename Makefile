@@ -180,7 +180,7 @@ CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
 
 .PHONY: docs
 docs: setup ## write the generated files, and build the documentation site into .lockstep-build/site
-	@$(RUN) -m infra.services.generated
+	@$(RUN) -m infra.reference
 	@$(MAKE) --no-print-directory $(BUILD)/.site
 
 # The site appears whole or not at all: Airflow may be serving it.

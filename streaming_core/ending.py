@@ -13,6 +13,7 @@ import errno
 import io
 import mmap
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import NoReturn, TextIO
 
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
+from streaming_core.exit_codes import ExitCode
 from streaming_core.interruption import Interrupted
 
 # What the libraries take of an address space before anything is done. OpenBLAS, which numpy brings along, ends the
@@ -96,11 +98,12 @@ def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
             sys.stdout.flush()
     except OSError as unwritten:
         _give_up(sys.stdout)
-        error, code = unwritten, 3
+        error, code = unwritten, ExitCode.COMMAND_FAILED
         message = f"standard output cannot be written: {unwritten.strerror}"
         if isinstance(unwritten, BrokenPipeError):
             message = None
-    if code == 3 and error is not None and os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0"):
+    is_traced = os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0")
+    if code == ExitCode.COMMAND_FAILED and error is not None and is_traced:
         with suppress(OSError):
             traceback.print_exception(error)
     if message is not None:
@@ -111,28 +114,29 @@ def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
 def _line(error: BaseException) -> tuple[str | None, int]:
     match error:
         case BadInput():
-            return str(error), 2
+            return str(error), ExitCode.BAD_INPUT
         case RunFailed():
-            return str(error), 1
+            return str(error), ExitCode.FAILED
         case CommandFailed():
-            return str(error), 3
+            return str(error), ExitCode.COMMAND_FAILED
         case Interrupted():
             return str(error), error.exit_code
         case KeyboardInterrupt():
-            return "interrupted", 130
+            return "interrupted", ExitCode.SIGNAL + signal.SIGINT
         case BrokenPipeError():
-            return None, 3  # whoever read the output has gone, and wants no more of it
+            return None, ExitCode.COMMAND_FAILED  # whoever read the output has gone, and wants no more of it
         case MemoryError():
-            return "out of memory", 3
+            return "out of memory", ExitCode.COMMAND_FAILED
         case OSError() if error.errno == errno.ENOMEM:
-            return "out of memory", 3
+            return "out of memory", ExitCode.COMMAND_FAILED
         case OSError() if error.errno:
             return _line(refusal(error))
         case OSError() | ImportError():  # libraries tell at length what to try; the cause says what is wrong
-            return f"a library cannot be loaded: {_cause(error)}", 3
+            return f"a library cannot be loaded: {_cause(error)}", ExitCode.COMMAND_FAILED
     last = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" ({last[0].filename}:{last[0].lineno})" if last else ""
-    return f"internal error: {type(error).__name__}: {error}{place}; LOCKSTEP_TRACEBACK=1 shows how it came about", 3
+    line = f"internal error: {type(error).__name__}: {error}{place}; LOCKSTEP_TRACEBACK=1 shows how it came about"
+    return line, ExitCode.COMMAND_FAILED
 
 
 def _cause(error: BaseException) -> BaseException:

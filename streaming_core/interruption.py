@@ -14,6 +14,8 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from streaming_core.exit_codes import ExitCode
+
 _noted: Callable[[], int] = int  # 0, until `heeded`
 
 
@@ -22,7 +24,7 @@ class Interrupted(BaseException):
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.exit_code = 128 + number
+        self.exit_code = ExitCode.SIGNAL + number
 
 
 def check() -> None:

@@ -48,6 +48,7 @@ def pages(home: Home) -> dict[str, str]:
         "overview": "/plugin/lockstep",
         "runs": "/lockstep/runs.html",
         "performance": "/lockstep/performance.html",
+        "docs": "/lockstep/docs/index.html",
         "run": f"/lockstep/{run.run_id}/index.html",
     }
     if run.cells:

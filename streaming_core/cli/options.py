@@ -36,7 +36,7 @@ ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set 
 # Fields that a command reads from a JSON file -> the type and the form of its content.
 FILES: dict[str, tuple[type, str]] = {
     "plan": (dict, '{"operator": [thread of each replica], ...}'),
-    "schedule": (list, '[{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which'),
+    "schedule": (list, '[{"event": 1000, "replicas": {"operator": 2}}, ...]: a number of replicas, or a list of them'),
 }
 # Fields that a command takes as numbers with commas between them.
 NUMBERS = ("thresholds",)

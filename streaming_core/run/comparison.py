@@ -20,6 +20,7 @@ from streaming_core.data import comparison
 from streaming_core.data.comparison import SHOWN, Difference, Found
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import BadInput, refusal
+from streaming_core.exit_codes import ExitCode
 from streaming_core.oracle import oracle
 from streaming_core.run import recording
 from streaming_core.run.report import RunReport, Sample
@@ -42,7 +43,9 @@ class Diff:
     @property
     def exit_code(self) -> int:
         """0 equal, 1 different, 2 not comparable."""
-        return 2 if self.reason else 1 if self.differences else 0
+        if self.reason:
+            return ExitCode.BAD_INPUT
+        return ExitCode.FAILED if self.differences else ExitCode.SUCCESS
 
     def text(self) -> str:
         """For people."""

@@ -6,7 +6,7 @@ the only declaration of an executor. Everything else is derived from it:
 - the command line of `streaming-core` (cli/options.py);
 - the request of a regression and its form (regression/request.py, dags/lib/form.py);
 - the columns of raw cells (regression/warehouse.py);
-- dbt's SQL, YAML and column descriptions, and docs/reference/strategies.md (infra/services/generated.py, `make docs`).
+- dbt's SQL, YAML and column descriptions, and docs/reference (infra/reference, `make docs`).
 
 The runtime declares its strategies beside their code; tests/unit/test_runtime_options.py compares both.
 
@@ -62,6 +62,80 @@ MOST_CHAINED = 3  # windowed operators in a row with parallelism sn: a rank of 1
 # Channels that keep no order. Their outputs are compared by what the application declares to agree without order.
 UNORDERED_CHANNELS = frozenset({"spsc"})
 
+# Axis -> what each of its strategies does, for the reference.
+STRATEGIES: dict[str, dict[str, str]] = {
+    "scheme": {
+        "owners": "Each thread owns a share of the rows. It executes the events whose rows all lie in its share. It "
+        "splits other events into accesses, and the owners of the rows apply these in event order.",
+        "tstream": "TStream as published. Per punctuation interval, threads insert the operations of all transactions "
+        "into a chain per row, then process the chains in parallel.",
+        "serial": "One thread at a time applies batches in order; other threads may plan and post-process them.",
+        "lock": "At its turn in event order, an event requests locks on its rows. It runs when it holds all of them.",
+        "mvlk": "Rows have versions: a writer waits for the version before its own, and a reader for the version that "
+        "it has to see. Writers never wait for readers.",
+        "pat": "Tables are divided into partitions. At its turn, an event queues for its partitions, and runs when it "
+        "is first in all of them (S-Store).",
+        "auto": "Measures `serial` and `owners`, and uses the faster one. It measures again from time to time.",
+        "no_lock": "`lock` without its locks. This is a bound: its results are wrong, and Lockstep never counts them.",
+    },
+    "pool": {
+        "shared_nothing": "Each thread has its own pool.",
+        "shared_everything": "All threads share one pool.",
+        "shared_per_socket": "The threads of a socket share a pool.",
+    },
+    "heuristic": {
+        "affinity": "A worker serves its own partitions first. Then it serves the operator with the lowest throughput.",
+        "ct": "Current throughput: the operator with the lowest normalised throughput within a window of time.",
+        "lp": "Last in pipeline: the last operator that has work.",
+        "et": "Estimated time: the operator whose queue would take longest to process.",
+        "qst": "Queue size throttling: the first operator whose next queue is shorter than its threshold.",
+    },
+    "queue": {
+        "lanes": "A worker takes a free partition and processes its batches. Nothing is enqueued. Lockstep adapts the "
+        "number of partitions to the cost of the operator.",
+        "hybrid": "A queue per partition, and a master queue that all workers take from.",
+        "partitioned": "Each worker has one partition of its own; no other worker helps.",
+        "shared": "One queue for all workers, under a lock, and a lock per partition.",
+    },
+    "reorder": {
+        "non_blocking": "A worker that completes a batch never waits for another worker.",
+        "lock": "Workers take turns under a lock.",
+    },
+    "partitioning": {
+        "hash": "By the hash of the key.",
+        "range": "By ranges of keys of equal width, from the keys of the first batches.",
+    },
+    "channel": {
+        "gate": "The reader merges the batches of its sources.",
+        "scalegate": "The sources insert rows in order into a skip list for each reader (Viper).",
+        "merge_sort": "A merge task in front of the reader, on a thread of its own, in addition to `threads`.",
+        "spsc": "Rows arrive without an order, for applications that declare which results do not depend on it.",
+    },
+    "controller": {
+        "none": "No controller.",
+        "threshold": "Goes by the share of time in which the replicas work.",
+        "model": "Goes by the work that waits and the work that it expects.",
+    },
+    "parallelism": {
+        "vsn": "Replicas share rows and state. Each key has one owner, and no state moves when the owner changes.",
+        "sn": "Replicas share nothing (a baseline). Rows are copied to each owner, and state moves with its key.",
+    },
+    "order": {
+        "total": "In the order of events.",
+        "none": "In any order. Lockstep compares what the application declares to agree without order.",
+    },
+    "idle": {
+        "spin": "Never leaves its core. With more threads than cores, it acts as `yield`.",
+        "yield": "Spins for a moment, then lets other threads of the core run.",
+        "park": "Spins, yields, then sleeps until another thread wakes it.",
+    },
+    "sink": {
+        "parquet": "Files in the folder of the run.",
+        "digest": "A digest of the outputs; the rows are not kept.",
+        "count": "A count of the outputs; the rows are not kept.",
+    },
+}
+
 # Fields that the digest of a spec always covers. It covers an option that was added later only where its value is not
 # the default, so that the names of cells do not change when an option is added.
 ALWAYS_DIGESTED = frozenset({
@@ -114,17 +188,19 @@ class RunSpec(BaseModel):
     default_sweep: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all values by default
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
-    params: dict[str, ParamValue] = Field(default_factory=dict, description="Parameters that differ from the defaults.")
-    executor: str = Field(description="Decides which thread runs which stage on which batch.")
-    threads: int = Field(1, ge=1, le=MAX_THREADS, description="Worker threads, source and sink included.")
+    params: dict[str, ParamValue] = Field(
+        default_factory=dict, description="Parameters of the application that differ from their defaults."
+    )
+    executor: str = Field(description="How threads share the work.")
+    threads: int = Field(1, ge=1, le=MAX_THREADS, description="Worker threads, including source and sink.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
     batch: int = Field(DEFAULT_BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
-    order: Literal["total", "none"] = Field("total", description="Order in which outputs are delivered.")
+    order: Literal["total", "none"] = Field("total", description="Order in which outputs arrive at the sink.")
     rate: float = Field(
         0.0,
         ge=0.0,
         allow_inf_nan=False,
-        description="Events per second offered by the open-loop source; 0 = peak rate.",
+        description="Events per second of the open-loop source; 0 = peak rate.",
     )
     pin: bool = Field(False, description="Bind thread i to core i.")
     idle: Literal["spin", "yield", "park"] = Field("yield", description="What a thread does while it waits.")
@@ -134,8 +210,8 @@ class RunSpec(BaseModel):
         0.4,
         ge=0.0,
         le=3600.0,
-        description="Minimum seconds of a repetition. Its passes take turns with the compiled sequential loop "
-        "until both have taken this long. With 0 there is one pass and no loop.",
+        description="Minimum seconds of a repetition. Its passes alternate with passes of the compiled sequential loop "
+        "until both have run this long. With 0, a repetition is one pass, without the loop.",
     )
 
     @classmethod
@@ -315,21 +391,23 @@ class Transactional(RunSpec):
 
     system = "TStream"
     application_kinds = ("transaction",)
-    placement = "no plan: each thread has an equal share of every punctuation interval"
+    placement = "each thread takes an equal share of every punctuation interval"
     default_sweep = frozenset({"scheme"})
 
     executor: Literal["transactional"] = "transactional"
     scheme: Literal["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"] = Field(
-        "owners", description="Transactional scheme; no_lock is a bound, not a result."
+        "owners", description="Concurrency control of the transactions."
     )
     pool: Annotated[
         Literal["shared_nothing", "shared_everything", "shared_per_socket"] | None,
         Requires("scheme", SCHEMES_WITH_POOL, "scheme {scheme} has no pool"),
-    ] = Field("shared_nothing", description="Pool from which a scheme takes operation chains.")
+    ] = Field("shared_nothing", description="Which threads share a pool of work.")
     stealing: Annotated[bool, Requires("pool", SHARED_POOLS, "stealing needs a shared pool")] = Field(
-        False, description="Work stealing between threads of a shared chain pool."
+        False, description="Let a thread take work that another thread of its pool has not started."
     )
-    checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
+    checkpoint: int = Field(
+        0, ge=0, le=1_000_000, description="Punctuation intervals between two checkpoints; 0 = no checkpoints."
+    )
 
     @property
     def strategy(self) -> str:
@@ -358,17 +436,17 @@ class Pooled(RunSpec):
 
     system = "Ordered Stream Processing"
     application_kinds = ("dataflow",)
-    placement = "no plan: any worker runs any operator that has work"
+    placement = "any worker runs any operator that has work"
 
     executor: Literal["pooled"] = "pooled"
     heuristic: Literal["affinity", "ct", "lp", "et", "qst"] = Field(
-        "affinity", description="How a pooled worker chooses the next operator."
+        "affinity", description="How a worker chooses the operator to run next."
     )
     queue: Literal["lanes", "hybrid", "partitioned", "shared"] = Field(
-        "lanes", description="Worklist of partitioned operators."
+        "lanes", description="How workers find the work of partitioned operators."
     )
     reorder: Literal["non_blocking", "lock"] = Field(
-        "non_blocking", description="Reorder buffer behind parallel operators."
+        "non_blocking", description="The buffer behind an operator that puts its outputs into order again."
     )
     partitioning: Annotated[
         Literal["hash", "range"] | None,
@@ -377,17 +455,20 @@ class Pooled(RunSpec):
             QUEUES_WITH_PARTITIONING,
             "queue {queue} has no partitioning: it deals keys by their hash, as they cost",
         ),
-    ] = Field("hash", description="How keys are assigned to the partitions of queues other than lanes.")
+    ] = Field("hash", description="How keys are assigned to partitions.")
     partitions: Annotated[
         int,
         Requires(
             "queue", QUEUES_WITH_PARTITION_COUNT, "queue {queue} has no partitions to ask for; hybrid and shared have"
         ),
     ] = Field(
-        100, ge=1, le=MAX_PARTITIONS, description="Partitions of a partitioned operator with queue hybrid or shared."
+        100,
+        ge=1,
+        le=MAX_PARTITIONS,
+        description="Number of partitions of a partitioned operator with queue hybrid or shared.",
     )
     slice: int = Field(
-        5, ge=1, le=MAX_SLICE, description="Microseconds of work after which a pooled worker chooses again."
+        5, ge=1, le=MAX_SLICE, description="Microseconds of work after which a worker chooses an operator again."
     )
     throughput_window: Annotated[
         int, Requires("heuristic", frozenset({"ct"}), "heuristic {heuristic} has no throughput_window; ct has")
@@ -395,7 +476,7 @@ class Pooled(RunSpec):
         1_000,
         ge=1,
         le=MAX_SLICE,
-        description="Microseconds over which heuristic ct measures the throughput of operators.",
+        description="Microseconds over which heuristic ct measures throughput.",
     )
 
     @property
@@ -433,44 +514,40 @@ class Pinned(RunSpec):
 
     system = "BriskStream, Viper, STRETCH"
     application_kinds = ("dataflow", "windowed")
-    placement = "a plan: replicated, each operator on each thread; auto, found by the cost of operators; or a file"
+    placement = "a plan names the thread of each replica of each operator"
     default_sweep = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
     channel: Literal["gate", "scalegate", "merge_sort", "spsc"] = Field(
         "gate",
-        description="Channel that brings the rows of several replicas into one order. With gate, the reader "
-        "merges them. With scalegate, the writers insert them in order (Viper). With merge_sort, "
-        "operators in between merge them. Channel spsc keeps no order, for applications that declare "
-        "what agrees without order.",
+        description="How a reader gets the rows of several replicas in order.",
     )
     plan: dict[str, list[int]] | Literal["auto"] = Field(
         default_factory=dict,
-        description="Threads of the replicas of each operator, `source` and `sink` included. Plan replicated puts"
-        " each operator on each thread. Plan auto is found by the measured cost of operators, and "
-        "binds threads to cores.",
+        description="The thread of each replica of each operator, including `source` and `sink`. Plan replicated puts "
+        "each operator on each thread. For plan auto, Lockstep measures the operators, finds a plan and binds threads "
+        "to cores.",
     )
     schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
-        description="Reconfigurations of windowed operators: from an event on, the replicas that share the keys.",
+        description="Reconfigurations of windowed operators. Each entry names an event, and the replicas that share "
+        "the keys from that event on.",
     )
     controller: Literal["none", "threshold", "model"] = Field(
         "none",
-        description="Controller that reconfigures windowed operators by their load. Controller threshold goes by "
-        "the share of time that replicas work, model by the work that waits and is to come.",
+        description="Controller that adds and removes replicas of windowed operators by their load.",
     )
     thresholds: Annotated[
         list[int], Requires("controller", ACTIVE_CONTROLLERS, "thresholds are a controller's, and there is none")
     ] = Field(
         default_factory=list,
         description="Load of the replicas in percent: upper, target, lower. Above upper, the controller adds "
-        "replicas until the load is below target. Below lower, it removes replicas. Empty: the "
-        "thresholds of STRETCH.",
+        "replicas until the load is below target. Below lower, it removes replicas. Empty: 90, 70, 45 for controller "
+        "threshold, and 80, 75, 70 for model.",
     )
     parallelism: Literal["vsn", "sn"] = Field(
         "vsn",
-        description="What replicas of windowed operators share. With vsn they share rows and state, with one "
-        "owner per key. With sn they share nothing, as a baseline.",
+        description="What the replicas of a windowed operator share.",
     )
 
     @model_validator(mode="before")
@@ -575,13 +652,13 @@ class Morsel(RunSpec):
     """Runs workers that take whole batches through the whole pipeline."""
 
     application_kinds = ("dataflow",)
-    placement = "no plan: each worker takes a batch through all operators"
+    placement = "each worker takes a whole batch through all operators"
     is_baseline = True
 
     executor: Literal["morsel"] = "morsel"
     order: Literal["total", "none"] = Field(
         "total",
-        description="Order in which morsel delivers. none is for applications that declare what agrees without order.",
+        description="Order in which outputs arrive at the sink.",
     )
 
     @model_validator(mode="after")

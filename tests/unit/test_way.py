@@ -238,7 +238,7 @@ MORE = {
     'description="Measured passes at peak rate after the first pass.")\n': """
     mood: int = Field(3, description="Of the machine.")
 """,
-    'description="Reorder buffer behind parallel operators."\n    )\n': """
+    'description="The buffer behind an operator that puts its outputs into order again."\n    )\n': """
     lane: Literal["left", "right"] = Field("left", description="Side of the road.")
     lights: Annotated[bool, Requires("lane", frozenset({"right"}), "lights are on the right")] = Field(
         False, description="Lights at night."
@@ -259,10 +259,12 @@ from dags.lib.form import regression_params
 from streaming_core.cli.options import RECORD, RUN
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.warehouse import CELLS, spec_of, way_columns
-from infra.services import generated
+from infra.checkout import ROOT
+from infra.reference import dbt, strategies
 
 form = regression_params()
-texts = {path.relative_to(generated.ROOT).as_posix(): text for path, text in generated.way_files().items()}
+texts = {path.relative_to(ROOT).as_posix(): text for path, text in dbt.files(ROOT / "dbt").items()}
+texts["docs/reference/strategies.md"] = strategies.page()
 spec = way.Pooled(app="wc", lane="right", lights=True, heuristic="hunch")
 cells = RegressionSpec(applications=["wc"], executors=["pooled"], threads=[1], lanes=["left", "right"], lights=True)
 print(json.dumps({
@@ -309,7 +311,7 @@ def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
         "help": [
             "Side of the road: left, right.",
             "Lights at night.",
-            "How a pooled worker chooses the next operator: affinity, ct, lp, et, qst, hunch.",
+            "How a worker chooses the operator to run next: affinity, ct, lp, et, qst, hunch.",
         ],
         "recorded": [True, True],
         "form": [["Lanes", "Executor pooled"], ["Lights", "Executor pooled"]],

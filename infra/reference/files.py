@@ -1,0 +1,68 @@
+"""The generated files and their current text.
+
+Some files are generated whole; in others, only the lines between two markers are. Tests fail while one of them is not
+current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra.checkout import ROOT
+from infra.reference import (
+    applications,
+    command_line,
+    configuration,
+    dbt,
+    exit_codes,
+    language,
+    requests,
+    strategies,
+    warehouse,
+)
+from infra.reference.markdown import COMMAND
+from reports import benchmark_page
+
+__all__ = ["COMMAND", "files", "main", "pages", "stale"]
+
+# Name of a reference page -> the module that writes it.
+PAGES = {
+    "applications": applications,
+    "command-line": command_line,
+    "configuration": configuration,
+    "exit-codes": exit_codes,
+    "language": language,
+    "requests": requests,
+    "strategies": strategies,
+    "warehouse": warehouse,
+}
+
+
+def files(root: Path = ROOT) -> dict[Path, str]:
+    """Path of each generated file -> its current text."""
+    docs = root / "docs"
+    benchmarks = {docs / "benchmarks.md": benchmark_page.page(docs / "benchmarks")}
+    return dbt.files(root / "dbt") | benchmarks | {docs / "reference" / f"{name}.md": text for name, text in pages()}
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """The reference pages: their names and texts."""
+    for name, module in PAGES.items():
+        yield name, module.page()
+
+
+def stale(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
+    """The generated files that are not current, and their current text."""
+    for path, text in files(root).items():
+        if not path.exists() or path.read_text() != text:
+            yield path, text
+
+
+def main() -> int:
+    """Write the generated files that are not current, and print their names."""
+    for path, text in stale():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(path.relative_to(ROOT))
+    return 0
