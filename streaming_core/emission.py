@@ -139,4 +139,4 @@ def emit(library, name: str, threshold: int | None = None) -> bytes:
 def not_compiled(what: str, error: Exception) -> CommandFailed:
     """The error to raise where numba rejects a program that the language accepts: our fault, not the application's."""
     reason = str(error).strip().replace("\x1b[1m", "").partition("\n")[0]  # without its emphasis
-    return CommandFailed(f"{what}: accepted by the language but not by the compiler: {reason}")
+    return CommandFailed(f"{what}: numba cannot compile this valid operator, a fault of Lockstep: {reason}")

@@ -1,10 +1,9 @@
-"""How a command ends, whatever happens in it: with an exit code and, where something is wrong, one line on stderr.
+"""The end of every command: an exit code and, after an error, one line on stderr.
 
-0 done, 1 the run failed (or differs), 2 bad input, 3 the command itself failed: a full disk, a result that could not be
-written to stdout, no memory, a fault in the program; 128 + n stopped by signal n. So 1 always says something of a run.
-LOCKSTEP_TRACEBACK=1 shows where a failure of the last kind came from, above the line.
+`exit_codes.py` lists the codes. Code 1 always stands for a run. With LOCKSTEP_TRACEBACK=1, a failure with code 3 prints
+a traceback above the line.
 
-Standard library only: this has to be there when nothing else can be loaded.
+This module uses only the standard library, so that it works even if no library can be loaded.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def say(name: str, message: str) -> None:
     try:
         print(f"{name}: {' '.join(message.split())}", file=sys.stderr, flush=True)
     except OSError:
-        _give_up(sys.stderr)  # nobody can be told; the exit code still can
+        _give_up(sys.stderr)  # the exit code still reports the error
 
 
 def _check_room() -> None:
@@ -78,14 +77,15 @@ def _check_names() -> None:
     """Raises BadInput for names that Python and the library that reads and writes Parquet would take for two."""
     home = os.environ.get("LOCKSTEP_HOME", "")
     for what, text in (*(("argument", argument) for argument in sys.argv[1:]), ("LOCKSTEP_HOME", home)):
-        given = os.fsencode(text)
-        if given == text.encode("utf-8", "surrogatepass"):
+        encoded = os.fsencode(text)
+        if encoded == text.encode("utf-8", "surrogatepass"):
             continue
         try:
-            given.decode("utf-8")
+            encoded.decode("utf-8")
         except UnicodeDecodeError:
-            raise BadInput(f"{what} {given!r} is not UTF-8: give another name") from None
-        raise BadInput(f"{what} {given!r} is read as {sys.getfilesystemencoding()} here: set PYTHONUTF8=1")
+            raise BadInput(f"{what} {encoded!r} is not valid UTF-8; use another name") from None
+        encoding = sys.getfilesystemencoding()
+        raise BadInput(f"{what} {encoded!r}: this system reads it as {encoding}; set PYTHONUTF8=1")
 
 
 def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
@@ -99,7 +99,7 @@ def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
     except OSError as unwritten:
         _give_up(sys.stdout)
         error, code = unwritten, ExitCode.COMMAND_FAILED
-        message = f"standard output cannot be written: {unwritten.strerror}"
+        message = f"cannot write to standard output: {unwritten.strerror}"
         if isinstance(unwritten, BrokenPipeError):
             message = None
     is_traced = os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0")
@@ -124,7 +124,7 @@ def _line(error: BaseException) -> tuple[str | None, int]:
         case KeyboardInterrupt():
             return "interrupted", ExitCode.SIGNAL + signal.SIGINT
         case BrokenPipeError():
-            return None, ExitCode.COMMAND_FAILED  # whoever read the output has gone, and wants no more of it
+            return None, ExitCode.COMMAND_FAILED  # the reader of the output has gone
         case MemoryError():
             return "out of memory", ExitCode.COMMAND_FAILED
         case OSError() if error.errno == errno.ENOMEM:
@@ -132,10 +132,10 @@ def _line(error: BaseException) -> tuple[str | None, int]:
         case OSError() if error.errno:
             return _line(refusal(error))
         case OSError() | ImportError():  # libraries tell at length what to try; the cause says what is wrong
-            return f"a library cannot be loaded: {_cause(error)}", ExitCode.COMMAND_FAILED
+            return f"cannot load a library: {_cause(error)}", ExitCode.COMMAND_FAILED
     last = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" ({last[0].filename}:{last[0].lineno})" if last else ""
-    line = f"internal error: {type(error).__name__}: {error}{place}; LOCKSTEP_TRACEBACK=1 shows how it came about"
+    line = f"internal error: {type(error).__name__}: {error}{place}; set LOCKSTEP_TRACEBACK=1 to see the traceback"
     return line, ExitCode.COMMAND_FAILED
 
 

@@ -1,21 +1,25 @@
-"""The three ways a command can fail, and the one line that says it.
+"""The three ways in which a command fails. The message of each is one line: what is wrong, where, what to do.
 
-`BadInput` is the caller's mistake: one line that says what is wrong and what to do, exit code 2, nothing written.
-`RunFailed` is a run that was well specified and did not succeed: exit code 1.
-`CommandFailed` says nothing of either: the command could not do its work (a full disk, no memory), exit code 3.
+- `BadInput`: the caller's mistake. Exit code 2; the command wrote nothing.
+- `RunFailed`: the input was right and the run failed. Exit code 1.
+- `CommandFailed`: the command could not do its work, for example on a full disk. Exit code 3. It says nothing about
+  the input or the run.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError  # known to who calls: what starts without it imports this file, too
+    # Programs that start without pydantic import this file too.
+    from pydantic import ValidationError
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
 
-# The system's answers to a path that cannot be what it was given for, whatever the state of the machine.
+# Errors of the system that are the fault of a path, whatever the state of the machine.
 _OF_THE_PATH = frozenset(
     getattr(errno, name)
     for name in ("EACCES", "EEXIST", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOENT", "ENOTDIR", "EPERM", "EROFS")
@@ -23,59 +27,124 @@ _OF_THE_PATH = frozenset(
 
 
 class BadInput(ValueError):
-    """The request cannot be carried out as it stands (exit code 2)."""
+    """The caller's mistake (exit code 2)."""
 
 
 class RunFailed(RuntimeError):
-    """A well-specified run did not succeed (exit code 1)."""
+    """The input was right and the run failed (exit code 1)."""
 
 
 class CommandFailed(RuntimeError):
-    """The command itself failed, which says nothing of what it was about (exit code 3)."""
+    """The command could not do its work (exit code 3)."""
 
 
 def refusal(error: OSError, what: str | None = None) -> BadInput | CommandFailed:
-    """What to raise for a call of the system that failed: bad input where the path is at fault, else a failed command.
+    """Make the error to raise for an OSError: BadInput if the path is at fault, else CommandFailed.
 
     Args:
-        what: says what could not be done; None: the file's name, if the error has one.
+        error: The OSError.
+        what: The action that failed, such as `cannot write FILE`. None: the name of the file, if the error has one.
     """
-    # Arrow puts sentences of its own around what the system said.
+    # Arrow adds sentences of its own to the reason.
     reason = os.strerror(error.errno) if error.errno else str(error)
     where = what if what is not None else error.filename and os.fsdecode(error.filename)
     kind = BadInput if error.errno in _OF_THE_PATH else CommandFailed
     return kind(f"{where}: {reason}" if where else reason)
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'threads'?)` for the known name most like this one; nothing if none is like it."""
+    from difflib import get_close_matches
+
+    names = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), names, 1, cutoff=0.7)
+    return f" (did you mean {names[near[0]]!r}?)" if near else ""
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> str:
+    """Return `unknown WHAT 'name' (did you mean 'nearest'?); known: one, other`."""
+    names = list(known)
+    return f"unknown {what} {name!r}{did_you_mean(str(name), names)}; known: {', '.join(names) or 'none'}"
+
+
+# Pydantic's type of error, up to the first underscore -> what the value must be.
+_KINDS = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+    "finite": "a finite number",
+}
+_LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
 def one_line(
-    error: ValidationError, skip: int = 0, bounds: Mapping[str, tuple[float | None, float | None]] | None = None
+    error: ValidationError,
+    skip: int = 0,
+    fields: Mapping[str, FieldInfo] | None = None,
+    name: Callable[[str], str] = str,
 ) -> str:
-    """A pydantic error as one line: `field: message; field: message`.
+    """Write a pydantic error as one line: `threads must be between 1 and 1024, got 0; seed is missing`.
 
     Args:
         error: The error.
         skip: Parts to leave out at the start of a field's path: 1 where a discriminated union puts its tag there.
-        bounds: Field -> its smallest and its largest value, for errors about them.
+        fields: The fields of the model by name, for their bounds and for the names nearest to an unknown one.
+        name: Writes the name of a field: as an option of a command line, for example.
     """
     parts = []
     for item in error.errors():
         # A field that takes one string or another type fails as both: only the failure of the other type is reported.
-        where = ".".join(str(p) for p in item["loc"][skip:] if "[" not in str(p))
+        path = [str(part) for part in item["loc"][skip:] if "[" not in str(part)]
         if item["type"] == "literal_error" and len(item["loc"]) > 1 and str(item["loc"][-1]).startswith("literal["):
             continue
-        message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "union_tag_invalid":
-            known = item["ctx"]["expected_tags"].replace("'", "")
-            message = f"unknown {item['ctx']['discriminator'][1:-1]} {item['ctx']['tag']!r}; known: {known}"
-        elif item["type"] in ("greater_than_equal", "less_than_equal") and where in (bounds or {}):
-            message = f"must be {_range(*(bounds or {})[where])}, got {item['input']!r}"
-        elif item["type"] == "union_tag_not_found":
-            message = f"{item['ctx']['discriminator'][1:-1]}: Field required"
-        parts.append(f"{where}: {message}" if where else message)
+        where = name(path[0]) if len(path) == 1 else ".".join(path)
+        parts.append(_problem(item, where, path, fields or {}))
     return "; ".join(parts)
 
 
-def _range(smallest: float | None, largest: float | None) -> str:
+def _problem(item: ErrorDetails, where: str, path: list[str], fields: Mapping[str, FieldInfo]) -> str:
+    """Write one problem of a pydantic error."""
+    kind, context = item["type"], item.get("ctx", {})
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        tag = context["discriminator"][1:-1]
+        known = context["expected_tags"].replace("'", "").split(", ") if kind == "union_tag_invalid" else []
+        return unknown(tag, context["tag"], known) if known else f"{tag} is missing"
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "extra_forbidden":
+        return unknown("field", path[-1], fields) if len(path) == 1 and fields else f"unknown field {where}"
+    if kind == "too_short":
+        return f"{where} must have at least {context['min_length']} item{'s' * (context['min_length'] != 1)}"
+    expected = _KINDS.get(kind.partition("_")[0], "")
+    if kind == "literal_error":
+        expected = context["expected"].replace("'", "")
+    elif limit := next((limit for limit in _LIMITS if limit in context), None):
+        smallest, largest = bounds_of(fields[path[0]]) if len(path) == 1 and path[0] in fields else (None, None)
+        nearest = f"{_LIMITS[limit]} {_number(context[limit])}"
+        expected = nearest if smallest is None and largest is None else range_text(smallest, largest)
+    if expected:
+        return f"{where} must be {expected}, got {item['input']!r}".lstrip()
+    message = item["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def bounds_of(field: FieldInfo) -> tuple[float | None, float | None]:
+    """The smallest and the largest value of a field, both included; None where it has no bound."""
+    smallest = next((one.ge for one in field.metadata if hasattr(one, "ge")), None)
+    return smallest, next((one.le for one in field.metadata if hasattr(one, "le")), None)
+
+
+def range_text(smallest: float | None, largest: float | None) -> str:
+    """Return `between 1 and 64`, `at least 1` or `at most 64`."""
     if smallest is not None and largest is not None:
-        return f"between {smallest} and {largest}"
-    return f"at least {smallest}" if smallest is not None else f"at most {largest}"
+        return f"between {_number(smallest)} and {_number(largest)}"
+    return f"at least {_number(smallest)}" if smallest is not None else f"at most {_number(largest)}"
+
+
+def _number(value: float | None) -> str:
+    """Write a number without the fraction of a whole one: `3600`, not `3600.0`."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)

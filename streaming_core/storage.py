@@ -1,10 +1,10 @@
-"""Files and folders as others may see them: whole or not at all, and one writer at a time.
+"""Atomic files and folders, and locks: readers see a file or folder whole or not at all, and it has one writer.
 
-A `Lock` is a lock on a file. It is the process's and ends with it, however that ends. A `held` folder is one process's
-to write: what a killed predecessor left beside it under a temporary name is nobody's, and goes. An `atomic_directory`
-is held, filled under a temporary name, brought to the disk and renamed.
+A `Lock` is a lock on a file. It belongs to a process and ends with it. A `held` folder has one writing process, which
+removes the temporary files of a killed predecessor. An `atomic_directory` is held, filled under a temporary name,
+synchronised to the disk and renamed.
 
-Standard library only, and of this package `errors` and `interruption`: the driver on a host uses it, too.
+This module imports only the standard library, `errors` and `interruption`, because the driver on a host uses it too.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ POLL_SECONDS = 0.05
 
 
 class Lock:
-    """The lock on a file, which is made if it is not there and tells who has it."""
+    """The lock on a file, which holds a text about the process that has the lock. Creates the file if necessary."""
 
     def __init__(self, path: str | os.PathLike, shared: bool = False):
-        """`shared`: every user of this machine takes it."""
+        """Prepare the lock. A `shared` lock is for every user of this machine."""
         self.path = Path(path)
         self._shared = shared
         self._file: IO[str] | None = None
 
     def take(self, holder: str = "") -> bool:
-        """Takes it and notes the holder; False when somebody else has it."""
+        """Take the lock and write the holder into its file; False if another process has it."""
         while True:
             file = self._open()
             try:
@@ -53,7 +53,7 @@ class Lock:
             except BaseException:
                 file.close()
                 raise
-            # Who had it before may have removed the file between our opening and locking: then it is no lock any more.
+            # The previous holder may have removed the file between our open and our lock. Then the lock is void.
             if _is(file, self.path):
                 break
             file.close()
@@ -62,8 +62,8 @@ class Lock:
         return True
 
     def _open(self) -> IO[str]:
-        # Opened for appending: who does not get it must not wipe out the holder's name. In a folder that is everybody's
-        # no link is followed: what it leads to would be written over, and made everybody's.
+        # Append mode: a process that does not get the lock must not erase the holder's text. No links: in a folder of
+        # all users, the lock would overwrite the target of a link and open it to everyone.
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(self.path, flags)
@@ -75,13 +75,13 @@ class Lock:
         return os.fdopen(descriptor, "a+")
 
     def wait(self, holder: str = "") -> None:
-        """Takes it as soon as it is free, unless a signal ends the wait."""
+        """Take the lock as soon as it is free, unless a signal ends the wait."""
         while not self.take(holder):
             interruption.check()
             time.sleep(POLL_SECONDS)
 
     def tell(self, holder: str) -> None:
-        """Replaces what others read about the holder."""
+        """Replace the text about the holder."""
         assert self._file is not None
         self._file.seek(0)
         self._file.truncate()
@@ -89,7 +89,7 @@ class Lock:
         self._file.flush()
 
     def holder(self) -> str | None:
-        """What the holder told; None when nobody has the lock."""
+        """The text about the holder; None if the lock is free."""
         try:
             with open(self.path) as file:
                 try:
@@ -101,7 +101,7 @@ class Lock:
         return None
 
     def leave(self, remove: bool = False) -> None:
-        """Gives it back; `remove`: and leaves no file."""
+        """Release the lock. With `remove`, remove its file too."""
         if self._file is not None:
             if remove:
                 self.path.unlink(missing_ok=True)
@@ -124,7 +124,7 @@ def _beside(target: Path, suffix: str) -> Path:
 
 @contextmanager
 def held(target: Path) -> Iterator[None]:
-    """The folder is this process's to write for the length of the block; waits for another one that is at it."""
+    """Make this process the only writer of a folder during the block; wait for another writer to finish."""
     target = absolute(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = Lock(_beside(target, "lock"))
@@ -140,8 +140,11 @@ def held(target: Path) -> Iterator[None]:
 
 @contextmanager
 def appearing(target: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `target`, which the caller holds; renames it to `target` when the block
-    succeeds, else removes it. It is not renamed over a folder that is not empty, nor once a signal has come."""
+    """Yield a temporary folder beside `target`, and rename it to `target` if the block succeeds; else remove it.
+
+    The caller holds `target`. The rename does not replace a folder that is not empty, and does not happen after a
+    signal.
+    """
     target = absolute(target)
     temporary = _beside(target, "new")
     shutil.rmtree(temporary, ignore_errors=True)  # of a predecessor that was killed
@@ -162,29 +165,29 @@ def appearing(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_directory(target: Path) -> Iterator[Path]:
-    """`appearing`, and held meanwhile. Of two writers of one address the first wins, the second's work is dropped."""
+    """Hold `target` and fill it as `appearing` does. If two processes write it, the first result stays."""
     with held(target), appearing(target) as temporary:
         yield temporary
 
 
-# What may lead nowhere else, is no option and needs no quotes: each part of a name that files are found by.
+# A part of a path: it cannot lead out of its folder, look like an option, or need quotes in a shell.
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def below(root: Path, *parts: str) -> Path:
-    """The place below `root` that these names lead to, whoever gave them.
+    """The path below `root` that these names, which may come from anyone, lead to.
 
     Raises:
-        BadInput: one of them is no plain name.
+        BadInput: A name is not a plain name.
     """
     for part in parts:
         if not isinstance(part, str) or not _PART.fullmatch(part):
-            raise BadInput(f"{part!r} is no name of a file here: letters, digits and . _ - only, no . or - first")
+            raise BadInput(f"invalid name {part!r}; use letters, digits, '.', '_' and '-', without '.' or '-' first")
     return root.joinpath(*parts)
 
 
 def absolute(path: Path) -> Path:
-    """The path, with a name also where it was `.` or ended in `..`."""
+    """The absolute path, so that `.` and `..` have a name too."""
     return Path(os.path.abspath(path))
 
 
@@ -192,32 +195,40 @@ def absolute(path: Path) -> Path:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes JSON so that `path` is either absent or whole."""
+    """Write JSON, so that `path` is either absent or whole."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def save_json(path: Path, value: object) -> None:
-    """As `write_json`, to a file that somebody has named.
+    """As `write_json`, to a file that the user chose.
 
     Raises:
-        BadInput, CommandFailed: it cannot be written.
+        BadInput: The path is not writable.
+        CommandFailed: The disk is full, or fails.
     """
     try:
         write_json(path, value)
     except OSError as error:
-        raise refusal(error, f"{path} cannot be written") from None
+        raise refusal(error, f"cannot write {path}") from None
 
 
 def write_text(path: Path, text: str, mode: int = 0o666) -> None:
-    """Writes a file so that `path` is either absent, what it was, or whole; `mode` as for open. Half a surrogate pair,
-    which JSON may hold and UTF-8 may not, is written as an escape."""
+    """Write a file, so that `path` is either absent, unchanged or whole.
+
+    Half a surrogate pair, which is valid in JSON and invalid in UTF-8, becomes an escape.
+
+    Args:
+        path: The file.
+        text: Its content.
+        mode: As for `os.open`.
+    """
     with replacing(path, mode) as file:
         file.write(text.encode(errors="backslashreplace"))
 
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator:
-    """Yields a binary file that replaces `path` when the block succeeds, and goes when it does not."""
+    """Yield a binary file that replaces `path` if the block succeeds, and disappears if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -234,7 +245,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator:
 
 
 def left_json(path: Path) -> dict[str, Any]:
-    """What somebody has left in a JSON file; nothing where it is not there, or was not written whole."""
+    """The content of a JSON file; {} if the file is missing or not whole."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -243,39 +254,45 @@ def left_json(path: Path) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> dict[str, Any]:
-    """The manifest of a folder that is whole.
+    """Read the manifest of a folder.
 
     Args:
-        what: kind of folder, such as workload.
-        keys: those that every manifest of this kind has.
-        command: the `streaming-core` command that makes such a folder.
+        directory: The folder.
+        what: The kind of folder, such as workload.
+        keys: The keys of every manifest of this kind.
+        command: The `streaming-core` command that makes such a folder.
 
     Raises:
-        BadInput: there is none, it cannot be read, or it is of a folder of another kind.
+        BadInput: The manifest is missing or unreadable, or belongs to another kind of folder.
     """
     path = Path(directory) / "manifest.json"
     try:
         manifest = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(
-            f"no {what} at {directory}: {path.name} is missing; make it with `streaming-core {command}`"
+            f"no {what} at {directory}: {path.name} is missing; create it with `streaming-core {command}`"
         ) from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"{what} {directory}: {path.name} cannot be read: {error}") from None
-    if lacking := sorted(keys - manifest.keys() if isinstance(manifest, dict) else keys):
-        raise BadInput(f"{directory} is no {what}: {path.name} lacks {', '.join(lacking)}")
+        raise BadInput(f"{what} {directory}: cannot read {path.name}: {error}") from None
+    if missing := sorted(keys - manifest.keys() if isinstance(manifest, dict) else keys):
+        names = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in {path.name}"
+        raise BadInput(f"{directory} is not {_article(what)} {what}: {names}")
     return manifest
 
 
+def _article(noun: str) -> str:
+    return "an" if noun[0] in "aeiou" else "a"
+
+
 def sweep_files(folder: Path) -> None:
-    """Removes what killed writers of a held folder's files left there (`replacing`)."""
+    """Remove the temporary files of killed writers in a held folder (`replacing`)."""
     for path in folder.glob(".*.*"):
         if path.suffix[1:].isdigit() and path.is_file():
             path.unlink()
 
 
 def sync(path: Path) -> None:
-    """Sees to it that a file, or a folder's entries, are on the disk."""
+    """Synchronise a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -284,7 +301,7 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """`sync` of a folder and all that is in it."""
+    """Synchronise a folder and everything in it to the disk."""
     for at, _, names in os.walk(folder):
         for name in names:
             sync(Path(at) / name)

@@ -40,7 +40,7 @@ NewestRun = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The id 
 @app.command()
 @takes(OPTIONS)
 def run(
-    given: dict[str, Any],
+    options: dict[str, Any],
     matrix: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +68,7 @@ def run(
         lockstep run --applications gs,wc --threads 2 --events 5000
         lockstep run --applications sl --executors transactional --schemes all
     """
-    request = conf(given, matrix) | {name: value for name, value in (("host", host), ("spark", spark)) if value}
+    request = conf(options, matrix) | {name: value for name, value in (("host", host), ("spark", spark)) if value}
     from infra.cli.run import run as regression
 
     return regression(request, as_json)

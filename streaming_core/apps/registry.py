@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 from streaming_core.api import App
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.language.acceptance import accept
 
 # Part of every code digest. Raise it when the meaning of the same operator source changes.
@@ -37,27 +37,31 @@ def load(name: str) -> App:
             language. The message has file, line and reason.
     """
     if name not in names():
-        raise BadInput(f"unknown application {name!r}; known: {', '.join(names())}")
+        raise BadInput(unknown("application", name, names()))
     if not NAME.fullmatch(name) or name == ALL:
-        raise BadInput(f"application {name}: {name}.py is no name for one: small letters, digits and _, a letter first")
+        rule = "start with a small letter, then use small letters, digits and _"
+        raise BadInput(f"application {name}: invalid file name {name}.py; {rule}")
     module_name = f"{__package__}.{name}"
     try:
         module = importlib.import_module(module_name)
     except BadInput as error:
-        raise BadInput(f"application {name}: {_where(error, name)}: {error}") from None
+        # The file names the application already.
+        reason = str(error).removeprefix(f"app {name}: ")
+        raise BadInput(f"application {name}: {_where(error, name)}: {reason}") from None
     except Exception as error:
         sys.modules.pop(module_name, None)
         raise BadInput(f"application {name}: {_where(error, name)}: {type(error).__name__}: {_line(error)}") from error
     app = getattr(module, "app", None)
     if not isinstance(app, App):
-        raise BadInput(f"application {name}: {name}.py defines no `app = App(...)`")
+        raise BadInput(f"application {name}: {name}.py must define `app = App({name!r}, ...)`")
     if app.name != name:
-        raise BadInput(f"application {name}: {name}.py names itself {app.name!r}; the two must be the same")
+        raise BadInput(f"application {name}: {name}.py says App({app.name!r}); write App({name!r})")
     app.check()
     try:
         accept(app, app.bind())
     except BadInput as error:
-        raise BadInput(f"application {name}: {error}") from None
+        reason = str(error).removeprefix(f"app {name}: ")
+        raise BadInput(f"application {name}: {reason}") from None
     return app
 
 

@@ -1,4 +1,4 @@
-"""Commands and their options; each only parses, calls one function of the engine and shows what it returns."""
+"""The commands and their options. Each command parses, calls one function of the engine and prints the result."""
 
 from __future__ import annotations
 
@@ -32,11 +32,28 @@ from streaming_core.storage import save_json
 
 NAME = "streaming-core"
 
+
+def examples(*lines: str) -> str:
+    """Write the epilog of a command: an example per line."""
+    return "\n\n".join(["Examples:", *lines])
+
+
 app = typer.Typer(
     name=NAME,
-    help="Runs streaming applications on all cores and proves the result equal to one event at a time.",
-    epilog="Exit codes: 0 done, 1 the run failed or differs, 2 bad input or not comparable, 3 the command itself "
-    "failed (full disk, stdout that cannot be written, no memory); LOCKSTEP_TRACEBACK=1 then shows where.",
+    help="Run a streaming application on all cores, and check its result against a sequential oracle.\n\n"
+    "Four commands make a complete check: generate a workload, run the application, compute the oracle's result, and "
+    "compare the two.",
+    epilog=examples(
+        "streaming-core generate wc --events 10000 --out wc-events",
+        "streaming-core run wc --input wc-events --threads 2 --out wc-run",
+        "streaming-core oracle wc --input wc-events --out wc-oracle",
+        "streaming-core diff wc-run wc-oracle",
+    )
+    + "\n\nExit codes:\n\n"
+    "0: done.\n\n"
+    "1: the run failed, or its result differs.\n\n"
+    "2: the input is wrong, or the two results are not comparable.\n\n"
+    "3: the command itself failed, for example on a full disk. Set LOCKSTEP_TRACEBACK=1 to see the traceback.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -44,12 +61,12 @@ app = typer.Typer(
 
 
 def show(value: Any) -> None:
-    """JSON on stdout."""
+    """Print JSON on stdout."""
     print(json.dumps(value, indent=1, sort_keys=True))
 
 
 class Bar:
-    """A progress bar on stderr, where a person looks; silent elsewhere."""
+    """A progress bar on stderr if that is a terminal, else nothing."""
 
     def __init__(self, quiet: bool = False):
         console = Console(stderr=True)
@@ -77,19 +94,23 @@ class Bar:
         self._bar.update(self._tasks[what], completed=done)
 
 
-@app.command()
+@app.command(epilog=examples("streaming-core apps"))
 def apps(as_json: Json = False) -> None:
-    """List the applications; of those that cannot be loaded, say why."""
+    """List the applications.
+
+    Shows the kind of each application, the executors that run it, and its first line of documentation. If an
+    application is invalid, the command cites file, line and reason, and ends with exit code 2.
+    """
     from streaming_core.apps import registry
     from streaming_core.run.way import executors_of
 
     rows: list[dict[str, Any]] = []
-    refused: list[str] = []
+    errors: list[str] = []
     for name in registry.names():
         try:
             loaded = registry.load(name)
         except BadInput as error:
-            refused.append(str(error))
+            errors.append(str(error))
             continue
         able = executors_of(loaded.kind)
         rows.append({"app": name, "kind": loaded.kind, "executors": able, "about": loaded.doc.partition("\n")[0]})
@@ -100,13 +121,17 @@ def apps(as_json: Json = False) -> None:
         for row in rows:
             grid.add_row(row["app"], row["kind"], ", ".join(row["executors"]) or "-", row["about"])
         Console().print(grid)
-    if refused:
-        raise BadInput("; ".join(refused))
+    if errors:
+        raise BadInput("; ".join(errors))
 
 
-@app.command()
+@app.command(epilog=examples("streaming-core describe wc"))
 def describe(name: AppName, as_json: Json = False) -> None:
-    """Show an application: pipeline, records, parameters, profiles, invariants, executors."""
+    """Show one application.
+
+    Lists its pipeline, its records, its parameters with defaults and bounds, its profiles, its invariants, and the
+    executors that run it with their options.
+    """
     from streaming_core.apps import registry
     from streaming_core.run.way import EXECUTORS, executors_of
 
@@ -156,14 +181,14 @@ def describe(name: AppName, as_json: Json = False) -> None:
     else:
         console.print("\n[bold]pipeline[/]", highlight=False)
         for o, step in zip(loaded.operators, steps, strict=True):
-            taken = f" <- {' + '.join(i.name for i in o.inputs)}" if o.inputs else ""
-            console.print(f"  {step}{taken}", highlight=False)
+            inputs = f" <- {' + '.join(i.name for i in o.inputs)}" if o.inputs else ""
+            console.print(f"  {step}{inputs}", highlight=False)
     for title in ("event", "output"):
         fields = ", ".join(f"{k}: {v}" for k, v in about[title].items())
         console.print(f"[bold]{title}[/]  {fields}", highlight=False)
     for executor, axes in about["executors"].items():
-        said = [*(f"{axis}: {','.join(values)}" for axis, values in axes.items()), about["placement"][executor]]
-        console.print(f"[bold]{executor}[/]  {'; '.join(said)}")
+        facts = [*(f"{axis}: {','.join(values)}" for axis, values in axes.items()), about["placement"][executor]]
+        console.print(f"[bold]{executor}[/]  {'; '.join(facts)}")
     grid = Grid("parameter", "default", "allowed", "meaning", box=None)
     for key, p in loaded.declared.items():
         allowed = ", ".join(map(str, p.choices)) if p.choices else ""
@@ -181,17 +206,27 @@ def describe(name: AppName, as_json: Json = False) -> None:
         console.print(f"[bold]agrees without order[/]  {agrees}", highlight=False)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "streaming-core generate wc --events 10000 --out wc-events",
+        "streaming-core generate wc --events 1000 --set words=5 --seed 7 --out wc-short",
+    )
+)
 def generate(
     name: AppName,
-    events: Annotated[int, typer.Option(help="Number of events.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; must be new, empty or the same workload.")],
-    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 1,
+    events: Annotated[int, typer.Option(help="Number of events, at least 0.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder to write. It must be new or empty, or hold the same workload already.")
+    ],
+    seed: Annotated[int, typer.Option(help="Seed of the generator. The same seed makes the same events.")] = 1,
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> None:
-    """Generate a workload."""
+    """Generate a workload: the events of an application, as Parquet files.
+
+    The events depend only on the application, its parameters, the seed and the number of events.
+    """
     from streaming_core.apps import registry
     from streaming_core.data import workload
 
@@ -200,40 +235,62 @@ def generate(
     workload.address(loaded, params, events, seed)
     with Bar(as_json) as bar:
         manifest = workload.write(
-            loaded, params, events, seed, out, progress=lambda made: bar("generate", made, events)
+            loaded, params, events, seed, out, progress=lambda done: bar("generate", done, events)
         )
     if as_json:
         show(manifest)
     else:
-        print(f"{out}: {manifest['events']} events of {name}, content {manifest['content_digest']}")
+        print(f"{out}: {manifest['events']} events of {name}, content digest {manifest['content_digest']}")
 
 
-@app.command()
-def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the application, and of its file.")]) -> None:
-    """Write a small application that works, to be changed into yours, and a test of it."""
+@app.command(epilog=examples("streaming-core new clicks"))
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the application and of its file.")],
+) -> None:
+    """Write a new application that works, and a test of it.
+
+    Change the two files into your own application. The command prints their paths.
+    """
     from streaming_core.cli.new import new
 
     for path in new(name):
         print(path)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "streaming-core run wc --input wc-events --threads 2 --out wc-run",
+        "streaming-core run wc --input wc-events --threads 2 --executor pooled --repetitions 3 --out wc-pooled",
+        "streaming-core run wc --input wc-events --executor pinned --rate 50000 --out wc-rate",
+    )
+)
 @takes(RUN)
 def run(
     what: What,
     input: Input,
-    out: Annotated[Path, typer.Option(help="Run folder to write.")],
-    given: dict[str, Any],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Run folder to write: outputs, final state and report.json. A folder of the same run that was "
+            "interrupted resumes from its last checkpoint."
+        ),
+    ],
+    options: dict[str, Any],
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> None:
-    """Run an application over a workload on the native runtime."""
-    spec = specification(what, given, profile, settings, input, find_plan=True)
+    """Run an application over a workload.
+
+    The first pass writes the outputs that `streaming-core diff` compares. Further passes (--repetitions) only measure.
+    Without --set and --profile, the parameters are those of the workload. Some options belong to one executor;
+    `streaming-core describe APP` shows which.
+    """
+    spec = specification(what, options, profile, settings, input, find_plan=True)
     from streaming_core.run import engine, planning
 
     # A user that sets plan auto wants that plan or an error; a run with default options succeeds without one.
-    requires_plan = "plan" in given or what.endswith(".json")
+    requires_plan = "plan" in options or what.endswith(".json")
     with Bar(as_json) as bar:
         report = engine.run(
             spec,
@@ -253,35 +310,48 @@ def run(
     print(
         f"{report.cell}: {first.events} events, {first.outputs} outputs, {best.events_per_s:,.0f} events/s, "
         f"{best.cpu_ns or 0:,.0f} CPU ns/event, {energy}p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, "
-        f"{first.rejected} rejected, {first.dropped_invalid} invalid; {out}"
+        f"{first.rejected} rejected, {first.dropped_invalid} invalid; written to {out}"
     )
     if report.planned is not None:
         threads = planning.in_order(report.planned.plan, spec.app)
         places = "; ".join(f"{name} {', '.join(map(str, at))}" for name, at in threads.items())
         error = report.planned.error
         off = "" if error is None else f", {error:.0%} off"
-        print(f"planned ({places}): {report.planned.events_per_s:,.0f} events/s were predicted{off}")
+        print(f"plan auto, threads of each operator: {places}")
+        print(f"plan auto, prediction: {report.planned.events_per_s:,.0f} events/s{off}")
         for operator, times in report.planned.changed.items():
-            print(f"changed: {operator} has {times:.1f} times the part of the work that it had in the profile")
+            print(f"plan auto, changed load: {operator} takes {times:.1f} times the share of work of the profile")
         if better := report.planned.better:
             plan = json.dumps(planning.in_order(better.plan, spec.app))
-            print(f"better now: {plan}, {better.events_per_s:,.0f} events/s instead of {better.instead_of:,.0f}")
+            rates = f"{better.events_per_s:,.0f} instead of {better.instead_of:,.0f} events/s"
+            print(f"plan auto, better plan now: {plan}, {rates}")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "streaming-core record wc --operator count --input wc-events --out wc-count",
+        "streaming-core oracle wc --operator count --input wc-events --out wc-count-oracle",
+        "streaming-core diff wc-count wc-count-oracle",
+    )
+)
 @takes(RECORD)
 def record(
     what: What,
-    operator: Annotated[str, typer.Option(help="Of the application's operators, this one.")],
+    operator: Annotated[str, typer.Option(help="Operator of the application; `streaming-core describe` lists them.")],
     input: Input,
-    out: Annotated[Path, typer.Option(help="Recording to write; must be new or empty.")],
-    given: dict[str, Any],
+    out: Annotated[Path, typer.Option(help="Folder to write. It must be new or empty.")],
+    options: dict[str, Any],
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> None:
-    """Record the rows an operator takes, by running what lies in front of it (by the oracle: `oracle --operator`)."""
-    spec = specification(what, given, profile, settings, input)
+    """Record the input rows of one operator.
+
+    Runs the part of the pipeline before the operator and writes the rows that reach the operator. The oracle makes the
+    same recording with `streaming-core oracle --operator`. To run the operator alone on the recording, use
+    `streaming-core replay`.
+    """
+    spec = specification(what, options, profile, settings, input)
     from streaming_core.data import workload
     from streaming_core.run import recording
 
@@ -292,54 +362,85 @@ def record(
 
 
 def show_recording(out: Path, manifest: dict, as_json: bool) -> None:
-    """What a recording holds."""
+    """Print the facts about a recording."""
     if as_json:
         show(manifest)
     else:
-        print(f"{out}: {manifest['rows']} rows that {manifest['operator']} takes, digest {manifest['content_digest']}")
+        rows = f"{manifest['rows']} input rows of operator {manifest['operator']}"
+        print(f"{out}: {rows}, digest {manifest['content_digest']}")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "streaming-core record wc --operator count --input wc-events --out wc-input",
+        "streaming-core replay wc-input",
+    )
+)
 def replay(
-    folder: Annotated[Path, typer.Argument(metavar="RECORDING", help="Folder that `record` has written.")],
-    repetitions: Annotated[int, typer.Option(help="Measured passes; times are medians over them.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Folder for what it puts out; must be new or empty.")] = None,
+    folder: Annotated[Path, typer.Argument(metavar="RECORDING", help="Folder that `streaming-core record` wrote.")],
+    repetitions: Annotated[
+        int, typer.Option(help="Measured passes, at least 1. Times are medians over the passes.")
+    ] = 5,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder to write the operator's output to. It must be new or empty. Default: no output."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an operator alone on its recorded input, on one thread: compare with the oracle's replay, and measure."""
+    """Run one operator alone on its recorded input.
+
+    Uses one thread. Checks the result against the oracle's replay, then measures the time per row.
+    """
     from streaming_core.run import recording
     from streaming_core.run import replay as replaying
 
     source = recording.read(folder)
     with Bar(as_json) as bar:
-        found = replaying.replay(source, repetitions, out, progress=bar)
+        result = replaying.replay(source, repetitions, out, progress=bar)
     if as_json:
-        show(found.as_dict())
+        show(result.as_dict())
         return
-    figures = "nothing to measure"
-    if found.rows_in:
-        size = "" if found.bytes_out is None else f", {found.bytes_out:,.1f} bytes/row out"
-        keys = "" if found.keys is None else f", {found.keys} keys"
+    figures = "no rows to measure"
+    if result.rows_in:
+        size = "" if result.bytes_out is None else f", {result.bytes_out:,.1f} bytes/row out"
+        keys = "" if result.keys is None else f", {result.keys} keys"
         figures = (
-            f"selectivity {found.selectivity:.4g}, {found.ns_per_row:,.1f} ns/row, "
-            f"{found.bytes_in:,.1f} bytes/row in{size}{keys}"
+            f"selectivity {result.selectivity:.4g}, {result.ns_per_row:,.1f} ns/row, "
+            f"{result.bytes_in:,.1f} bytes/row in{size}{keys}"
         )
     print(
-        f"{found.operator} of {found.app} ({found.kind}): {found.rows_in} rows in, {found.rows_out} out, {figures}; "
-        "equal to the oracle's"
+        f"{result.operator} of {result.app} ({result.kind}): {result.rows_in} rows in, {result.rows_out} rows out, "
+        f"{figures}; equal to the oracle's replay"
     )
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "streaming-core oracle wc --input wc-events --out wc-oracle",
+        "streaming-core oracle wc --input wc-events --mode compiled --out wc-compiled",
+    )
+)
 def oracle(
     name: AppName,
     input: Input,
-    out: Annotated[Path, typer.Option(help="Oracle folder to write.")],
-    operator: Annotated[str | None, typer.Option(help="Record what this operator takes instead (`record`).")] = None,
-    mode: Annotated[str, typer.Option(help="interpreted, compiled, or auto: compiled beyond 100,000 events.")] = "auto",
+    out: Annotated[
+        Path, typer.Option(help="Folder to write. It must be new or empty, or hold the same result already.")
+    ],
+    operator: Annotated[
+        str | None,
+        typer.Option(help="Record the input rows of this operator instead, as `streaming-core record` does."),
+    ] = None,
+    mode: Annotated[
+        str,
+        typer.Option(help="interpreted, compiled or auto. With auto, the oracle compiles beyond 100,000 events."),
+    ] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Compute what one thread, taking one event at a time, produces."""
+    """Compute the expected result of a workload.
+
+    The sequential oracle takes one event at a time on one thread. It shares no meaning of operators with the runtime,
+    so its result is the reference for every run.
+    """
     from streaming_core.apps import registry
     from streaming_core.data import workload
     from streaming_core.oracle import oracle as oracle_module
@@ -354,52 +455,95 @@ def oracle(
     if as_json:
         show(manifest)
     else:
-        late = f", too late for any window: {manifest['dropped_late']}" if manifest.get("dropped_late") else ""
+        late = f", {manifest['dropped_late']} events too late for every window" if manifest.get("dropped_late") else ""
         print(f"{out}: {manifest['outputs']['rows']} outputs, digest {manifest['outputs']['digest']}{late}")
 
 
-@app.command()
+@app.command(epilog=examples("streaming-core diff wc-run wc-oracle"))
 def diff(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or recording.")],
-    oracle_dir: Annotated[Path, typer.Argument(metavar="ORACLE", help="Oracle folder, or the oracle's recording.")],
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or a recording.")],
+    oracle_dir: Annotated[Path, typer.Argument(metavar="ORACLE", help="Oracle folder, or a recording of the oracle.")],
     as_json: Json = False,
 ) -> None:
-    """Compare a run with its oracle: 0 equal, 1 different (first differing rows shown), 2 not comparable."""
+    """Compare a run with the result of the oracle.
+
+    Compares every output row, their order, the final state and the counts. Shows the first rows that differ.
+
+    Exit code 0: equal. Exit code 1: different. Exit code 2: not comparable, for example two different workloads.
+    """
     from streaming_core.run.comparison import diff as compare
 
-    found = compare(run_dir, oracle_dir)
+    result = compare(run_dir, oracle_dir)
     if as_json:
-        show(found.as_dict())
+        show(result.as_dict())
     else:
-        print(found.text())
-    raise typer.Exit(found.exit_code)
+        print(result.text())
+    raise typer.Exit(result.exit_code)
 
 
-@app.command()
+def _check_bench(
+    names: list[str] | None, suite: str | None, files: bool, only: list[str] | None, events: int | None
+) -> None:
+    """Raise BadInput if options of `bench` contradict each other."""
+    if events is not None and events < 0:
+        raise BadInput(f"--events must be at least 0, got {events}")
+    if suite is not None and events == 0:
+        raise BadInput("--events must be at least 1 with --suite, got 0")
+    if suite is not None and names:
+        raise BadInput(f"--suite chooses the applications itself; remove {', '.join(names)}")
+    if files and suite is not None:
+        raise BadInput("--files and --suite exclude each other; remove one of them")
+    if files and events == 0:
+        raise BadInput("--events must be at least 1 with --files, got 0")
+    if only and suite is None:
+        raise BadInput("--only chooses experiments of a suite; add --suite")
+
+
+@app.command(
+    epilog=examples(
+        "streaming-core bench wc --events 10000 --threads 1 --repetitions 1",
+        "streaming-core bench --suite tstream",
+    )
+)
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="APP", help="Default: every application.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="APP", help="Applications to measure. Default: all.")
+    ] = None,
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream, rlas, stretch."
+            help="Run the experiments of a paper instead: tstream, ordered, viper, briskstream, rlas or stretch."
         ),
     ] = None,
     files: Annotated[
         bool,
-        typer.Option("--files", help="From Parquet to Parquet, beside what pyarrow takes; default: gs, wc."),
+        typer.Option(
+            "--files",
+            help="Include reading and writing Parquet, and compare with pyarrow. Default applications: gs, wc.",
+        ),
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="EXPERIMENT", help="Of the suite, this experiment; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="EXPERIMENT", help="Run only this experiment of the suite; repeat it for several."),
     ] = None,
-    events: Annotated[int | None, typer.Option(help="Events per workload. Default: by application.")] = None,
+    events: Annotated[
+        int | None, typer.Option(help="Events per workload, at least 0. Default: depends on the application.")
+    ] = None,
     threads: Annotated[
-        str | None, typer.Option(help="Thread counts, such as 1,2. Default: powers of two up to the cores.")
+        str | None,
+        typer.Option(help="Thread counts, separated by commas: 1,2. Default: powers of two up to the cores."),
     ] = None,
-    repetitions: Annotated[int, typer.Option(help="Rounds; figures are medians over them.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="JSON file. Default: in LOCKSTEP_HOME/reports/bench.")] = None,
+    repetitions: Annotated[int, typer.Option(help="Rounds of measurement. Figures are medians over the rounds.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file to write. Default: a file in LOCKSTEP_HOME/reports/bench.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure every way of executing beside the compiled sequential loop; results are checked."""
+    """Measure executors against the compiled sequential loop.
+
+    Every executor takes turns with the loop on the same events. The command checks each result against the loop's, and
+    ends with exit code 1 if one differs.
+    """
     from streaming_core.bench import applications, report
     from streaming_core.bench import files as from_files
     from streaming_core.bench import suite as suites
@@ -407,119 +551,146 @@ def bench(
     try:
         counts = [int(part) for part in threads.split(",")] if threads else None
     except ValueError:
-        raise BadInput(f"--threads {threads!r}: write numbers separated by commas") from None
-    if events is not None and events < 0:
-        raise BadInput(f"--events must be at least 0, got {events}")
-    if suite is not None and events == 0:
-        raise BadInput("a suite compares figures, and no events have none: --events must be at least 1, got 0")
-    if suite is not None and names:
-        raise BadInput("a suite has its own applications: give none beside --suite")
-    if files and (suite is not None or events == 0):
-        raise BadInput("--files takes applications and at least one event, and no --suite")
-    if only and suite is None:
-        raise BadInput("--only chooses from a suite: give --suite too")
+        raise BadInput(f"--threads must be numbers separated by commas, such as 1,2; got {threads!r}") from None
+    _check_bench(names, suite, files, only, events)
     command = {"command": report.command(names, suite, files, only, events, counts, repetitions)}
     with Bar(as_json) as bar:
         if files:
-            found = from_files.run(names, events, counts, repetitions, bar)
+            results = from_files.run(names, events, counts, repetitions, bar)
         elif suite is None:
-            found = applications.run(names, events, counts, repetitions, bar)
+            results = applications.run(names, events, counts, repetitions, bar)
         else:
-            chosen = suites.load(suite)
-            found = suites.run(
-                chosen, only, events, counts, repetitions, bar, lambda found: report.save(found | command, out)
+            results = suites.run(
+                suites.load(suite),
+                only,
+                events,
+                counts,
+                repetitions,
+                bar,
+                lambda partial: report.save(partial | command, out),
             )
-    found |= command
-    path = report.save(found, out)
+    results |= command
+    path = report.save(results, out)
     if as_json:
-        show(found)
+        show(results)
     else:
-        report.render(found, Console())
-        print(f"written to {path}{'; lockstep report draws it' if suite else ''}")
-    if wrong := report.wrong(found):
-        raise RunFailed(f"{len(wrong)} results differ from the loop's, first {wrong[0]['app']} {wrong[0]['way']}")
-    if far := report.mispredicted(found):
-        first = f"{far[0]['app']} {far[0]['way']}, {far[0]['predicted_per_s']:,.0f} for {far[0]['events_per_s']:,.0f}"
-        raise RunFailed(f"{len(far)} plans found were predicted too far off, first {first} events/s")
+        report.render(results, Console())
+        print(f"written to {path}{'; `lockstep report` draws it' if suite else ''}")
+    if wrong := report.wrong(results):
+        first = f"{wrong[0]['app']} {wrong[0]['way']}"
+        raise RunFailed(f"{len(wrong)} results differ from the result of the compiled loop; the first is {first}")
+    if far := report.mispredicted(results):
+        first = f"{far[0]['app']} {far[0]['way']}"
+        rates = f"predicted {far[0]['predicted_per_s']:,.0f}, measured {far[0]['events_per_s']:,.0f} events/s"
+        raise RunFailed(f"{len(far)} predictions are too far off; the first is {first}: {rates}")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "streaming-core plan wc --input wc-events --threads 1 --out wc-plan.json",
+        "streaming-core run wc --input wc-events --executor pinned --plan wc-plan.json --out wc-planned",
+        "streaming-core plan wc --machine server_a",
+    )
+)
 def plan(
     name: AppName,
     input: Annotated[
-        Path | None, typer.Option("--input", help="Workload to measure operators with. Default: one is generated.")
+        Path | None,
+        typer.Option("--input", help="Workload to measure the operators with. Default: the command generates one."),
     ] = None,
     measured: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A profile that was measured before, instead.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Use this profile of an earlier measurement instead of measuring."),
     ] = None,
     machine: Annotated[
-        str | None, typer.Option(metavar="FILE|NAME", help="Machine to plan for, or server_a, server_b. Default: this.")
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME",
+            help="Machine to plan for: a file that `streaming-core probe --machine` wrote, server_a or server_b. "
+            "Default: this host.",
+        ),
     ] = None,
-    strategy: Annotated[str, typer.Option(help="Search strategy; docs/explanation/plans.md lists them.")] = "rlas",
-    threads: Annotated[int | None, typer.Option(help="Threads of this host. Default: one for each core.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Of the runs that are planned. Default: gate.")] = None,
-    seed: Annotated[int, typer.Option(help="Of strategy random.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Plan file to write, for `run --plan`.")] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="Search strategy: rlas, rlas_paper, rlas_fix_l, rlas_fix_u, first_fit, round_robin, os, random or "
+            "exhaustive."
+        ),
+    ] = "rlas",
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of this host to plan for. Default: one for each core.")
+    ] = None,
+    channel: Annotated[str | None, typer.Option(help="Channel of the runs to plan. Default: gate.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of strategy random.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Plan file to write, for `streaming-core run --plan`.")] = None,
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> None:
-    """Find who runs where: measure the operators, and plan for this host or another machine."""
+    """Find a plan: how many replicas each operator has, and on which threads.
+
+    Measures the operators of the application, then searches for the plan with the highest predicted rate on this host
+    or another machine.
+    """
     from streaming_core.planner import strategies
     from streaming_core.run import planning
 
-    given = parameters(name, profile, settings)
+    params = parameters(name, profile, settings)
     strategies.check(strategy)
-    target = planning.machine_for(machine, threads)  # measuring operators takes longer than refusing a machine
+    target = planning.machine_for(machine, threads)  # fails before the operators are measured, which takes longer
     with Bar(as_json) as bar:
-        known, where = planning.profile_of(name, given, input, measured, channel, bar)
-        found = planning.find_on(known, target, strategy, seed)
+        costs, where = planning.profile_of(name, params, input, measured, channel, bar)
+        best = planning.find_on(costs, target, strategy, seed)
     if out is not None:
-        save_json(out, found.as_plan())
+        save_json(out, best.as_plan())
     if as_json:
-        show(planning.as_dict(found) | {"profile": str(where) if where else None})
+        show(planning.as_dict(best) | {"profile": str(where) if where else None})
         return
     console = Console()
-    estimated = planning.at_rate(found)
+    estimated = planning.at_rate(best)
     grid = Grid("operator", "replicas", "threads", "rows/s", "busy", box=None)
-    for operator, places in planning.in_order(found.as_plan(), name).items():
+    for operator, places in planning.in_order(best.as_plan(), name).items():
         rows, busy = planning.rows_per_s(estimated, operator), planning.busy(estimated, operator)
         grid.add_row(operator, str(len(places)), ", ".join(map(str, places)), f"{rows:,.0f}", f"{busy:.0%}")
     console.print(grid)
-    sustained = found.estimate.sustained
+    sustained = best.estimate.sustained
     print(
-        f"{found.strategy} on {found.machine.name}: {sustained.ingress:,.0f} events/s are predicted, limited by "
+        f"strategy {best.strategy} on {best.machine.name}: predicts {sustained.ingress:,.0f} events/s, limited by "
         f"{sustained.bottleneck}{f'; written to {out}' if out else ''}"
     )
 
 
-@app.command()
+@app.command(epilog=examples("streaming-core probe", "streaming-core probe --machine host.json"))
 def probe(
     machine: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Measure latencies and bandwidths too; machine file to write.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also measure latencies and bandwidths, and write this machine file."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the host's topology as the runtime sees it; measure it as a machine that plans are made for."""
+    """Show the cores and memory nodes of this host.
+
+    With --machine, measures them too. `streaming-core plan --machine` takes the file.
+    """
     from streaming_core.run.engine import topology
 
-    found = topology()
+    facts = topology()
     if machine is not None and machine.is_dir():
-        raise BadInput(f"{machine} is a folder: name a machine file to write")
+        raise BadInput(f"--machine must be a file to write, but {machine} is a folder")
     if machine is not None:
         from streaming_core.run import host
 
         measured = host.machine()
         measured.save(machine)
-        found = measured.model_dump(mode="json")
+        facts = measured.model_dump(mode="json")
     if as_json:
-        show(found)
+        show(facts)
         return
-    for key, value in found.items():
+    for key, value in facts.items():
         print(f"{key}: {value}")
 
 
 def main() -> int:
-    """Does what the command line asks for; returns the exit code."""
+    """Run the command line and return the exit code."""
     with interruption.heeded():
         return invoke(app)

@@ -1,4 +1,4 @@
-"""A new application: a small one that works, to be changed into what is wanted, and a test of it."""
+"""Write a new application: a small one that works, with a test, as the start of your own."""
 
 from __future__ import annotations
 
@@ -14,23 +14,29 @@ TESTS = APPS.parents[1] / "tests" / "unit" / "apps"
 
 
 def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:
-    """Writes the application `name` and, in a checkout, its test; where they are.
+    """Write the application `name` and, in a checkout, its test.
+
+    Returns:
+        The paths of the files.
 
     Raises:
-        BadInput: no name for an application, or one that is taken.
-        CommandFailed: the disk is full, or fails.
+        BadInput: The name is invalid, reserved, or in use.
+        CommandFailed: The disk is full, or fails.
     """
-    if not registry.NAME.fullmatch(name) or keyword.iskeyword(name) or name in ("registry", registry.ALL):
-        raise BadInput(f"{name!r} is no name for an application: small letters, digits and _, a letter first")
-    wanted = {apps / f"{name}.py": "application.template"}
+    if not registry.NAME.fullmatch(name):
+        rule = "start with a small letter, then use small letters, digits and _ (at most 31)"
+        raise BadInput(f"invalid application name {name!r}; {rule}")
+    if keyword.iskeyword(name) or name in ("registry", registry.ALL):
+        raise BadInput(f"the application name {name!r} is reserved; choose another one")
+    templates = {apps / f"{name}.py": "application.template"}
     if tests.is_dir():
-        wanted[tests / f"test_{name}.py"] = "test.template"
-    for path in wanted:
+        templates[tests / f"test_{name}.py"] = "test.template"
+    for path in templates:
         if path.exists():
-            raise BadInput(f"{path} is there already")
-    for path, template in wanted.items():
+            raise BadInput(f"{path} already exists; choose another name")
+    for path, template in templates.items():
         try:
             path.write_text((HERE / template).read_text().replace("NAME", name))
         except OSError as error:
-            raise refusal(error, f"{path} cannot be written") from None
-    return list(wanted)
+            raise refusal(error, f"cannot write {path}") from None
+    return list(templates)

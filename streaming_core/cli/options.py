@@ -1,18 +1,19 @@
-"""Options that several commands share, and the parameters and the run specification that they stand for."""
+"""Options that several commands share, and how they become parameters and a run specification."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, bounds_of, range_text, unknown
 from streaming_core.run.report import RunReport
 from streaming_core.run.way import (
     AUTO_PLAN,
@@ -25,41 +26,67 @@ from streaming_core.run.way import (
     values_of,
 )
 
-AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
-What = Annotated[str, typer.Argument(metavar="SPEC.json|APP", help="A run specification, or an application id.")]
-Input = Annotated[Path, typer.Option("--input", help="Workload folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter that differs from its default.")
+AppName = Annotated[str, typer.Argument(metavar="APP", help="Application; `streaming-core apps` lists them.")]
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC.json|APP", help="Application, or a JSON file that holds a complete run specification."
+    ),
 ]
-ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set of parameters.")]
+Input = Annotated[Path, typer.Option("--input", help="Workload folder, as `streaming-core generate` writes it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter of the application; repeat it for several."),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option("--profile", help="Named set of parameters; `streaming-core describe APP` lists them."),
+]
 # Fields that a command reads from a JSON file -> the type and the form of its content.
 FILES: dict[str, tuple[type, str]] = {
     "plan": (dict, '{"operator": [thread of each replica], ...}'),
-    "schedule": (list, '[{"event": 1000, "replicas": {"operator": 2}}, ...]: a number of replicas, or a list of them'),
+    "schedule": (list, '[{"event": 1000, "replicas": {"operator": 2}}, ...], with a number or a list of replicas'),
 }
 # Fields that a command takes as numbers with commas between them.
 NUMBERS = ("thresholds",)
 # What the help of a command adds to the description of a field.
 NOTES = {
-    "executor": "Default: the first that runs the application.",
-    "plan": f"A name, or a JSON file: {FILES['plan'][1]}. Default of `run` on several threads: auto, unless the run "
-    "has a schedule, a controller or parallelism sn.",
-    "schedule": f"A JSON file: {FILES['schedule'][1]}. Or the report.json of a run, to repeat the reconfigurations of "
-    "its first pass.",
-    "thresholds": "Three numbers: 90,70,45.",
+    "executor": "Default: the first executor that runs the application.",
+    "plan": f"Takes replicated, auto, or a JSON file: {FILES['plan'][1]}. Default of `run` on several threads: auto. "
+    "Default of a run with a schedule, a controller or parallelism sn: replicated.",
+    "schedule": f"Takes a JSON file: {FILES['schedule'][1]}. Also takes the report.json of a run, to repeat the "
+    "reconfigurations of its first pass.",
+    "thresholds": "Example: 90,70,45.",
     "sink": "Default: parquet.",
 }
 
 
+def option_name(field: str) -> str:
+    """The option of a field, as users type it: `--throughput-window`."""
+    return f"--{field.replace('_', '-')}"
+
+
 def _option(name: str) -> Any:
-    """A field of a spec as an option. Without a value, the spec's default counts."""
+    """Make an option of a field of a spec. If the user omits it, the default of the spec counts."""
     field = SPEC_FIELDS[name]
     values = values_of(name)
     kind: Any = str if values or name in NUMBERS else Path if name in FILES else field.annotation
-    assert field.description is not None
-    text = f"{field.description.removesuffix('.')}: {', '.join(values)}." if values else field.description
-    return Annotated[kind | None, typer.Option(help=" ".join([text, *filter(None, [NOTES.get(name)])]))]
+    return Annotated[kind | None, typer.Option(help=" ".join(filter(None, _help(name, field, values))))]
+
+
+def _help(name: str, field: FieldInfo, values: tuple[str, ...]) -> Iterator[str | None]:
+    """The sentences of an option's help: its description, its values or bounds, and its default."""
+    yield field.description
+    if values:
+        yield f"One of {', '.join(values)}."
+    if bounds_of(field) != (None, None):
+        limits = range_text(*bounds_of(field))
+        yield f"{limits[0].upper()}{limits[1:]}."
+    if note := NOTES.get(name):
+        yield note
+    elif isinstance(field.default, str | int | float) and not isinstance(field.default, bool):
+        yield f"Default: {field.default}."
 
 
 RUN = {name: _option(name) for name in SPEC_FIELDS if name not in ("app", "params")}
@@ -70,18 +97,18 @@ RECORD = {name: RUN[name] for name in RUN if name in _RECORDED}
 
 
 def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
-    """Give a command these options in place of its parameter `given`, which receives those with a value, by name."""
+    """Give a command these options in place of its parameter `options`, which receives those with a value, by name."""
 
     def decorate(command: Callable) -> Callable:
         @wraps(command)
         def with_options(**arguments: Any) -> Any:
-            given = {name: value for name in options if (value := arguments.pop(name)) is not None}
-            return command(**arguments, given=given)
+            values = {name: value for name in options if (value := arguments.pop(name)) is not None}
+            return command(**arguments, options=values)
 
         signature = inspect.signature(command, eval_str=True)
         parameters: list[inspect.Parameter] = []
         for parameter in signature.parameters.values():
-            if parameter.name == "given":
+            if parameter.name == "options":
                 kind = inspect.Parameter.KEYWORD_ONLY
                 parameters += [inspect.Parameter(n, kind, default=None, annotation=a) for n, a in options.items()]
             else:
@@ -94,28 +121,27 @@ def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
 
 
 def parameters(name: str, profile: str | None, settings: list[str] | None) -> dict[str, Any]:
-    """The parameters that a profile and `--set` give, checked."""
+    """The checked parameters of a profile and of `--set`."""
     from streaming_core.apps import registry
 
     loaded = registry.load(name)
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if profile is not None:
         if profile not in loaded.profiles:
-            known = ", ".join(loaded.profiles) or "none"
-            raise BadInput(f"app {name}: unknown profile {profile!r}; known: {known}")
-        given |= loaded.profiles[profile].params
+            raise BadInput(f"app {name}: {unknown('profile', profile, loaded.profiles)}")
+        values |= loaded.profiles[profile].params
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise BadInput(f"--set {setting!r}: write NAME=VALUE")
-        given[key] = value
-    bound = loaded.bind(given)
-    return {key: bound[key] for key in given}
+            raise BadInput(f"--set must have the form NAME=VALUE, got {setting!r}")
+        values[key] = value
+    bound = loaded.bind(values)
+    return {key: bound[key] for key in values}
 
 
 def specification(
     what: str,
-    given: dict[str, Any],
+    options: dict[str, Any],
     profile: str | None,
     settings: list[str] | None,
     source: Path,
@@ -125,7 +151,7 @@ def specification(
 
     Args:
         what: A file (`*.json`), or an application id.
-        given: The options with a value, by name.
+        options: The options with a value, by name.
         profile: A profile of the application, or None.
         settings: Parameters as NAME=VALUE.
         source: The workload, whose parameters count if no others are given.
@@ -135,35 +161,44 @@ def specification(
         BadInput: One line that says which option is wrong.
     """
     if what.endswith(".json"):
-        if given or settings or profile:
-            raise BadInput(f"{what} is a complete run specification: set options in the file, not on the command line")
-        return RunSpec.parse(_read(Path(what)))
-    given = given | {name: _read_field(name, given[name]) for name in FILES if name in given}
-    given |= {name: _numbers(name, given[name]) for name in NUMBERS if name in given}
-    spec = _spec(what, given, parameters(what, profile, settings), source)
-    uses_auto_plan = find_plan and "plan" not in given and isinstance(spec, Pinned) and spec.leaves_plan_open
+        extra = [option_name(name) for name in options] + ["--set"] * bool(settings) + ["--profile"] * bool(profile)
+        if extra:
+            raise BadInput(f"{what} is a complete run specification; move {', '.join(extra)} into the file")
+        content = _read(Path(what))
+        try:
+            return RunSpec.parse(content)
+        except BadInput as error:
+            raise BadInput(f"{what}: {error}") from None
+    fields = options | {name: _read_field(name, options[name]) for name in FILES if name in options}
+    fields |= {name: _numbers(name, options[name]) for name in NUMBERS if name in options}
+    spec = _spec(what, fields, parameters(what, profile, settings), source)
+    uses_auto_plan = find_plan and "plan" not in options and isinstance(spec, Pinned) and spec.leaves_plan_open
     return spec.model_copy(update={"plan": AUTO_PLAN}) if uses_auto_plan else spec
 
 
 def _read_field(name: str, path: Path) -> Any:
-    """The content of a plan's or a schedule's file, or the plan of that name. RunSpec checks it."""
+    """The content of the file of a plan or a schedule, or the plan of that name. RunSpec checks it."""
     if name == "plan" and str(path) in NAMED_PLANS:
         return NAMED_PLANS[str(path)]
+    if name == "plan" and not path.suffix and not path.exists():
+        raise BadInput(f"--plan: {unknown('plan', str(path), NAMED_PLANS)}, or a JSON file")
     try:
         content = from_json(_read(path))
+    except BadInput as error:
+        raise BadInput(f"{option_name(name)}: {error}") from None
     except ValueError as error:
-        raise BadInput(f"{path} is no JSON: {error}") from None
+        raise BadInput(f"{option_name(name)}: {path} is not valid JSON: {error}") from None
     if name == "schedule" and isinstance(content, dict) and "samples" in content:
         try:
             report = RunReport.model_validate(content)
         except ValidationError:
-            raise BadInput(f"{path} is no report of a run") from None
+            raise BadInput(f"--schedule: {path} is not the report.json of a run") from None
         if omitted := report.verified.omitted_reconfigurations:
-            raise BadInput(f"{path} omits {omitted} reconfigurations of its run, which cannot be repeated")
+            raise BadInput(f"--schedule: cannot repeat the run, because {path} omits {omitted} reconfigurations")
         content = _schedule_of(report)
     kind, form = FILES[name]
     if not isinstance(content, kind):
-        raise BadInput(f"{path} holds no {name}: {form}")
+        raise BadInput(f"{option_name(name)}: {path} must hold {form}")
     return content
 
 
@@ -177,27 +212,27 @@ def _numbers(name: str, text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise BadInput(f"{name} {text!r} are no numbers with commas between them") from None
+        raise BadInput(f"{option_name(name)} must be numbers separated by commas, got {text!r}") from None
 
 
-def _spec(name: str, given: dict, params: dict, source: Path) -> RunSpec:
+def _spec(name: str, fields: dict, params: dict, source: Path) -> RunSpec:
     from streaming_core.apps import registry
     from streaming_core.data import workload
 
     loaded = registry.load(name)
-    if "executor" not in given:
-        given = given | {"executor": executors_of(loaded.kind)[0]}
+    if "executor" not in fields:
+        fields = fields | {"executor": executors_of(loaded.kind)[0]}
     if not params:
         # The parameters of the operators are part of the workload.
-        made = workload.read_manifest(source)
-        if made["app"] == name:
+        manifest = workload.read_manifest(source)
+        if manifest["app"] == name:
             defaults = loaded.bind()
-            params = {k: v for k, v in loaded.bind(made["params"]).items() if v != defaults[k]}
-    return RunSpec.parse({"sink": "parquet"} | given | {"app": name, "params": params})
+            params = {k: v for k, v in loaded.bind(manifest["params"]).items() if v != defaults[k]}
+    return RunSpec.parse({"sink": "parquet"} | fields | {"app": name, "params": params}, name=option_name)
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None

@@ -68,9 +68,9 @@ class Difference:
     def _said(self, column: str | None, expected: Any, actual: Any) -> str:
         match self.kind:
             case "missing":
-                return f"the row is missing, expected {shown(expected)}"
+                return f"missing row: {shown(expected)}"
             case "extra":
-                return f"the row should not be there: {shown(actual)}"
+                return f"unexpected row: {shown(actual)}"
             case "out_of_order":
                 return f"out of order, delivered after {shown(expected)}"
             case "column" if expected is None or actual is None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.data.arrow import to_numpy
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 
 SEED = 0x243F6A8885A308D3
 K1 = np.uint64(0x9E3779B97F4A7C15)
@@ -36,7 +36,7 @@ def digest_table(table: pa.Table, leading: tuple[str, ...] = ()) -> tuple[int, i
     names = table.column_names
     for name in leading:
         if name not in names:
-            raise BadInput(f"no column {name!r}; there are: {', '.join(names)}")
+            raise BadInput(unknown("column", name, names))
     order = [*leading, *(name for name in names if name not in leading)]
     total = 0
     for batch in table.select(order).to_batches(max_chunksize=1 << 16):
@@ -74,7 +74,7 @@ def state_digest(tables: dict[str, pa.Table]) -> str:
 def _fold_column(hashes: np.ndarray, column: pa.Array, name: str) -> None:
     """Folds one column into the rows' hashes, in place."""
     if column.null_count:
-        raise BadInput(f"column {name} has {column.null_count} nulls")
+        raise BadInput(f"column {name} must not contain nulls, got {column.null_count}")
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         column = column.cast(pa.binary())
@@ -97,7 +97,7 @@ def _fold_column(hashes: np.ndarray, column: pa.Array, name: str) -> None:
 def _words(column: pa.Array, name: str) -> np.ndarray:
     """The words of a column of fixed width: uint64 of shape (rows, words per row)."""
     if column.null_count:
-        raise BadInput(f"column {name} has {column.null_count} nulls")
+        raise BadInput(f"column {name} must not contain nulls, got {column.null_count}")
     kind = column.type
     if pa.types.is_fixed_size_list(kind):
         words = _words(column.flatten(), name)
@@ -113,7 +113,7 @@ def _words(column: pa.Array, name: str) -> np.ndarray:
     elif pa.types.is_float64(kind):
         words = to_numpy(column).view(np.uint64)
     else:
-        raise BadInput(f"column {name}: no digest is defined for type {kind}")
+        raise BadInput(f"column {name} has type {kind}, which has no digest")
     return words.reshape(-1, 1)
 
 

@@ -60,7 +60,7 @@ class Parts:
             with _open(path) as file:
                 found.append((file.schema_arrow, file.metadata.num_rows))
             if found[-1][0] != found[0][0]:
-                raise BadInput(f"{path} has other columns than {self.paths[0].name}")
+                raise BadInput(f"{path} must have the same columns as {self.paths[0].name}")
         return found
 
     @property
@@ -130,7 +130,7 @@ def _open(path: Path) -> Iterator[pq.ParquetFile]:
     except FileNotFoundError:
         raise BadInput(f"{path} is missing") from None
     except (OSError, pa.ArrowException) as error:
-        raise BadInput(f"{path} cannot be read: {str(error).strip().partition(chr(10))[0]}") from None
+        raise BadInput(f"cannot read {path}: {str(error).strip().partition(chr(10))[0]}") from None
 
 
 def _whole(batches: list[pa.RecordBatch], columns: list[str] | None) -> pa.Table:

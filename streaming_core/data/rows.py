@@ -63,7 +63,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
                 offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
                 data = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
                 if base + data.size >= 1 << 32:
-                    raise BadInput("a block's text must stay below 4 GiB: take fewer events per block")
+                    raise BadInput("the text of a block must be smaller than 4 GiB; use fewer events per block")
                 rows[name]["offset"] = offsets[:-1].astype(np.int64) - offsets[0] + base
                 rows[name]["length"] = np.diff(offsets)
                 texts.append(data)

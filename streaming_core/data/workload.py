@@ -1,9 +1,13 @@
 """Workloads: the generated events of one application, under an address, checked whenever they are read.
 
-A workload is a folder: events/part-*.parquet, one part per chunk, seq ascending over all parts, and manifest.json,
-which is written last: who finds no manifest finds nothing. The address says what was asked for (application,
-parameters, events, seed, generator code); the content digest says what the rows are, however they were chunked; the
-manifest's own digest covers all that it says, these two and the distributions' thresholds too, and is checked first.
+A workload is a folder. It holds events/part-*.parquet, one part per chunk, with ascending seq over all parts. The
+writer adds manifest.json last, so a folder without it is no workload.
+
+Three digests identify a workload:
+
+- The address covers the request: application, parameters, events, seed, and the code of the generator.
+- The content digest covers the rows, and does not depend on the chunks.
+- The digest of the manifest covers the whole manifest. Readers check it first.
 """
 
 from __future__ import annotations
@@ -48,15 +52,15 @@ def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> s
     """16 hex digits: digest of the request (parameters with their defaults) and of the code that generates.
 
     Raises:
-        BadInput: unknown application, bad parameter, operators that they make no sense of, events or seed out of range.
+        BadInput: The application is unknown, or a parameter, an operator, `events` or `seed` is invalid.
     """
     app = _app(app)
     bound = app.bind(params)
     accept(app, bound)
     if not 0 <= events < 1 << 40:
-        raise BadInput(f"events must lie in 0..{(1 << 40) - 1}, got {events}")
+        raise BadInput(f"events must be between 0 and {(1 << 40) - 1}, got {events}")
     if not 0 <= seed < 1 << 63:
-        raise BadInput(f"seed must lie in 0..2^63-1, got {seed}")
+        raise BadInput(f"seed must be between 0 and 2^63-1, got {seed}")
     return digest_of(
         {
             "app": app.name,
@@ -75,90 +79,93 @@ def schema(app: App | str, params: dict[str, Any]) -> pa.Schema:
 
 
 def chunks(events: int) -> list[tuple[int, int]]:
-    """(start, stop) of each part. There is one even of no events: it tells the columns."""
+    """(start, stop) of each part. A workload without events has one part too, because a part holds the columns."""
     return [(start, min(start + CHUNK, events)) for start in range(0, max(1, events), CHUNK)]
 
 
 def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: int, start: int, stop: int) -> pa.Table:
-    """Events start..stop-1 as a table of `schema`. The same rows however a workload is cut into chunks.
+    """Events start..stop-1 as a table of `schema`. The chunks of a workload do not change its rows.
 
     Raises:
-        BadInput: bad parameters, or a generator that does not keep to its event record.
+        BadInput: A parameter is invalid, or the generator does not keep to its event record.
     """
     app = _app(app)
     params = app.bind(params)
-    wanted = schema(app, params)
+    expected = schema(app, params)
     if not 0 <= start <= stop <= events:
-        raise BadInput(f"chunk {start}..{stop} does not lie within {events} events")
+        raise BadInput(f"the chunk must lie between 0 and {events}, got {start} to {stop}")
     batches, last = [], None
     for at in range(start, stop, _SLICE):
         interruption.check()
         upto = min(at + _SLICE, stop)
-        batches.append(pa.RecordBatch.from_arrays(_arrays(app, params, seed, at, upto, wanted), schema=wanted))
-        if "ts" in wanted.names:
+        batches.append(pa.RecordBatch.from_arrays(_arrays(app, params, seed, at, upto, expected), schema=expected))
+        if "ts" in expected.names:
             ts = to_numpy(batches[-1].column("ts"))
             if (ts[1:] < ts[:-1]).any() or (last is not None and ts[0] < last):
-                raise BadInput(f"generator of {app.name}: ts decreases within events {at}..{upto}")
+                raise BadInput(f"generator of {app.name}: ts must not decrease, but does in events {at} to {upto - 1}")
             last = ts[-1]
-    return pa.Table.from_batches(batches, wanted)
+    return pa.Table.from_batches(batches, expected)
 
 
 def reproducible_chunk(
     app: App | str, params: dict[str, Any], events: int, seed: int, start: int, stop: int
 ) -> pa.Table:
-    """As `generate_chunk`, after the generator has made the same events twice.
+    """As `generate_chunk`, but run the generator again and compare the events.
 
-    A part of them is made alone, which shows whether an event depends on its slice. Then all are made again in the same
-    slices, which shows whether any event depends on anything but parameters, seed and its number.
+    The second time it makes a part of the events alone. An event that depends on its slice then differs. The third time
+    it makes all events in the same slices. An event that depends on more than parameters, seed and number then differs.
 
     Raises:
-        BadInput: as `generate_chunk`; or the events differ, so that no result of theirs could be compared.
+        BadInput: As `generate_chunk`; or the events differ, so that their results would not be comparable.
     """
     app = _app(app)
-    made = generate_chunk(app, params, events, seed, start, stop)
+    events_once = generate_chunk(app, params, events, seed, start, stop)
     at = (start + stop) // 2
     for first, last in ((at, min(at + _AGAIN, stop)), (start, stop)):
         again = generate_chunk(app, params, events, seed, first, last)
         for name in again.column_names:
-            part = made[name].slice(first - start, again.num_rows)
+            part = events_once[name].slice(first - start, again.num_rows)
             wrong = np.flatnonzero(unequal(part, again[name])).tolist()  # as texts, NaN is NaN
             at_row = next((row for row in wrong if repr(part[row].as_py()) != repr(again[name][row].as_py())), None)
             if at_row is not None:
                 raise BadInput(
-                    f"generator of {app.name}: of events {first} to {last - 1}, {name} of event {first + at_row} is "
-                    "not the same when they are made again: it must depend on seed and event alone (Draws of "
-                    "streaming_core.generator)"
+                    f"generator of {app.name}: field {name} of event {first + at_row} differs when the generator makes "
+                    f"events {first} to {last - 1} again. An event must depend only on the seed and its number; "
+                    "use Draws of streaming_core.generator"
                 )
-    return made
+    return events_once
 
 
-def _arrays(app: App, params: dict[str, Any], seed: int, start: int, stop: int, wanted: pa.Schema) -> list[pa.Array]:
+def _arrays(app: App, params: dict[str, Any], seed: int, start: int, stop: int, expected: pa.Schema) -> list[pa.Array]:
     """The columns of events start..stop-1."""
     if app.streams is not None:
-        return _merged(app, app.streams, params, seed, start, stop, wanted)
-    made = called(f"generator of {app.name}", app.generator, params, seed, start, stop)
-    if not isinstance(made, dict):
-        raise BadInput(f"generator of {app.name}: gives a {type(made).__name__}, must give columns by name")
-    columns = {"seq": np.arange(start, stop)} | made
-    if set(columns) != set(wanted.names):
-        raise BadInput(f"generator of {app.name} gives columns {sorted(made)}, its event has {wanted.names[1:]}")
-    return [_column(columns[field.name], field, stop - start, app.name) for field in wanted]
+        return _merged(app, app.streams, params, seed, start, stop, expected)
+    result = called(f"generator of {app.name}", app.generator, params, seed, start, stop)
+    if not isinstance(result, dict):
+        kind = type(result).__name__
+        raise BadInput(f"generator of {app.name}: must return a dict of columns by name, got a {kind}")
+    columns = {"seq": np.arange(start, stop)} | result
+    if set(columns) != set(expected.names):
+        fields = ", ".join(expected.names[1:])
+        raise BadInput(f"generator of {app.name}: must return columns {fields}, got {', '.join(sorted(result))}")
+    return [_column(columns[field.name], field, stop - start, app.name) for field in expected]
 
 
 def _merged(
-    app: App, streams: Sources, params: dict[str, Any], seed: int, start: int, stop: int, wanted: pa.Schema
+    app: App, streams: Sources, params: dict[str, Any], seed: int, start: int, stop: int, expected: pa.Schema
 ) -> list[pa.Array]:
     """The columns of events start..stop-1, which are rows of several streams."""
-    made, order = merge(app.name, streams.names, app.generators).rows(params, seed, start, stop)
-    fields = list(wanted)[1:]  # behind seq
-    parts: list[dict[str, pa.Array]] = []  # of each stream its rows, as columns of the events
-    for number, (given, rows) in enumerate(made):
+    blocks, order = merge(app.name, streams.names, app.generators).rows(params, seed, start, stop)
+    fields = list(expected)[1:]  # after seq
+    parts: list[dict[str, pa.Array]] = []  # the rows of each stream, as columns of the events
+    for number, (block, rows) in enumerate(blocks):
         name, places = streams.names[number], streams.columns[number]
         if not rows:
             continue
-        if set(given) != set(places):
-            raise BadInput(f"generator of {app.name}: stream {name} gives columns {sorted(given)}, not {[*places]}")
-        values = {places[field]: column for field, column in given.items()} | {TAG: np.full(rows, number)}
+        if set(block) != set(places):
+            columns = f"must return columns {', '.join(places)}, got {', '.join(sorted(block))}"
+            raise BadInput(f"generator of {app.name}: stream {name}: {columns}")
+        values = {places[field]: column for field, column in block.items()} | {TAG: np.full(rows, number)}
         parts.append(
             {
                 field.name: _column(values[field.name], field, rows, f"{app.name}: stream {name}")
@@ -175,21 +182,21 @@ def _merged(
 
 
 def _nothing(kind: pa.DataType) -> pa.Scalar:
-    """What a row of another stream has in a column of this type."""
+    """The value of a column of this type in the rows of other streams."""
     if pa.types.is_fixed_size_list(kind):
         return pa.scalar([_nothing(kind.value_type)] * kind.list_size, kind)
     return pa.scalar(b"" if pa.types.is_binary(kind) else False if pa.types.is_boolean(kind) else 0, kind)
 
 
 def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
-    """A generator's column as Arrow, in the declared type; values that do not fit it are refused."""
+    """Convert a generator's column to Arrow and the declared type; reject values that do not fit."""
     try:
         if isinstance(values, pa.Array):
             column = values if values.type == field.type else values.cast(field.type)
         elif pa.types.is_fixed_size_list(field.type):
             values = np.asarray(values)
             if values.shape != (rows, field.type.list_size):
-                raise BadInput(f"shape {values.shape}, not {(rows, field.type.list_size)}")
+                raise BadInput(f"the shape must be {(rows, field.type.list_size)}, got {values.shape}")
             items = to_arrow(values.reshape(-1)).cast(field.type.value_type)
             column = pa.FixedSizeListArray.from_arrays(items, type=field.type)
         elif isinstance(values, np.ndarray) and values.dtype.kind != "O":
@@ -199,7 +206,8 @@ def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, BadInput, ValueError) as error:
         raise BadInput(f"generator of {app}: column {field.name}: {error}") from None
     if len(column) != rows or column.null_count:
-        raise BadInput(f"generator of {app}: column {field.name}: {len(column)} values for {rows} events, or nulls")
+        counts = f"got {len(column)} values with {column.null_count} nulls"
+        raise BadInput(f"generator of {app}: column {field.name}: needs {rows} values without nulls, {counts}")
     return column
 
 
@@ -242,9 +250,9 @@ def seal(
     params = app.bind(params)
     parts, (rows, value) = _joined(directory, parts)
     if rows != events:
-        raise BadInput(f"workload {directory}: its parts hold {rows} events, asked were {events}")
+        raise BadInput(f"workload {directory}: needs {events} events, but its parts hold {rows}")
     with generator.recorded() as tables:
-        # A generator names its tables whatever events it is asked for.
+        # A generator registers its tables for any events.
         if app.streams is None:
             called(f"generator of {app.name}", app.generator, params, seed, 0, 1)
         else:
@@ -253,7 +261,7 @@ def seal(
         "address": address(app, params, events, seed),
         "seed": seed,
         "generator": generator.version(),
-        # Thresholds as one string of 16 hex digits each: the distribution, for whoever draws from it elsewhere.
+        # Thresholds as one string of 16 hex digits each: other programs can draw from the same distribution.
         "zipf": {name: values.astype(">i8").tobytes().hex() for name, values in sorted(tables.items())},
         "repeatable": repeatable,
     }
@@ -263,11 +271,16 @@ def seal(
 def seal_imported(
     directory: Path, app: App | str, params: dict[str, Any], parts: Iterable[dict[str, Any]], imported: dict[str, Any]
 ) -> dict[str, Any]:
-    """Writes the manifest over parts that nobody generated, and returns it. The address is of application, parameters
-    and content, so that it stays what it is whatever becomes of the application's code.
+    """Write the manifest of imported events, and return it.
+
+    The address covers application, parameters and content, but not the code. A change of the application keeps it.
 
     Args:
-        imported: where the events are from, as the manifest's `imported` tells it.
+        directory: The folder of the workload.
+        app: The application.
+        params: Its parameters.
+        parts: The entries that `write_part` returned.
+        imported: The origin of the events, for the manifest's `imported`.
     """
     app = _app(app)
     params = app.bind(params)
@@ -287,7 +300,8 @@ def _joined(directory: Path, parts: Iterable[dict[str, Any]]) -> tuple[list[dict
     """The entries of all parts in order, and the number and digest of their rows."""
     parts = sorted(parts, key=lambda part: part["index"])
     if [part["index"] for part in parts] != list(range(len(parts))):
-        raise BadInput(f"workload {directory}: parts {[part['index'] for part in parts]} are not 0, 1, 2, ...")
+        numbers = ", ".join(str(part["index"]) for part in parts)
+        raise BadInput(f"workload {directory}: the parts must have the numbers 0, 1, 2, ..., got {numbers}")
     total = (0, 0)
     for part in parts:
         total = add(total, (part["rows"], int(part["digest"], 16)))
@@ -302,7 +316,7 @@ def _seal(
     total: tuple[int, int],
     about: dict[str, Any],
 ) -> dict[str, Any]:
-    """Writes the manifest: what `about` says, and what is said of every workload."""
+    """Write the manifest: the facts in `about`, and those of every workload."""
     about = about | {
         "app": app.name,
         "params": params,
@@ -325,7 +339,7 @@ def write(
     tables: Iterable[pa.Table] | None = None,
     progress: Callable[[int], None] = lambda events: None,
 ) -> dict[str, Any]:
-    """The whole workload at `out_dir`, or what is there already if it is the same; returns its manifest.
+    """Write a whole workload to `out_dir`, unless the folder holds it already; return its manifest.
 
     Args:
         app: The application.
@@ -337,29 +351,28 @@ def write(
         progress: Receives the number of events generated so far, after each chunk.
 
     Raises:
-        BadInput: bad request, or `out_dir` holds something else or is no place to write to.
-        CommandFailed: the disk is full, or fails; nothing stays.
+        BadInput: The request is invalid, or `out_dir` holds something else or is not writable.
+        CommandFailed: The disk is full, or fails; nothing stays.
     """
     app, out_dir = _app(app), Path(out_dir)
-    wanted = address(app, params, events, seed)
+    requested = address(app, params, events, seed)
     with storage.held(out_dir):
         if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
             if not (out_dir / "manifest.json").exists():
-                raise BadInput(f"{out_dir} exists and is no workload: give a folder that is new or empty")
+                raise BadInput(f"{out_dir} exists and is not a workload; choose a new or empty folder")
             manifest = read_manifest(out_dir)
-            if manifest["address"] != wanted:
-                raise BadInput(
-                    f"{out_dir} holds another workload ({manifest['address']}, asked is {wanted}): give a new folder"
-                )
+            if manifest["address"] != requested:
+                addresses = f"{manifest['address']}, requested {requested}"
+                raise BadInput(f"{out_dir} holds another workload ({addresses}); choose a new folder")
             return manifest
         repeatable = tables is None
         try:
             with storage.appearing(out_dir) as temporary:
-                made = tables if tables is not None else _checked(app, params, events, seed, progress)
-                parts = [write_part(temporary, i, table) for i, table in enumerate(made)]
+                chunked = tables if tables is not None else _checked(app, params, events, seed, progress)
+                parts = [write_part(temporary, i, table) for i, table in enumerate(chunked)]
                 seal(temporary, app, params, events, seed, parts, repeatable)
         except OSError as error:
-            raise refusal(error, f"workload {out_dir} cannot be written") from None
+            raise refusal(error, f"cannot write workload {out_dir}") from None
     return read_manifest(out_dir)
 
 
@@ -379,14 +392,14 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of the workload in `directory`.
 
     Raises:
-        BadInput: there is none, it is damaged, or it is not as it was written.
+        BadInput: The manifest is missing or damaged, or was changed after it was written.
     """
     manifest = storage.read_manifest(directory, "workload", _KEYS, "generate")
-    found = digest_of({key: value for key, value in manifest.items() if key != "manifest_digest"})
-    if found != manifest["manifest_digest"]:
+    digest = digest_of({key: value for key, value in manifest.items() if key != "manifest_digest"})
+    if digest != manifest["manifest_digest"]:
         raise BadInput(
-            f"workload {directory}: manifest.json is not as it was written: "
-            f"digest {found}, expected {manifest['manifest_digest']}; make it anew with `streaming-core generate`"
+            f"workload {directory}: manifest.json was changed (digest {digest}, expected "
+            f"{manifest['manifest_digest']}); generate the workload again with `streaming-core generate`"
         )
     return manifest
 
@@ -424,22 +437,23 @@ class Source:
         return self.manifest.get("end", self.rows)
 
     def check_parts(self) -> None:
-        """Raises BadInput unless the parts are there, with the columns and rows they should have."""
-        for path, told in zip(self.parts.paths, self.manifest["parts"], strict=True):
+        """Raise BadInput unless all parts exist, with the right columns and numbers of rows."""
+        for path, entry in zip(self.parts.paths, self.manifest["parts"], strict=True):
             part = Parts([path])
             if wrong := columns(str(path), self.schema, part.schema):
                 raise BadInput(wrong[0].lines()[0])
             if part.schema.names != self.schema.names:
-                raise BadInput(f"{path}: columns are {part.schema.names}, expected {self.schema.names}")
-            if part.rows != told["rows"]:
-                raise BadInput(f"{path} has {part.rows} rows, expected {told['rows']}")
+                names, expected = ", ".join(part.schema.names), ", ".join(self.schema.names)
+                raise BadInput(f"{path}: the columns must be {expected}, got {names}")
+            if part.rows != entry["rows"]:
+                raise BadInput(f"{path} must have {entry['rows']} rows, got {part.rows}")
 
     def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
         """The rows in order, `rows_per_block` a table but for the last.
 
         Raises:
-            BadInput: a part is damaged, rows are missing or out of order, or, after the last one, the content digest
-                of all rows differs from the manifest's.
+            BadInput: A part is damaged, rows are missing or out of order, or the rows have another digest than the
+                manifest.
         """
         return (table for table, _ in self.read_on((0, 0), rows_per_block))
 
@@ -462,14 +476,14 @@ class Source:
                 wrong = np.flatnonzero(steps != 1 if self.consecutive else steps < 0)
                 if len(wrong):
                     at = int(wrong[0])
-                    place = f"seq {seq[at]} comes after {seq[at - 1] if at else before}"
-                    raise BadInput(f"{self.kind} {self.directory}: rows are out of order: {place}")
+                    position = f"seq {seq[at]} comes after {seq[at - 1] if at else before}"
+                    raise BadInput(f"{self.kind} {self.directory}: the rows are out of order: {position}")
                 before, read = int(seq[-1]), add(read, digest_table(table, self.leading))
                 yield table, read
-        if (found := format_digest(*read)) != self.manifest["content_digest"]:
+        if (digest := format_digest(*read)) != self.manifest["content_digest"]:
             raise BadInput(
-                f"{self.kind} {self.directory}: its rows are not what the manifest says: "
-                f"digest {found}, expected {self.manifest['content_digest']}"
+                f"{self.kind} {self.directory}: the rows were changed after they were written: "
+                f"digest {digest}, expected {self.manifest['content_digest']}"
             )
 
 
@@ -482,20 +496,31 @@ class Workload(Source):
 def check_request(
     directory: Path, manifest: dict[str, Any], app: App, params: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The parameters of a workload that is to be of this application and, if given, of these parameters.
+    """Check the application and the parameters of a workload.
+
+    Args:
+        directory: The folder of the workload.
+        manifest: Its manifest.
+        app: The application that the workload must belong to.
+        params: The parameters that it must have; None accepts any.
+
+    Returns:
+        The parameters of the workload.
 
     Raises:
-        BadInput: it is of others.
+        BadInput: The workload has another application or other parameters.
     """
     if manifest["app"] != app.name:
-        raise BadInput(f"workload {directory} is of application {manifest['app']}, not {app.name}")
+        raise BadInput(f"workload {directory} belongs to application {manifest['app']}, not to {app.name}")
     bound = app.bind(manifest["params"])
     if params is not None:
-        asked = app.bind(params)
-        if different := [name for name in asked if asked[name] != bound[name]]:
-            name = different[0]
-            made = "imported" if manifest.get("imported") else "generated"
-            raise BadInput(f"workload {directory} was {made} with {name}={bound[name]}, asked is {name}={asked[name]}")
+        requested = app.bind(params)
+        if name := next((name for name in requested if requested[name] != bound[name]), None):
+            remedy = "import the events" if manifest.get("imported") else "generate a workload"
+            raise BadInput(
+                f"workload {directory} has {name}={bound[name]}, but the request has {name}={requested[name]}; "
+                f"{remedy} with that parameter"
+            )
     return bound
 
 
@@ -503,12 +528,12 @@ def read(directory: Path, app: App | str | None = None, params: dict[str, Any] |
     """Opens the workload in `directory`.
 
     Args:
-        app: the application it must be of, if given.
-        params: parameters that differ from the defaults; it must have been generated with the same, if given.
+        directory: The folder of the workload.
+        app: The application that it must belong to; None accepts any.
+        params: The parameters that it must have, as far as they differ from the defaults; None accepts any.
 
     Raises:
-        BadInput: no manifest, another application or parameters, a part that is missing or truncated, a column that is
-            missing, unknown or of another type.
+        BadInput: The manifest is missing, the application or a parameter is another one, or a part is damaged.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
@@ -519,5 +544,5 @@ def read(directory: Path, app: App | str | None = None, params: dict[str, Any] |
     workload = Workload(directory, {**manifest, "params": bound}, app)
     workload.check_parts()
     if (total := sum(part["rows"] for part in manifest["parts"])) != manifest["events"]:
-        raise BadInput(f"workload {directory}: has {total} events, expected {manifest['events']}")
+        raise BadInput(f"workload {directory} must have {manifest['events']} events, got {total}")
     return workload

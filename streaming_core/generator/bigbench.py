@@ -83,7 +83,7 @@ def chosen(numbers: str, highest: int) -> np.ndarray:
     found = np.zeros(highest + 1, np.int64)
     for word in numbers.split(","):
         if not (word.strip().isascii() and word.strip().isdigit()):
-            raise BadInput(f"{numbers!r} is no list of numbers such as 1,2,3")
+            raise BadInput(f"a list must be numbers separated by commas, such as 1,2,3; got {numbers!r}")
         if int(word) <= highest:
             found[int(word)] = 1
     return found

@@ -70,7 +70,7 @@ def zipf(n: int, theta: float) -> Discrete:
 @lru_cache(maxsize=256)
 def _zipf(n: int, theta: float) -> Discrete:
     if n < 1:
-        raise BadInput(f"zipf needs at least one value, got {n}")
+        raise BadInput(f"zipf: the number of values must be at least 1, got {n}")
     rank = np.arange(1, n + 1, dtype=np.float64)
     cumulated = np.cumsum(exponential(-theta * logarithm(rank)) if theta else np.ones(n))
     thresholds = np.floor(cumulated / cumulated[-1] * float(1 << 53)).astype(np.int64)

@@ -61,7 +61,7 @@ class Road:
 
     def __init__(self, seed: int, xways: int, seconds: int, veh_per_s: float, congestion: bool, accidents: bool):
         if xways * seconds * veh_per_s > MOST:
-            raise BadInput(f"xways * seconds * veh_per_s must be {MOST} at most, got {xways} * {seconds} * {veh_per_s}")
+            raise BadInput(f"xways * seconds * veh_per_s must be at most {MOST}, got {xways} * {seconds} * {veh_per_s}")
         self._seed, self._seconds = seed, seconds
         self._third = (seconds // 3, 2 * seconds // 3) if congestion else (NEVER, NEVER)
         entering = _arrivals(seed, xways, seconds, veh_per_s).reshape(-1)

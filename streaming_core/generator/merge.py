@@ -60,11 +60,12 @@ class Merge:
                 columns = self._made(stream, params, seed, begin, behind)
                 ts = self._times(stream, columns)
                 if len(ts) != behind - begin:
-                    raise self._refusal(stream, f"ts: {len(ts)} values for rows {begin}..{behind}")
+                    raise self._refusal(stream, f"ts has {len(ts)} values for rows {begin} to {behind}")
                 # With the row before: what was made of it may be known to another process alone.
                 before = self._times(stream, self._made(stream, params, seed, begin - 1, begin)) if begin else ts[:1]
                 if (np.diff(ts, prepend=before) < 0).any():
-                    raise self._refusal(stream, f"ts decreases within rows {max(begin - 1, 0)}..{behind}")
+                    rows = f"rows {max(begin - 1, 0)} to {behind}"
+                    raise self._refusal(stream, f"ts must not decrease, but does in {rows}")
             made.append((columns, len(ts)))
             times.append(ts)
         return made, np.argsort(np.concatenate(times), kind="stable")  # of one ts: by stream
@@ -84,7 +85,7 @@ class Merge:
                 if len(ts) and (least is None or (int(ts[0]), stream) < least):
                     least = int(ts[0]), stream
             if least is None:
-                raise BadInput(f"generator of {self.app}: its streams have ended before event {sum(found) + events}")
+                raise BadInput(f"generator of {self.app}: all streams end before event {sum(found) + events}")
             found[least[1]] += step
             events -= step
         return tuple(found)
@@ -94,7 +95,7 @@ class Merge:
 
     def _times(self, stream: int, columns: Columns) -> np.ndarray:
         if "ts" not in columns:
-            raise self._refusal(stream, f"gives columns {sorted(columns)}, and no ts")
+            raise self._refusal(stream, f"must return a column ts, got {', '.join(sorted(columns))}")
         try:
             return np.asarray(columns["ts"], np.int64)
         except (TypeError, ValueError, OverflowError) as error:

@@ -89,7 +89,9 @@ class _Stream:
                 columns = self._make(*self._asked, period)
             lengths = {len(values) for values in columns.values()}
             if len(lengths) != 1:
-                raise BadInput(f"a generator's period {period} has columns of {sorted(lengths)} values")
+                raise BadInput(
+                    f"generator: in period {period}, all columns must have one length, got {sorted(lengths)}"
+                )
             self._end(period, lengths.pop())
             self._recent[period] = columns, tables
         columns, tables = _used(self._recent, period)
@@ -102,9 +104,9 @@ class _Stream:
         if period == len(self._ends):
             self._ends.append(end)
         if end != self._ends[period]:
-            raise BadInput(f"a generator's period {period} has {events} events, not as many as were counted")
+            raise BadInput(f"generator: period {period} has {events} events, which is not the number that it counted")
         if period >= EMPTY and self._ends[period - EMPTY] == end:
-            raise BadInput(f"a generator gives no events in its periods {period - EMPTY + 1} to {period}")
+            raise BadInput(f"generator: the periods {period - EMPTY + 1} to {period} have no events")
 
 
 def _used(recent: OrderedDict[Key, Value], key: Key) -> Value:

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.operator import Operator
 from streaming_core.language.parameters import Param, Params, Profile
@@ -117,9 +117,9 @@ class App:
         self.declared = params or {}
         for known, param in self.declared.items():
             if not isinstance(param, Param):
-                raise BadInput(f"app {name}: parameter {known}: write Param({param!r}), not {param!r}")
+                raise BadInput(f"app {name}: parameter {known}: write Param({param!r}) instead of {param!r}")
             if type(param.default) not in (bool, int, float, str):
-                raise BadInput(f"app {name}: parameter {known}: its default must be a number, a truth value or text")
+                raise BadInput(f"app {name}: parameter {known}: the default must be a number, a boolean or a text")
             param.check(known, param.default)
         self.profiles = profiles or {}
         self.reads = reads
@@ -208,7 +208,8 @@ class App:
     def source(self, event: Record) -> Stream:
         """The application's only input stream."""
         if self._event is not None:
-            raise BadInput(f"app {self.name}: events are declared once, by app.source, app.sources or app.transaction")
+            reason = "the events are declared already; call only one of app.source, app.sources and app.transaction"
+            raise BadInput(f"app {self.name}: {reason}")
         self._refuse("event", event, *CONTAINERS)
         self.event = event
         operator = Operator("source", "source", [], event)
@@ -280,24 +281,27 @@ class App:
 
         for stream in streams:
             if stream._app is not self:
-                raise refusal(f"a stream of app {stream._app.name}")
+                raise refusal(f"cannot use a stream of app {stream._app.name}")
             ts = stream._record.fields.get("ts")
             if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
-                raise refusal(f"{stream._record!r} has no integer field ts")
+                raise refusal(f"{stream._record!r} needs an integer field ts")
         if not streams or not len(streams) == len(updates) == len(states):
-            raise refusal(f"{len(streams)} streams need as many updates and states, not {len(updates)}, {len(states)}")
+            counts = f"got {len(updates)} updates and {len(states)} states for {len(streams)} streams"
+            raise refusal(f"each stream needs one update function and one state; {counts}")
         if kind not in KINDS:
-            raise refusal(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+            raise refusal(unknown("kind", kind, KINDS))
         if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
-            raise refusal("keys are one of: key=field; key=record with keys=function; every=number")
+            raise refusal('declare the keys in one way: key="field", or key=Record and keys=function, or every=number')
         if slide is not None and kind == "multi":
-            raise refusal("a multi window does not slide")
+            raise refusal('slide works only with kind="single"; remove slide, or change the kind')
         functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
         if keys is not None:
-            given = keys if isinstance(keys, tuple) else (keys,)
-            if len(given) != len(streams):
-                raise refusal(f"{len(streams)} streams need as many keys functions, not {len(given)}")
-            functions |= {f"keys_{i}": fn for i, fn in enumerate(given)}
+            key_functions = keys if isinstance(keys, tuple) else (keys,)
+            if len(key_functions) != len(streams):
+                raise refusal(
+                    f"each stream needs one keys function; got {len(key_functions)} for {len(streams)} streams"
+                )
+            functions |= {f"keys_{i}": fn for i, fn in enumerate(key_functions)}
         functions |= {role: fn for role, fn in (("result", result), ("slide", slide)) if fn is not None}
         for one in states:
             self._refuse("state", one, Text)
@@ -323,11 +327,11 @@ class App:
         if isinstance(key, str):
             kind, *others = (stream._record.fields.get(key) for stream in streams)
             if kind is None or any(other != kind for other in others):
-                raise refusal(f"not all streams have a field {key!r} of one type")
+                raise refusal(f"all streams need a field {key!r} of the same type")
             key = Record("Key", {key: kind}, None)
         for name, kind in key.fields.items():
             if not isinstance(kind, Scalar | Text) or (isinstance(kind, Scalar) and kind.is_float):
-                raise refusal(f"key: {name} is neither an integer nor a text")
+                raise refusal(f"key field {name} must be an integer or a text")
         return key
 
     def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
@@ -368,7 +372,7 @@ class App:
         asked for are the last ones: the stream is silent from there on.
         """
         if not fns or not all(map(inspect.isfunction, fns)):
-            raise BadInput(f"app {self.name}: write @app.generates above the generator, without brackets")
+            raise BadInput(f"app {self.name}: write @app.generates above the generator, without parentheses")
         self._generators = fns
         return fns[0]
 
@@ -380,12 +384,12 @@ class App:
             BadInput: no column, one the outputs have not, or an operator without state.
         """
         if not columns:
-            raise BadInput(f"app {self.name}: agrees_unordered: name a column at least")
+            raise BadInput(f"app {self.name}: agrees_unordered: name at least one output column")
         fields = self._outputs.fields if self._outputs else {}
         stateful = [operator.name for operator in self.operators if operator.state is not None]
         for name, known in [(c, [*fields]) for c in columns] + [(s, stateful) for s in states]:
             if name not in known:
-                raise BadInput(f"app {self.name}: agrees_unordered: no {name!r}; known: {', '.join(known)}")
+                raise BadInput(f"app {self.name}: agrees_unordered: {unknown('name', name, known)}")
         self.unordered = Unordered(columns, states)
 
     def invariant(self, name: str, sql: str, by_order: bool = False) -> None:
@@ -403,18 +407,18 @@ class App:
     def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None, window=None) -> Stream:
         for role, function in functions.items():
             if not inspect.isfunction(function):
-                raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
+                raise BadInput(f"app {self.name}: the {role} function of a {kind} operator must be a plain def")
         self._refuse("output", output, *CONTAINERS)
         self._refuse("state", state, Text)
         self._refuse("scratch", scratch, Text, *GROWING)
         if kind == "partitioned" and "key" in state.fields:
             raise BadInput(
-                f"app {self.name}: {state!r}: `key` is the column of keys beside it; name the field otherwise"
+                f"app {self.name}: {state!r}: the field name 'key' is reserved for the key; rename the field"
             )
         if any(operator.name == fn.__name__ for operator in self.operators):
-            raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
+            raise BadInput(f"app {self.name}: two operators have the function name {fn.__name__}; rename one")
         if self._outputs is not None:
-            raise BadInput(f"app {self.name}: operator {fn.__name__} is declared after the sink")
+            raise BadInput(f"app {self.name}: declare operator {fn.__name__} before the sink")
         operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch, window)
         self.operators.append(operator)
         return Stream(self, [operator])
@@ -422,17 +426,20 @@ class App:
     def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
         if record is not None and not isinstance(record, Record):
             word = getattr(record, "__name__", repr(record))
-            raise BadInput(f"app {self.name}: {what} {word} is no record: put @record above its class, not @dataclass")
-        for name, kind in (record.fields if record else {}).items():
+            remedy = "put @record (not @dataclass) above its class"
+            raise BadInput(f"app {self.name}: the {what} {word} is not a record; {remedy}")
+        if record is None:
+            return
+        for name, kind in record.fields.items():
             if isinstance(kind, kinds):
-                said = f"{record!r}: {name} is a {type(kind).__name__}, no {what} has any"
+                reason = f"record {record.name}: {name} is a {type(kind).__name__}, which no {what} can hold"
                 if isinstance(kind, Text):
-                    said += ": key_by a text, or give it a number where events are made"
-                raise BadInput(f"app {self.name}: {said}")
+                    reason += "; use the text as a key (key_by), or let the generator replace it by a number"
+                raise BadInput(f"app {self.name}: {reason}")
 
     def _sink(self, stream: Stream, name: str) -> None:
         if self._outputs is not None:
-            raise BadInput(f"app {self.name}: one sink; unite the streams that go there (stream.union)")
+            raise BadInput(f"app {self.name}: only one sink is possible; join the streams with union() before it")
         self.outputs = stream._record
         self.operators.append(Operator("sink", name, stream._operators, None))
 
@@ -474,8 +481,8 @@ class App:
         for operator in self.operators[1:-1]:
             if operator.name == name:
                 return operator
-        known = ", ".join(operator.name for operator in self.operators[1:-1])
-        raise BadInput(f"app {self.name}: no operator {name!r}; known: {known}")
+        known = [operator.name for operator in self.operators[1:-1]]
+        raise BadInput(f"app {self.name}: {unknown('operator', name, known)}")
 
     def upto(self, name: str) -> App:
         """What lies in front of an operator, as an application: its outputs are what the operator takes.
@@ -516,7 +523,7 @@ class App:
             return operator, []
         streams = self.operators[1 : 1 + len(self.streams.records)] if self.streams else []
         if {id(one) for one in streams} != {id(one) for one in operator.inputs}:
-            raise BadInput(f"app {self.name}: {name} takes several streams, and cannot be recorded or run alone")
+            raise BadInput(f"app {self.name}: cannot record or run {name} alone, because it takes several streams")
         return operator, streams
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
@@ -537,14 +544,14 @@ class App:
         values = {name: p.default for name, p in self.declared.items()}
         for name, value in (params or {}).items():
             if name not in self.declared:
-                raise BadInput(f"app {self.name}: unknown parameter {name!r}; known: {', '.join(self.declared)}")
+                raise BadInput(f"app {self.name}: {unknown('parameter', name, self.declared)}")
             values[name] = self.declared[name].check(name, value)
         return values
 
     def check(self) -> App:
         """Raises BadInput unless the declaration is complete."""
         if self._event is None or self._outputs is None or not self._generators:
-            lacking = [
+            missing = [
                 what
                 for what, there in (
                     ("a source: app.source(Event), app.sources or app.transaction", self._event),
@@ -553,29 +560,33 @@ class App:
                 )
                 if not there
             ]
-            raise BadInput(f"app {self.name} lacks {'; '.join(lacking)}")
+            raise BadInput(f"app {self.name} needs {'; '.join(missing)}")
         streams = len(self.streams.records) if self.streams else 1
         if len(self._generators) != streams:
-            raise BadInput(f"app {self.name}: {streams} sources need as many generators, not {len(self._generators)}")
+            raise BadInput(
+                f"app {self.name}: each source needs one generator; got {len(self._generators)} for {streams} sources"
+            )
         if self.kind == "transaction" and "post" not in self.operators[1].functions:
-            raise BadInput(f"app {self.name}: transaction {self.operators[1].name} has no post function")
+            name = self.operators[1].name
+            raise BadInput(f"app {self.name}: transaction {name} needs a post function; declare it with @{name}.post")
         names = [("a table", table.name) for table in self.tables]
         names += [("an operator", operator.name) for operator in self.operators]
         for what, name in names + [("a parameter", name) for name in self.declared]:
             if not _NAME.fullmatch(name):
-                raise BadInput(f"app {self.name}: {name!r} is no name of {what}: letters, digits and _, no digit first")
+                rule = "use letters, digits and _, with a letter or _ first"
+                raise BadInput(f"app {self.name}: invalid name {name!r} of {what}; {rule}")
         for name, sql in self.invariants.items():
             if value := quoted_value(sql, self.declared):
                 raise BadInput(
-                    f"app {self.name}: invariant {name!r}: :{value} is within quotes, where no value is put; "
-                    "write it without them, a text brings its own"
+                    f"app {self.name}: invariant {name!r}: remove the quotes around :{value}; "
+                    "Lockstep quotes a text itself"
                 )
-        taken = {id(operator) for taker in self.operators for operator in taker.inputs}
+        inputs = {id(operator) for reader in self.operators for operator in reader.inputs}
         for operator in self.operators[1:-1]:
-            # One with state may be there for its state; others would work for nothing.
-            if operator.state is None and id(operator) not in taken:
+            # The state of an operator may be its only result.
+            if operator.state is None and id(operator) not in inputs:
                 raise BadInput(
-                    f"app {self.name}: nothing takes what operator {operator.name} puts out: go on with what it gives "
-                    "back, up to .sink()"
+                    f"app {self.name}: the pipeline drops the output of operator {operator.name}; "
+                    "continue from the stream that its declaration returns, up to .sink()"
                 )
         return self

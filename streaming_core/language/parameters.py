@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, range_text, unknown
+
+_KINDS = {bool: "true or false", int: "an integer", float: "a finite number", str: "a text"}
 
 
 @dataclass(frozen=True)
@@ -20,31 +22,28 @@ class Param:
     choices: tuple | None = None
 
     def check(self, name: str, value: Any) -> bool | int | float | str:
-        """`value` converted to the parameter's type.
+        """Convert `value` to the parameter's type.
 
         Raises:
             BadInput: wrong type, or outside bounds or choices.
         """
-        wanted = type(self.default)
+        kind = type(self.default)
+        mistyped = BadInput(f"parameter {name} must be {_KINDS[kind]}, got {value!r}")
         try:
-            if isinstance(value, str) and wanted is bool:
+            if isinstance(value, str) and kind is bool:
                 value = {"true": True, "false": False}[value.lower()]
             elif isinstance(value, str):
-                value = wanted(value)
-            elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
+                value = kind(value)
+            elif kind is float and isinstance(value, int) and not isinstance(value, bool):
                 value = float(value)
         except (KeyError, ValueError):
-            raise BadInput(f"parameter {name}: {value!r} is not a {wanted.__name__}") from None
-        if type(value) is not wanted:
-            raise BadInput(f"parameter {name}: {value!r} is not a {wanted.__name__}")
-        if wanted is float and not isfinite(value):
-            raise BadInput(f"parameter {name}: {value!r} is not finite")
-        if self.minimum is not None and value < self.minimum:
-            raise BadInput(f"parameter {name}: {value!r} is below the minimum {self.minimum}")
-        if self.maximum is not None and value > self.maximum:
-            raise BadInput(f"parameter {name}: {value!r} is above the maximum {self.maximum}")
+            raise mistyped from None
+        if type(value) is not kind or (kind is float and not isfinite(value)):
+            raise mistyped
+        if (self.minimum is not None and value < self.minimum) or (self.maximum is not None and value > self.maximum):
+            raise BadInput(f"parameter {name} must be {range_text(self.minimum, self.maximum)}, got {value!r}")
         if self.choices is not None and value not in self.choices:
-            raise BadInput(f"parameter {name}: {value!r} is not one of {', '.join(map(str, self.choices))}")
+            raise BadInput(f"parameter {name} must be one of {', '.join(map(str, self.choices))}, got {value!r}")
         return value
 
 
@@ -63,7 +62,7 @@ class Params:
 
     def __getattr__(self, name: str) -> ParamRef:
         if name.startswith("_") or name not in self._declared:
-            raise AttributeError(f"no parameter {name!r}; known: {', '.join(self._declared)}")
+            raise AttributeError(unknown("parameter", name, self._declared))
         return ParamRef(name)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,21 @@ class _Sized:
     """Makes `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter's name) and `Array[u32, "d*d"]` declarations."""
 
     def __class_getitem__(cls: Any, arguments: Any) -> Any:
-        given = arguments if isinstance(arguments, tuple) else (arguments,)
-        wanted = [one.name for one in dataclass_fields(cls)]
-        if len(given) != len(wanted):
-            raise BadInput(f"{cls.__name__} is declared with {len(wanted)}: {cls.__name__}[{', '.join(wanted)}]")
-        return cls(*given)
+        values = arguments if isinstance(arguments, tuple) else (arguments,)
+        names = [one.name for one in dataclass_fields(cls)]
+        if len(values) != len(names):
+            takes = f"takes {len(names)} argument{'s' * (len(names) != 1)}"
+            raise BadInput(f"{cls.__name__} {takes}, got {len(values)}; write {cls.__name__}[{', '.join(names)}]")
+        return cls(*values)
 
 
 @dataclass(frozen=True)
 class Array(_Sized):
-    """A fixed number of scalars, all of them always present; `len(row.field)` is the declared length. An operator emits
-    an array whole, where the output has one of the same kind and length: `out.emit(items=state.items)`."""
+    """A fixed number of scalars; `len(row.field)` is the declared length.
+
+    An operator emits a whole array if the output has an array of the same item type and length:
+    `out.emit(items=state.items)`.
+    """
 
     item: Scalar
     length: int | str
@@ -212,26 +216,26 @@ def record(cls: type | None = None) -> Record:
         BadInput: a field has no known type or a reserved name.
     """
     if not isinstance(cls, type):
-        raise BadInput("write @record above a class, without brackets")
+        raise BadInput("write @record above a class, without parentheses")
     fields: dict[str, FieldType] = {}
     declared = inspect.get_annotations(cls)
     for name in cls.__dict__:
         if name in declared:
-            raise BadInput(f"record {cls.__name__}.{name}: a field has no default: it begins as zero, or empty")
+            raise BadInput(f"record {cls.__name__}.{name}: remove the default; a field starts as zero or empty")
         if not name.startswith("__"):
-            raise BadInput(f"record {cls.__name__}.{name}: a record has fields and nothing else: write {name}: i64")
+            raise BadInput(f"record {cls.__name__}.{name}: a record can declare only fields; write {name}: i64")
     for name, kind in declared.items():
         if isinstance(kind, str):
             raise BadInput(
-                f"record {cls.__name__}.{name}: write its type plainly: no quotes, and no postponed annotations (from "
-                "__future__ import annotations) in application files"
+                f"record {cls.__name__}.{name}: the type is a string; remove the quotes, and the line "
+                "'from __future__ import annotations' if the file has it"
             )
         if not isinstance(kind, (Scalar, Text, Array, *CONTAINERS)):
             raise BadInput(f"record {cls.__name__}.{name}: {_foreign(kind)}")
         if reason := _unfit(kind):
             raise BadInput(f"record {cls.__name__}.{name}: {reason}")
         if name in ("seq", "sub") or name.startswith("_"):
-            raise BadInput(f"record {cls.__name__}.{name}: the name is reserved")
+            raise BadInput(f"record {cls.__name__}.{name}: the name is reserved; choose another one")
         fields[name] = kind
     if not fields:
         raise BadInput(f"record {cls.__name__} has no fields")
@@ -239,33 +243,34 @@ def record(cls: type | None = None) -> Record:
 
 
 def _foreign(kind: Any) -> str:
-    """Why something is no type of a field, and what is."""
+    """Why something is not a field type, and what to write instead."""
     python = getattr(kind, "__origin__", kind)
     word = python.__name__ if isinstance(python, type) else repr(kind)
-    meant = {
+    alternatives = {
         int: "i64, or i8, i16, i32, u8, u16, u32",
         float: "f64",
         bool: "boolean",
         str: "text",
         bytes: "text",
-        list: "Array[i64, 3] in rows, Ring[i64, 3] or Queue[Record] in states",
-        tuple: "a field for each",
-        dict: "Map[i64, f64] or Counter[i64], in states",
-        set: "Set[i64], in states",
+        list: "Array[i64, 3] in rows, or Ring[i64, 3] or Queue[Record] in states",
+        tuple: "one field for each value",
+        dict: "Map[i64, f64] or Counter[i64] in states",
+        set: "Set[i64] in states",
     }
-    said = next((f": write {words}" for known, words in meant.items() if python is known), "")
-    return f"{word} is not a field type{said}"
+    usual = "a type such as i64, f64, boolean or text"
+    alternative = next((text for known, text in alternatives.items() if python is known), usual)
+    return f"{word} is not a field type; write {alternative}"
 
 
 def _unfit(kind: FieldType) -> str:
-    """Why what an array or container is to hold cannot be held; empty if it can."""
+    """Why an array or container cannot hold its declared items; empty if it can."""
     if isinstance(kind, Queue):
         if not isinstance(kind.item, Record):
             return "items of Queue must be records"
-        for name, held in kind.item.fields.items():
-            if not isinstance(held, Scalar):
-                what = f"{kind.item.name}.{name} is a {type(held).__name__}"
-                return f"items of Queue must be records of scalars, and {what}"
+        for name, field in kind.item.fields.items():
+            if not isinstance(field, Scalar):
+                what = f"{kind.item.name}.{name} is a {type(field).__name__}"
+                return f"items of Queue must be records of scalars, but {what}"
         return ""
     parts = [getattr(kind, part) for part in ("item", "key", "value") if hasattr(kind, part)]
     if not all(isinstance(one, Scalar) for one in parts):
@@ -306,12 +311,11 @@ class Resolved:
 
     def _count(self, value: int | str, field: str) -> int:
         names = value.split("*") if isinstance(value, str) else []
-        if unknown := next((name for name in names if name not in self.params), None):
-            known = ", ".join(self.params) or "none"
-            raise BadInput(f"record {self.name}.{field}: size {value!r}: no parameter {unknown!r}; known: {known}")
+        if missing := next((name for name in names if name not in self.params), None):
+            raise BadInput(f"record {self.name}.{field}: size {value!r}: {unknown('parameter', missing, self.params)}")
         count = math.prod(self.params[name] for name in names) if names else value
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
-            raise BadInput(f"record {self.name}.{field}: size {count!r} must lie in 1..1000000")
+            raise BadInput(f"record {self.name}.{field}: the size must be between 1 and 1000000, got {count!r}")
         return count
 
     def _layout(self, start: int) -> tuple[list[Slot], int]:

@@ -1,7 +1,7 @@
-"""An operator function as it is written: its source, and what names outside it stand for.
+"""An operator function as text: its source, and the objects that its outer names stand for.
 
-Bookkeeping, and so one: the typed reader and the compiler of kernels both start from here. What the source means, each
-finds out by itself.
+The typed reader and the kernel compiler both start here. It is bookkeeping, so they may share it. Each of them finds
+the meaning of the source by itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from streaming_core.language.parameters import ParamRef, Params
 
 
 class Source:
-    """A function: its `definition` without decorators and docstring, with its line numbers; the `file` it is in;
-    `names`, what it finds under names that are not among its `locals`.
+    """The source of a function.
+
+    Attributes:
+        definition: Its syntax tree without decorators and docstring, with the line numbers of the file.
+        file: Its file.
+        locals: Its arguments and variables.
+        names: The objects that its other names stand for.
 
     Raises:
-        BadInput: the source cannot be read, or it is no plain `def`.
+        BadInput: The source cannot be read, or is not a plain `def`.
     """
 
     def __init__(self, function: Callable):
@@ -32,10 +37,10 @@ class Source:
             lines, first = inspect.getsourcelines(function)
             [definition] = ast.parse(textwrap.dedent("".join(lines))).body
         except (OSError, SyntaxError, TypeError, ValueError) as error:
-            raise BadInput(f"{named(function)}: its source cannot be read: {error}") from None
+            raise BadInput(f"{named(function)}: cannot read its source: {error}") from None
         if not isinstance(definition, ast.FunctionDef):
             what = "async def" if isinstance(definition, ast.AsyncFunctionDef) else "a lambda"
-            raise BadInput(f"{named(function)}: must be a plain def, not {what}")
+            raise BadInput(f"{named(function)}: an operator must be a plain def, not {what}")
         ast.increment_lineno(definition, first - 1)
         definition.decorator_list = []
         if ast.get_docstring(definition, clean=False) is not None:
@@ -47,8 +52,11 @@ class Source:
         self.names = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
 
     def outer(self, node: ast.AST) -> Any:
-        """The Python object that a name outside the function stands for; a parameter, however it is said, is a
-        ParamRef. None: the expression is something else."""
+        """The Python object that an outer name stands for.
+
+        Returns:
+            A ParamRef for a parameter, in either spelling; None if the expression is not an outer name.
+        """
         match node:
             case ast.Name(id=name) if name not in self.locals:
                 return self.names.get(name)
@@ -62,11 +70,11 @@ class Source:
 
 
 def place(file: str, line: object) -> str:
-    """`file.py:line`, as every refusal and every failure has it."""
+    """`file.py:line`, the form that every error uses."""
     return f"{os.path.basename(file)}:{line}"
 
 
 def named(function: Callable, line: int | None = None) -> str:
-    """`operator name (file.py:line)`: this line of a function, or its first."""
+    """`operator name (file.py:line)` for this line of a function, or for its first."""
     code = function.__code__
     return f"operator {function.__name__} ({place(code.co_filename, line or code.co_firstlineno)})"

@@ -1,14 +1,14 @@
 """Several sources of an application: logical streams with a record each, in one sequence of physical events.
 
-A physical event is a tagged union: a column for every field of any of the records, and `stream`, which says whose row
-it is: 0 for the first record, 1 for the second. Fields of one name and type share a column; of one name and different
-types each has its own, under the record's name: `Left_price`. In the columns of others a row has zeros, or no text.
+A physical event is a tagged union. It has a column for every field of every record, and the column `stream`: 0 for the
+first record, 1 for the second. Fields with the same name and type share a column. Fields with the same name and
+different types have a column each, such as `Left_price`. A row has zeros, or an empty text, in the columns of others.
 
-Rows of all streams lie in the order of (`ts`, stream, place in its stream), which numbers them: `seq`. So nobody waits
-for a stream that is silent: that nothing comes of it is said by whatever comes of another.
+The rows of all streams are in the order of (`ts`, stream, position in the stream). `seq` numbers them in this order. So
+no operator waits for a silent stream: a row of another stream shows that the silent stream has no earlier row.
 
-A stateless operator, made here and named as the record, puts a stream together. Nothing else knows that there are
-several.
+For each stream, this module makes a stateless operator with the name of the record. It emits the rows of that stream.
+No other module knows that there are several streams.
 """
 
 from __future__ import annotations
@@ -72,23 +72,25 @@ def united(app: str, records: tuple[Record, ...]) -> Sources:
 
     for record in records:
         if not isinstance(record, Record):
-            raise refusal(f"{record!r} is no record")
+            raise refusal(f"{record!r} is not a record; put @record above its class")
     names = [record.name for record in records]
     if not 2 <= len(records) <= MOST:
-        raise refusal(f"2 to {MOST} records, not {len(records)}: of one stream it is app.source")
+        raise refusal(f"needs 2 to {MOST} records, got {len(records)}; use app.source for one stream")
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise refusal(f"two streams are named {twice}, as their records are")
+        raise refusal(f"two streams have record {twice}, but each stream needs its own record")
     for record in records:
         ts = record.fields.get("ts")
         if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
-            raise refusal(f"{record!r} has no integer field ts, in whose order streams become one")
+            raise refusal(f"record {record.name} needs an integer field ts, because Lockstep orders the streams by it")
         if ts != records[0].fields["ts"]:
-            raise refusal(f"ts is of one type: {records[0].name} and {record.name} differ")
+            raise refusal(f"field ts must have the same type in {records[0].name} and {record.name}")
         for field, kind in record.fields.items():
             if isinstance(kind, CONTAINERS):
-                raise refusal(f"{record!r}: {field} is a {type(kind).__name__}, no event has any")
+                raise refusal(f"record {record.name}: {field} is a {type(kind).__name__}, which no event can hold")
         if TAG in record.fields:
-            raise refusal(f"{record!r}: the column {TAG} says which stream an event is of; name the field otherwise")
+            raise refusal(
+                f"record {record.name}: the field name {TAG} is reserved for the stream's number; choose another one"
+            )
     columns: list[dict[str, str]] = []
     meant: dict[str, tuple[str, FieldType]] = {}  # by column, of which fields it holds the values
     for record in records:
@@ -97,7 +99,9 @@ def united(app: str, records: tuple[Record, ...]) -> Sources:
             is_shared = all(other.fields.get(field, kind) == kind for other in records)
             column = field if is_shared else f"{record.name}_{field}"
             if meant.setdefault(column, (field, kind)) != (field, kind):
-                raise refusal(f"{record!r}: {field} and {meant[column][0]} would both be the column {column}")
+                raise refusal(
+                    f"record {record.name}: fields {field} and {meant[column][0]} both need column {column}; rename one"
+                )
             columns[-1][field] = column
     fields = {column: kind for column, (_, kind) in meant.items()}
     return Sources(records, tuple(columns), Record("_or_".join(names), {**fields, TAG: u8}, None))

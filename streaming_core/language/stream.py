@@ -1,17 +1,22 @@
-"""Streams, of which pipelines are built: each operator is declared on what it takes (application.py says how)."""
+"""Streams: an application builds its pipeline by declaring each operator on the stream that it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, did_you_mean
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Record, Scalar, Text
+from streaming_core.language.record import FieldType, Record, Scalar, Text
+
+
+def _is_key(kind: FieldType | None) -> bool:
+    """Whether a stream can have a field of this type as its key."""
+    return isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)
 
 
 class Pipeline(Protocol):
-    """What is built: an App, which makes the streams."""
+    """The application that the streams belong to."""
 
     name: str
 
@@ -23,7 +28,7 @@ class Pipeline(Protocol):
 
 
 class Stream:
-    """What one operator puts out, or several of the same record type, to build upon."""
+    """The output of one operator, or of several with the same record."""
 
     def __init__(self, app: Pipeline, operators: list[Operator]):
         self._app, self._operators = app, operators
@@ -33,26 +38,32 @@ class Stream:
         return self._operators[0].emitted
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a stream has no {name!r}: it has flat_map, key_by, process, window, union and sink")
+        near = did_you_mean(name, ("flat_map", "key_by", "process", "window", "union", "sink"))
+        raise AttributeError(
+            f"a stream has no method {name!r}{near}; it has flat_map, key_by, process, window, union and sink"
+        )
 
     def union(self, *others: Stream) -> Stream:
-        """This stream and others of its record type as one: of each event, this stream's rows come first.
+        """Unite this stream with others of the same record; for each event, the rows of this stream come first.
 
         Raises:
-            BadInput: another record type, or a stream of another application.
+            BadInput: A stream has another record, or belongs to another application.
         """
         for other in others:
             if other._app is not self._app:
-                raise BadInput(f"union: a stream of app {other._app.name} in app {self._app.name}")
+                raise BadInput(f"union: app {self._app.name} cannot use a stream of app {other._app.name}")
             if other._record is not self._record:
                 raise BadInput(
-                    f"union: streams of {self._record.name} and of {other._record.name}; map one to the other first"
+                    f"union: all streams must have one record, got {self._record.name} and {other._record.name}; "
+                    "convert one of them with flat_map"
                 )
         return Stream(self._app, [operator for stream in (self, *others) for operator in stream._operators])
 
     def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
-        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row to work in: scalars, arrays and
-        rings, zero and empty at each event."""
+        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)`.
+
+        The scratch row has scalars, arrays and rings. It is zero and empty at each event.
+        """
         return self._app._add("stateless", fn, self, output, {"map": fn}, scratch=scratch)
 
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
@@ -63,10 +74,11 @@ class Stream:
     def key_by(self, key: str) -> KeyedStream:
         """This stream, keyed by an integer or text field."""
         if not isinstance(key, str):
-            raise BadInput("key_by takes the name of a field, such as key_by('user')")
+            raise BadInput("key_by takes the name of a field; write for example key_by('user')")
         kind = self._record.fields.get(key)
-        if not (isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)):
-            raise BadInput(f"key_by({key!r}): {self._record!r} has no integer or text field of that name")
+        if not _is_key(kind):
+            keys = [name for name, kind in self._record.fields.items() if _is_key(kind)]
+            raise BadInput(f"key_by({key!r}): {self._record.name} has the integer and text fields {', '.join(keys)}")
         return KeyedStream(self, key)
 
     def window(self, **declared: Any) -> Stream:
@@ -74,12 +86,12 @@ class Stream:
         return self._app.window(self, **declared)
 
     def sink(self, name: str = "outputs") -> None:
-        """Ends the pipeline: what arrives here is the application's output."""
+        """End the pipeline: the rows that arrive here are the output of the application."""
         self._app._sink(self, name)
 
 
 class KeyedStream:
-    """A stream with a key: state below belongs to a key, and keys may be processed in parallel."""
+    """A stream with a key. Each key has its own state, so operators can process keys in parallel."""
 
     def __init__(self, stream: Stream, key: str):
         self._stream, self._key = stream, key

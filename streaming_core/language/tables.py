@@ -1,7 +1,7 @@
-"""What an application's tables hold before the first event: how many rows, which values, and what is refused.
+"""The tables and constants of an application before the first event: their sizes and their values.
 
-The bookkeeping of tables and constants, for every reader of an application alike; what operators make of them, each
-reader finds out by itself.
+This is bookkeeping, so the oracle and the kernel compiler share it. Each of them finds the meaning of the operators by
+itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, range_text
 from streaming_core.language.application import App, Constant, Table
 from streaming_core.language.record import Array, Resolved, Scalar, one_nan
 from streaming_core.language.source import place
@@ -21,43 +21,43 @@ MOST_ROWS = (1 << 32) - 1  # an access of a plan names its row in 32 bits (runti
 
 
 def size(app: App, table: Table, params: dict[str, Any]) -> int:
-    """Rows of a table under these parameters.
+    """The number of rows of a table under these parameters.
 
     Raises:
-        BadInput: no integer, none, or more than the runtime counts.
+        BadInput: The size is not an integer, is not positive, or exceeds the limit of the runtime.
     """
     rows = params[table.size] if isinstance(table.size, str) else table.size
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_ROWS:
-        raise BadInput(f"app {app.name}: table {table.name}: size {rows!r} must lie in 1..{MOST_ROWS}")
+        raise BadInput(f"app {app.name}: table {table.name}: the size must be between 1 and {MOST_ROWS}, got {rows!r}")
     return rows
 
 
 def initial(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The columns that a table's `init` gives, in the types of their fields; what is absent is zero.
+    """The columns that a table's `init` returns, in the types of their fields. Other columns start at zero.
 
     Raises:
-        BadInput: `init` raises, or gives what the fields of `row` cannot hold; the line names its file and line.
+        BadInput: `init` raises, or returns values that the fields of `row` cannot hold; cites file and line.
     """
     rows = size(app, table, params)
     if table.init is None:
         return {}
     what = f"app {app.name}: table {table.name}: init"
-    given = called(what, table.init, np.arange(rows, dtype=np.int64), dict(params))
+    initial_values = called(what, table.init, np.arange(rows, dtype=np.int64), dict(params))
     what = f"{what} ({_place(table.init)})"
-    if not isinstance(given, dict | None):
-        raise BadInput(f"{what}: gives a {type(given).__name__}, must give columns by name")
+    if not isinstance(initial_values, dict | None):
+        raise BadInput(f"{what}: must return a dict of columns by name, got a {type(initial_values).__name__}")
     columns = {}
-    for name, values in (given or {}).items():
+    for name, values in (initial_values or {}).items():
         slot = row.state[0].get(name)
         if slot is None or not isinstance(slot.type, Scalar | Array):
-            raise BadInput(f"{what}: {row.name} has no scalar or array {name!r} that could be initialised")
+            raise BadInput(f"{what}: {row.name} has no scalar or array field {name!r} to initialise")
         item, shape = (slot.type.item, (rows, slot.count)) if isinstance(slot.type, Array) else (slot.type, (rows,))
         columns[name] = _fitting(f"{what}: {name}", values, item, shape)
     return columns
 
 
 def initial_rows(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> np.ndarray:
-    """The rows a table starts with, as they lie in memory. Raises as `initial` does."""
+    """The initial rows of a table, in the layout of the runtime. Raises as `initial` does."""
     rows = np.zeros(size(app, table, params), row.dtype(header=False))
     for name, column in initial(app, table, row, params).items():
         rows[name] = column
@@ -68,19 +68,20 @@ def constant(app: App, declared: Constant, params: dict[str, Any]) -> np.ndarray
     """A side table's values, read-only.
 
     Raises:
-        BadInput: `build` raises, or gives no 1-D int64 or float64 array; the line names its file and line.
+        BadInput: `build` raises, or does not return a 1-D int64 or float64 array; cites file and line.
     """
     what = f"app {app.name}: constant {declared.name}"
     values = np.ascontiguousarray(called(what, declared.build, dict(params)))
     if values.ndim != 1 or values.dtype not in (np.int64, np.float64):
-        raise BadInput(f"{what} ({_place(declared.build)}): must be a 1-D int64 or float64 array")
-    values = values.copy()  # what the application built stays its own
+        reason = f"must return a 1-D int64 or float64 array, got a {values.ndim}-D {values.dtype} array"
+        raise BadInput(f"{what} ({_place(declared.build)}): {reason}")
+    values = values.copy()  # the application may still change its own array
     values.setflags(write=False)
     return values
 
 
 def _fitting(what: str, values: Any, item: Scalar, shape: tuple[int, ...]) -> np.ndarray:
-    """`values`, one or as many as there are, in the type of their field: as a store of an operator, nothing is lost."""
+    """Convert values, one per row or one for all rows, to the type of their field. Like a store, it loses nothing."""
     try:
         wide = np.asarray(values)
         # A value per row goes to scalars, and a row of items, or one for each row, to arrays.
@@ -88,22 +89,23 @@ def _fitting(what: str, values: Any, item: Scalar, shape: tuple[int, ...]) -> np
     except ValueError as error:
         raise BadInput(f"{what}: {' '.join(str(error).split())}") from None
     if wide.dtype.kind not in ("biuf" if item.is_float else "biu"):
-        raise BadInput(f"{what}: values of type {wide.dtype} cannot be stored as {item.name}")
+        raise BadInput(f"{what}: cannot store values of type {wide.dtype} in a field of type {item.name}")
     if item.is_float:
         return one_nan(np.ascontiguousarray(column, item.dtype))
     wrong = (column < item.low) | (column > item.high)
     if wrong.any():
-        place = np.unravel_index(wrong.argmax(), shape)
-        value = f"the value {int(column[place])} of row {place[0]}"
-        raise BadInput(f"{what}: {value} does not fit {item.name}, {item.low}..{item.high}")
+        position = np.unravel_index(wrong.argmax(), shape)
+        limits = range_text(item.low, item.high)
+        reason = f"must be {limits} ({item.name}), got {int(column[position])} in row {position[0]}"
+        raise BadInput(f"{what} {reason}")
     return np.ascontiguousarray(column, item.dtype)
 
 
 def called(what: str, function: Callable, *arguments: Any) -> Any:
-    """What a function of the application returns; whatever it raises is its author's to mend, and said in a line.
+    """Call a function of the application, and report its exception in one line.
 
     Raises:
-        BadInput: what it raised, with file and line; its own refusals as they are.
+        BadInput: The function raised; cites file and line. A BadInput of the function itself passes unchanged.
     """
     try:
         return function(*arguments)
@@ -111,8 +113,8 @@ def called(what: str, function: Callable, *arguments: Any) -> Any:
         raise
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == _file(function)]
-        said = " ".join(str(error).split())
-        raise BadInput(f"{what} ({_place(function, *lines[-1:])}): {type(error).__name__}: {said}") from error
+        message = " ".join(str(error).split())
+        raise BadInput(f"{what} ({_place(function, *lines[-1:])}): {type(error).__name__}: {message}") from error
 
 
 def _file(function: Callable) -> str:
@@ -121,6 +123,6 @@ def _file(function: Callable) -> str:
 
 
 def _place(function: Callable, *line: int | None) -> str:
-    """`file.py:line` in a function: this line of it, or its first."""
+    """`file.py:line` for this line of a function, or for its first."""
     code = getattr(function, "__code__", None)
     return place(_file(function), line[0] if line else code.co_firstlineno if code else "?")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.language.record import Record, i64
 
 KINDS = ("multi", "single")
@@ -56,26 +56,24 @@ class Window:
     states: tuple[Record, ...]
 
     def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
-        """What it comes to under these parameters.
+        """The numbers of the declaration under these parameters.
 
         Raises:
-            BadInput: one is not an integer, or out of bounds.
+            BadInput: A number is not an integer, or out of bounds.
         """
         advance = _number(operator, "advance", self.advance, params, 1)
         size = _number(operator, "size", self.size, params, 1)
         if advance > size:
-            raise BadInput(f"operator {operator}: window: advance {advance} is beyond size {size}: rows would be lost")
+            raise BadInput(f"operator {operator}: window: advance must be at most size ({size}), got {advance}")
         delay = _number(operator, "delay", self.delay, params, 0)
         if delay and self.kind == "single":
-            raise BadInput(
-                f"operator {operator}: window: a single window slides in order: delay must be 0, not {delay}"
-            )
+            raise BadInput(f"operator {operator}: window: delay must be 0 for kind single, got {delay}")
         every = None if self.every is None else _number(operator, "every", self.every, params, 1, MOST_KEYS)
         multiplicity = params.get(self.multiplicity, self.multiplicity)
         if multiplicity not in MULTIPLICITIES:
             raise BadInput(
-                f"operator {operator}: window: unknown multiplicity {multiplicity!r}; known: "
-                f"{', '.join(MULTIPLICITIES)}, and parameters that are one of these"
+                f"operator {operator}: window: {unknown('multiplicity', multiplicity, MULTIPLICITIES)}, "
+                "or a parameter with one of these values"
             )
         return Bounds(advance, size, delay, every, multiplicity == "set")
 
@@ -91,12 +89,12 @@ class Bounds:
     is_set: bool
 
 
-def _number(operator: str, name: str, given: int | str, params: dict[str, Any], least: int, most: int = MOST) -> int:
-    value = given
-    if isinstance(given, str):
-        if given not in params:
-            raise BadInput(f"operator {operator}: window: {name}: no parameter {given!r}; known: {', '.join(params)}")
-        value = params[given]
+def _number(operator: str, name: str, declared: int | str, params: dict[str, Any], least: int, most: int = MOST) -> int:
+    value = declared
+    if isinstance(declared, str):
+        if declared not in params:
+            raise BadInput(f"operator {operator}: window: {name}: {unknown('parameter', declared, params)}")
+        value = params[declared]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise BadInput(f"operator {operator}: window: {name} {value!r} must lie in {least}..{most}")
+        raise BadInput(f"operator {operator}: window: {name} must be between {least} and {most}, got {value!r}")
     return value

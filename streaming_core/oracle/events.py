@@ -20,7 +20,7 @@ def seqs(events: pa.Table) -> np.ndarray:
     """
     seq = _checked(events, "seq", pa.int64()).to_numpy()
     if len(seq) and (seq[0] < 0 or (np.diff(seq) < 0).any()):
-        raise BadInput("events: seq must ascend from 0 or above")
+        raise BadInput("events: seq must not be negative and must not decrease")
     return seq
 
 
@@ -55,15 +55,15 @@ def _checked(events: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
         BadInput: it is missing, has another type or nulls.
     """
     if name not in events.column_names:
-        raise BadInput(f"events have no column {name!r}; there are: {', '.join(events.column_names)}")
+        raise BadInput(f"events: column {name!r} is missing; the columns are {', '.join(events.column_names)}")
     column = events.column(name)
     if column.type != wanted:
         if pa.types.is_binary(wanted) and (pa.types.is_string(column.type) or pa.types.is_large_binary(column.type)):
             column = column.cast(pa.binary())
         elif not (pa.types.is_fixed_size_list(wanted) and _same_list(column.type, wanted)):
-            raise BadInput(f"events: column {name} has type {column.type}, must be {wanted}")
+            raise BadInput(f"events: column {name} must have type {wanted}, got {column.type}")
     if column.null_count:
-        raise BadInput(f"events: column {name} has {column.null_count} nulls")
+        raise BadInput(f"events: column {name} must not contain nulls, got {column.null_count}")
     column = column.combine_chunks()
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 

@@ -26,7 +26,7 @@ from streaming_core.data import comparison, workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, digest_table, format_digest
 from streaming_core.data.parts import Writer, ahead, write_states
-from streaming_core.errors import BadInput, RunFailed, refusal
+from streaming_core.errors import BadInput, RunFailed, refusal, unknown
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.storage import digest_of
@@ -96,35 +96,35 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
     """
     check_mode(mode)
     source, out_dir = workload.read(Path(workload_dir)), Path(out_dir)
-    wanted = address(source.manifest)
+    requested = address(source.manifest)
     try:
         with storage.held(out_dir):
             if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
                 manifest = read_manifest(out_dir)
-                if manifest["address"] != wanted:
+                if manifest["address"] != requested:
                     raise BadInput(
-                        f"{out_dir} holds another result ({manifest['address']}, this one is {wanted}): "
-                        "give a new folder"
+                        f"{out_dir} holds another result ({manifest['address']}, requested {requested}); "
+                        "choose a new folder"
                     )
                 return manifest
             with storage.appearing(out_dir) as folder:
                 keys = ("address", "content_digest", "events", "seed", "params")
                 about = {
-                    "address": wanted,
+                    "address": requested,
                     "app": source.app.name,
                     "workload": {key: source.manifest[key] for key in keys},
                     "code_digest": registry.code_digest(source.app),
                 }
                 storage.write_json(folder / "manifest.json", about | compute(source, folder, mode))
     except OSError as error:
-        raise refusal(error, f"the result cannot be written to {out_dir}") from None
+        raise refusal(error, f"cannot write the result to {out_dir}") from None
     return read_manifest(out_dir)
 
 
 def check_mode(mode: str) -> None:
-    """Raises BadInput unless there is such a mode."""
+    """Raise BadInput unless the oracle has this mode."""
     if mode not in MODES:
-        raise BadInput(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+        raise BadInput(unknown("mode", mode, MODES))
 
 
 def read_manifest(directory: Path | str) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
     state = machine.state()
     write_states(folder, state)
     if machine.events != source.rows:
-        raise RunFailed(f"{machine.events} of {source.rows} events were read")
+        raise RunFailed(f"the oracle must read {source.rows} events, but read {machine.events}")
     seconds = time.perf_counter() - started
     return {
         "oracle": version(),
@@ -210,13 +210,16 @@ def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterato
             end = min(first["seq"][-1].as_py() + 1, source.end)
         if checked == CHECKED:
             break
-    compare(name, interpreter.finish(end), loop.finish(end), "what is flushed")
+    compare(name, interpreter.finish(end), loop.finish(end), "flushed outputs")
     expected, actual = interpreter.state(), loop.state()
     for table in expected:
         compare(name, expected[table], actual[table], f"state {table}")
     for count in DROPPED:
         if getattr(interpreter, count) != getattr(loop, count):
-            raise RunFailed(f"app {name}: compiled loop and interpreter disagree on {count} after {checked} events")
+            raise RunFailed(
+                f"app {name}: the compiled loop and the interpreter disagree on {count} after {checked} events; "
+                "this is a fault of Lockstep"
+            )
     loop.reset()
     return loop, checked, _chain(pending, blocks)
 
@@ -231,7 +234,9 @@ def compare(app: str, interpreted: pa.Table, compiled: pa.Table, what: str) -> N
     wrong = comparison.columns(what, interpreted.schema, compiled.schema)
     if wrong := wrong or comparison.in_memory(what, interpreted, compiled).differences:
         line = wrong[0].lines()[0]
-        raise RunFailed(f"app {app}: compiled loop and interpreter disagree, one of the two is wrong: {line}")
+        raise RunFailed(
+            f"app {app}: the compiled loop and the interpreter disagree; this is a fault of Lockstep: {line}"
+        )
 
 
 class _Outputs:

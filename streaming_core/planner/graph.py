@@ -29,31 +29,31 @@ Kind = Literal["source", "stateless", "partitioned", "stateful", "windowed", "si
 class Input(Document):
     """A stream that an operator takes."""
 
-    producer: str | None = Field(description="Operator that puts the rows out; null: the events that the source reads.")
-    stream: str = Field(DEFAULT, description="Which of the producer's streams.")
+    producer: str | None = Field(description="Operator that emits the rows; null: the source, which reads the events.")
+    stream: str = Field(DEFAULT, description="Stream of the producer.")
     ns: Amount = Field(
-        description="T_e: ns of a row, executed and emitted: the median in the paper, the mean of our profiles."
+        description="T_e: ns to execute and emit a row. The paper uses the median, our profiles use the mean."
     )
-    bytes: Amount = Field(0.0, description="N: bytes of a row.")
+    bytes: Amount = Field(0.0, description="N: bytes per row.")
     selectivity: dict[str, Amount] = Field(
         default_factory=lambda: {DEFAULT: 1.0},
-        description="Rows put out of a row, by stream; a number: of the only one.",
+        description="Output rows per input row, by stream; a single number for an operator with one stream.",
     )
-    weights: list[Amount] | None = Field(None, description="Rows by key group, in any unit; null: evenly.")
-    read_ns: Amount = Field(0.0, description="Of a windowed operator: ns of every row at every replica.")
-    read_bytes: Amount = Field(0.0, description="Of a windowed operator: bytes of every row read by every replica.")
+    weights: list[Amount] | None = Field(None, description="Rows per key group, in any unit; null: the same for all.")
+    read_ns: Amount = Field(0.0, description="Windowed operators only: ns per row that every replica spends on it.")
+    read_bytes: Amount = Field(0.0, description="Windowed operators only: bytes per row that every replica reads.")
 
     @model_validator(mode="before")
     @classmethod
-    def _one_stream(cls, given: Any) -> Any:
-        if isinstance(given, dict) and type(given.get("selectivity")) in (int, float):
-            return given | {"selectivity": {DEFAULT: given["selectivity"]}}
-        return given
+    def _one_stream(cls, data: Any) -> Any:
+        if isinstance(data, dict) and type(data.get("selectivity")) in (int, float):
+            return data | {"selectivity": {DEFAULT: data["selectivity"]}}
+        return data
 
     @model_validator(mode="after")
     def _has_all_groups(self) -> Self:
         if self.weights is not None and (len(self.weights) != GROUPS or not sum(self.weights) > 0):
-            raise ValueError(f"weights: not {GROUPS} numbers of which one is positive")
+            raise ValueError(f"weights must be {GROUPS} numbers, at least one of them positive")
         return self
 
 
@@ -63,24 +63,24 @@ class Operator(Document):
     name: str = Field(min_length=1)
     kind: Kind
     inputs: list[Input] = Field(min_length=1)
-    others_ns: Amount = Field(0.0, description="ns of a row beside T_e: gates, outlets, bookkeeping.")
-    memory_bytes: Amount | None = Field(None, description="M: bytes of local memory traffic of a row; null: unknown.")
+    others_ns: Amount = Field(0.0, description="ns per row besides T_e: gates, outlets, bookkeeping.")
+    memory_bytes: Amount | None = Field(None, description="M: bytes of local memory traffic per row; null: unknown.")
     most: Annotated[int, Field(ge=1, le=GROUPS)] | None = Field(
         None,
-        description="Most replicas; null: 1 of a stateful operator and of a sink, else as many as there are groups.",
+        description="Maximum number of replicas; null: 1 for a stateful operator or a sink, else one per key group.",
     )
 
     @model_validator(mode="after")
     def _is_of_its_kind(self) -> Self:
         if (self.kind == "source") != (self.inputs[0].producer is None) or (self.kind == "source" and self.inputs[1:]):
-            raise ValueError(f"{self.name}: a source has one input, of producer null, and nobody else has that")
+            raise ValueError(f"{self.name}: a source must have one input with producer null; other operators have none")
         if self.kind == "stateful" and self.replicas > 1:
-            raise ValueError(f"{self.name}: a stateful operator has one replica, not {self.replicas}")
+            raise ValueError(f"{self.name}: a stateful operator must have one replica, got {self.replicas}")
         for one in self.inputs:
             if one.weights is not None and self.kind not in ("partitioned", "windowed"):
-                raise ValueError(f"{self.name}: a {self.kind} operator has no keys, and no weights of their groups")
+                raise ValueError(f"{self.name}: a {self.kind} operator has no keys; remove the weights")
             if (one.read_ns or one.read_bytes) and self.kind != "windowed":
-                raise ValueError(f"{self.name}: replicas of a {self.kind} operator read no rows of each other")
+                raise ValueError(f"{self.name}: read_ns and read_bytes are only for windowed operators")
         return self
 
     @property
@@ -106,8 +106,10 @@ class Operator(Document):
 
 
 class Pattern(Document):
-    """What rows cost where some operators have several replicas: gates merge then, and rows that part keep the paths by
-    which they meet in order again."""
+    """The costs of rows if some operators have several replicas.
+
+    Then gates merge the rows of replicas, and rows carry the path that restores their order.
+    """
 
     several: list[str] = Field(description="Operators with more than one replica; the others have one.")
     operators: list[Operator] = Field(min_length=2)
@@ -121,14 +123,19 @@ class Graph(Document):
     """
 
     app: str
-    code_digest: str | None = Field(None, description="Of the application that was measured.")
-    workload: str | None = Field(None, description="Address of the workload that it was measured with.")
-    clock_ghz: Annotated[float, Field(gt=0.0)] | None = Field(None, description="Of who measured; null: unknown.")
+    code_digest: str | None = Field(None, description="Digest of the application's code at the measurement.")
+    workload: str | None = Field(None, description="Address of the workload of the measurement.")
+    clock_ghz: Annotated[float, Field(gt=0.0)] | None = Field(
+        None, description="Clock of the measuring machine; null: unknown."
+    )
     tolerance: Amount = Field(
-        0.0, description="By what part measured times may be off: plans that are no further apart are as good."
+        0.0, description="Relative error of the measured times. Two plans that are closer than this count as equal."
     )
     operators: list[Operator] = Field(min_length=2)
-    patterns: list[Pattern] = Field(default_factory=list, description="None: one replica or several, costs are these.")
+    patterns: list[Pattern] = Field(
+        default_factory=list,
+        description="Costs for each set of replicated operators; empty: the costs do not depend on the replicas.",
+    )
     _replicated: dict[frozenset[str], Graph] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
@@ -136,21 +143,21 @@ class Graph(Document):
         before: dict[str, Operator] = {}
         for operator in self.operators:
             if operator.name in before:
-                raise ValueError(f"two operators are named {operator.name}")
+                raise ValueError(f"two operators have the name {operator.name}; rename one")
             if (operator.kind == "source") == bool(before):
-                raise ValueError(f"{operator.name}: there is one source, and it comes first")
+                raise ValueError(f"{operator.name}: the first operator, and no other, must be the source")
             for one in operator.inputs if before else []:
                 if one.producer not in before:
-                    raise ValueError(f"{operator.name}: no operator {one.producer} comes before it")
+                    raise ValueError(f"{operator.name}: its producer {one.producer} must come before it")
                 if before[one.producer].kind == "sink" or one.stream not in before[one.producer].streams:
-                    raise ValueError(f"{operator.name}: {one.producer} has no stream {one.stream} for it")
+                    raise ValueError(f"{operator.name}: its producer {one.producer} has no stream {one.stream}")
             before[operator.name] = operator
         if not self.sinks:
-            raise ValueError("there is no sink")
+            raise ValueError("the graph needs a sink")
         names = list(before)
         for pattern in self.patterns:
             if [operator.name for operator in pattern.operators] != names or not {*pattern.several} <= {*names}:
-                raise ValueError(f"patterns: not of {', '.join(names)}, as the operators are")
+                raise ValueError(f"patterns: each pattern must list the operators {', '.join(names)}")
         return self
 
     @cached_property

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.planner.document import Amount, Document
 
 MACHINES = Path(__file__).with_name("machines")
@@ -27,63 +27,69 @@ class Machine(Document):
     """A host, as plans are made for it."""
 
     name: str
-    source: str = Field("", description="Where the figures are from.")
-    clock_ghz: Positive | None = Field(None, description="By which times of a profile are scaled; null: unknown.")
+    source: str = Field("", description="Origin of the figures.")
+    clock_ghz: Positive | None = Field(
+        None, description="Clock in GHz, to scale the times of a profile; null: unknown."
+    )
     line_bytes: int = Field(64, ge=1, description="S: bytes of a cache line.")
     replicas_per_core: int | None = Field(
-        1, ge=1, description="Most replicas of a core, 1 in the paper; null: any number, a thread goes round its tasks."
+        1,
+        ge=1,
+        description="Maximum number of replicas per core, 1 in the paper; null: any number, which take turns.",
     )
-    cores: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="Cores of each socket.")
+    cores: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="Number of cores of each socket.")
     capacity: list[Positive] | None = Field(
-        None, description="C: ns of processor time per second and socket; null: cores * 10^9."
+        None, description="C: ns of processor time per second, for each socket; null: cores * 10^9."
     )
     latency: list[list[Amount]] = Field(
-        description="L: worst-case ns for a cache line; row: socket of the producer, column: of the consumer."
+        description="L: worst-case ns to fetch a cache line. Row: the producer's socket. Column: the consumer's socket."
     )
     bandwidth: list[list[Positive | None]] | None = Field(
-        None, description="Bytes per second, rows and columns as of latency: Q, and on the diagonal B of local memory."
+        None,
+        description="Bytes per second between sockets, with the rows and columns of latency: Q. The diagonal is B, the "
+        "bandwidth of local memory.",
     )
 
     streams: list[list[Positive | None]] | None = Field(
         None,
-        description="Bytes per second at which one core reads, line after line, what lies with another socket; rows "
-        "and columns as of latency. Ours: rows of a jumbo tuple lie side by side, and are fetched so. Null: each line "
-        "of a row takes a latency, the paper's equation (2).",
+        description="Bytes per second at which one core reads consecutive lines of another socket, with the rows and "
+        "columns of latency. This is our extension, because the rows of a jumbo tuple are consecutive. Null: each line "
+        "of a row takes one latency, as in the paper's equation (2).",
     )
     rewriting: list[list[Positive | None]] | None = Field(
         None,
-        description="Bytes per second at which one core writes, line after line, what one of another socket has read, "
-        "and so gets it back; rows and columns as of latency. Ours: the paper's producers pay nothing for it. Null: "
-        "neither do these.",
+        description="Bytes per second at which one core writes consecutive lines that another socket has read, with "
+        "the rows and columns of latency. This is our extension: producers pay to get the lines back. Null: they pay "
+        "nothing, as in the paper.",
     )
     numbers: list[list[int]] | None = Field(
-        None, description="Numbers of each socket's threads; null: they are counted socket after socket."
+        None, description="Numbers of the threads of each socket; null: consecutive numbers, socket after socket."
     )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         n = self.sockets
         if self.capacity is not None and len(self.capacity) != n:
-            raise ValueError(f"capacity: {len(self.capacity)} values for {n} sockets")
+            raise ValueError(f"capacity must have one value for each of {n} sockets, got {len(self.capacity)}")
         for field in ("latency", "bandwidth", "streams", "rewriting"):
             matrix = getattr(self, field)
             for row in [] if matrix is None else matrix:
                 if len(matrix or ()) != n or len(row) != n:
-                    raise ValueError(f"{field}: not {n} rows of {n} values, as there are sockets")
+                    raise ValueError(f"{field} must have {n} rows of {n} values, one for each socket")
         if not self.latency:
-            raise ValueError(f"latency: not {n} rows of {n} values, as there are sockets")
+            raise ValueError(f"latency must have {n} rows of {n} values, one for each socket")
         for field in ("streams", "rewriting"):
             for i, row in enumerate(getattr(self, field) or []):
                 if unknown := [j for j, rate in enumerate(row) if rate is None and i != j]:
-                    raise ValueError(f"{field}: unknown from {i} to {unknown[0]}")
+                    raise ValueError(f"{field}: the value of row {i}, column {unknown[0]} is missing")
         if self.numbers is not None:
             if [len(threads) for threads in self.numbers] != self.cores:
-                raise ValueError("numbers: not one for each core")
+                raise ValueError("numbers must have one number for each core")
             if sorted(thread for threads in self.numbers for thread in threads) != list(range(self.threads)):
-                raise ValueError(f"numbers: not those from 0 to {self.threads - 1}, each once")
+                raise ValueError(f"numbers must be 0 to {self.threads - 1}, each exactly once")
         for i, row in enumerate(self.latency):
             if row[i] > min(row):
-                raise ValueError(f"latency: row {i}: {row[i]} on the diagonal is more than {min(row)} beside it")
+                raise ValueError(f"latency: in row {i}, the diagonal ({row[i]}) must be the minimum ({min(row)})")
         return self
 
     @property
@@ -154,7 +160,7 @@ class Machine(Document):
         if str(name) in known:
             return cls.read(MACHINES / f"{name}.json")
         if not Path(name).exists():
-            raise BadInput(f"machine {name}: neither a file nor one of {', '.join(known)}")
+            raise BadInput(f"{unknown('machine', str(name), known)}, or a machine file")
         return cls.read(Path(name))
 
     def first(self, sockets: int) -> Machine:

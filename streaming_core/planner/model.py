@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.planner.graph import Graph, Operator
 from streaming_core.planner.machine import NS, Machine
 
@@ -166,7 +166,7 @@ def peak(graph: Graph, replicas: int) -> float:
     source = graph.operators[0]
     time = source.inputs[0].ns + source.others_ns
     if not time:
-        raise BadInput(f"{source.name} costs no time: how many events it is offered has to be said")
+        raise BadInput(f"source {source.name} has zero cost; set the input rate (ingress)")
     return replicas * NS / time
 
 
@@ -179,7 +179,7 @@ def _sustained(
         loads.append(Load("ingress", "", 1.0, ingress))
     least = min(loads, key=lambda load: load.limit / load.asked if load.asked else math.inf)
     if not least.asked:
-        raise BadInput("nothing costs any time: how many events there are has to be said")
+        raise BadInput("all operators have zero cost; set the input rate (ingress)")
     rows = sum(sum(r.emitted.values()) for r in flow.replicas if graph.by_name[r.operator].kind == "sink")
     events = least.limit / least.asked
     asked = Load(least.resource, least.where, least.asked * events, least.limit)
@@ -189,13 +189,14 @@ def _sustained(
 def _check(graph: Graph, machine: Machine, sockets: Places) -> None:
     for name in sockets:
         if name not in graph.by_name:
-            raise BadInput(f"plan: no operator {name}; known: {', '.join(graph.by_name)}")
+            raise BadInput(f"plan: {unknown('operator', name, graph.by_name)}")
     for name, operator in graph.by_name.items():
         places = sockets.get(name, ())
         if not 1 <= len(places) <= operator.replicas:
-            raise BadInput(f"plan: {name} has 1 to {operator.replicas} replicas, not {len(places)}")
+            raise BadInput(f"plan: {name} must have 1 to {operator.replicas} replicas, got {len(places)}")
         if not all(0 <= socket < machine.sockets for socket in places):
-            raise BadInput(f"plan: {name} is on a socket that is none; they are 0 to {machine.sockets - 1}")
+            wrong = next(socket for socket in places if not 0 <= socket < machine.sockets)
+            raise BadInput(f"plan: the sockets of {name} must be between 0 and {machine.sockets - 1}, got {wrong}")
 
 
 @dataclass

@@ -125,7 +125,10 @@ def exhaustive(problem: Compressed, objective: str = "sustained") -> Found:
         BadInput: there are too many to look at.
     """
     if (many := number(problem)) > LARGEST:
-        raise BadInput(f"exhaustive: {many} placements of {sum(problem.replicas)} replicas; at most {LARGEST}")
+        raise BadInput(
+            f"strategy exhaustive can try at most {LARGEST} placements, got {many} for {sum(problem.replicas)} replicas"
+            "; choose another strategy"
+        )
     value, _ = _values(problem, Search(objective))
     plans = _whole(problem)
     best, best_value = None, _WORST

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.planner import placement, scaling
 from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.graph import Graph, Operator
@@ -80,7 +80,7 @@ def plan(
 def check(strategy: str) -> None:
     """Raise BadInput unless there is a strategy of this name."""
     if strategy not in STRATEGIES:
-        raise BadInput(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
+        raise BadInput(unknown("strategy", strategy, STRATEGIES))
 
 
 def rlas(task: Task) -> Placed:
@@ -172,7 +172,10 @@ def exhaustive(task: Task) -> Placed:
         problems.append(Compressed(task.graph, task.machine, replicas, task.ingress))
         plans += placement.number(problems[-1])
         if plans > placement.LARGEST:
-            raise BadInput(f"exhaustive: more than {placement.LARGEST} plans of up to {most} replicas")
+            raise BadInput(
+                f"strategy exhaustive can try at most {placement.LARGEST} plans, but up to {most} replicas have more; "
+                "choose another strategy"
+            )
     best: Scaled | None = None
     for problem in problems:
         found = placement.exhaustive(problem)
@@ -266,6 +269,8 @@ def _made(
 
 def _no_room(task: Task) -> BadInput:
     most = scaling.limit(task.graph, task.machine)
+    operators = len(task.graph.operators)
     return BadInput(
-        f"{task.machine.name} has no room for {task.graph.app}: {len(task.graph.operators)} operators, {most} places"
+        f"machine {task.machine.name} has no room for {task.graph.app}: {operators} operators need {operators} places, "
+        f"but it has {most}"
     )

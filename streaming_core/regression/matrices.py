@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from streaming_core.apps import registry
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.regression.home import Home
 from streaming_core.regression.request import ALL, RegressionSpec
 
@@ -45,7 +45,7 @@ class _Loader(yaml.SafeLoader):
         for place, key in enumerate(keys):
             if key in keys[:place]:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key!r} occurs twice", problem_mark=node.value[place][0].start_mark
+                    problem=f"the field {key!r} occurs twice; remove one", problem_mark=node.value[place][0].start_mark
                 )
         return super().construct_mapping(node, deep)
 
@@ -62,13 +62,13 @@ def load(folder: Path, name: str) -> Matrix:
         BadInput: the folder has no such matrix, or its file is not YAML, or a field is unknown or has an invalid value.
     """
     if name not in (known := names(folder)):
-        raise BadInput(f"unknown matrix {name!r}; known: {', '.join(known)}")
+        raise BadInput(unknown("matrix", name, known))
     path = folder / f"{name}.yaml"
     try:
         content = path.read_bytes()
         fields = yaml.load(content, _Loader)
         if not isinstance(fields, dict):
-            raise BadInput("must be a mapping of fields to values")
+            raise BadInput("the file must map fields to values, such as `threads: [1, 2]`")
         _check_applications(RegressionSpec.parse(fields))
     except (BadInput, OSError, ValueError, yaml.YAMLError) as error:
         raise BadInput(f"{folder.name}/{path.name}: {_reason(error)}") from None
@@ -107,7 +107,7 @@ def _check_applications(regression: RegressionSpec) -> None:
     known = registry.names()
     for name in regression.applications:
         if name not in (ALL, *known):
-            raise BadInput(f"applications: unknown application {name!r}; known: {', '.join(known)}")
+            raise BadInput(f"applications: {unknown('application', name, known)}")
 
 
 def _reason(error: Exception) -> str:

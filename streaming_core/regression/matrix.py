@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.language.application import App
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.request import RegressionSpec
@@ -30,13 +30,13 @@ def imported(regression: RegressionSpec, home: Home) -> Imported:
     found: Imported = {}
     for name, called in regression.data.items():
         if name not in regression.applications:
-            raise BadInput(f"data: application {name!r} is not among those that are run")
+            raise BadInput(f"data: the request imports events for {name!r} but does not run it; add it to applications")
         folder = home.imported(name, called)
         if not folder.is_dir():
             known = sorted(path.name for path in folder.parent.glob("[!.]*"))
             raise BadInput(
-                f"data: no import {called!r} for {name}; known: {', '.join(known) or 'none'} "
-                f"(lockstep import {name} FILES --name {called})"
+                f"data: {unknown(f'import of {name}', called, known)}; create it with "
+                f"`lockstep import {name} FILES --name {called}`"
             )
         found[name] = workload.read_manifest(folder)
         workload.check_request(folder, found[name], registry.load(name), regression.params.get(name))
@@ -80,9 +80,10 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
             if regression.reconfigurations and known and asked[spec.app].kind == "windowed":
                 kept.append(reconfigured(spec, asked[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
-        raise BadInput(f"nothing is left to run: {'; '.join(left_out)}")
+        raise BadInput(f"the request has no cell that can run: {'; '.join(left_out)}")
     if len(kept) > MAX_CELLS:
-        raise BadInput(f"a run has {MAX_CELLS} cells at most, these are {len(kept)}")
+        remedy = "remove applications, strategies, threads or batches"
+        raise BadInput(f"a run can have at most {MAX_CELLS} cells, got {len(kept)}; {remedy}")
     return kept, [{"reason": reason, "cells": names} for reason, names in left_out.items()]
 
 
@@ -122,7 +123,7 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
         BadInput: as `imported` and `cells`, or a plan of that run id exists with other content.
     """
     if not RUN_ID.fullmatch(run_id):
-        raise BadInput(f"run id {run_id!r} is not of the form YYYYMMDDTHHMMSSZ-<8 hex>")
+        raise BadInput(f"a run id must have the form YYYYMMDDTHHMMSSZ-<8 hex digits>, got {run_id!r}")
     data = imported(regression, home)
     specs, left_out = cells(regression, data)
     workloads, planned = {}, []
@@ -141,7 +142,7 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
         )
     path = home.run(run_id) / "plan.json"
     if path.exists():
-        raise BadInput(f"run {run_id} is planned already")
+        raise BadInput(f"run {run_id} already has a plan; use a new run id")
     found = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
     made = _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | found
     write_json(path, made)

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from streaming_core.apps.registry import ALL
-from streaming_core.errors import BadInput, one_line
+from streaming_core.errors import BadInput, one_line, unknown
 from streaming_core.run.way import (
     AUTO_PLAN,
     AXES,
@@ -64,7 +64,7 @@ def _expand(option: str, names: list[str], known: list[str]) -> list[str]:
     """
     for name in names:
         if name not in (ALL, *known):
-            raise ValueError(f"unknown {option} {name!r}; known: {', '.join(known)}")
+            raise ValueError(unknown(option, name, known))
     return known if ALL in names else list(dict.fromkeys(names))
 
 
@@ -78,7 +78,8 @@ def _fields() -> Iterator[tuple[str, Any]]:
             default = values if option in executor.default_sweep else values[:1]
             yield field, (list[str], Field(default=default, min_length=1, description=declared.description))
         elif declared.annotation is bool:
-            yield field, (bool, Field(False, description=f"{declared.description} yes: cells without and with it."))
+            text = f"{declared.description} If set, the regression runs each cell without and with it."
+            yield field, (bool, Field(False, description=text))
         else:
             yield field, (declared.annotation, copy.copy(declared))
 
@@ -101,7 +102,7 @@ class _Subject(BaseModel):
     applications: list[str] = Field(
         default=["gs", "sl", "wc", "fd", "sd"],
         min_length=1,
-        description="Applications to run, each on every chosen executor that fits it; 'all' means every application.",
+        description="Applications to run, each on every chosen executor that supports it. 'all' is every application.",
     )
     executors: list[str] = Field(
         default=[name for name, executor in EXECUTORS.items() if not executor.is_baseline],
@@ -119,34 +120,40 @@ class RegressionSpec(_Ways):
     A cell takes only the options of its own executor.
     """
 
-    threads: list[int] = Field(default=[1, 2], min_length=1, description="Threads of a cell; one cell per number.")
+    threads: list[int] = Field(
+        default=[1, 2], min_length=1, description="Threads of a cell. Each number makes cells of its own."
+    )
     batches: list[int] = Field(
         default=[DEFAULT_BATCH],
         min_length=1,
-        description="Events in a batch; one cell per number.",
+        description="Events in a batch. Each number makes cells of its own.",
     )
     events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
-    seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
+    seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the generators. The same seed makes the same events.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured repetitions per cell, at peak rate.")
     seconds: float = Field(
         0.4, ge=0.0, le=3600.0, allow_inf_nan=False, description=RunSpec.model_fields["seconds"].description
     )
     rate: float = Field(
-        0.0, ge=0.0, allow_inf_nan=False, description="Events per second of one extra open-loop pass; 0 = none."
+        0.0,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="Events per second of an additional open-loop pass per cell; 0 = no such pass.",
     )
     reconfigurations: int = Field(
         0,
         ge=0,
         le=1000,
-        description="Reconfigurations of windowed operators on several threads, in cells beside those without.",
+        description="Number of reconfigurations of windowed operators, in additional cells on several threads; 0 = no "
+        "such cells.",
     )
     params: dict[str, dict[str, ParamValue]] = Field(
-        default_factory=dict, description="Per application, parameters that differ from the defaults."
+        default_factory=dict, description="Parameters that differ from the defaults, by application."
     )
     data: dict[str, str] = Field(
         default_factory=dict,
-        description="Per application that runs on events of your own instead of generated ones, their name "
-        "(lockstep import --name).",
+        description="Imports to use instead of generated events, by application: the names given to "
+        "`lockstep import --name`.",
     )
 
     @field_validator("threads", "batches")
@@ -156,7 +163,7 @@ class RegressionSpec(_Ways):
         most = {"threads": MAX_THREADS, "batches": MAX_BATCH}[field.field_name]
         for count in counts:
             if not 1 <= count <= most:
-                raise ValueError(f"{field.field_name} must lie in 1..{most}, got {count}")
+                raise ValueError(f"each number must be between 1 and {most}, got {count}")
         return sorted(set(counts))
 
     @field_validator("data", mode="before")
@@ -169,9 +176,9 @@ class RegressionSpec(_Ways):
         for item in data:
             app, separator, name = item.partition("/") if isinstance(item, str) else ("", "", "")
             if not separator:
-                raise ValueError(f"write an import as APPLICATION/NAME, got {item!r}")
+                raise ValueError(f"an import must have the form APPLICATION/NAME, got {item!r}")
             if app in names:
-                raise ValueError(f"{app} runs on one import, got {names[app]!r} and {name!r}")
+                raise ValueError(f"application {app} can use only one import, got {names[app]!r} and {name!r}")
             names[app] = name
         return names
 
@@ -180,7 +187,8 @@ class RegressionSpec(_Ways):
     def _data_named(cls, data: dict[str, str]) -> dict[str, str]:
         for app, name in data.items():
             if not IMPORT_NAME.fullmatch(name) or not IMPORT_NAME.fullmatch(app):
-                raise ValueError(f"{app!r}: {name!r} is no name of an import")
+                rule = "use letters, digits, '.', '_' and '-', with a letter or digit first"
+                raise ValueError(f"invalid import {app}/{name}; {rule}")
         return data
 
     @field_validator("applications")
@@ -216,13 +224,7 @@ class RegressionSpec(_Ways):
         try:
             return cls.model_validate_json(data) if isinstance(data, str | bytes) else cls.model_validate(data)
         except ValidationError as error:
-            raise BadInput(one_line(error, bounds=cls._bounds())) from None
-
-    @classmethod
-    def _bounds(cls) -> dict[str, tuple[float | None, float | None]]:
-        """Field -> its smallest and its largest value; None means no bound."""
-        schema = cls.model_json_schema()["properties"]
-        return {name: (schema[name].get("minimum"), schema[name].get("maximum")) for name in schema}
+            raise BadInput(one_line(error, fields=cls.model_fields)) from None
 
     def cells(self, kinds: dict[str, str]) -> list[RunSpec]:
         """Every cell of the matrix, in a fixed order.
@@ -236,11 +238,12 @@ class RegressionSpec(_Ways):
         cells: dict[str, RunSpec] = {}
         for app in self.applications:
             if app not in kinds:
-                raise BadInput(f"unknown application {app!r}; known: {', '.join(kinds)}")
+                raise BadInput(unknown("application", app, kinds))
             fitting = executors_of(kinds[app])
             able = [name for name in self.executors if name in fitting]
             if not able:
-                raise BadInput(f"application {app} runs on: {', '.join(fitting)}; asked: {', '.join(self.executors)}")
+                executors = f"{', '.join(fitting)}, but the request has {', '.join(self.executors)}"
+                raise BadInput(f"application {app} runs on the executors {executors}")
             for name in able:
                 ways = EXECUTORS[name].combinations(self._values(EXECUTORS[name]))
                 for way, batch, threads in itertools.product(ways, self.batches, self.threads):
@@ -262,7 +265,8 @@ class RegressionSpec(_Ways):
                     )
                     cells[spec.cell] = spec
                     if len(cells) > MAX_CELLS:
-                        raise BadInput(f"the request has more than {MAX_CELLS} cells: ask for fewer threads or batches")
+                        remedy = "remove applications, strategies, threads or batches"
+                        raise BadInput(f"the request must have at most {MAX_CELLS} cells; {remedy}")
         return list(cells.values())
 
     def _values(self, executor: type[RunSpec]) -> dict[str, tuple[Any, ...]]:

@@ -111,7 +111,7 @@ def conclude(home: Home, run_id: str, states: Mapping[str, str | None]) -> Statu
     failures = {
         stage: f"stopped by {person}"
         if (person := stop_of(home, run_id, stage))
-        else (known.get(stage) or {}).get("error") or f"its task is {states.get(stage) or 'missing'}"
+        else (known.get(stage) or {}).get("error") or f"Airflow's task is {states.get(stage) or 'missing'}"
         for stage in AFTER_CELLS
         if states.get(stage) != "success"
     }

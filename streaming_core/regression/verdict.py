@@ -50,24 +50,24 @@ def judge(cell: Row, checks: Sequence[Row], samples: Sequence[Row]) -> Verdict:
         checks: its rows of the raw table `verdicts`.
         samples: its rows of the raw table `samples`.
     """
-    said = {row["verdict"] for row in checks}
+    verdicts = {row["verdict"] for row in checks}
     digests = {row["digest"] for row in samples}
-    if not cell["is_bound"] and ("different" in said or len(digests) > 1):
-        why = _finding(checks, "different") or f"its measured passes have {len(digests)} different digests"
+    if not cell["is_bound"] and ("different" in verdicts or len(digests) > 1):
+        why = _finding(checks, "different") or f"the measured passes have {len(digests)} different digests"
         return Verdict("different", why)
-    if not cell["is_bound"] and "invariant_broken" in said:
+    if not cell["is_bound"] and "invariant_broken" in verdicts:
         return Verdict("invariant_broken", _finding(checks, "invariant_broken"))
     status = cell.get("status") or "ok"
-    if "failed" in said or status == "failed":
-        return Verdict("failed", cell.get("error") or _finding(checks, "failed") or "it failed")
-    if status != "ok" or not checks or "not_run" in said:
-        why = cell.get("error") or _finding(checks, "not_run") or "it never got as far as a comparison"
+    if "failed" in verdicts or status == "failed":
+        return Verdict("failed", cell.get("error") or _finding(checks, "failed") or "the run of the cell failed")
+    if status != "ok" or not checks or "not_run" in verdicts:
+        why = cell.get("error") or _finding(checks, "not_run") or "no result was compared"
         return Verdict("not_run", why)
     if cell["is_bound"]:
-        return Verdict("not_comparable", _finding(checks, "not_comparable") or "a bound, not a result")
-    if said == {"equal"} and all(map(_compared, checks)):
+        return Verdict("not_comparable", _finding(checks, "not_comparable") or "the cell is a bound, not a result")
+    if verdicts == {"equal"} and all(map(_compared, checks)):
         return Verdict("equal", None)
-    return Verdict("not_run", _finding(checks, "equal") or "its checks do not say that it is equal")
+    return Verdict("not_run", _finding(checks, "equal") or "not all checks found the results equal")
 
 
 def of_run(

@@ -225,12 +225,12 @@ def check_version(path: Path, table: str) -> None:
     if others := sorted(versions - {SCHEMA_VERSION}, key=str):
         difference = f"has raw schema version {', '.join(map(str, others))}"
     elif not columns.equals(RAW[table]):
-        difference = f"has other columns than raw schema version {SCHEMA_VERSION}"
+        difference = f"does not have the columns of raw schema version {SCHEMA_VERSION}"
     else:
         return
     raise BadInput(
-        f"{path} {difference}; this checkout reads version {SCHEMA_VERSION} only: "
-        "move the old LOCKSTEP_HOME aside, or set LOCKSTEP_HOME to a new folder"
+        f"{path} {difference}, but this checkout reads only version {SCHEMA_VERSION}; "
+        "set LOCKSTEP_HOME to a new folder, or move the old one"
     )
 
 

@@ -121,8 +121,8 @@ class Checkpoints:
         self.last = read(self.folder / "last")
         for name, value in self.last.about.items() if self.last else ():
             if self.about[name] != value:
-                told = f"{_short(value)}, now {_short(self.about[name])}"
-                raise BadInput(f"the checkpoint in {self.folder} is of another {name} ({told}): give a new folder")
+                values = f"{_short(value)}, now {_short(self.about[name])}"
+                raise BadInput(f"the checkpoint in {self.folder} has another {name} ({values}); choose a new folder")
         for here, there in self._published():
             if there.exists():
                 os.replace(there, here)
@@ -140,17 +140,17 @@ class Checkpoints:
             self._check_outputs(schema)
 
     def _check_outputs(self, schema: pa.Schema) -> None:
-        found, outputs = (0, 0), Parts([self.part(number) for number in range(self._kept)])
+        digest, outputs = (0, 0), Parts([self.part(number) for number in range(self._kept)])
         try:
             alike = not outputs.paths or outputs.schema == schema
             for table in outputs.slices(1 << 16):
-                found = add(found, digest_table(table, ("seq", "sub")))
+                digest = add(digest, digest_table(table, ("seq", "sub")))
         except BadInput as error:
             raise damaged(self.folder, str(error)) from None
         assert self.last is not None
-        told = self.last.standing["delivered"]["digest"]
-        if not alike or found != (told["rows"], told["sum"]):
-            raise damaged(self.folder, "its outputs are not those that were delivered")
+        expected = self.last.standing["delivered"]["digest"]
+        if not alike or digest != (expected["rows"], expected["sum"]):
+            raise damaged(self.folder, "its outputs were changed")
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def read(path: Path) -> Checkpoint | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise BadInput(f"checkpoint {path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"cannot read checkpoint {path}: {error.strerror}") from None
     first, _, body = data.partition(b"\n")
     if first != f"{MAGIC} {hashlib.sha256(body).hexdigest()}".encode():
         raise damaged(path.parent, "its digest is wrong")
@@ -194,8 +194,8 @@ def read(path: Path) -> Checkpoint | None:
 
 
 def damaged(folder: Path, what: str) -> BadInput:
-    """What is said about a checkpoint that cannot be trusted."""
-    return BadInput(f"the checkpoint in {folder} is damaged ({what}): give a new folder, or remove it to start over")
+    """Make the error for a damaged checkpoint."""
+    return BadInput(f"the checkpoint in {folder} is damaged ({what}); remove it to start over, or choose a new folder")
 
 
 def _short(value: Any) -> str:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from streaming_core.data import comparison
 from streaming_core.data.comparison import SHOWN, Difference, Found
 from streaming_core.data.parts import Parts, states
-from streaming_core.errors import BadInput, refusal
+from streaming_core.errors import BadInput, one_line, refusal
 from streaming_core.exit_codes import ExitCode
 from streaming_core.oracle import oracle
 from streaming_core.run import recording
@@ -53,10 +53,11 @@ class Diff:
             return f"not comparable: {self.reason}"
         compared = f"{self.outputs} outputs and {self.states} rows of final state"
         if self.operator:
-            compared = f"{self.outputs} rows that {self.operator} takes"
+            compared = f"{self.outputs} input rows of operator {self.operator}"
         if not self.differences:
-            return f"equal: {compared}{'' if self.outputs + self.states else ' on either side'}"
-        lines = [f"different: {', '.join(f'{n} in {table}' for table, n in self.counts.items())} ({compared} expected)"]
+            return f"equal: {compared}{'' if self.outputs + self.states else ' on both sides'}"
+        counts = ", ".join(f"{n} in {table}" for table, n in self.counts.items())
+        lines = [f"different: {counts} (expected {compared})"]
         lines += [f"  {line}" for d in self.differences for line in d.lines()]
         if (hidden := sum(self.counts.values()) - len(self.differences)) > 0:
             lines.append(f"  and {hidden} more")
@@ -134,7 +135,7 @@ def _recordings(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
         *((f"workload {key}", ours["workload"][key], theirs["workload"][key]) for key in ("content_digest", "params")),
     ):
         if one != other:
-            found.reason = f"different recordings: {what} is {one} of the one, {other} of the other"
+            found.reason = f"the recordings have different {what}: {one} and {other}"
             return
     found.operator = ours["operator"]
     _rows(found, "rows", run_dir, oracle_dir)
@@ -150,26 +151,29 @@ def read_report(run_dir: Path) -> RunReport:
     try:
         return RunReport.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise BadInput(f"no run at {run_dir}: report.json is missing, so the run did not finish") from None
+        raise BadInput(
+            f"no finished run at {run_dir}: report.json is missing; create it with `streaming-core run`"
+        ) from None
     except ValidationError as error:
-        raise BadInput(f"{path} is not a run report: {error.error_count()} faults") from None
+        raise BadInput(f"{path} is not a run report: {one_line(error)}") from None
 
 
 def _incomparable(run_dir: Path, report: RunReport, manifest: dict) -> str | None:
     if report.app != manifest["app"]:
-        return f"the run is of application {report.app}, the oracle of {manifest['app']}"
+        return f"the run executed application {report.app}, but the oracle {manifest['app']}"
     for key in ("content_digest", "params"):
         ours, theirs = report.workload.get(key), manifest["workload"].get(key)
         if ours != theirs:
-            return f"different workloads: {key} is {ours} of the run, {theirs} of the oracle"
+            return f"the workloads differ: {key} is {ours} for the run and {theirs} for the oracle"
     if report.code_digest != manifest["code_digest"]:
-        return f"the application changed: code {report.code_digest} of the run, {manifest['code_digest']} of the oracle"
+        codes = f"{report.code_digest} for the run and {manifest['code_digest']} for the oracle"
+        return f"the application changed: its code is {codes}"
     if report.is_bound:
-        return "the run is a reference bound (no_lock), not a result"
+        return "the run used scheme no_lock, which gives a bound and no result"
     if report.spec.get("order") == "none" and not manifest.get("unordered"):
-        return "the run kept no order, and the oracle does not know what agrees without"
+        return "the run kept no order, and the application does not declare what agrees without order"
     if not (run_dir / "outputs").is_dir():
-        return "the run kept no outputs: run it with --sink parquet"
+        return "the run wrote no outputs; run it again with --sink parquet"
     return None
 
 
@@ -180,7 +184,7 @@ def _rows(found: Diff, name: str, run_dir: Path, oracle_dir: Path, unordered: li
     """Compares the rows in the folders of this name, in order; without order, these columns of them as multisets."""
     expected, actual = Parts.of(oracle_dir / name), Parts.of(run_dir / name)
     if not expected.paths:
-        raise BadInput(f"{oracle_dir}: {name}/ is empty")
+        raise BadInput(f"{oracle_dir}: folder {name} is empty")
     found.outputs = expected.rows
     if not actual.paths:  # a run that ended has a file of these rows, even of none
         nothing = Difference(name, "table", {}, f"{expected.rows} rows", "no file")

@@ -33,7 +33,7 @@ class Meter:
         except (OSError, ValueError) as error:
             self._give_up(error)
         if not self._packages and not self.why:
-            self.why = "this machine shows no energy counters (no package in Linux's powercap tree)"
+            self.why = "this machine has no energy counters: Linux's powercap tree lists no package"
         self.read()
 
     def read(self) -> list[int] | None:
@@ -54,7 +54,7 @@ class Meter:
         return sum((b - a) + (top if b < a else 0) for a, b, top in turns) / 1e6
 
     def _give_up(self, error: Exception) -> None:
-        self.why = f"the energy counters cannot be read: {getattr(error, 'strerror', None) or error}"
+        self.why = f"cannot read the energy counters: {getattr(error, 'strerror', None) or error}"
 
 
 class Spent:

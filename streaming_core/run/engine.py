@@ -147,18 +147,19 @@ def run(
     opened = workload.read(source, app, spec.params)
     params = opened.manifest["params"]
     if spec.checkpoint_interval and opened.rows // spec.checkpoint_interval > MAX_CHECKPOINTS:
+        count = opened.rows // spec.checkpoint_interval
         raise BadInput(
-            f"checkpoint={spec.option('checkpoint')} makes more than {MAX_CHECKPOINTS} checkpoints of {opened.rows} "
-            "events: take more punctuations between two"
+            f"a run can have at most {MAX_CHECKPOINTS} checkpoints, got {count} with checkpoint "
+            f"{spec.option('checkpoint')}; raise checkpoint, the punctuations between two checkpoints"
         )
     meter, say = meter or Meter(), say or (lambda line: None)
     load_before = os.getloadavg()[0]
 
     def passes(folder: Path | None, durable: checkpoint.Checkpoints | None) -> RunReport:
         report = _passes(way, program, blocks, opened, folder, durable, load_before, meter, progress)
-        asked = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
+        requested = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
         return report.model_copy(
-            update=asked | {"planned": judge(report.peak) if judge else None, "unplanned": unplanned}
+            update=requested | {"planned": judge(report.peak) if judge else None, "unplanned": unplanned}
         )
 
     if out is not None and out.exists() and not out.is_dir():
@@ -174,7 +175,7 @@ def run(
                 raise
             unplanned = str(error)
             way = spec.model_copy(update={"plan": {}})
-            say(f"no plan was found, so the run uses the replicated plan: {unplanned}")
+            say(f"found no plan, so the run uses the replicated plan: {unplanned}")
     program = compile_app(app, params)  # first: an application that is refused leaves nothing behind
     blocks = Blocks(opened, program, block_size(spec))
     if out is None:
@@ -183,7 +184,7 @@ def run(
         out.mkdir(parents=True, exist_ok=True)
         lock = storage.Lock(out / ".lock")
         if not lock.take():
-            raise BadInput(f"{out}: another run is at work in this folder")
+            raise BadInput(f"another run is using the folder {out}; wait for it, or choose a new folder")
         try:
             _check_folder(out, spec)
             if (out / "report.json").exists():
@@ -193,7 +194,7 @@ def run(
         finally:
             lock.leave(remove=True)
     except OSError as error:
-        raise refusal(error, f"run folder {out} cannot be written") from None
+        raise refusal(error, f"cannot write run folder {out}") from None
 
 
 def _planned(
@@ -206,7 +207,7 @@ def _planned(
         RunFailed: An operator failed while it was measured, or passes of the measurement differ.
     """
     if find_plan is None:
-        raise BadInput("plan auto needs a planner, and this command has none: set a plan, or replicated")
+        raise BadInput("plan auto is not available here; set a plan, or plan replicated")
     try:
         planned, judge = find_plan(spec, opened, progress)
         way = spec.model_copy(update={"plan": planned.plan, "pin": True})
@@ -215,7 +216,7 @@ def _planned(
         raise
     except Exception as error:
         reason = str(error) if isinstance(error, CommandFailed) else f"{type(error).__name__}: {error}"
-        raise BadInput(f"no plan was found for {spec.app}: {reason}; --plan replicated runs without") from error
+        raise BadInput(f"found no plan for {spec.app}: {reason}; set plan replicated to run without one") from error
     return way, judge
 
 
@@ -224,10 +225,10 @@ def _complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str
     report = RunReport.model_validate_json((out / "report.json").read_bytes())
     made = report.code_digest, report.workload["content_digest"]
     if made != (registry.code_digest(app), opened.manifest["content_digest"]):
-        raise BadInput(f"{out} holds a run of another workload or of other code: give a new folder")
+        raise BadInput(f"{out} holds a run of another workload or another version of the code; choose a new folder")
     for name in (checkpoint.FOLDER, WORK):
         shutil.rmtree(out / name, ignore_errors=True)
-    say("this run is complete already")
+    say(f"{out} already holds this run; nothing to do")
     return report
 
 
@@ -270,11 +271,11 @@ def _durable(spec, program, blocks, opened, out, say, passes) -> RunReport:
     schema = program.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
     with checkpoint.opened(out, about, spec.checkpoint_interval, schema) as durable:
         if durable.last is not None:
-            say(f"resuming at event {durable.last.events}")
+            say(f"resuming from the checkpoint at event {durable.last.events}")
         try:
             report = passes(durable.folder, durable)
         except BadInput as error:
-            raise BadInput(f"{error}; with another workload, take a new folder") from None
+            raise BadInput(f"{error}; choose a new folder for another workload") from None
         interruption.check()
         durable.publish()
         storage.write_json(out / "report.json", report.model_dump(mode="json"))
@@ -288,9 +289,8 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
     if (out / "spec.json").exists():
         other = RunSpec.parse((out / "spec.json").read_bytes())
         if other.spec_digest != spec.spec_digest:
-            raise BadInput(
-                f"{out} holds another spec ({other.spec_digest}, asked is {spec.spec_digest}): give a new folder"
-            )
+            digests = f"{other.spec_digest}, requested {spec.spec_digest}"
+            raise BadInput(f"{out} holds a run with other options ({digests}); choose a new folder")
     known = {"spec.json"}
     if (out / "spec.json").exists():
         # Outputs are moved out of the folder of a run at work when all are there, the report comes when they were.
@@ -299,7 +299,7 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
         elif (out / (checkpoint.FOLDER if spec.checkpoint_interval else WORK)).exists():
             known |= {*PUBLISHED}
     if leftovers := [name for name in found if name not in known]:
-        raise BadInput(f"{out} already holds {', '.join(leftovers)}: give a new folder")
+        raise BadInput(f"{out} already holds {', '.join(leftovers)}; choose a new folder")
     storage.sweep_files(out)
     if not (out / "spec.json").exists():
         storage.write_json(out / "spec.json", spec.model_dump(mode="json"))

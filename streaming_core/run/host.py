@@ -15,10 +15,9 @@ from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
 from streaming_core.run.engine import topology
 
-ONE_NODE = "measured; a socket is a thread: what memory gives is shared by all, and so null"
+ONE_NODE = "measured; each socket is a thread; bandwidth is null because all threads share the memory"
 NODES = (
-    "measured; a socket is a memory node; what all of its cores together send to another is not known, nor what "
-    "getting memory back takes"
+    "measured; each socket is a memory node; the bandwidth between nodes and the cost of getting lines back are unknown"
 )
 
 
@@ -32,7 +31,7 @@ def machine(threads: int | None = None) -> Machine:
 
     found = topology()
     if threads is not None and not 1 <= threads <= len(found["cores"]):
-        raise BadInput(f"{threads} threads to plan for, and this host has {len(found['cores'])} cores")
+        raise BadInput(f"threads must be between 1 and {len(found['cores'])}, the cores of this host, got {threads}")
     cores = found["cores"][:threads]
     measured = json.loads(_runtime.measure_fetching([core["id"] for core in cores]))
     several = measured["between_nodes"] is not None

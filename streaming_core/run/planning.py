@@ -49,18 +49,21 @@ def profile_of(
     RunSpec.parse({"app": name, "executor": "pinned"} | ({"channel": channel} if channel else {})).check(app)
     opened = workload.read(source, app, params or None) if source is not None else None
     if measured is not None:
-        found = Profile.read(measured)
-        asked: dict[str, Any] = {"app": name, "code_digest": registry.code_digest(app)}
+        profile = Profile.read(measured)
+        requested: dict[str, Any] = {"app": name, "code_digest": registry.code_digest(app)}
         if opened is not None:
-            asked |= {"params": opened.manifest["params"], "content_digest": opened.manifest["content_digest"]}
+            requested |= {"params": opened.manifest["params"], "content_digest": opened.manifest["content_digest"]}
         elif params:
-            asked["params"] = app.bind(params)
+            requested["params"] = app.bind(params)
         if channel is not None:
-            asked["channel"] = channel
-        for field, wanted in asked.items():
-            if getattr(found, field) != wanted:
-                raise BadInput(f"profile {measured} has {field} {getattr(found, field)}, not {wanted}: measure again")
-        return found, measured
+            requested["channel"] = channel
+        for field, value in requested.items():
+            if getattr(profile, field) != value:
+                raise BadInput(
+                    f"profile {measured} has {field} {getattr(profile, field)}, but the request has {value}; "
+                    "measure again"
+                )
+        return profile, measured
     if opened is not None:
         return profiles.kept(opened, channel or profiles.CHANNEL, progress=progress)
     with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +91,7 @@ def machine_for(name: str | None, threads: int | None) -> Machine:
         BadInput: As `Machine.named` and `host.machine`; or both a name and a number of threads.
     """
     if name is not None and threads is not None:
-        raise BadInput("threads are those of this host; a machine says how many cores it has")
+        raise BadInput("threads and a machine exclude each other: a machine file defines its own cores; remove one")
     return Machine.named(name) if name is not None else host.machine(threads)
 
 
@@ -102,9 +105,9 @@ def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int 
     try:
         graph = profile.graph(registry.load(profile.app), most)
     except KeyError as error:
-        raise BadInput(f"the profile of {profile.app} has no costs of {error.args[0]}: measure again") from None
+        raise BadInput(f"the profile of {profile.app} has no costs for {error.args[0]}; measure again") from None
     except ValidationError as error:
-        raise BadInput(f"the profile of {profile.app} makes no graph of operators: {one_line(error)}") from None
+        raise BadInput(f"the profile of {profile.app} is invalid: {one_line(error)}; measure again") from None
     return strategies.plan(strategy, graph, where, seed=seed)
 
 

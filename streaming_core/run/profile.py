@@ -58,11 +58,11 @@ class Cost(Document):
     rows_in: Annotated[int, Field(ge=0)]
     rows_out: Annotated[int, Field(ge=0)]
     execute: Amount = Field(
-        description="Mean over all rows; of a windowed operator with finding their keys. 0: no rows."
+        description="Mean over all rows. For a windowed operator it includes finding the keys. 0: no rows."
     )
     others: Amount
     quantiles: list[Amount] = Field(
-        description="Of executing a row of a batch, over batches, from 0 to 100 percent; without finding keys."
+        description="Quantiles over batches, from 0 to 100 percent, of executing a row. Excludes finding the keys."
     )
 
     @property
@@ -221,7 +221,7 @@ def measure(
     spec = RunSpec.parse({"app": app.name, "executor": "pinned", "channel": channel, "batch": batch})
     spec.check(app)
     if not source.rows:
-        raise BadInput(f"workload {source.directory} has no events: nothing can be measured")
+        raise BadInput(f"workload {source.directory} has no events to measure; use one with at least 1 event")
     program = compile_app(app, params)
     blocks = engine.Blocks(_First(source.directory, source.manifest, app), program, engine.BLOCK)
     able = [name_of(o) for o in app.operators if o.kind in REPLICATED]
@@ -236,7 +236,9 @@ def measure(
             sample, _, _ = engine.one_pass(way, program, blocks, export=False)
             results.add(sample.digest)
             if len(results) > 1:
-                raise RunFailed(f"profile of {app.name}: passes differ: {' and '.join(sorted(results))}")
+                raise RunFailed(
+                    f"profile of {app.name}: two passes have different digests: {', '.join(sorted(results))}"
+                )
             found.append(sample.tasks)
         return found
 

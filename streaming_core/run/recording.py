@@ -66,7 +66,7 @@ def record(
     part = app.upto(operator)
     spec.check(app)
     if spec.order != "total":
-        raise BadInput(f"a recording is in total order, and {spec.option('channel') or spec.executor} keeps none here")
+        raise BadInput(f"a recording needs total order, which {spec.option('channel') or spec.executor} does not keep")
 
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
@@ -86,7 +86,7 @@ def _of(spec: RunSpec, names: set[str]) -> RunSpec:
     if not isinstance(spec, Pinned):
         return spec
     if spec.needs_plan:
-        raise BadInput("a recording cannot find a plan: give a plan, or none")
+        raise BadInput("a recording does not support plan auto; set a plan file, or plan replicated")
     planned = {name: at for name, at in spec.threads_of_operators.items() if name in names}
     scheduled = []
     for at in spec.schedule:
@@ -142,7 +142,7 @@ def _write(
                 }
                 storage.write_json(folder / "manifest.json", manifest)
     except OSError as error:
-        raise refusal(error, f"the recording cannot be written to {out}") from None
+        raise refusal(error, f"cannot write the recording to {out}") from None
     return manifest
 
 
@@ -166,7 +166,7 @@ def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
 def check_out(out: Path) -> None:
     """Raises BadInput unless the folder is new or empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadInput(f"{out} exists already: give a folder that is new or empty")
+        raise BadInput(f"{out} already exists; choose a new or empty folder")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def read(directory: Path, app: App | None = None) -> Recording:
     app = app or registry.load(manifest["app"])
     if manifest["code_digest"] != (code := registry.code_digest(app)):
         raise BadInput(
-            f"recording {directory} is of other code of {app.name} ({manifest['code_digest']}, now it is {code}): "
+            f"recording {directory} has another version of {app.name} (code {manifest['code_digest']}, now {code}); "
             "record it again"
         )
     manifest = {**manifest, "params": app.bind(manifest["params"])}

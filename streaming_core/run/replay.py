@@ -76,7 +76,7 @@ def replay(
             nothing is written.
     """
     if repetitions < 1:
-        raise BadInput(f"repetitions must be at least 1, got {repetitions}")
+        raise BadInput(f"--repetitions must be at least 1, got {repetitions}")
     if out is not None:
         recording.check_out(Path(out))
     app, params = source.app, source.manifest["params"]
@@ -96,7 +96,10 @@ def replay(
                     spec, program, blocks, "peak", number + 1, "count", progress=progress, export=False
                 )
                 if sample.outputs != first.outputs:
-                    raise RunFailed(f"operator {source.operator}: {sample.outputs} outputs after {first.outputs}")
+                    raise RunFailed(
+                        f"operator {source.operator}: two passes have different numbers of outputs: "
+                        f"{first.outputs} and {sample.outputs}"
+                    )
                 seconds.append(sample.breakdown["useful"])
             operator = app.operators[-2]  # streams that belong to it lie in front
             replayed = Replayed(
@@ -114,7 +117,7 @@ def replay(
             about = {"profile": replayed.as_dict(), "output_digest": first.digest, "recording": about}
             write_json(folder / "manifest.json", about)
     except OSError as error:
-        raise refusal(error, "the replay cannot be written") from None
+        raise refusal(error, "cannot write the replay") from None
     return replayed
 
 
@@ -123,12 +126,12 @@ def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
     theirs = folder / ".oracle"
     theirs.mkdir()
     expected = oracle.compute(source, theirs)
-    found = comparison.compare(folder, theirs)
+    result = comparison.compare(folder, theirs)
     shutil.rmtree(theirs)
-    where = f"operator {source.operator}: not what the oracle makes of the recording"
-    if found.differences:
-        more = sum(found.counts.values()) - 1
-        raise RunFailed(f"{where}: {found.differences[0].lines()[0]}{f', and {more} more' if more else ''}")
+    where = f"operator {source.operator}: the replay differs from the oracle's"
+    if result.differences:
+        more = sum(result.counts.values()) - 1
+        raise RunFailed(f"{where}: {result.differences[0].lines()[0]}{f', and {more} more' if more else ''}")
     for name in ("dropped_invalid", "dropped_late", "rejected"):
         if (ours := getattr(sample, name)) != expected[name]:
             raise RunFailed(f"{where}: {name} is {ours}, expected {expected[name]}")

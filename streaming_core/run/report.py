@@ -1,4 +1,4 @@
-"""RunReport: everything one run says about itself."""
+"""RunReport: the facts about one run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REPORT_VERSION = 1
 
 
 class Latency(BaseModel):
-    """Percentiles in microseconds, sampled per batch."""
+    """Latency percentiles in microseconds, with one sample per batch."""
 
     p50: float
     p95: float
@@ -20,30 +20,36 @@ class Latency(BaseModel):
 
 
 class GoneOver(BaseModel):
-    """A replica that gained or lost keys: when it went over, for how long it had waited for those who lost them."""
+    """A replica that gained or lost keys in a reconfiguration."""
 
     replica: int
-    at: int = Field(description="Nanoseconds of engine time.")
-    waited: int
+    at: int = Field(description="Time of the change, in nanoseconds of engine time.")
+    waited: int = Field(description="Nanoseconds that it waited for the previous owners of its keys.")
 
 
 class Reconfiguration(BaseModel):
-    """From `event` on these replicas of a windowed operator share its keys."""
+    """A change of the replicas that share the keys of a windowed operator, from one event on."""
 
     operator: str
-    event: int
-    replicas: list[int]
-    by: str = Field("schedule", description="Who asked: schedule, request, or the controller.")
-    cause: str | None = Field(None, description="What a controller saw.")
-    asked: int | None = Field(None, description="When, in nanoseconds of engine time; None: beforehand.")
-    moved: int = Field(description="Cells, of `cells`, that got another owner.")
-    cells: int
-    bytes: int = Field(0, description="Of state, copied from replica to replica; 0 where they share it.")
-    posted: int | None = Field(description="When its event was dealt, in nanoseconds of engine time; None: never.")
-    gone_over: list[GoneOver]
+    event: int = Field(description="First event after the change.")
+    replicas: list[int] = Field(description="Replicas that own keys after the change.")
+    by: str = Field("schedule", description="Origin of the change: schedule, request, or the controller's name.")
+    cause: str | None = Field(None, description="Load that made the controller act; None without a controller.")
+    asked: int | None = Field(
+        None, description="Time of the request, in nanoseconds of engine time; None: before the run."
+    )
+    moved: int = Field(description="Number of cells that changed their owner.")
+    cells: int = Field(description="Number of cells of the operator.")
+    bytes: int = Field(0, description="Bytes of state copied between replicas; 0 if the replicas share their state.")
+    posted: int | None = Field(
+        description="Time at which the first event reached the replicas, in nanoseconds of engine time; None: never."
+    )
+    gone_over: list[GoneOver] = Field(description="Replicas that took part.")
 
-    # The ignored: as below.
-    @computed_field(description="From when it was asked for, or dealt, to the last replica.")  # type: ignore[prop-decorator]
+    # Ignored for the reason below.
+    @computed_field(  # type: ignore[prop-decorator]
+        description="Microseconds from the request, or else from `posted`, to the last replica."
+    )
     @property
     def microseconds(self) -> float | None:
         if self.posted is None or not self.gone_over:
@@ -53,35 +59,37 @@ class Reconfiguration(BaseModel):
 
 
 class Load(BaseModel):
-    """What a controller saw of a windowed operator in a period; times in nanoseconds of engine time."""
+    """The load of a windowed operator in one period of its controller; times in nanoseconds of engine time."""
 
-    at: int = Field(description="When the period ended.")
-    period: int
-    replicas: int = Field(description="Those that owned keys, of `most`.")
-    most: int
-    worked: int = Field(description="Processor time of replicas at work, all together.")
-    arrived: int = Field(description="Events that came in the period.")
-    dealt: int = Field(description="Events that were dealt to the replicas.")
-    pending: int = Field(description="Events that had come and were not dealt yet.")
+    at: int = Field(description="End of the period.")
+    period: int = Field(description="Length of the period.")
+    replicas: int = Field(description="Replicas that owned keys.")
+    most: int = Field(description="Replicas that could own keys.")
+    worked: int = Field(description="Processor time of all replicas together.")
+    arrived: int = Field(description="Events that arrived in the period.")
+    dealt: int = Field(description="Events that the operator passed to its replicas in the period.")
+    pending: int = Field(description="Events that waited for the replicas at the end of the period.")
 
 
 class TaskCost(BaseModel):
-    """What a task of executor pinned did in a pass, all of it: a replica of an operator, the source, the sink; who
-    finds the keys of a windowed operator's rows; who merges in front of a replica.
+    """The cost of one task of executor pinned in a pass.
 
-    What is left of the pass, on a thread, is waiting.
+    A task is the source, the sink, a replica of an operator (`operator`), the search for the keys of a windowed
+    operator's rows (`keys`), or the merge before a replica (`merge`). The rest of the pass is waiting time.
     """
 
     role: Literal["source", "operator", "keys", "merge", "sink"]
-    operator: str = Field(description="As a plan names it; the one behind, of those that find keys or merge.")
+    operator: str = Field(description="Operator as in a plan; for roles keys and merge, the operator that follows.")
     thread: int
     rows_in: int
     rows_out: int
-    batches: int = Field(description="Those that had rows.")
-    execute_ns: int = Field(description="In kernels, finding keys, examining, delivering and digesting outputs.")
-    others_ns: int = Field(description="What else its steps took: gates, outlets, who gets which row.")
+    batches: int = Field(description="Batches with rows.")
+    execute_ns: int = Field(
+        description="Nanoseconds in kernels, finding keys, examining, delivering and digesting outputs."
+    )
+    others_ns: int = Field(description="Nanoseconds in gates and outlets, and routing rows to replicas.")
     execute_quantiles: list[float] = Field(
-        description="Nanoseconds of executing a row, of each batch: at every twentieth of the batches. None: no rows."
+        description="Quantiles over batches, in steps of 5 percent, of the nanoseconds per row. Empty without rows."
     )
 
 
@@ -96,39 +104,49 @@ class Sample(BaseModel):
     repetition: int
     events: int
     outputs: int
-    digest: str = Field(description="`<rows>:<16 hex>` over the canonical output rows, see digest.py.")
-    in_order: bool = Field(description="Whether outputs were delivered in (seq, sub) order.")
-    seconds: float = Field(description="Time the engine was active; decoding and writing files excluded.")
-    events_per_s: float
-    processing: Latency = Field(description="From the start of a batch's processing to its delivery.")
-    end_to_end: Latency | None = Field(None, description="From the intended arrival to delivery; open-loop only.")
-    breakdown: dict[str, float] = Field(description="Seconds summed over threads: useful, sync, lock, remote, other.")
-    cpu_seconds: float = Field(
-        description="Processor time of all threads while the engine was active; of a pass that writes Parquet, "
-        "those that read and write, too."
+    digest: str = Field(description="Digest of the output rows: `<rows>:<16 hex digits>`.")
+    in_order: bool = Field(description="Whether the outputs arrived in the order of (seq, sub).")
+    seconds: float = Field(description="Active time of the engine, without decoding and writing files.")
+    events_per_s: float = Field(description="Events per second of active time.")
+    processing: Latency = Field(description="Latency from the start of a batch's processing to its delivery.")
+    end_to_end: Latency | None = Field(
+        None, description="Latency from the intended arrival to the delivery; only in open-loop passes."
     )
-    passes: int = Field(1, description="Of the repetition: this is the pass of median time of so many.")
+    breakdown: dict[str, float] = Field(
+        description="Seconds of all threads together, by kind: useful, sync, lock, remote, other."
+    )
+    cpu_seconds: float = Field(
+        description="Processor time of all threads during the active time. In a pass that writes Parquet it includes "
+        "the threads that read and write files."
+    )
+    passes: int = Field(1, description="Passes of the repetition. The sample is the pass of median time.")
     loop_seconds: float | None = Field(
-        None, description="Median pass of the compiled loop, which took turns with these passes; None: it did not."
+        None, description="Seconds of the compiled loop's median pass, in turns with these passes; None: no loop ran."
     )
     energy_joules: float | None = Field(
-        None, description="What all processor packages took meanwhile, for whomever; None where that cannot be read."
+        None,
+        description="Energy of all processor packages during the active time, including other processes; None without "
+        "readable counters.",
     )
-    dropped_invalid: int = 0
-    dropped_late: int = 0
-    rejected: int = 0
-    reconfigurations: list[Reconfiguration] = Field(default_factory=list, description="Of windowed operators.")
+    dropped_invalid: int = Field(0, description="Events that the application dropped as invalid.")
+    dropped_late: int = Field(0, description="Events that were too late for every window.")
+    rejected: int = Field(0, description="Transactions that a condition rejected.")
+    reconfigurations: list[Reconfiguration] = Field(
+        default_factory=list, description="Reconfigurations of windowed operators."
+    )
     loads: dict[str, list[Load]] = Field(
-        default_factory=dict, description="Per windowed operator what its controller saw, period by period."
+        default_factory=dict, description="Load of each windowed operator with a controller, period by period."
     )
     omitted_reconfigurations: int = Field(
-        0, description="Reconfigurations that are not listed, beyond the first 20,000 of each operator."
+        0, description="Reconfigurations that the report omits, beyond the first 20,000 of each operator."
     )
-    omitted_loads: int = Field(0, description="Loads that are not listed, beyond the first 20,000 of each operator.")
-    tasks: list[TaskCost] = Field(default_factory=list, description="Executor pinned: what each task has cost.")
-    chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
+    omitted_loads: int = Field(0, description="Loads that the report omits, beyond the first 20,000 of each operator.")
+    tasks: list[TaskCost] = Field(default_factory=list, description="Cost of each task; only with executor pinned.")
+    chosen: dict[str, int] = Field(
+        default_factory=dict, description="Events that each scheme executed; only with scheme auto."
+    )
 
-    # The ignored: mypy knows of nothing above @property; pydantic says to write it so.
+    # Ignored: mypy accepts no decorator above @property, and pydantic requires this order.
     @computed_field(description="Processor time per event, in nanoseconds.")  # type: ignore[prop-decorator]
     @property
     def cpu_ns(self) -> float | None:
@@ -141,34 +159,35 @@ class Sample(BaseModel):
 
 
 class Better(BaseModel):
-    """A plan that would be better for a run than the one it had, by what the run has shown."""
+    """A plan that is better for the load that the run measured."""
 
-    plan: dict[str, list[int]]
-    events_per_s: float = Field(description="That it would sustain.")
-    instead_of: float = Field(description="What the plan of the run sustains, by the same.")
+    plan: dict[str, list[int]] = Field(description="Threads of each operator's replicas.")
+    events_per_s: float = Field(description="Predicted events per second of this plan.")
+    instead_of: float = Field(description="Predicted events per second of the run's own plan, with the same costs.")
 
 
 class Planned(BaseModel):
-    """The plan that was found for a run (`plan: auto`), and what it was expected to do."""
+    """The plan of a run with plan auto, and its prediction."""
 
-    plan: dict[str, list[int]]
-    strategy: str
-    events_per_s: float = Field(description="That the plan was predicted to sustain.")
-    bottleneck: str = Field(description="What was to limit it.")
+    plan: dict[str, list[int]] = Field(description="Threads of each operator's replicas.")
+    strategy: str = Field(description="Strategy that found the plan.")
+    events_per_s: float = Field(description="Predicted events per second.")
+    bottleneck: str = Field(description="Resource that limits the predicted rate.")
     error: float | None = Field(
         None,
-        description="|measured - predicted| / measured throughput, of the median pass at peak rate; None: no such.",
+        description="|measured - predicted| / measured throughput of the median pass at peak rate; None without such "
+        "a pass.",
     )
     changed: dict[str, float] = Field(
         default_factory=dict,
-        description="Operators whose part of the work has changed since it was measured for the plan, by more than a "
-        "quarter, and is worth to be told of: how many times as large it is.",
+        description="Operators whose share of the work differs from the profile by more than a quarter, with the "
+        "factor. Operators with a small share are left out.",
     )
-    better: Better | None = Field(None, description="If something has changed, and another plan would be better now.")
+    better: Better | None = Field(None, description="Better plan for the changed load; None if there is none.")
 
 
 class RunReport(BaseModel):
-    """What `streaming-core run` writes as report.json, last and atomically: no report, no run."""
+    """The report.json of a run. `streaming-core run` writes it last and atomically: a folder without it is no run."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -178,47 +197,49 @@ class RunReport(BaseModel):
     cell: str
     app: str
     code_digest: str
-    build: str = Field(description="Version-control revision of the engine, `unknown` outside a checkout.")
-    workload: dict = Field(description="address, content_digest, events, seed, params of the input.")
-    is_bound: bool
+    build: str = Field(description="Git commit of the engine; `unknown` outside a checkout.")
+    workload: dict = Field(description="The workload's address, content_digest, events, seed and params.")
+    is_bound: bool = Field(description="Whether the run is a bound on speed (scheme no_lock) and gives no result.")
     samples: list[Sample]
-    state_digest: str = Field(description="`<rows>:<16 hex>` over all final tables and keyed states.")
+    state_digest: str = Field(description="Digest of all final tables and keyed states: `<rows>:<16 hex digits>`.")
     compile_seconds: float
     peak_memory_bytes: int
-    energy_joules: float | None = Field(None, description="Of all samples together; `energy` of `host` says why not.")
-    topology: dict
+    energy_joules: float | None = Field(
+        None, description="Energy of all samples together; None if unreadable, for the reason in `energy` of `host`."
+    )
+    topology: dict = Field(description="Cores and memory nodes of the host.")
     resumed: list[int] = Field(
-        default_factory=list, description="Events from which checkpoints were gone on from to this result, if any."
+        default_factory=list, description="Events at which the run resumed from a checkpoint, in order."
     )
-    planned: Planned | None = Field(None, description="With plan auto, if there are events.")
+    planned: Planned | None = Field(None, description="The plan; only with plan auto and at least one event.")
     unplanned: str | None = Field(
-        None, description="With plan auto, why no plan was found: the run used the replicated plan."
+        None, description="Reason for using the replicated plan although plan auto was set; None if there is a plan."
     )
-    binding: list[int] | None = Field(None, description="Core of each thread as it really took effect.")
+    binding: list[int] | None = Field(None, description="Core that each thread really ran on; None if not bound.")
     memory: dict | None = Field(
         None,
-        description="Of a transactional run: `nodes`, the memory node of each thread, and `tables`, how rows lie on "
-        "them, as it took effect; or `why` nothing is bound. `extra_ns`: what a line of another node takes longer. "
-        "`remote` is 'estimated' where the breakdown's is a model's and no measurement, `sockets` 'made up' where "
-        "pools are those of sockets that the machine does not have.",
+        description="Memory of a transactional run. `nodes`: the memory node of each thread. `tables`: the placement "
+        "of rows on the nodes. `why`: the reason for binding nothing. `extra_ns`: additional nanoseconds for a line of "
+        "another node. `remote` is 'estimated' if a model, not a measurement, gives the breakdown's remote time. "
+        "`sockets` is 'made up' if the pools belong to sockets that the machine does not have.",
     )
     yardstick: str | None = Field(
         None,
-        description="Digest of the compiled loop, the processor and the way of measuring: ratios to the loop are "
-        "comparable where it is the same. None: the loop was not measured.",
+        description="Digest of the compiled loop, the processor and the method of measurement. Ratios to the loop are "
+        "comparable only if it is the same. None: no loop ran.",
     )
     host: dict = Field(
-        description="Name, load average before and after, versions, why there is no energy, why no loop was measured; "
-        "what disturbed the repetitions (disturbance.py)."
+        description="Name of the host, load average before and after, versions, and disturbances of the repetitions. "
+        "If energy or the loop is missing, also the reason."
     )
 
     @property
     def verified(self) -> Sample:
-        """The pass whose outputs are compared with the oracle."""
+        """The pass whose outputs the comparison with the oracle uses."""
         return self.samples[0]
 
     @property
     def peak(self) -> Sample:
-        """Of the passes at peak rate the one of median throughput; of a run without such, its first pass."""
-        found = [s for s in self.samples if s.kind == "peak"] or [self.verified]
-        return sorted(found, key=lambda s: s.events_per_s)[len(found) // 2]
+        """The pass of median throughput among those at peak rate; the first pass if there are none."""
+        passes = [s for s in self.samples if s.kind == "peak"] or [self.verified]
+        return sorted(passes, key=lambda s: s.events_per_s)[len(passes) // 2]

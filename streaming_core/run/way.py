@@ -22,7 +22,7 @@ import copy
 import inspect
 import itertools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
@@ -281,8 +281,12 @@ class RunSpec(BaseModel):
         return {name: fields[name] for name in SPEC_FIELDS if name in fields}
 
     @staticmethod
-    def parse(data: dict | str | bytes) -> RunSpec:
+    def parse(data: dict | str | bytes, name: Callable[[str], str] = str) -> RunSpec:
         """Make a spec of a dict or JSON text.
+
+        Args:
+            data: The fields of the spec.
+            name: Writes the name of a field in an error: as an option of a command line, for example.
 
         Raises:
             BadInput: One line that names the field and its valid values.
@@ -290,11 +294,11 @@ class RunSpec(BaseModel):
         try:
             data = from_json(data) if isinstance(data, str | bytes) else data
         except ValueError as error:
-            raise BadInput(f"Invalid JSON: {error}") from None
+            raise BadInput(f"invalid JSON: {error}") from None
         try:
             return _ADAPTER.validate_python(data)
         except ValidationError as error:
-            raise BadInput(one_line(error, skip=1)) from None
+            raise BadInput(one_line(error, skip=1, fields=SPEC_FIELDS, name=name)) from None
 
     def option(self, name: str) -> Any:
         """The value of an option of any executor: the absent value where this executor lacks it."""

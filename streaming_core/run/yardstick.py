@@ -97,13 +97,13 @@ class Turns:
         """Makes the loop ready, and has both sides run once for nothing; returns that pass."""
         warm = []
         if self._seconds and first.seconds < SHORTEST:
-            self.host["yardstick"] = f"no loop was measured: a pass takes less than {SHORTEST * 1e3:g} ms"
+            self.host["yardstick"] = f"the loop was not measured: a pass takes less than {SHORTEST * 1e3:g} ms"
         elif self._seconds:
             try:
                 self._loop = self._make()
                 self._loop.one_pass()
             except (BadInput, CommandFailed, RunFailed) as error:  # whether the run is right is not for the loop to say
-                self._loop, self.host["yardstick"] = None, f"no loop was measured: {error}"
+                self._loop, self.host["yardstick"] = None, f"the loop was not measured: {error}"
             else:
                 self.yardstick = self._loop.name
                 warm = [one()]

@@ -73,7 +73,7 @@ def test_a_connection_is_named_by_text(lockstep_home, field, value):
 
 @pytest.mark.parametrize("rate", [float("inf"), float("nan")])
 def test_what_could_not_be_read_back_is_not_planned(lockstep_home, rate):
-    with pytest.raises(AirflowFailException, match=r"^rate: Input should be"):
+    with pytest.raises(AirflowFailException, match=r"^rate must be at least 0"):
         planned({"applications": ["wc"], "rate": rate})
 
 
@@ -100,7 +100,7 @@ def test_an_xcom_that_somebody_has_edited_leads_nowhere(lockstep_home, tmp_path,
     (folder / "oracles.json").write_text(json.dumps({given["workload"]: "0123456789abcdef"}))
     spec = {"app": "wc", "executor": "pooled"}
     task = CoreRun(task_id="run_core", host="local", spec=spec, limit=1.0, **given)
-    with pytest.raises(BadInput, match="is no name of a file here"):
+    with pytest.raises(BadInput, match="invalid name"):
         task.execute({})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lockstep"]
 

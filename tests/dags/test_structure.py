@@ -191,7 +191,7 @@ def test_form_without_an_import_leaves_data_to_the_matrix(matrix):
         (["tweets"], "data: write an import as APPLICATION/NAME, got 'tweets'"),
         ([7], "data: write an import as APPLICATION/NAME, got 7"),
         (["wc/a", "wc/b"], "data: wc runs on one import, got 'a' and 'b'"),
-        (["wc/../b"], "data: 'wc': '../b' is no name of an import"),
+        (["wc/../b"], "data: invalid import wc/../b"),
     ],
 )
 def test_import_that_is_no_import_is_refused_in_one_line(data, sentence):

@@ -107,7 +107,7 @@ def nothing(row, scratch, out):
 
 def test_scratch_is_of_fixed_size():
     for wrong in (Growing, Named):
-        with pytest.raises(BadInput, match=r"is a (Set|Text), no scratch has any"):
+        with pytest.raises(BadInput, match=r"is a (Set|Text), which no scratch can hold"):
             built(nothing, wrong)
 
 

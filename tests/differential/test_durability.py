@@ -112,15 +112,15 @@ def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
             # Soon after the start, while it resumes, or several checkpoints on.
             at, spin = dice.choice((dice.randrange(1, 6), dice.randrange(1, 60))), dice.randrange(0, 4000)
             code, said = whole.run(out, at=at, spin=spin)
-            resumed += "resuming at event" in said
+            resumed += "resuming from the checkpoint at event" in said
             if code is not None:
                 break
             kills += 1
         assert code == 0, said
         whole.check(out)
-        if "resuming at event" in said:
+        if "resuming from the checkpoint at event" in said:
             last = json.loads((out / "report.json").read_text())["resumed"][-1]
-            assert said == f"streaming-core: resuming at event {last}\n"
+            assert said == f"streaming-core: resuming from the checkpoint at event {last}\n"
         shutil.rmtree(out)
     assert resumed > times / 5  # how many is up to the machine
 

@@ -55,6 +55,6 @@ def test_a_recording_of_no_events_is_replayed(tmp_path):
     recording.record(source, "count", tmp_path / "a", Pinned(app="wc", threads=2))
     recording.record_oracle(source, "count", tmp_path / "b", "compiled")
     found = diff(tmp_path / "a", tmp_path / "b")
-    assert (found.exit_code, found.text()) == (0, "equal: 0 rows that count takes on either side")
+    assert (found.exit_code, found.text()) == (0, "equal: 0 input rows of operator count on both sides")
     profile = replay(recording.read(tmp_path / "b"), 1, tmp_path / "c")
     assert (profile.rows_in, profile.rows_out, profile.ns_per_row, profile.selectivity) == (0, 0, None, None)

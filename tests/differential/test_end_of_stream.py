@@ -300,7 +300,7 @@ def test_the_check_of_the_loop_sees_the_end_of_the_stream(tmp_path, monkeypatch)
     monkeypatch.setattr(Workspace, "ascending", lambda *given: found(*given)[:-1])
     (tmp_path / "wrong").mkdir()
     with pytest.raises(
-        RunFailed, match="compiled loop and interpreter disagree, one of the two is wrong: what is flushed"
+        RunFailed, match="compiled loop and the interpreter disagree; this is a fault of Lockstep: flushed outputs"
     ):
         oracle.compute(source, tmp_path / "wrong", "compiled")
     # One that puts out the same, and has another state then.
@@ -308,5 +308,7 @@ def test_the_check_of_the_loop_sees_the_end_of_the_stream(tmp_path, monkeypatch)
     finish = Loop.finish
     monkeypatch.setattr(Loop, "finish", lambda loop, seq: (finish(loop, seq), loop.process(events(app, 1)))[0])
     (tmp_path / "other").mkdir()
-    with pytest.raises(RunFailed, match="compiled loop and interpreter disagree, one of the two is wrong: state"):
+    with pytest.raises(
+        RunFailed, match="compiled loop and the interpreter disagree; this is a fault of Lockstep: state"
+    ):
         oracle.compute(source, tmp_path / "other", "compiled")

@@ -122,10 +122,10 @@ def test_an_ingress_is_not_exceeded_and_cores_are_shared():
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"source": [0], "work": [0]}, "sink has 1 to 1 replicas, not 0"),
-        ({"source": [0], "work": [0], "sink": [0, 1]}, "sink has 1 to 1 replicas, not 2"),
-        ({"source": [0], "work": [2], "sink": [0]}, "work is on a socket that is none; they are 0 to 1"),
-        ({"source": [0], "work": [0], "sink": [0], "more": [0]}, "no operator more; known: source, work, sink"),
+        ({"source": [0], "work": [0]}, "sink must have 1 to 1 replicas, got 0"),
+        ({"source": [0], "work": [0], "sink": [0, 1]}, "sink must have 1 to 1 replicas, got 2"),
+        ({"source": [0], "work": [2], "sink": [0]}, "the sockets of work must be between 0 and 1, got "),
+        ({"source": [0], "work": [0], "sink": [0], "more": [0]}, "unknown operator 'more'; known: source, work, sink"),
     ],
 )
 def test_a_plan_of_something_else_is_refused(plan, said):
@@ -137,5 +137,5 @@ def test_a_source_that_costs_nothing_has_no_peak():
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=0.0)])
     sink = Operator(name="sink", kind="sink", inputs=[Input(producer="source", ns=0.0)])
     graph = Graph(app="a", operators=[source, sink])
-    with pytest.raises(BadInput, match="source costs no time"):
+    with pytest.raises(BadInput, match="source source has zero cost"):
         estimate(graph, TWO, {"source": [0], "sink": [0]})

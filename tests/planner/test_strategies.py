@@ -135,10 +135,18 @@ def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
     ("strategy", "machine", "said"),
     [
         ("best", Machine.of_threads(2), "unknown strategy 'best'; known: rlas, rlas_paper, rlas_fix_l, "),
-        ("rlas", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc: 5 operators, 2 places"),
+        (
+            "rlas",
+            Machine(name="tiny", cores=[2], latency=[[0.0]]),
+            "machine tiny has no room for wc: 5 operators need 5 places, but it has 2",
+        ),
         ("rlas_paper", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
         ("random", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
-        ("exhaustive", Machine.named("server_a"), "exhaustive: more than 300000 plans of up to 144 replicas"),
+        (
+            "exhaustive",
+            Machine.named("server_a"),
+            "strategy exhaustive can try at most 300000 plans, but up to 144 replicas have more",
+        ),
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, said):
@@ -158,7 +166,7 @@ def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
     first, *rest = drawn.paper("fd", None).operators
     free = first.model_copy(update={"inputs": [first.inputs[0].model_copy(update={"ns": 0.0})]})
     graph = drawn.paper("fd", None).changed(operators=[free, *rest])
-    with pytest.raises(BadInput, match="source costs no time"):
+    with pytest.raises(BadInput, match="source source has zero cost"):
         plan("rlas", graph, Machine.of_threads(2))
     assert plan("rlas", graph, Machine.of_threads(2), 1e4).estimate.sustained.ingress == pytest.approx(1e4)
 

@@ -1,7 +1,8 @@
-"""What breaks the operator language, and what is said of it: an application around each mistake."""
+"""Mistakes in operators and declarations, and the error for each."""
 
-# An application of one operator. A case gives its body, and functions beside it; the reason; and which function is at
-# fault, if another one is. `# here` marks the line that is named, else it is the body's first, or that of the `def`.
+# An application of one operator. A case holds the body of the operator, further functions, and the reason in the error.
+# It names the faulty function if that is not the operator. The error cites the line marked `# here`. Without a mark, it
+# cites the first line of the body, or the `def`.
 HEAD = '''"""An application that breaks the language."""
 import numpy as np
 
@@ -137,459 +138,786 @@ KINDS = {
     "result": ("window, state, out", WINDOW.replace("FUNCTIONS", 'key="a", update=idle, result=operate')),
     "keys": ("row, keys", WINDOW.replace("FUNCTIONS", "keys=operate, key=Key, update=idle")),
 }
-NO_PART = "is not part of the operator language"
-ONE_NAME = "goes by one name, and is not kept, chosen or handed back"
 
 REFUSED = {
     "process": [
         # Statements.
-        ("with row:\n    pass", f"`with row:` {NO_PART}: with: an operator opens nothing"),
-        ("x: i64", f"`x: i64` {NO_PART}: a variable without a value: begin with one"),
-        ("x = y = 1", f"`x = y = 1` {NO_PART}: several targets: one assignment at a time"),
-        ("global x\nx = 1",
-         f"`global x` {NO_PART}: global variables: what lasts from event to event is a field of the state"),
-        ("x = 1\n'said'  # here",
-         f"`'said'` {NO_PART}: a value that nobody uses: return it, assign it, or leave it out"),
-        ("row.a", f"`row.a` {NO_PART}: a value that nobody uses: return it, assign it, or leave it out"),
-        ("while row.a:\n    pass\nelse:\n    pass", f"`while row.a:` {NO_PART}: while has no else"),
-        ("for i in range(3):\n    pass\nelse:\n    pass",
-         f"`for i in range(3):` {NO_PART}: for goes over range(...), without else: for i in range(len(...))"),
-        ("for i in row.items:\n    pass",
-         f"`for i in row.items:` {NO_PART}: for goes over range(...), without else: for i in range(len(...))"),
-        ("for i, j in range(3):\n    pass",
-         f"`for i, j in range(3):` {NO_PART}: for goes over range(...), without else: for i in range(len(...))"),
-        ("for i in same(3):\n    pass",
-         f"`for i in same(3):` {NO_PART}: for goes over range(...), without else: for i in range(len(...))"),
-        ("for i in range(0.5):\n    pass", "a float is not an integer"),
-        ("for i in range():\n    pass", "range takes one to three integers"),
-        ("range = 3\nfor i in range(3):  # here\n    pass", "`range` is not a function"),
+        (
+            "with row:\n    pass",
+            "`with row:`: operators do not support `with`; remove it, because an operator opens nothing",
+        ),
+        ("x: i64", "`x: i64`: operators do not support variables without a value; assign one, such as 0"),
+        ("x = y = 1", "`x = y = 1`: operators do not support chained assignments; assign to one target per line"),
+        (
+            "global x\nx = 1",
+            "`global x`: operators do not support global variables; keep values from event to event in a "
+            "field of the state",
+        ),
+        (
+            "x = 1\n'said'  # here",
+            "`'said'`: the code does not use this value; return it, assign it, or delete the line",
+        ),
+        ("row.a", "`row.a`: the code does not use this value; return it, assign it, or delete the line"),
+        (
+            "while row.a:\n    pass\nelse:\n    pass",
+            "`while row.a:`: operators do not support while loops with else; move the else branch after the loop",
+        ),
+        (
+            "for i in range(3):\n    pass\nelse:\n    pass",
+            "`for i in range(3):`: operators do not support for loops with else or over anything but "
+            "range(...); write for i in range(len(...))",
+        ),
+        (
+            "for i in row.items:\n    pass",
+            "`for i in row.items:`: operators do not support for loops with else or over anything but "
+            "range(...); write for i in range(len(...))",
+        ),
+        (
+            "for i, j in range(3):\n    pass",
+            "`for i, j in range(3):`: operators do not support for loops with else or over anything but "
+            "range(...); write for i in range(len(...))",
+        ),
+        (
+            "for i in same(3):\n    pass",
+            "`for i in same(3):`: operators do not support for loops with else or over anything but "
+            "range(...); write for i in range(len(...))",
+        ),
+        ("for i in range(0.5):\n    pass", "a float is not an integer; convert it with int(...)"),
+        ("for i in range():\n    pass", "range() takes one to three integers"),
+        ("range = 3\nfor i in range(3):  # here\n    pass", "cannot call `range`, which is not a function"),
         # What is stored.
-        ("row.a = 1", "Event.a: this row is read-only here"),
-        ("state.few = row.items", "State.few: only scalar fields can be assigned to"),
+        ("row.a = 1", "cannot assign to Event.a: the row is read-only here"),
+        (
+            "state.few = row.items",
+            "cannot assign to State.few, which is not a scalar field; assign to single items: few[i] = ...",
+        ),
         ("state.missing = 1", "State has no field 'missing'; it has n, x, few, last, seen, values, counts, best"),
-        ("state.n = 0.5", "State.n: a float cannot be stored there"),
-        ("state.x = row.line", "State.x: a text cannot be stored there"),
-        ("state.last[0] = 1", "a ring has no items to assign to: entries are written by append(x)"),
-        ("row.items[0] = 1", "only items of writable arrays can be assigned to"),
-        ("state.few[0:1] = 1", "`state.few[0:1]` cannot be assigned to"),
-        ("x, y = 1, 2", f"`(1, 2)` {NO_PART}: tuples: give each value a name of its own"),
-        ("x, y = 1", "`(x, y)` cannot be assigned to"),
-        ("x = nothing(row)", "there is no value to assign: what is called returns none"),
-        ("x = 1\nx = row.line  # here", "an integer and a text cannot be one value"),
-        ("put = out", f"an output {ONE_NAME}"),
+        ("state.n = 0.5", "cannot store a float in State.n, which holds u8; convert it with int(...)"),
+        ("state.x = row.line", "cannot store a text in State.x, which holds f64"),
+        ("state.last[0] = 1", "cannot assign to an item of a ring; write an entry with append(x)"),
+        ("row.items[0] = 1", "cannot assign to an item of Event.items: the row is read-only here"),
+        ("state.few[0:1] = 1", "cannot assign to `state.few[0:1]`; assign to one variable, field or item"),
+        ("x, y = 1, 2", "`(1, 2)`: operators do not support tuples; give each value a name of its own"),
+        ("x, y = 1", "cannot assign to `(x, y)`; assign to one variable, field or item"),
+        ("x = nothing(row)", "the called function returns nothing, so there is no value to assign"),
+        (
+            "x = 1\nx = row.line  # here",
+            "this value is an integer in one place and a text in another; it must have one type",
+        ),
+        ("put = out", "cannot assign, choose or return an output; use the argument by its own name"),
         # Variables.
-        ("if row.a:\n    x = 1\nstate.n = x  # here", "variable 'x' may have no value yet"),
-        ("for i in range(row.a):\n    pass\nstate.n = i  # here", "variable 'i' may have no value yet"),
-        ("while row.a > state.n:\n    x = 1\nstate.n = x  # here", "variable 'x' may have no value yet"),
+        (
+            "if row.a:\n    x = 1\nstate.n = x  # here",
+            "variable 'x' may have no value here; assign it on every path to this line",
+        ),
+        (
+            "for i in range(row.a):\n    pass\nstate.n = i  # here",
+            "variable 'i' may have no value here; assign it on every path to this line",
+        ),
+        (
+            "while row.a > state.n:\n    x = 1\nstate.n = x  # here",
+            "variable 'x' may have no value here; assign it on every path to this line",
+        ),
         (
             "while True:\n    if row.a:\n        break\n    x = 1\n    if row.p:\n        break\nstate.n = x  # here",
-            "variable 'x' may have no value yet",
+            "variable 'x' may have no value here; assign it on every path to this line",
         ),
-        ("if app.p:\n    pass\nelse:\n    x = 1\nstate.n = x  # here", "variable 'x' may have no value yet"),
-        ("x += 1", "variable 'x' may have no value yet"),
-        ("some(1)\n\n\ndef some(_floordiv):  # here\n    pass",
-         "the name _floordiv is reserved: it begins with an underscore", "some"),
+        (
+            "if app.p:\n    pass\nelse:\n    x = 1\nstate.n = x  # here",
+            "variable 'x' may have no value here; assign it on every path to this line",
+        ),
+        ("x += 1", "variable 'x' may have no value here; assign it on every path to this line"),
+        (
+            "some(1)\n\n\ndef some(_floordiv):  # here\n    pass",
+            "the name _floordiv is reserved; remove the leading underscore",
+            "some",
+        ),
         # Names.
-        ("x = nowhere",
-         "name 'nowhere' is not known here: an operator knows its arguments and variables, and numbers, "
-         "constants, tables and functions of its file"),
-        ("x = holds", "a value of type function cannot be used in an operator: call it"),
-        ("x = None",
-         "a value of type NoneType cannot be used in an operator: a field or variable always has a value: "
-         "choose one, 0 or -1, that means none"),
-        ("x = 'said'",
-         "a value of type str cannot be used in an operator: text comes from events: compare its bytes, "
-         "line[0] == 97, or give it a number where events are made"),
-        ("x = app", "a value of type App cannot be used in an operator: a parameter is read as app.params.<name>"),
-        ("x = app.size", "a value of type App cannot be used in an operator: a parameter is read as app.params.<name>"),
-        ("x = 1 << 3 + 9223372036854775808", "9223372036854775808 does not fit 64 bits"),
-        ("x = app.params.large", f"{1 << 70} does not fit 64 bits"),
-        ("x = app.params.word", "parameter word is text and cannot be used in an operator"),
-        ("x = app.params.missing", "no parameter 'missing'; known: k, word, large, p"),
-        ("x = other.missing", "no parameter 'missing'; known: k, word, large, p"),
-        ("x = strange[0]", "strange is not of application NAME"),
+        (
+            "x = nowhere",
+            "unknown name 'nowhere'; an operator can use its arguments and variables, and the numbers, "
+            "constants, tables and functions of its file",
+        ),
+        ("x = holds", "cannot use a value of type function; call the function"),
+        ("x = None", "cannot use a value of type NoneType; choose a number that means none, such as 0 or -1"),
+        (
+            "x = 'said'",
+            "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator "
+            "replace the text by a number",
+        ),
+        ("x = app", "cannot use a value of type App; read a parameter as app.params.<name>"),
+        ("x = app.size", "cannot use a value of type App; read a parameter as app.params.<name>"),
+        ("x = 1 << 3 + 9223372036854775808", "the number 9223372036854775808 does not fit in a 64-bit integer"),
+        ("x = app.params.large", "the number 1180591620717411303424 does not fit in a 64-bit integer"),
+        ("x = app.params.word", "cannot use parameter word, which is a text; declare a number instead"),
+        ("x = app.params.missing", "unknown parameter 'missing'; known: k, word, large, p"),
+        ("x = other.missing", "unknown parameter 'missing'; known: k, word, large, p"),
+        ("x = strange[0]", "strange belongs to another application than NAME"),
         # Expressions.
-        ("x = [1, 2]", f"`[1, 2]` {NO_PART}: lists: an Array or Ring of a record keeps several values"),
-        ("x = row.a ** 2", f"`row.a ** 2` {NO_PART}: powers: multiply"),
-        ("x = row.a @ 2", f"`row.a @ 2` {NO_PART}: @: multiply in a loop"),
-        ("x = row.a is row.b",
-         f"`row.a is row.b` {NO_PART}: is: write ==; there is no None, a field always has a value"),
-        ("x = 1 in state.seen in state.seen", f"`1 in state.seen in state.seen` {NO_PART}"),
-        ("x = 1 < 2 in state.seen", f"`1 < 2 in state.seen` {NO_PART}"),
-        ("x = 0 < same(row.a) < 3", "nothing is called in the middle of a < b < c that may change something"),
-        ("x = 0 < state.seen.add(1) < 3", "nothing is called in the middle of a < b < c that may change something"),
-        ("x = row.a in row.items", "`in` asks a set or a map"),
-        ("x = 0.5 in state.seen", "a float is not an integer"),
-        ("x = row.b & 1", "bits of a float cannot be combined"),
-        ("x = row.b << 1", "floats cannot be shifted"),
-        ("x = ~row.p", "~ of a boolean is -1 or -2 in one world and `not` in another: say `not`"),
-        ("x = ~row.b", "a float is not an integer"),
-        ("x = row.line + 1",
-         "a text is not a number: it has len(text), text[i], text[a:b], find(byte, start), == and !="),
-        ("x = row.line < row.line",
-         "a text is not a number: it has len(text), text[i], text[a:b], find(byte, start), == and !="),
-        ("x = -row.line",
-         "a text is not a number: it has len(text), text[i], text[a:b], find(byte, start), == and !="),
-        ("x = row.a if row.p else row.line", "an integer and a text cannot be one value"),
-        ("(out if row.p else out).drop()", f"an output {ONE_NAME}"),
-        ("x = row.line[::2]", f"`row.line[::2]` {NO_PART}: steps in a slice: text[a:b] is all there is"),
-        ("x = row.items[0:1]", "only text can be sliced"),
-        ("x = row.line[0:0.5]", "a float is not an integer"),
+        ("x = [1, 2]", "`[1, 2]`: operators do not support lists; keep several values in an Array or Ring of a record"),
+        ("x = row.a ** 2", "`row.a ** 2`: operators do not support `**`; multiply instead"),
+        ("x = row.a @ 2", "`row.a @ 2`: operators do not support `@`; multiply in a loop"),
+        (
+            "x = row.a is row.b",
+            "`row.a is row.b`: operators do not support `is`; write ==, every field has a value and there is no None",
+        ),
+        ("x = 1 in state.seen in state.seen", "`1 in state.seen in state.seen`: operators do not support this"),
+        ("x = 1 < 2 in state.seen", "`1 < 2 in state.seen`: operators do not support this"),
+        (
+            "x = 0 < same(row.a) < 3",
+            "the middle of a < b < c cannot contain a call; assign its result to a variable first",
+        ),
+        (
+            "x = 0 < state.seen.add(1) < 3",
+            "the middle of a < b < c cannot contain a call; assign its result to a variable first",
+        ),
+        ("x = row.a in row.items", "`in` works on a set or a map, not on an array of u8"),
+        ("x = 0.5 in state.seen", "a float is not an integer; convert it with int(...)"),
+        ("x = row.b & 1", "&, | and ^ do not work on a float; convert it with int(...)"),
+        ("x = row.b << 1", "<< and >> do not work on a float; convert it with int(...)"),
+        ("x = ~row.p", "~ does not work on a boolean; write `not`"),
+        ("x = ~row.b", "a float is not an integer; convert it with int(...)"),
+        (
+            "x = row.line + 1",
+            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
+        ),
+        (
+            "x = row.line < row.line",
+            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
+        ),
+        (
+            "x = -row.line",
+            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
+        ),
+        (
+            "x = row.a if row.p else row.line",
+            "this value is an integer in one place and a text in another; it must have one type",
+        ),
+        (
+            "(out if row.p else out).drop()",
+            "cannot assign, choose or return an output; use the argument by its own name",
+        ),
+        ("x = row.line[::2]", "`row.line[::2]`: operators do not support slices with a step; write text[a:b]"),
+        ("x = row.items[0:1]", "slicing works only on a text, not on an array of u8"),
+        ("x = row.line[0:0.5]", "a float is not an integer; convert it with int(...)"),
         ("state.last += 1", "a ring is not a number"),
-        ("x = row.a[0]", "an integer has no items"),
-        ("x = state.seen[0]", "a set has no items: it is read by x in s, or at(i)"),
-        ("x = state.few[0.5]", "a float is not an integer"),
+        ("x = row.a[0]", "cannot index an integer"),
+        ("x = state.seen[0]", "cannot index a set; use `x in s` or at(i)"),
+        ("x = state.few[0.5]", "a float is not an integer; convert it with int(...)"),
         ("x = row.missing", "Event has no field 'missing'; it has ts, a, b, p, line, items"),
         ("x = row.a.b", "an integer has no field 'b'"),
-        ("x = (row if row.p else row).line", "Event.line: text is read from a row that has a name"),
+        ("x = (row if row.p else row).line", "read the text Event.line from a variable that holds the row"),
         # Calls.
-        ("x = same(x=1)", "calls take positional arguments: no names, no stars"),
-        ("x = same(*row)", "calls take positional arguments: no names, no stars"),
-        ("x = row.line.find(*row)", "calls take positional arguments: no names, no stars"),
-        ("x = row()", "`row` is not a function"),
-        ("x = same(1)(2)", "`same(1)` is not a function"),
-        ("x = np(1)",
-         "np cannot be called in an operator: an operator calls functions of its own file, and len, min, max, "
-         "abs, int, float, bool"),
-        ("x = same(nothing(row))", "same is given nothing, or the transaction twice"),
-        ("x = same(1, 2)", "takes 1 arguments, is given 2", "same"),
-        ("x = range(3)", "range is not known here, or its arguments are not: it stands in for loops only"),
-        ("x = len(row.a)",
-         "len is not known here, or its arguments are not: it takes a text, an array, a container or a "
-         "constant"),
-        ("print(row.a)",
-         "print() cannot be called in an operator: out.emit puts rows out; `streaming-core record` shows what "
-         "an operator takes"),
-        ("state.seen.put(1, 2)", "a set has no put with 2 arguments: it has add(integer), at(integer), clear()"),
-        ("state.seen.add(1, 2)", "a set has no add with 2 arguments: it has add(integer), at(integer), clear()"),
-        ("state.counts.get(1, 2)",
-         "a counter has no get with 2 arguments: it has add(integer, integer), get(integer), key_at(integer), "
-         "value_at(integer), clear()"),
-        ("state.seen.add(0.5)", "a float is not an integer"),
-        ("state.last.append(0.5)", "State.last: a float cannot be stored there"),
-        ("state.values.put(1, row.line)", "State.values: a text cannot be stored there"),
-        ("x = row.line.find(1)",
-         "a text has no find with 1 argument: it has len(text), text[i], text[a:b], find(byte, start), == and "
-         "!="),
-        ("x = out.emit(n=1, line=row.line, items=row.items)",
-         "out.emit(...) is no value: out.emit(field=value, ...) puts a row out, out.drop() none, each on a "
-         "line of its own"),
+        ("x = same(x=1)", "pass arguments by position; operators do not support keyword arguments or *"),
+        ("x = same(*row)", "pass arguments by position; operators do not support keyword arguments or *"),
+        ("x = row.line.find(*row)", "pass arguments by position; operators do not support keyword arguments or *"),
+        ("x = row()", "cannot call `row`, which is not a function"),
+        ("x = same(1)(2)", "cannot call `same(1)`, which is not a function"),
+        (
+            "x = np(1)",
+            "cannot call np; an operator can call functions of its own file, and len, min, max, abs, int, "
+            "float and bool",
+        ),
+        ("x = same(nothing(row))", "an argument of same() is a call that returns nothing"),
+        ("x = same(1, 2)", "takes 1 argument, but the call passes 2: an integer, an integer", "same"),
+        ("x = range(3)", "range() works only in a for loop: for i in range(...)"),
+        ("x = len(row.a)", "len() takes a text, an array, a container or a constant"),
+        (
+            "print(row.a)",
+            "cannot call print(); emit rows with out.emit(...), or inspect an operator's input with "
+            "`streaming-core record`",
+        ),
+        ("state.seen.put(1, 2)", "a set has no method put with 2 arguments; it has add(integer), at(integer), clear()"),
+        ("state.seen.add(1, 2)", "a set has no method add with 2 arguments; it has add(integer), at(integer), clear()"),
+        (
+            "state.counts.get(1, 2)",
+            "a counter has no method get with 2 arguments; it has add(integer, integer), get(integer), "
+            "key_at(integer), value_at(integer), clear()",
+        ),
+        ("state.seen.add(0.5)", "a float is not an integer; convert it with int(...)"),
+        ("state.last.append(0.5)", "cannot store a float in State.last, which holds i64; convert it with int(...)"),
+        ("state.values.put(1, row.line)", "cannot store a text in State.values, which holds f64"),
+        (
+            "x = row.line.find(1)",
+            "a text has no method find with 1 argument; use len(text), text[i], text[a:b], text.find(byte, "
+            "start), == or !=",
+        ),
+        (
+            "x = out.emit(n=1, line=row.line, items=row.items)",
+            "out.emit(...) returns no value; call out.emit(field=value, ...) or out.drop() on a separate line",
+        ),
         # What is emitted.
-        ("out.emit(1, 2, 3)", "emit takes every field by name: emit(n=..., line=..., items=...)"),
-        ("out.emit(n=1)", "emit of Output needs exactly: n, line, items; line is missing; items is missing"),
-        ("out.emit(n=1, line=row.line, items=row.items, m=1)",
-         "emit of Output needs exactly: n, line, items; it has no m"),
-        ("out.emit(n=row.b, line=row.line, items=row.items)", "Output.n: a float cannot be stored there"),
-        ("out.emit(n=1, line=1, items=row.items)", "Output.line: an integer cannot be put there"),
-        ("out.emit(n=1, line=row.line, items=1)", "Output.items: an integer cannot be put there"),
-        ("out.emit(n=1, line=row.line, items=state.few)", "Output.items: an array of u8 cannot be put there"),
+        ("out.emit(1, 2, 3)", "emit() takes every field by name; write emit(n=..., line=..., items=...)"),
+        ("out.emit(n=1)", "emit() is missing line, items; write emit(n=..., line=..., items=...)"),
+        (
+            "out.emit(n=1, line=row.line, items=row.items, m=1)",
+            "emit() has no field m; write emit(n=..., line=..., items=...)",
+        ),
+        (
+            "out.emit(n=row.b, line=row.line, items=row.items)",
+            "cannot store a float in Output.n, which holds i64; convert it with int(...)",
+        ),
+        ("out.emit(n=1, line=1, items=row.items)", "cannot store an integer in Output.line, which holds a text"),
+        ("out.emit(n=1, line=row.line, items=1)", "cannot store an integer in Output.items, which holds 2 items of u8"),
+        (
+            "out.emit(n=1, line=row.line, items=state.few)",
+            "cannot store an array of u8 in Output.items, which holds 2 items of u8",
+        ),
         # Functions.
-        ("return out", f"an output {ONE_NAME}"),
-        ("def inner():\n    pass",
-         f"`def inner():` {NO_PART}: functions within functions: write it beside the operator, and hand it "
-         "what it needs"),
-        ("x = some(1)\n\n\ndef some(a):  # here\n    if a:\n        return 1",
-         "returns a value on some ways through it and nothing on others", "some"),
-        ("x = some(1)\n\n\ndef some(a):\n    if a:\n        return 1\n    return  # here",
-         "an integer and nothing cannot be one value", "some"),
-        ("x = some(1)\n\n\ndef some(a, b=1):  # here\n    return a",
-         "an operator takes plain positional arguments, without defaults or stars",
-         "some"),
-        ("x = again(1)\n\n\ndef again(a):  # here\n    return again(a)",
-         "recursion is not supported: write a loop",
-         "again"),
-        ("x = unnamed(1)\n\n\nunnamed = lambda a: a  # here", "must be a plain def, not a lambda", "<lambda>"),
-        ("x = made(1)\n\n\nexec(compile('def made(a): return a', '<made>', 'exec'))",
-         "its source cannot be read: could not get source code", "made"),
+        ("return out", "cannot assign, choose or return an output; use the argument by its own name"),
+        (
+            "def inner():\n    pass",
+            "`def inner():`: operators do not support nested functions; write the def at the top level of "
+            "the file and pass it the values that it needs",
+        ),
+        (
+            "x = some(1)\n\n\ndef some(a):  # here\n    if a:\n        return 1",
+            "some paths return a value and others nothing; return one on every path",
+            "some",
+        ),
+        (
+            "x = some(1)\n\n\ndef some(a):\n    if a:\n        return 1\n    return  # here",
+            "this value is an integer in one place and nothing in another; it must have one type",
+            "some",
+        ),
+        (
+            "x = some(1)\n\n\ndef some(a, b=1):  # here\n    return a",
+            "operators take plain positional arguments; remove defaults, * and **",
+            "some",
+        ),
+        (
+            "x = again(1)\n\n\ndef again(a):  # here\n    return again(a)",
+            "operators do not support recursion; write a loop",
+            "again",
+        ),
+        (
+            "x = unnamed(1)\n\n\nunnamed = lambda a: a  # here",
+            "an operator must be a plain def, not a lambda",
+            "<lambda>",
+        ),
+        (
+            "x = made(1)\n\n\nexec(compile('def made(a): return a', '<made>', 'exec'))",
+            "cannot read its source: could not get source code",
+            "made",
+        ),
         # What people write first.
-        ("state.n = f'{row.a}'",
-         f"`f'{{row.a}}'` {NO_PART}: f-strings make text, and operators only cut it: emit the values as fields"),
-        ("x = [i for i in range(3)]",
-         f"`[i for i in range(3)]` {NO_PART}: comprehensions: write a for loop over range(...), and keep "
-         "values in an Array or Ring of the state"),
-        ("x = {i for i in range(3)}",
-         f"`{{i for i in range(3)}}` {NO_PART}: comprehensions: write a for loop over range(...), and keep "
-         "values in a Set of the state"),
-        ("x = {i: i for i in range(3)}",
-         f"`{{i: i for i in range(3)}}` {NO_PART}: comprehensions: write a for loop over range(...), and keep "
-         "values in a Map of the state"),
-        ("x = (i for i in range(3))",
-         f"`(i for i in range(3))` {NO_PART}: comprehensions: write a for loop over range(...)"),
-        ("x = {1}", f"`{{1}}` {NO_PART}: sets: a Set of the state keeps distinct values"),
-        ("x = {1: 2}", f"`{{1: 2}}` {NO_PART}: dicts: a Map or Counter of the state keeps values by key"),
-        ("try:\n    x = 1\nexcept Exception:\n    pass",
-         f"`try:` {NO_PART}: try: ask before, with if; what fails is an error of the event"),
-        ("raise ValueError('x')",
-         f"`raise ValueError('x')` {NO_PART}: raise: out.drop() says that an event is invalid"),
-        ("assert row.a > 0",
-         f"`assert row.a > 0` {NO_PART}: assert: out.drop() says that an event is invalid, app.invariant what "
-         "must hold of a result"),
-        ("import math",
-         f"`import math` {NO_PART}: imports: an operator uses what stands in its file, and streaming_core.api"),
-        ("from math import sqrt",
-         f"`from math import sqrt` {NO_PART}: imports: an operator uses what stands in its file, and "
-         "streaming_core.api"),
-        ("x = lambda a: a", f"`lambda a: a` {NO_PART}: lambda: write a def beside the operator"),
-        ("yield row.a", f"`yield row.a` {NO_PART}: yield: out.emit(...) puts a row out"),
-        ("del row", f"`del row` {NO_PART}: del: assign 0; containers have clear()"),
-        ("match row.a:\n    case 1:\n        pass", f"`match row.a:` {NO_PART}: match: write if and elif"),
-        ("class A:\n    pass",
-         f"`class A:` {NO_PART}: classes: records are declared beside the operator, with @record"),
-        ("async def f():\n    pass", f"`async def f():` {NO_PART}: async: write a plain def beside the operator"),
-        ("if (y := row.a) > 1:\n    pass",
-         f"`(y := row.a)` {NO_PART}: assignments within an expression: write it on a line of its own"),
-        ("x = row.a is not None",
-         f"`row.a is not None` {NO_PART}: is not: write !=; there is no None, a field always has a value"),
-        ("x = row.line.split()",
-         "a text has no split with 0 arguments: it has len(text), text[i], text[a:b], find(byte, start), == "
-         "and !="),
-        ("x = row.line == 'abc'",
-         "a value of type str cannot be used in an operator: text comes from events: compare its bytes, "
-         "line[0] == 97, or give it a number where events are made"),
-        ("x = row.line == b'abc'",
-         "a value of type bytes cannot be used in an operator: text comes from events: compare its bytes, "
-         "line[0] == 97, or give it a number where events are made"),
-        ("if row.line:\n    pass",
-         "a text is not a number: it has len(text), text[i], text[a:b], find(byte, start), == and !="),
-        ("x = np.sqrt(row.b)",
-         "a value of type module cannot be used in an operator: an operator calls functions of its own file, "
-         "and len, min, max, abs, int, float, bool"),
-        ("x = math.sqrt(row.b)",
-         "name 'math' is not known here: an operator knows its arguments and variables, and numbers, "
-         "constants, tables and functions of its file"),
-        ("x = sum(row.items)", "sum() cannot be called in an operator: write a for loop over range(...)"),
-        ("x = sorted(row.items)", "sorted() cannot be called in an operator: write a for loop over range(...)"),
-        ("x = str(row.a)", "str() cannot be called in an operator: operators only cut text: emit the value as a field"),
-        ("x = round(row.b)", "round() cannot be called in an operator: int(x + 0.5) rounds what is not negative"),
-        ("x = pow(row.a, 2)", "pow() cannot be called in an operator: multiply"),
-        ("x = open('f')", "open() cannot be called in an operator: an operator reads its events, and nothing else"),
-        ("print(f'{row.a}')",
-         "print() cannot be called in an operator: out.emit puts rows out; `streaming-core record` shows what "
-         "an operator takes"),
-        ("x = isinstance(row.a, int)",
-         "isinstance() cannot be called in an operator: an operator calls functions of its own file, and len, "
-         "min, max, abs, int, float, bool"),
-        ("x = min(row.items)", "min is not known here, or its arguments are not: it takes two numbers or more"),
-        ("x = int()", "int is not known here, or its arguments are not: it takes one number"),
-        ("for i in enumerate(row.items):\n    pass",
-         f"`for i in enumerate(row.items):` {NO_PART}: for goes over range(...), without else: for i in "
-         "range(len(...))"),
-        ("for key in state.values:\n    pass",
-         f"`for key in state.values:` {NO_PART}: for goes over range(...), without else: for i in "
-         "range(len(...))"),
-        ("state.seen = 1", "State.seen: only scalar fields can be assigned to; entries are written by add(x)"),
-        ("state.values[1] = 2.0", "a map has no items to assign to: entries are written by put(key, value)"),
-        ("x = state.values[1]", "a map has no items: it is read by get(key, default), key_at(i) or value_at(i)"),
-        ("state.counts[row.a] += 1", "a counter has no items: it is read by get(key), key_at(i) or value_at(i)"),
-        ("state.last.pop()", "a ring has no pop with 0 arguments: it has append(value), clear()"),
-        ("state.values.items()",
-         "a map has no items with 0 arguments: it has get(integer, value), put(integer, value), "
-         "key_at(integer), value_at(integer), clear()"),
-        ("x = row['a']", "a field is read by its name: row.field"),
-        ("x = k", "name 'k' is not known here: a parameter is read as app.params.k"),
-        ("x = app.params['k']",
-         "a value of type App cannot be used in an operator: a parameter is read as app.params.<name>"),
-        ("x = [0] * 3", f"`[0]` {NO_PART}: lists: an Array or Ring of a record keeps several values"),
-        ("out.emit(Output(n=1))", "emit takes every field by name: emit(n=..., line=..., items=...)"),
-        ("x = Output(n=1)", "Output(...) is no value: out.emit(field=value, ...) puts a row out"),
-        ("out.n = 1",
-         "an output has no field 'n': out.emit(field=value, ...) puts a row out, out.drop() none, each on a "
-         "line of its own"),
-        ("out.append(1)",
-         "out.append(...) is no value: out.emit(field=value, ...) puts a row out, out.drop() none, each on a "
-         "line of its own"),
-        ("emit(n=1)", "calls take positional arguments: no names, no stars"),
-        ("x = row.Line", "Event has no field 'Line'; it has ts, a, b, p, line, items"),
-        ("x = row.line + row.line",
-         "a text is not a number: it has len(text), text[i], text[a:b], find(byte, start), == and !="),
-        ("out.emit(n=1, line='abc', items=row.items)",
-         "a value of type str cannot be used in an operator: text comes from events: compare its bytes, "
-         "line[0] == 97, or give it a number where events are made"),
-        ("state.few = [1, 2, 3]", f"`[1, 2, 3]` {NO_PART}: lists: an Array or Ring of a record keeps several values"),
-        ("seen.append(row.a)\n\n\nseen = []",
-         "a value of type list cannot be used in an operator: what lasts from event to event is a field of "
-         "the state: an Array, Ring or Queue"),
-        ("seen[row.a] = 1  # here\n\n\nseen = {}",
-         "a value of type dict cannot be used in an operator: what lasts from event to event is a field of "
-         "the state: a Map or Counter"),
-        ("count += 1\n\n\ncount = 0",
-         "variable 'count' may have no value yet: what stands outside an operator is not changed by it; what "
-         "lasts from event to event is a field of the state"),
-        ("state.n = twice(row.a)\n\n\ndef twice(a):\n    b = a * 2",
-         "State.n: nothing cannot be stored there: what is called returns none"),
-        ("x = twice(row.a)\n\n\ndef twice(a):\n    a * 2  # here",
-         f"`a * 2` {NO_PART}: a value that nobody uses: return it, assign it, or leave it out", "twice"),
-        ("x = one(1)\n\n\ndef one(a):\n    return two(a)\n\n\ndef two(a):\n    return one(a)",
-         "recursion is not supported: write a loop", "one"),
+        (
+            "state.n = f'{row.a}'",
+            "`f'{row.a}'`: operators do not support f-strings, because they cannot build text; emit the "
+            "values as fields",
+        ),
+        (
+            "x = [i for i in range(3)]",
+            "`[i for i in range(3)]`: operators do not support comprehensions; write a for loop over "
+            "range(...) and keep the values in an Array or Ring of the state",
+        ),
+        (
+            "x = {i for i in range(3)}",
+            "`{i for i in range(3)}`: operators do not support comprehensions; write a for loop over "
+            "range(...) and keep the values in a Set of the state",
+        ),
+        (
+            "x = {i: i for i in range(3)}",
+            "`{i: i for i in range(3)}`: operators do not support comprehensions; write a for loop over "
+            "range(...) and keep the values in a Map of the state",
+        ),
+        (
+            "x = (i for i in range(3))",
+            "`(i for i in range(3))`: operators do not support generator expressions; write a for loop over range(...)",
+        ),
+        ("x = {1}", "`{1}`: operators do not support sets; keep distinct values in a Set of the state"),
+        ("x = {1: 2}", "`{1: 2}`: operators do not support dicts; keep values by key in a Map or Counter of the state"),
+        (
+            "try:\n    x = 1\nexcept Exception:\n    pass",
+            "`try:`: operators do not support `try`; check with if before the operation, because an "
+            "operation that fails ends the run",
+        ),
+        (
+            "raise ValueError('x')",
+            "`raise ValueError('x')`: operators do not support `raise`; call out.drop() to discard an invalid event",
+        ),
+        (
+            "assert row.a > 0",
+            "`assert row.a > 0`: operators do not support `assert`; call out.drop() to discard an invalid "
+            "event, or check results with app.invariant",
+        ),
+        (
+            "import math",
+            "`import math`: operators do not support imports; an operator can use only what its own file "
+            "defines, and streaming_core.api",
+        ),
+        (
+            "from math import sqrt",
+            "`from math import sqrt`: operators do not support imports; an operator can use only what its "
+            "own file defines, and streaming_core.api",
+        ),
+        (
+            "x = lambda a: a",
+            "`lambda a: a`: operators do not support `lambda`; write a def at the top level of the file",
+        ),
+        ("yield row.a", "`yield row.a`: operators do not support `yield`; call out.emit(...) to emit a row"),
+        ("del row", "`del row`: operators do not support `del`; assign 0, or call clear() on a container"),
+        (
+            "match row.a:\n    case 1:\n        pass",
+            "`match row.a:`: operators do not support `match`; write if and elif",
+        ),
+        (
+            "class A:\n    pass",
+            "`class A:`: operators do not support classes; declare a record with @record at the top level of the file",
+        ),
+        (
+            "async def f():\n    pass",
+            "`async def f():`: operators do not support `async`; write a plain def at the top level of the file",
+        ),
+        (
+            "if (y := row.a) > 1:\n    pass",
+            "`(y := row.a)`: operators do not support assignments within an expression; assign on a separate line",
+        ),
+        (
+            "x = row.a is not None",
+            "`row.a is not None`: operators do not support `is not`; write !=, every field has a value and "
+            "there is no None",
+        ),
+        (
+            "x = row.line.split()",
+            "a text has no method split with 0 arguments; use len(text), text[i], text[a:b], text.find(byte, "
+            "start), == or !=",
+        ),
+        (
+            "x = row.line == 'abc'",
+            "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator "
+            "replace the text by a number",
+        ),
+        (
+            "x = row.line == b'abc'",
+            "cannot use a value of type bytes; compare single bytes (line[0] == 97), or let the generator "
+            "replace the text by a number",
+        ),
+        (
+            "if row.line:\n    pass",
+            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
+        ),
+        (
+            "x = np.sqrt(row.b)",
+            "cannot use a value of type module; an operator can call functions of its own file, and len, "
+            "min, max, abs, int, float and bool",
+        ),
+        (
+            "x = math.sqrt(row.b)",
+            "unknown name 'math'; an operator can use its arguments and variables, and the numbers, "
+            "constants, tables and functions of its file",
+        ),
+        ("x = sum(row.items)", "cannot call sum(); write a for loop over range(...)"),
+        ("x = sorted(row.items)", "cannot call sorted(); write a for loop over range(...)"),
+        ("x = str(row.a)", "cannot call str(); operators cannot build text; emit the value as a field"),
+        ("x = round(row.b)", "cannot call round(); int(x + 0.5) rounds numbers that are not negative"),
+        ("x = pow(row.a, 2)", "cannot call pow(); multiply instead"),
+        ("x = open('f')", "cannot call open(); an operator reads only its events"),
+        (
+            "print(f'{row.a}')",
+            "cannot call print(); emit rows with out.emit(...), or inspect an operator's input with "
+            "`streaming-core record`",
+        ),
+        (
+            "x = isinstance(row.a, int)",
+            "cannot call isinstance(); an operator can call functions of its own file, and len, min, max, "
+            "abs, int, float and bool",
+        ),
+        ("x = min(row.items)", "min() takes two or more numbers"),
+        ("x = int()", "int() takes one number"),
+        (
+            "for i in enumerate(row.items):\n    pass",
+            "`for i in enumerate(row.items):`: operators do not support for loops with else or over anything "
+            "but range(...); write for i in range(len(...))",
+        ),
+        (
+            "for key in state.values:\n    pass",
+            "`for key in state.values:`: operators do not support for loops with else or over anything but "
+            "range(...); write for i in range(len(...))",
+        ),
+        ("state.seen = 1", "cannot assign to State.seen, which is not a scalar field; write an entry with add(x)"),
+        ("state.values[1] = 2.0", "cannot assign to an item of a map; write an entry with put(key, value)"),
+        ("x = state.values[1]", "cannot index a map; use get(key, default), key_at(i) or value_at(i)"),
+        ("state.counts[row.a] += 1", "cannot index a counter; use get(key), key_at(i) or value_at(i)"),
+        ("state.last.pop()", "a ring has no method pop with 0 arguments; it has append(value), clear()"),
+        (
+            "state.values.items()",
+            "a map has no method items with 0 arguments; it has get(integer, value), put(integer, value), "
+            "key_at(integer), value_at(integer), clear()",
+        ),
+        ("x = row['a']", "read a field of a row by its name: row.field"),
+        ("x = k", "unknown name 'k'; read the parameter as app.params.k"),
+        ("x = app.params['k']", "cannot use a value of type App; read a parameter as app.params.<name>"),
+        ("x = [0] * 3", "`[0]`: operators do not support lists; keep several values in an Array or Ring of a record"),
+        ("out.emit(Output(n=1))", "emit() takes every field by name; write emit(n=..., line=..., items=...)"),
+        ("x = Output(n=1)", "cannot create Output(...); call out.emit(field=value, ...)"),
+        ("out.n = 1", "an output has no field 'n'; call out.emit(field=value, ...) or out.drop() on a separate line"),
+        (
+            "out.append(1)",
+            "out.append(...) does not exist; call out.emit(field=value, ...) or out.drop() on a separate line",
+        ),
+        ("emit(n=1)", "unknown function emit(); call out.emit(field=value, ...) or out.drop() on a separate line"),
+        ("x = row.Line", "Event has no field 'Line' (did you mean 'line'?); it has ts, a, b, p, line, items"),
+        (
+            "x = row.line + row.line",
+            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
+        ),
+        (
+            "out.emit(n=1, line='abc', items=row.items)",
+            "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator "
+            "replace the text by a number",
+        ),
+        (
+            "state.few = [1, 2, 3]",
+            "`[1, 2, 3]`: operators do not support lists; keep several values in an Array or Ring of a record",
+        ),
+        (
+            "seen.append(row.a)\n\n\nseen = []",
+            "cannot use a value of type list; keep values from event to event in an Array, Ring or Queue of the state",
+        ),
+        (
+            "seen[row.a] = 1  # here\n\n\nseen = {}",
+            "cannot use a value of type dict; keep values from event to event in a Map or Counter of the state",
+        ),
+        (
+            "count += 1\n\n\ncount = 0",
+            "variable 'count' may have no value here; an operator cannot change a variable of the file, so "
+            "keep values from event to event in a field of the state",
+        ),
+        (
+            "state.n = twice(row.a)\n\n\ndef twice(a):\n    b = a * 2",
+            "cannot store this call in State.n: the function returns nothing",
+        ),
+        (
+            "x = twice(row.a)\n\n\ndef twice(a):\n    a * 2  # here",
+            "`a * 2`: the code does not use this value; return it, assign it, or delete the line",
+            "twice",
+        ),
+        (
+            "x = one(1)\n\n\ndef one(a):\n    return two(a)\n\n\ndef two(a):\n    return one(a)",
+            "operators do not support recursion; write a loop",
+            "one",
+        ),
     ],
     "queue": [
-        ("x = state.waiting[0]", "a row of a queue is read by its fields: queue[i].field"),
-        ("state.waiting[0]", f"`state.waiting[0]` {NO_PART}: steps in a slice: text[a:b] is all there is"),
+        ("x = state.waiting[0]", "read a row of a queue field by field: queue[i].field"),
+        (
+            "state.waiting[0]",
+            "`state.waiting[0]`: the code does not use this value; return it, assign it, or delete the line",
+        ),
         ("x = state.waiting[0].missing", "Item has no field 'missing'; it has k, y"),
-        ("x = state.waiting[0.5].k", "a float is not an integer"),
-        ("x = state.waiting[0:1]", "only text can be sliced"),
-        ("x = state.waiting.n", "a queue has no field 'n': it has append(field=value, ...), popleft(), clear()"),
-        ("state.waiting[0].k = 1", "Item.k: this row is read-only here"),
-        ("state.waiting[0] = 1", "a queue has no items to assign to: entries are written by append(field=value, ...)"),
-        ("state.waiting.append(1, 0.5)", "append takes every field by name: append(k=..., y=...)"),
-        ("state.waiting.append(k=1)", "append of Item needs exactly: k, y; y is missing"),
-        ("state.waiting.append(k=1, y=0.5, n=1)", "append of Item needs exactly: k, y; it has no n"),
-        ("state.waiting.append(k=0.5, y=0.5)", "Item.k: a float cannot be stored there"),
-        ("state.waiting.append(k=1, y=row.line)", "Item.y: a text cannot be stored there"),
-        ("x = state.waiting.append(k=1, y=0.5)", "calls take positional arguments: no names, no stars"),
-        ("x = state.waiting.append(1)",
-         "a queue has no append with 1 argument: it has append(field=value, ...), popleft(), clear()"),
-        ("x = state.waiting.popleft()", "there is no value to assign: what is called returns none"),
-        ("state.waiting.popleft(1)",
-         "a queue has no popleft with 1 argument: it has append(field=value, ...), popleft(), clear()"),
-        ("x = 1 in state.waiting", "`in` asks a set or a map"),
-        ("x = same(state.waiting[0])", "a row of a queue is read by its fields: queue[i].field"),
+        ("x = state.waiting[0.5].k", "a float is not an integer; convert it with int(...)"),
+        ("x = state.waiting[0:1]", "slicing works only on a text, not on a queue"),
+        ("x = state.waiting.n", "a queue has no field 'n'; it has append(field=value, ...), popleft(), clear()"),
+        ("state.waiting[0].k = 1", "cannot assign to Item.k: the row is read-only here"),
+        ("state.waiting[0] = 1", "cannot assign to an item of a queue; write an entry with append(field=value, ...)"),
+        ("state.waiting.append(1, 0.5)", "append() takes every field by name; write append(k=..., y=...)"),
+        ("state.waiting.append(k=1)", "append() is missing y; write append(k=..., y=...)"),
+        ("state.waiting.append(k=1, y=0.5, n=1)", "append() has no field n; write append(k=..., y=...)"),
+        (
+            "state.waiting.append(k=0.5, y=0.5)",
+            "cannot store a float in Item.k, which holds u8; convert it with int(...)",
+        ),
+        ("state.waiting.append(k=1, y=row.line)", "cannot store a text in Item.y, which holds f64"),
+        (
+            "x = state.waiting.append(k=1, y=0.5)",
+            "pass arguments by position; operators do not support keyword arguments or *",
+        ),
+        (
+            "x = state.waiting.append(1)",
+            "a queue has no method append with 1 argument; it has append(field=value, ...), popleft(), clear()",
+        ),
+        ("x = state.waiting.popleft()", "the called function returns nothing, so there is no value to assign"),
+        (
+            "state.waiting.popleft(1)",
+            "a queue has no method popleft with 1 argument; it has append(field=value, ...), popleft(), clear()",
+        ),
+        ("x = 1 in state.waiting", "`in` works on a set or a map, not on a queue"),
+        ("x = same(state.waiting[0])", "read a row of a queue field by field: queue[i].field"),
     ],
     "plan": [
-        ("txn.row(rows, event.a).n",
-         f"`txn.row(rows, event.a).n` {NO_PART}: a value that nobody uses: return it, assign it, or leave it "
-         "out"),
-        ("x = txn.row(rows, event.a).n", "fields of table rows are seen by conditions and modifications only"),
-        ("x = txn.row(3, event.a)", "the first argument must be a table of the application"),
-        ("x = txn.row(foreign, event.a)", "foreign is not of application NAME"),
-        ("x = txn.row(rows, 0.5)", "a float is not an integer"),
-        ("x = txn.result(rows, 0)", "txn.row belongs to the transaction, txn.result to what comes after it"),
-        ("txn.commit()", "txn.commit is not known, or its arguments are not"),
-        ("txn.row(rows, event.a)", "txn.row is not known, or its arguments are not"),
-        ("txn.modify(row=1)", "calls take positional arguments: no names, no stars"),
-        ("txn.modify(event.a, change)", "txn.modify takes rows named by txn.row"),
-        ("txn.modify(txn.row(rows, 0), 3)", "modify takes a plain function of the application"),
-        ("txn.modify(txn.row(rows, 0), change, 0.5)", "txn.modify takes rows named by txn.row"),
-        ("txn.modify(txn.row(rows, 0), change, 1, txn.row(rows, 1))", "txn.modify takes rows named by txn.row"),
-        ("row = txn.row(rows, 0)\ntxn.modify(row, takes, row)\n\n\ndef takes(row, other, event):\n"
-         "    other.n = 1  # here",
-         "State.n: this row is read-only here", "takes"),
-        ("row = txn.row(rows, 0)\ntxn.modify(row, looks, row)\n\n\ndef looks(row, other, event):\n"
-         "    row.n = len(other.seen)  # here",
-         "State.seen: no set, map, counter or top-k is seen where a condition or modification reads several rows",
-         "looks"),
-        ("txn.modify(txn.row(rows, 0), change, 1)", "takes 2 arguments, is given 3", "change"),
-        ("txn.require(event.a > 0)", "require takes a plain function of the application"),
-        ("txn.require(operated)", "require takes a plain function of the application"),
-        ("txn.require(holds, 3, txn.row(rows, 0))", "txn.require takes rows named by txn.row"),
-        ("txn.require(nothing, 3)", "txn.require takes rows before the integer"),
-        ("txn.require(holds, txn.row(rows, 0), 0.5)", "txn.require takes rows named by txn.row"),
-        ("txn.require(nothing)", "condition nothing returns nothing, not a truth value"),
-        (f"row = txn.row(rows, 0)\ntxn.require(holds{', row' * 101})  # here", "txn.require reads at most 100 rows"),
-        ("txn.require(writes, txn.row(rows, 0))\n\n\ndef writes(row, event):\n    row.n = 1  # here\n    return True",
-         "State.n: this row is read-only here", "writes"),
-        ("txn.require(adds, txn.row(rows, 0))\n\n\ndef adds(row, event):\n    return row.seen.add(1)  # here",
-         "State.seen: this row is read-only here", "adds"),
-        ("row = txn.row(rows, 0)\ntxn.require(both, row, row)\n\n\ndef both(row, other, event):\n"
-         "    return 1 in row.seen  # here",
-         "State.seen: no set, map, counter or top-k is seen where a condition or modification reads several rows",
-         "both"),
-        ("part(event, txn)\n\n\ndef part(event, txn):\n    txn.drop()  # here",
-         "drop belongs to the transaction's own functions, not to what they call", "part"),
-        ("part(txn)\n\n\ndef part(txn):\n    txn.modify(txn.row(rows, 0), change)  # here",
-         "a function that calls txn.modify takes the event too", "part"),
+        (
+            "txn.row(rows, event.a).n",
+            "`txn.row(rows, event.a).n`: the code does not use this value; return it, assign it, or delete the line",
+        ),
+        (
+            "x = txn.row(rows, event.a).n",
+            "cannot read a field of a table row here; pass the row to txn.require, txn.modify or txn.read",
+        ),
+        ("x = txn.row(3, event.a)", "the first argument of txn.row must be a table of the application"),
+        ("x = txn.row(foreign, event.a)", "foreign belongs to another application than NAME"),
+        ("x = txn.row(rows, 0.5)", "a float is not an integer; convert it with int(...)"),
+        (
+            "x = txn.result(rows, 0)",
+            "txn.result is available only after the transaction; write txn.row(table, key) here",
+        ),
+        ("txn.commit()", "a transaction has no method 'commit'; it has row, require, modify, read, drop"),
+        ("txn.row(rows, event.a)", "wrong call of txn.row; write row = txn.row(table, key)"),
+        ("txn.modify(row=1)", "pass arguments by position; operators do not support keyword arguments or *"),
+        ("txn.modify(event.a, change)", "txn.modify takes a row here; get one with txn.row(table, key)"),
+        (
+            "txn.modify(txn.row(rows, 0), 3)",
+            "txn.modify takes a function here; write it with def at the top level of the file",
+        ),
+        ("txn.modify(txn.row(rows, 0), change, 0.5)", "txn.modify takes a row here; get one with txn.row(table, key)"),
+        (
+            "txn.modify(txn.row(rows, 0), change, 1, txn.row(rows, 1))",
+            "txn.modify takes a row here; get one with txn.row(table, key)",
+        ),
+        (
+            "row = txn.row(rows, 0)\ntxn.modify(row, takes, row)\n\n\ndef takes(row, other, event):\n"
+            "    other.n = 1  # here",
+            "cannot assign to State.n: the row is read-only here",
+            "takes",
+        ),
+        (
+            "row = txn.row(rows, 0)\ntxn.modify(row, looks, row)\n\n\ndef looks(row, other, event):\n"
+            "    row.n = len(other.seen)  # here",
+            "State.seen is not available: a function over several rows cannot read a set, map, counter or "
+            "top-k of them",
+            "looks",
+        ),
+        (
+            "txn.modify(txn.row(rows, 0), change, 1)",
+            "takes 2 arguments, but the call passes 3: a row of State, a row of Event, an integer",
+            "change",
+        ),
+        (
+            "txn.require(event.a > 0)",
+            "txn.require takes a function here; write it with def at the top level of the file",
+        ),
+        ("txn.require(operated)", "txn.require takes a function here; write it with def at the top level of the file"),
+        ("txn.require(holds, 3, txn.row(rows, 0))", "txn.require takes a row here; get one with txn.row(table, key)"),
+        ("txn.require(nothing, 3)", "txn.require needs at least one row before the integer"),
+        ("txn.require(holds, txn.row(rows, 0), 0.5)", "txn.require takes a row here; get one with txn.row(table, key)"),
+        ("txn.require(nothing)", "condition nothing returns nothing; it must return a boolean or a number"),
+        (
+            f"row = txn.row(rows, 0)\ntxn.require(holds{', row' * 101})  # here",
+            "txn.require can read at most 100 rows, got 101",
+        ),
+        (
+            "txn.require(writes, txn.row(rows, 0))\n\n\n"
+            "def writes(row, event):\n    row.n = 1  # here\n    return True",
+            "cannot assign to State.n: the row is read-only here",
+            "writes",
+        ),
+        (
+            "txn.require(adds, txn.row(rows, 0))\n\n\ndef adds(row, event):\n    return row.seen.add(1)  # here",
+            "cannot change State.seen: the row is read-only here",
+            "adds",
+        ),
+        (
+            "row = txn.row(rows, 0)\ntxn.require(both, row, row)\n\n\ndef both(row, other, event):\n"
+            "    return 1 in row.seen  # here",
+            "State.seen is not available: a function over several rows cannot read a set, map, counter or "
+            "top-k of them",
+            "both",
+        ),
+        (
+            "part(event, txn)\n\n\ndef part(event, txn):\n    txn.drop()  # here",
+            "only the transaction and its post function can call drop(), not this helper",
+            "part",
+        ),
+        (
+            "part(txn)\n\n\ndef part(txn):\n    txn.modify(txn.row(rows, 0), change)  # here",
+            "a function that calls txn.modify must also take the event as an argument",
+            "part",
+        ),
         # The order of what a plan does is read from its source, by the name of its transaction.
-        ("also = txn\nalso.modify(also.row(rows, 0), change)", f"a transaction {ONE_NAME}"),
-        ("part(event, txn, txn)\n\n\ndef part(event, txn, also):\n    also.drop()",
-         "part is given nothing, or the transaction twice"),
-        ("part(event, txn).drop()\n\n\ndef part(event, txn):\n    return txn  # here",
-         f"a transaction {ONE_NAME}", "part"),
+        (
+            "also = txn\nalso.modify(also.row(rows, 0), change)",
+            "cannot assign, choose or return a transaction; use the argument by its own name",
+        ),
+        (
+            "part(event, txn, txn)\n\n\ndef part(event, txn, also):\n    also.drop()",
+            "part() can take the transaction only once",
+        ),
+        (
+            "part(event, txn).drop()\n\n\ndef part(event, txn):\n    return txn  # here",
+            "cannot assign, choose or return a transaction; use the argument by its own name",
+            "part",
+        ),
     ],
     "post": [
-        ("x = txn.row(rows, 0)", "txn.row belongs to the transaction, txn.result to what comes after it"),
-        ("x = txn.result(3, 0)", "the first argument must be a table of the application"),
-        ("x = len(txn.result(rows, 0).seen)", "State.seen: a read returns scalars, never a container"),
-        ("x = txn.result(rows, 0).last[0]", "State.last: a read returns scalars, never a container"),
-        ("x = txn.rejected", "the outcome of a transaction has no field 'rejected'"),
-        ("also = txn", f"the outcome of a transaction {ONE_NAME}"),
-        ("part(out)\n\n\ndef part(out):\n    out.drop()  # here",
-         "drop belongs to the transaction's own functions, not to what they call", "part"),
+        ("x = txn.row(rows, 0)", "txn.row is available only before the transaction; write txn.result(table, i) here"),
+        ("x = txn.result(3, 0)", "the first argument of txn.result must be a table of the application"),
+        ("x = len(txn.result(rows, 0).seen)", "State.seen is not available: txn.read returns only scalar fields"),
+        ("x = txn.result(rows, 0).last[0]", "State.last is not available: txn.read returns only scalar fields"),
+        (
+            "x = txn.rejected",
+            "the outcome of a transaction has no field 'rejected'; it has accepted and result(table, i)",
+        ),
+        (
+            "also = txn",
+            "cannot assign, choose or return the outcome of a transaction; use the argument by its own name",
+        ),
+        (
+            "part(out)\n\n\ndef part(out):\n    out.drop()  # here",
+            "only the transaction and its post function can call drop(), not this helper",
+            "part",
+        ),
     ],
     "update": [
-        ("x = window.middle", "a window has start, end and key, no 'middle'"),
-        ("also = window", f"a window {ONE_NAME}"),
-        ("window.end = 1", "a window has no field 'end'"),
+        ("x = window.middle", "a window has no field 'middle'; it has start, end and key"),
+        ("also = window", "cannot assign, choose or return a window; use the argument by its own name"),
+        ("window.end = 1", "cannot assign to a field of a window"),
         ("x = window.key.word", "Every has no field 'word'; it has index"),
-        ("row.ts = 1", "Event.ts: this row is read-only here"),
+        ("row.ts = 1", "cannot assign to Event.ts: the row is read-only here"),
     ],
     "result": [
-        ("window.key.a = 1", "Key.a: this row is read-only here"),
+        ("window.key.a = 1", "cannot assign to Key.a: the row is read-only here"),
     ],
     "keys": [
-        ("keys.add(n=1)", "keys.add of Key needs exactly: n, word; word is missing"),
-        ("keys.add(1, row.line)", "keys.add takes every field by name: keys.add(n=..., word=...)"),
-        ("keys.add(n=0.5, word=row.line)", "Key.n: a float cannot be stored there"),
-        ("keys.add(n=1, word=row.a)", "Key.word: an integer cannot be put there"),
-        ("also = keys", f"keys {ONE_NAME}"),
-        ("x = keys.length", "keys has no field 'length'"),
+        ("keys.add(n=1)", "keys.add() is missing word; write keys.add(n=..., word=...)"),
+        ("keys.add(1, row.line)", "keys.add() takes every field by name; write keys.add(n=..., word=...)"),
+        ("keys.add(n=0.5, word=row.line)", "cannot store a float in Key.n, which holds u8; convert it with int(...)"),
+        ("keys.add(n=1, word=row.a)", "cannot store an integer in Key.word, which holds a text"),
+        ("also = keys", "cannot assign, choose or return keys; use the argument by its own name"),
+        ("x = keys.length", "keys has no field 'length'; call keys.add(field=value, ...)"),
     ],
-}  # fmt: skip
+}
 # What is refused is no expression or statement: the application's text, changed.
 DECLARED = [
-    ("out):\n    pass\n\n\napp", "out):\n    return 1\n\n\napp",
-     r"operator operate \(NAME.py:\d+\): an operator returns nothing: out.emit\(...\) puts a row out"),
-    ("row, state, out", "row, state", r"operator operate \(NAME.py:\d+\): takes 2 arguments, is given 3"),
-    ("    n: u8\n", "    n: text\n", r"NAME.py:\d+: app NAME: record State\(.*\): n is a Text, no table has any: "
-     "key_by a text, or give it a number where events are made"),
-    ("    a: i64\n", "    a: Set[i64]\n", r"NAME.py:\d+: app NAME: record Event\(.*\): a is a Set, no event has any"),
     (
-        "    seen: Set[i64]\n", "    seen: Queue[Item]\n",
-        r"NAME.py:\d+: app NAME: record State\(.*\): seen is a Queue, no table has any",
+        "out):\n    pass\n\n\napp",
+        "out):\n    return 1\n\n\napp",
+        r"operator operate \(NAME.py:\d+\): an operator returns nothing; emit rows with out.emit\(\.\.\.\)",
     ),
-    ("    y: f64\n", "    y: text\n",
-     r"NAME.py:\d+: record Held.waiting: items of Queue must be records of scalars, and Item.y is a Text"),
+    (
+        "row, state, out",
+        "row, state",
+        r"operator operate \(NAME.py:\d+\): takes 2 arguments, but the call passes 3: a row of Event, a "
+        r"row of State, an output",
+    ),
+    (
+        "    n: u8\n",
+        "    n: text\n",
+        r"NAME.py:\d+: record State: n is a Text, which no table can hold; use the text as a key "
+        r"\(key_by\), or let the generator replace it by a number",
+    ),
+    ("    a: i64\n", "    a: Set[i64]\n", r"NAME.py:\d+: record Event: a is a Set, which no event can hold"),
+    (
+        "    seen: Set[i64]\n",
+        "    seen: Queue[Item]\n",
+        r"NAME.py:\d+: record State: seen is a Queue, which no table can hold",
+    ),
+    (
+        "    y: f64\n",
+        "    y: text\n",
+        r"NAME.py:\d+: record Held.waiting: items of Queue must be records of scalars, but Item.y is a "
+        r"Text",
+    ),
     ("Queue[Item]", "Queue[i64]", r"NAME.py:\d+: record Held.waiting: items of Queue must be records"),
     (
-        ".process(operate, State, Output)", ".flat_map(operate, Output, scratch=Held)",
-        r"NAME.py:\d+: app NAME: record Held\(waiting\): waiting is a Queue, no scratch has any",
+        ".process(operate, State, Output)",
+        ".flat_map(operate, Output, scratch=Held)",
+        r"NAME.py:\d+: record Held: waiting is a Queue, which no scratch can hold",
     ),
     (
-        'rows = app.table("rows", State, 4)', 'for i in range(257):\n    rows = app.table(f"rows{i}", State, 4)\n',
-        "app NAME: 257 tables are too many, 256 the most",
+        'rows = app.table("rows", State, 4)',
+        'for i in range(257):\n    rows = app.table(f"rows{i}", State, 4)\n',
+        "at most 256 tables, got 257",
     ),
-    ('"rows", State, 4', '"rows", State, 0', r"app NAME: table rows: size 0 must lie in 1\.\.4294967295"),
+    ('"rows", State, 4', '"rows", State, 0', "table rows: the size must be between 1 and 4294967295, got 0"),
     # What people write first.
-    ("@record\nclass Event", "from dataclasses import dataclass\n\n\n@dataclass\nclass Event",
-     r"NAME.py:\d+: app NAME: event Event is no record: put @record above its class, not @dataclass"),
-    ("@record\nclass Event", "class Event", r"NAME.py:\d+: app NAME: event Event is no record: put @record above .*"),
-    ("@record\nclass Event", "@record()\nclass Event", r"NAME.py:\d+: write @record above a class, without brackets"),
-    (".process(operate, State, Output)", ".process(operate, dict, Output)",
-     r"NAME.py:\d+: app NAME: state dict is no record: put @record above its class, not @dataclass"),
-    (".process(operate, State, Output)", ".process(operate, State, int)",
-     r"NAME.py:\d+: app NAME: output int is no record: put @record above its class, not @dataclass"),
-    ("    a: i64\n", "    a: int\n",
-     r"NAME.py:\d+: record Event.a: int is not a field type: write i64, or i8, i16, i32, u8, u16, u32"),
-    ("    b: f64\n", "    b: float\n", r"NAME.py:\d+: record Event.b: float is not a field type: write f64"),
-    ("    p: boolean\n", "    p: bool\n", r"NAME.py:\d+: record Event.p: bool is not a field type: write boolean"),
-    ("    line: text\n", "    line: str\n", r"NAME.py:\d+: record Event.line: str is not a field type: write text"),
-    ("    a: i64\n", "    a: list[i64]\n",
-     r"NAME.py:\d+: record Event.a: list is not a field type: write Array\[i64, 3\] in rows, Ring.* in states"),
-    ("    a: i64\n", "    a: dict\n",
-     r"NAME.py:\d+: record Event.a: dict is not a field type: write Map\[i64, f64\] or Counter\[i64\], in states"),
-    ("    a: i64\n", "    a: 3\n", r"NAME.py:\d+: record Event.a: 3 is not a field type"),
-    ("    a: i64\n", "    a: 'i64'\n", r"NAME.py:\d+: record Event.a: write its type plainly: no quotes.*"),
-    ("    a: i64\n", "    a: i64 = 5\n",
-     r"NAME.py:\d+: record Event.a: a field has no default: it begins as zero, or empty"),
-    ("    a: i64\n", "    a = i64\n",
-     r"NAME.py:\d+: record Event.a: a record has fields and nothing else: write a: i64"),
-    ("Array[u8, 2]", "Array[u8]", r"NAME.py:\d+: Array is declared with 2: Array\[item, length\]"),
-    ("Array[u8, 2]", 'Array[u8, "kk"]',
-     r"record Event.items: size 'kk': no parameter 'kk'; known: k, word, large, p"),
-    ("Map[i64, f64]", "Map[i64]", r"NAME.py:\d+: Map is declared with 2: Map\[key, value\]"),
-    ("Param(2)", "2", r"NAME.py:\d+: app NAME: parameter k: write Param\(2\), not 2"),
-    ("Param(2)", "Param([])",
-     r"NAME.py:\d+: app NAME: parameter k: its default must be a number, a truth value or text"),
-    ("Param(2)", "Param(2, minimum=5)", r"NAME.py:\d+: parameter k: 2 is below the minimum 5"),
-    ("app.source(Event).process", "app.source(Event).key_by(lambda row: row.a).process",
-     r"NAME.py:\d+: key_by takes the name of a field, such as key_by\('user'\)"),
-    ("app.source(Event).process", "app.source(Event).map",
-     r"NAME.py:\d+: AttributeError: a stream has no 'map': it has flat_map, key_by, process, window, union and sink"),
-    ("@app.generates", "@app.generates()",
-     r"NAME.py:\d+: app NAME: write @app.generates above the generator, without brackets"),
-    ("def operate(", "async def operate(", r"operator operate \(NAME.py:\d+\): must be a plain def, not async def"),
     (
-        ".process(operate, State, Output)", ".flat_map(operate, Output, scratch=Huge)",
-        "record Huge: 65544 bytes are too many to work in, 65536 the most",
+        "@record\nclass Event",
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Event",
+        r"NAME.py:\d+: the event Event is not a record; put @record \(not @dataclass\) above its class",
     ),
-]  # fmt: skip
+    (
+        "@record\nclass Event",
+        "class Event",
+        r"NAME.py:\d+: the event Event is not a record; put @record \(not @dataclass\) above its class",
+    ),
+    (
+        "@record\nclass Event",
+        "@record()\nclass Event",
+        r"NAME.py:\d+: write @record above a class, without parentheses",
+    ),
+    (
+        ".process(operate, State, Output)",
+        ".process(operate, dict, Output)",
+        r"NAME.py:\d+: the state dict is not a record; put @record \(not @dataclass\) above its class",
+    ),
+    (
+        ".process(operate, State, Output)",
+        ".process(operate, State, int)",
+        r"NAME.py:\d+: the output int is not a record; put @record \(not @dataclass\) above its class",
+    ),
+    (
+        "    a: i64\n",
+        "    a: int\n",
+        r"NAME.py:\d+: record Event.a: int is not a field type; write i64, or i8, i16, i32, u8, u16, u32",
+    ),
+    ("    b: f64\n", "    b: float\n", r"NAME.py:\d+: record Event.b: float is not a field type; write f64"),
+    ("    p: boolean\n", "    p: bool\n", r"NAME.py:\d+: record Event.p: bool is not a field type; write boolean"),
+    ("    line: text\n", "    line: str\n", r"NAME.py:\d+: record Event.line: str is not a field type; write text"),
+    (
+        "    a: i64\n",
+        "    a: list[i64]\n",
+        r"NAME.py:\d+: record Event.a: list is not a field type; write Array\[i64, 3\] in rows, or "
+        r"Ring\[i64, 3\] or Queue\[Record\] in states",
+    ),
+    (
+        "    a: i64\n",
+        "    a: dict\n",
+        r"NAME.py:\d+: record Event.a: dict is not a field type; write Map\[i64, f64\] or Counter\[i64\] "
+        r"in states",
+    ),
+    (
+        "    a: i64\n",
+        "    a: 3\n",
+        r"NAME.py:\d+: record Event.a: 3 is not a field type; write a type such as i64, f64, boolean or "
+        r"text",
+    ),
+    (
+        "    a: i64\n",
+        "    a: 'i64'\n",
+        r"NAME.py:\d+: record Event.a: the type is a string; remove the quotes, and the line 'from "
+        r"__future__ import annotations' if the file has it",
+    ),
+    (
+        "    a: i64\n",
+        "    a: i64 = 5\n",
+        r"NAME.py:\d+: record Event.a: remove the default; a field starts as zero or empty",
+    ),
+    ("    a: i64\n", "    a = i64\n", r"NAME.py:\d+: record Event.a: a record can declare only fields; write a: i64"),
+    ("Array[u8, 2]", "Array[u8]", r"NAME.py:\d+: Array takes 2 arguments, got 1; write Array\[item, length\]"),
+    (
+        "Array[u8, 2]",
+        'Array[u8, "kk"]',
+        "record Event.items: size 'kk': unknown parameter 'kk'; known: k, word, large, p",
+    ),
+    ("Map[i64, f64]", "Map[i64]", r"NAME.py:\d+: Map takes 2 arguments, got 1; write Map\[key, value\]"),
+    ("Param(2)", "2", r"NAME.py:\d+: parameter k: write Param\(2\) instead of 2"),
+    ("Param(2)", "Param([])", r"NAME.py:\d+: parameter k: the default must be a number, a boolean or a text"),
+    ("Param(2)", "Param(2, minimum=5)", r"NAME.py:\d+: parameter k must be at least 5, got 2"),
+    (
+        "app.source(Event).process",
+        "app.source(Event).key_by(lambda row: row.a).process",
+        r"NAME.py:\d+: key_by takes the name of a field; write for example key_by\('user'\)",
+    ),
+    (
+        "app.source(Event).process",
+        "app.source(Event).map",
+        r"NAME.py:\d+: AttributeError: a stream has no method 'map'; it has flat_map, key_by, process, "
+        r"window, union and sink",
+    ),
+    (
+        "@app.generates",
+        "@app.generates()",
+        r"NAME.py:\d+: write @app.generates above the generator, without parentheses",
+    ),
+    (
+        "def operate(",
+        "async def operate(",
+        r"operator operate \(NAME.py:\d+\): an operator must be a plain def, not async def",
+    ),
+    (
+        ".process(operate, State, Output)",
+        ".flat_map(operate, Output, scratch=Huge)",
+        "record Huge: scratch has at most 65536 bytes, got 65544",
+    ),
+]
 CASES = [(kind, *case, *["operate"] * (3 - len(case))) for kind, cases in REFUSED.items() for case in cases]

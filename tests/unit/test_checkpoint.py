@@ -82,7 +82,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(spec, source, stopped, tmp_path)
     said, passes = [], []
     (stopped / checkpoint.FOLDER / "outputs" / "part-00042.parquet").write_bytes(b"of nobody")
     report = engine.run(spec, source, stopped, lambda *at: passes.append(at), said.append)
-    assert said == ["resuming at event 320"]
+    assert said == ["resuming from the checkpoint at event 320"]
     assert [done for _, done, _ in passes] == [400, 480, 560, 600]
     assert report.resumed == [320]
     assert report.verified.events == EVENTS
@@ -127,7 +127,7 @@ def test_without_files_of_outputs_too(spec, source, tmp_path, sink):
 def test_a_complete_run_is_answered(spec, source, tmp_path):
     report, said = engine.run(spec, source, tmp_path / "out"), []
     assert engine.run(spec, source, tmp_path / "out", say=said.append) == report
-    assert said == ["this run is complete already"]
+    assert said == [f"{tmp_path / 'out'} already holds this run; nothing to do"]
     workload.write("sl", {"n_items": 100, "gen_parts": 4}, EVENTS, 2, tmp_path / "other")
     with pytest.raises(BadInput, match="another workload"):
         engine.run(spec, tmp_path / "other", tmp_path / "out")
@@ -185,9 +185,9 @@ def other_columns(path):
     [
         (lose, ["part-00001.parquet"]),
         (truncate, ["part-00001.parquet"]),
-        (exchange, ["not those that were delivered"]),
-        (alter, ["not those that were delivered"]),
-        (other_columns, ["part-00001.parquet has other columns"]),
+        (exchange, ["its outputs were changed"]),
+        (alter, ["its outputs were changed"]),
+        (other_columns, ["part-00001.parquet must have the same columns"]),
     ],
 )
 def test_damaged_outputs_are_refused(stopped, refused, change, words):
@@ -196,9 +196,9 @@ def test_damaged_outputs_are_refused(stopped, refused, change, words):
 
 
 def test_another_spec_is_refused(stopped, refused):
-    refused("another spec", change={"threads": 1})
+    refused("a run with other options", change={"threads": 1})
     (stopped / "spec.json").unlink()
-    refused("is of another spec", change={"threads": 1})
+    refused("has another spec", change={"threads": 1})
 
 
 def test_another_workload_is_refused(refused, tmp_path):
@@ -229,16 +229,16 @@ def test_events_that_changed_under_a_run_are_found(spec, source, tmp_path):
     with pytest.raises(Stop):
         engine.run(spec, changed, tmp_path / "out", progress)
     shutil.copy(source / "events" / "part-00000.parquet", part)  # mended, and too late
-    with pytest.raises(BadInput, match="not what the manifest says"):
+    with pytest.raises(BadInput, match="the rows were changed after they were written"):
         engine.run(spec, changed, tmp_path / "out")
-    with pytest.raises(BadInput, match="not what the manifest says"):
+    with pytest.raises(BadInput, match="the rows were changed after they were written"):
         engine.run(spec, changed, tmp_path / "out")
 
 
 def test_two_at_once_are_refused(spec, source, stopped):
     other = Lock(stopped / ".lock")
     assert other.take()
-    with pytest.raises(BadInput, match="another run is at work"):
+    with pytest.raises(BadInput, match="another run is using the folder"):
         engine.run(spec, source, stopped)
     other.leave()
     assert engine.run(spec, source, stopped).resumed == [320]
@@ -269,7 +269,7 @@ def test_who_takes_no_checkpoints_says_so(spec, source, tmp_path):
     engine.run(monster, folder, tmp_path / "out")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(engine, "MAX_CHECKPOINTS", EVENTS - 1)
-        with pytest.raises(BadInput, match="take more punctuations between two"):
+        with pytest.raises(BadInput, match="raise checkpoint"):
             engine.run(monster, folder, tmp_path / "more")
     assert not (tmp_path / "more").exists()
 
@@ -287,5 +287,5 @@ def test_a_workload_can_be_read_on_from_anywhere(source, size, cut):
         rest = [table for table, _ in opened.read_on(total, size, cut)]
         assert [table.num_rows for table in rest] == [b - a for a, b in pairwise(ends) if a >= total[0]]
         assert pa.concat_tables([whole.slice(0, 0), *rest]).equals(whole.slice(total[0]))
-    with pytest.raises(BadInput, match="not what the manifest says"):
+    with pytest.raises(BadInput, match="the rows were changed after they were written"):
         list(opened.read_on((ends[0], tables[0][1][1] ^ 1), size, cut))

@@ -158,7 +158,7 @@ def test_a_table_of_one_row_needs_no_key():
     one, other = (pa.table({"n": values}) for values in ([1], [2, 3]))
     found = in_memory("state total", one, other)
     assert [line for difference in found.differences for line in difference.lines()] == [
-        "state total: position 1: the row should not be there: n 3",
+        "state total: position 1: unexpected row: n 3",
         "state total: position 0: n: expected 1, got 2",
     ]
 

@@ -238,10 +238,10 @@ def test_an_oracle_without_a_count_is_damaged(results, tmp_path, count):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"is_bound": True}, "reference bound"),
+        ({"is_bound": True}, "a bound and no result"),
         ({"app": "sl"}, "application"),
         ({"code_digest": "0" * 16}, "the application changed"),
-        ({"workload": {"content_digest": "1:0", "params": {}}}, "different workloads"),
+        ({"workload": {"content_digest": "1:0", "params": {}}}, "the workloads differ"),
     ],
 )
 def test_what_cannot_be_compared_is_said(copied, change, words):
@@ -262,7 +262,7 @@ def test_missing_report_manifest_outputs_and_damaged_files(copied, tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     assert diff(run, theirs).exit_code == 2
     shutil.rmtree(run / "outputs")
-    assert "kept no outputs" in diff(run, theirs).reason
+    assert "wrote no outputs" in diff(run, theirs).reason
 
 
 def test_only_the_first_differences_are_shown_and_all_counted(copied):
@@ -335,7 +335,7 @@ def test_no_rows_on_one_side_is_a_difference_and_on_both_none(copied, tmp_path, 
     assert (found.exit_code, found.reason) == (1, None)
     assert {d.kind for d in found.differences if d.table == "outputs"} == {"missing"}
     found = diff(run, empty)
-    assert (found.exit_code, found.text()) == (0, "equal: 0 outputs and 0 rows of final state on either side")
+    assert (found.exit_code, found.text()) == (0, "equal: 0 outputs and 0 rows of final state on both sides")
     (run / "outputs" / "part-00000.parquet").unlink()
     assert diff(run, empty).text().splitlines()[1] == "  outputs: expected 0 rows, got no file"
 

@@ -126,11 +126,11 @@ def test_empty_table():
 
 
 def test_what_has_no_digest_is_refused_in_one_line():
-    with pytest.raises(BadInput, match="no column 'seq'"):
+    with pytest.raises(BadInput, match="unknown column 'seq'"):
         digest_table(pa.table({"x": [1]}), ("seq",))
-    with pytest.raises(BadInput, match="column x has 1 nulls"):
+    with pytest.raises(BadInput, match="column x must not contain nulls, got 1"):
         digest_table(pa.table({"x": [1, None]}))
-    with pytest.raises(BadInput, match="column x has 1 nulls"):
+    with pytest.raises(BadInput, match="column x must not contain nulls, got 1"):
         digest_table(pa.table({"x": pa.array([[1], [None]])}))
-    with pytest.raises(BadInput, match="column x: no digest is defined"):
+    with pytest.raises(BadInput, match="column x has type "):
         digest_table(pa.table({"x": pa.array([1], pa.timestamp("s"))}))

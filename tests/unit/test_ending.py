@@ -79,7 +79,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(made, tmp_path, with_compile
     given = [tmp_path / a if a == "new" else made / a if a in ("w", "recording") else a for a in arguments]
     full = limited(resource.RLIMIT_FSIZE, 1024)
     done = call(*given, preexec_fn=full, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))})
-    ends(done, 3, "cannot be written", "File too large")
+    ends(done, 3, "cannot write ", "File too large")
     left = {path.name for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "home" not in path.parents}
     assert left <= {"spec.json"}
 
@@ -147,14 +147,14 @@ def test_diff_of_a_name_that_is_too_long(made):
 def test_a_name_that_is_not_utf_8_is_bad_input_and_nothing_is_written(made, tmp_path, app):
     out = os.fsencode(tmp_path) + b"/na\xefve"
     more = {"generate": ("--events", 10), "record": ("--input", made / "w", "--operator", "count")}
-    ends(call(app, "wc", *more.get(app, ("--input", made / "w")), "--out", out), 2, "na\\xefve", "is not UTF-8")
+    ends(call(app, "wc", *more.get(app, ("--input", made / "w")), "--out", out), 2, "na\\xefve", "is not valid UTF-8")
     assert os.listdir(os.fsencode(tmp_path)) == []
 
 
 def test_home_has_a_utf_8_name_too(tmp_path):
     home = os.fsencode(tmp_path) + b"/na\xefve"
     done = subprocess.run([COMMAND, "apps"], env={**os.environb, b"LOCKSTEP_HOME": home}, capture_output=True)
-    ends(done, 2, "LOCKSTEP_HOME", "is not UTF-8")
+    ends(done, 2, "LOCKSTEP_HOME", "is not valid UTF-8")
 
 
 ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -162,7 +162,7 @@ ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 def test_a_locale_that_reads_names_otherwise_is_told(tmp_path):
     done = call("generate", "sl", "--events", 10, "--out", tmp_path / "é", env=ASCII)
-    ends(done, 2, r"\xc3\xa9", "is read as ascii here: set PYTHONUTF8=1")
+    ends(done, 2, r"\xc3\xa9", "this system reads it as ascii; set PYTHONUTF8=1")
     assert list(tmp_path.iterdir()) == []
     done = call("generate", "sl", "--events", 10, "--out", tmp_path / "é", env={"LC_ALL": "C", "PYTHONUTF8": "1"})
     assert done.returncode == 0, done.stderr
@@ -195,7 +195,7 @@ def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
     )
     command = [sys.executable, "-c", script, "diff", made / "run", made / "oracle"]
     done = subprocess.run(command, capture_output=True)
-    ends(done, 3, "internal error: LookupError: no such thing (<string>:5); LOCKSTEP_TRACEBACK=1 shows")
+    ends(done, 3, "internal error: LookupError: no such thing (<string>:5); set LOCKSTEP_TRACEBACK=1")
     done = subprocess.run(command, capture_output=True, env={**os.environ, "LOCKSTEP_TRACEBACK": "1"})
     assert done.returncode == 3
     assert done.stderr.startswith(b"Traceback")

@@ -84,18 +84,24 @@ def test_a_counter_that_vanishes_leaves_no_figure(root):
         pass
     assert spent.joules is None
     assert spent.cpu > 0
-    assert meter.why == "the energy counters cannot be read: No such file or directory"
+    assert meter.why == "cannot read the energy counters: No such file or directory"
     assert Spent(meter).joules is None
 
 
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda root: None, "this machine shows no energy counters"),
-        (lambda root: zone(root, "intel-rapl:0", "psys"), "this machine shows no energy counters"),
-        (lambda root: zone(root, "intel-rapl:0", "package-0").write_text("many"), "cannot be read: invalid literal"),
-        (lambda root: (root / "intel-rapl:0").mkdir(parents=True), "cannot be read: No such file"),
-        (lambda root: zone(root, "intel-rapl:0", "package-0").unlink(), "cannot be read: No such file"),
+        (lambda root: None, "this machine has no energy counters"),
+        (lambda root: zone(root, "intel-rapl:0", "psys"), "this machine has no energy counters"),
+        (
+            lambda root: zone(root, "intel-rapl:0", "package-0").write_text("many"),
+            "cannot read the energy counters: invalid literal",
+        ),
+        (lambda root: (root / "intel-rapl:0").mkdir(parents=True), "cannot read the energy counters: No such file"),
+        (
+            lambda root: zone(root, "intel-rapl:0", "package-0").unlink(),
+            "cannot read the energy counters: No such file",
+        ),
     ],
 )
 def test_where_nothing_can_be_read_it_says_why(root, make, why):
@@ -129,7 +135,7 @@ def test_a_run_reports_its_energy_in_all_and_by_event(tmp_path, packages):
     assert RunReport.model_validate(written) == report
     report = engine.run(spec, tmp_path / "workload", None, meter=Meter(tmp_path / "nothing"))
     assert (report.energy_joules, report.verified.energy_nj) == (None, None)
-    assert report.host["energy"].startswith("this machine shows no energy counters")
+    assert report.host["energy"].startswith("this machine has no energy counters")
 
 
 def test_a_race_compares_energy_and_processor_time(packages, tmp_path):

@@ -85,8 +85,8 @@ def test_every_refusal_is_in_the_table(package):
 def test_an_application_that_breaks_the_language_is_refused_by_every_command_alike(package, command, tmp_path):
     written(package, "whole", "process", "pass")
     line = written(package, "broken", "process", "state.n = 0.5")
-    said = f"streaming-core: application broken: operator operate (broken.py:{line}): "
-    said += "State.n: a float cannot be stored there\n"
+    message = f"streaming-core: application broken: operator operate (broken.py:{line}): "
+    message += "cannot store a float in State.n, which holds u8; convert it with int(...)\n"
     out, source = tmp_path / "out", tmp_path / "source"
     for arguments in (
         ["describe", "broken"],
@@ -94,10 +94,10 @@ def test_an_application_that_breaks_the_language_is_refused_by_every_command_ali
         ["run", "broken", "--input", source, "--out", out],
         ["oracle", "broken", "--input", source, "--out", out],
     ):
-        assert command(*arguments) == (2, "", said)
+        assert command(*arguments) == (2, "", message)
         assert not out.exists()
-    code, listed, complained = command("apps", "--json")
-    assert (code, complained) == (2, said)
+    code, listed, error = command("apps", "--json")
+    assert (code, error) == (2, message)
     assert [row["app"] for row in json.loads(listed)] == ["whole"]
 
 
@@ -106,12 +106,13 @@ def test_parameters_may_decide_whether_an_operator_has_a_type(package, command, 
     line = written(package, "decided", "process", "if app.p:\n    x = 1\nstate.n = x  # here")
     registry.load("decided")
     assert command("generate", "decided", "--events", 0, "--set", "p=false", "--out", tmp_path / "w") == (
-        2, "", f"streaming-core: operator operate (decided.py:{line}): variable 'x' may have no value yet\n",
+        2, "", f"streaming-core: operator operate (decided.py:{line}): variable 'x' may have no value here; "
+        "assign it on every path to this line\n",
     )  # fmt: skip
     assert not (tmp_path / "w").exists()
     app = registry.load("decided")
     for make in (compile_app, Interpreter, Loop):
-        with pytest.raises(BadInput, match=r"operator operate \(decided.py:\d+\): variable 'x' may have no value yet"):
+        with pytest.raises(BadInput, match=r"operator operate \(decided.py:\d+\): variable 'x' may have no value here"):
             make(app, app.bind({"p": False}))
 
 
@@ -126,5 +127,7 @@ def test_what_numba_does_not_compile_is_no_fault_of_the_application(make, packag
     monkeypatch.setattr("streaming_core.kernels.shapes.kernel", fail)
     monkeypatch.setattr("streaming_core.oracle.loop.loop.programs", fail)
     who = "app accepted" if make is Loop else rf"operator operate \(accepted.py:{line}\)"
-    with pytest.raises(CommandFailed, match=f"^{who}: accepted by the language but not by the compiler: two lines$"):
+    with pytest.raises(
+        CommandFailed, match=f"^{who}: numba cannot compile this valid operator, a fault of Lockstep: two lines$"
+    ):
         make(app, app.bind({"k": 3}))

@@ -141,9 +141,9 @@ def of_other_columns(path):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (missing, " is missing"),
-        (truncated, " cannot be read: "),
-        (of_other_columns, " has other columns than part-00000.parquet"),
+        (missing, "{path} is missing"),
+        (truncated, "cannot read {path}: "),
+        (of_other_columns, "{path} must have the same columns as part-00000.parquet"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(folder, damage, words):
@@ -152,7 +152,7 @@ def test_a_damaged_file_is_refused_by_name(folder, damage, words):
     damage(path)
     with pytest.raises(BadInput) as refused:
         _ = table.rows
-    assert str(refused.value).startswith(f"{path}{words}")
+    assert str(refused.value).startswith(words.format(path=path))
     assert "\n" not in str(refused.value)
     with pytest.raises((BadInput, KeyError)):
         table.read(["n", "text"])
@@ -166,5 +166,5 @@ def test_pages_that_are_damaged_are_found_when_they_are_read(folder):
     table = Parts.of(folder)
     assert table.rows == 100  # the footer is whole
     for read in (table.read, lambda: list(table.slices(10))):
-        with pytest.raises(BadInput, match=f"^{path} cannot be read: "):
+        with pytest.raises(BadInput, match=f"^cannot read {path}: "):
             read()

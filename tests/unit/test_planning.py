@@ -32,8 +32,8 @@ def test_a_plan_is_found_and_run(command, made, tmp_path):
     code, shown, said = command("plan", *given, "--threads", 2, "--out", tmp_path / "plan.json")
     assert (code, said) == (0, "")
     assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["source", "split", "count", "sink"]
-    assert "rlas on this host: " in shown
-    assert "events/s are predicted, limited by " in shown
+    assert "strategy rlas on this host: predicts " in shown
+    assert " events/s, limited by " in shown
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan.keys() == {"source", "split", "count", "sink"}
     way = ("--executor", "pinned", "--threads", 2, "--plan", tmp_path / "plan.json")
@@ -47,7 +47,8 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_pat
     code, shown, said = command("run", *given, "--repetitions", 1, "--seconds", 0)
     assert (code, said) == (0, "")
     assert shown.startswith("wc.pinned.gate-planned.t2.")
-    assert " events/s were predicted, " in shown.splitlines()[1]
+    assert shown.splitlines()[1].startswith("plan auto, threads of each operator: source ")
+    assert shown.splitlines()[2].startswith("plan auto, prediction: ")
     report = RunReport.model_validate_json((tmp_path / "run" / "report.json").read_bytes())
     assert (report.spec["plan"], report.spec["pin"]) == ("auto", False)
     assert report.binding is not None
@@ -60,7 +61,7 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_pat
     # Asked again it is the same run, and one of a given plan another.
     assert command("run", *given, "--plan", "auto", "--repetitions", 1, "--seconds", 0)[1:] == (
         shown,
-        "streaming-core: this run is complete already\n",
+        f"streaming-core: {tmp_path / 'run'} already holds this run; nothing to do\n",
     )
     assert RunSpec.parse(report.spec).spec_digest != RunSpec.parse(report.spec | {"plan": {}}).spec_digest
     assert command("oracle", *given[:3], "--out", tmp_path / "oracle")[0] == 0
@@ -161,16 +162,15 @@ def test_a_specification_may_leave_the_plan_to_be_found(command, made, tmp_path)
 def test_where_no_plan_is_found(command, made, tmp_path):
     given = ("--input", made / "wc", "--out", tmp_path / "out", "--plan", "auto")
     refused(command("run", "wc", *given, "--executor", "pooled"), "executor pooled has no plan; pinned has")
-    refused(command("plan", "wc", "--input", made / "wc", "--threads", 1024), "1024 threads to plan for")
+    refused(command("plan", "wc", "--input", made / "wc", "--threads", 1024), "threads must be between 1 and")
     spec = {"app": "wc", "params": {"vocabulary": 21}, "executor": "pinned", "plan": "auto"}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     there = sorted((made / "wc.profiles").glob("*")) if (made / "wc.profiles").exists() else []
-    refused(
-        command("run", tmp_path / "spec.json", *given[:4]), "was generated with vocabulary=20, asked is vocabulary=21"
-    )
+    refused(command("run", tmp_path / "spec.json", *given[:4]), "has vocabulary=20, but the request has vocabulary=21")
     assert sorted((made / "wc.profiles").glob("*")) == there
     refused(
-        command("record", "wc", "--operator", "count", *given, "--executor", "pinned"), "a recording cannot find a plan"
+        command("record", "wc", "--operator", "count", *given, "--executor", "pinned"),
+        "a recording does not support plan auto",
     )
     of_windows = ("--input", made / "scalejoin", "--out", tmp_path / "out", "--plan", "auto", "--parallelism", "sn")
     refused(command("run", "scalejoin", *of_windows), "found for parallelism vsn, not sn")
@@ -178,7 +178,7 @@ def test_where_no_plan_is_found(command, made, tmp_path):
     schedule.write_text('[{"event": 10, "replicas": {"from_left": [7]}}]')
     refused(command("run", "scalejoin", *of_windows[:6], "--schedule", schedule), "from_left has replicas 0 to 0")
     (tmp_path / "plan.json").write_text('"best"')
-    refused(command("run", "wc", *given[:4], "--executor", "pinned", "--plan", tmp_path / "plan.json"), "holds no plan")
+    refused(command("run", "wc", *given[:4], "--executor", "pinned", "--plan", tmp_path / "plan.json"), "must hold {")
     assert not (tmp_path / "out").exists()
 
 
@@ -239,7 +239,7 @@ def test_a_default_run_without_a_plan_uses_the_replicated_one(command, made, tmp
     given = ("scalejoin", "--input", made / "scalejoin", "--threads", 2, "--out")
     code, shown, said = command("run", *given, tmp_path / "run", "--json")
     assert code == 0
-    assert said.startswith("streaming-core: no plan was found, so the run uses the replicated plan: ")
+    assert said.startswith("streaming-core: found no plan, so the run uses the replicated plan: ")
     assert (said.count("\n"), str(error) in said) == (1, True)
     report = json.loads(shown)
     assert (report["planned"], str(error) in report["unplanned"]) == (None, True)
@@ -275,7 +275,7 @@ def test_a_profile_is_of_parameters_and_batches_too(made, tmp_path):
 
 def test_a_workload_may_lie_where_nothing_may_be_written(command, made, monkeypatch):
     def refuse(self, path):
-        raise BadInput(f"{path} cannot be written: Permission denied")
+        raise BadInput(f"cannot write {path}: Permission denied")
 
     monkeypatch.setattr(profile.Profile, "save", refuse)
     monkeypatch.setattr(profile.engine, "build", lambda: "another")
@@ -327,28 +327,33 @@ def test_a_windowed_operator_is_read_by_every_replica(made):
 
 def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
     given = ("plan", "wc", "--measured", made / "profile.json")
-    refused(command(*given, "--machine", "server_c"), "machine server_c: neither a file nor one of server_a, server_b")
-    refused(command(*given, "--machine", "server_a", "--threads", 2), "threads are those of this host")
+    refused(
+        command(*given, "--machine", "server_c"),
+        "unknown machine 'server_c' (did you mean 'server_b'?); known: server_a, server_b, or a machine file",
+    )
+    refused(command(*given, "--machine", "server_a", "--threads", 2), "threads and a machine exclude each other")
     for threads in (100_000, 0, -1):
-        refused(command(*given, "--threads", threads), f"{threads} threads to plan for, and this host has ")
+        refused(command(*given, "--threads", threads), "threads must be between 1 and ")
     refused(command("plan", "wc", "--input", made / "wc", "--channel", "fast"), "unknown channel 'fast'")
     refused(command(*given, "--set", "vocabulary=21"), "has params ", "measure again")
     refused(command(*given, "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'; known: rlas")
     refused(command("plan", "sl", "--input", made / "sl"), "sl does not run on pinned")
-    refused(command("plan", "fd", "--measured", made / "profile.json"), "has app wc, not fd: measure again")
-    refused(command(*given, "--input", made / "scalejoin"), "is of application scalejoin, not wc")
-    refused(command(*given, "--channel", "spsc"), "has channel gate, not spsc: measure again")
+    refused(
+        command("plan", "fd", "--measured", made / "profile.json"), "has app wc, but the request has fd; measure again"
+    )
+    refused(command(*given, "--input", made / "scalejoin"), "belongs to application scalejoin, not to wc")
+    refused(command(*given, "--channel", "spsc"), "has channel gate, but the request has spsc; measure again")
     (tmp_path / "none.json").write_text("{}")
-    refused(command("plan", "wc", "--measured", tmp_path / "none.json"), "none.json: app: Field required")
+    refused(command("plan", "wc", "--measured", tmp_path / "none.json"), "none.json: app is missing")
     refused(command("plan", "wc", "--measured", tmp_path / "missing.json"), "No such file")
-    refused(command(*given, "--machine", "server_a", "--out", tmp_path), "cannot be written")
+    refused(command(*given, "--machine", "server_a", "--out", tmp_path), "cannot write ")
     for lacks in ("row_bytes", "patterns"):
         other = json.loads((made / "profile.json").read_text())
         of = other[lacks] if lacks == "row_bytes" else other[lacks][1]["costs"]
         del of["count"]
         (tmp_path / "lacks.json").write_text(json.dumps(other))
         of_it = ("plan", "wc", "--measured", tmp_path / "lacks.json", "--machine", "server_a")
-        refused(command(*of_it), "the profile of wc has no costs of count: measure again")
+        refused(command(*of_it), "the profile of wc has no costs for count; measure again")
 
 
 def test_a_plan_for_no_machine_is_refused_before_anything_is_measured(command, made, monkeypatch):
@@ -356,9 +361,9 @@ def test_a_plan_for_no_machine_is_refused_before_anything_is_measured(command, m
         raise AssertionError("operators were measured")
 
     monkeypatch.setattr(planning.profiles, "measure", measure)
-    refused(command("plan", "fd", "--machine", "nope"), "machine nope: neither a file nor one of")
+    refused(command("plan", "fd", "--machine", "nope"), "unknown machine 'nope'; known: ")
     refused(command("plan", "fd", "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'")
-    refused(command("plan", "fd", "--threads", 0), "0 threads to plan for")
+    refused(command("plan", "fd", "--threads", 0), "threads must be between 1 and")
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000])
@@ -367,7 +372,8 @@ def test_a_file_of_deeply_nested_json_is_refused(command, made, tmp_path, option
     (tmp_path / "deep.json").write_text(text)
     given = ("--input", made / "scalejoin", "--out", tmp_path / "out", "--threads", 2)
     refused(
-        command("run", "scalejoin", *given, option, tmp_path / "deep.json"), "deep.json is no JSON: recursion limit"
+        command("run", "scalejoin", *given, option, tmp_path / "deep.json"),
+        "deep.json is not valid JSON: recursion limit",
     )
 
 
@@ -375,7 +381,7 @@ def test_a_file_of_deeply_nested_json_is_refused(command, made, tmp_path, option
 def test_a_machine_file_that_is_a_folder_is_refused_before_anything_is_measured(command, tmp_path, monkeypatch, folder):
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")
-    refused(command("probe", "--machine", folder), f"{folder} is a folder: name a machine file to write")
+    refused(command("probe", "--machine", folder), f"--machine must be a file to write, but {folder} is a folder")
     refused(command("plan", "wc", "--machine", folder), "Is a directory")
 
 
@@ -387,7 +393,7 @@ def test_a_profile_of_other_code_is_refused(command, made, tmp_path):
 
 def test_an_empty_workload_is_not_measured(command, tmp_path):
     workload.write("wc", {}, 0, 1, tmp_path / "w")
-    refused(command("plan", "wc", "--input", tmp_path / "w"), "has no events: nothing can be measured")
+    refused(command("plan", "wc", "--input", tmp_path / "w"), "has no events to measure")
 
 
 def test_this_host_is_measured(command, made, tmp_path):

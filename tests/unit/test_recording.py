@@ -64,11 +64,11 @@ def test_a_mismatch_is_hunted(command, made, tmp_path, monkeypatch):
     plan = tmp_path / "plan.json"
     plan.write_text('{"split": [0, 1], "count": [1], "sink": [0]}')  # as for a run: count itself is not run
     way = ("--executor", "pinned", "--threads", 2, "--plan", plan, "--batch", 7)
-    assert command("record", *given, "--out", ours, *way)[:2] == (
-        0, f"{ours}: 3000 rows that count takes, digest {recording.read_manifest(made / 'count')['content_digest']}\n",
-    )  # fmt: skip
+    digest = recording.read_manifest(made / "count")["content_digest"]
+    line = f"{ours}: 3000 input rows of operator count, digest {digest}\n"
+    assert command("record", *given, "--out", ours, *way)[:2] == (0, line)
     assert command("oracle", *given, "--out", theirs, "--mode", "compiled")[0] == 0
-    assert command("diff", ours, theirs)[:2] == (0, "equal: 3000 rows that count takes\n")
+    assert command("diff", ours, theirs)[:2] == (0, "equal: 3000 input rows of operator count\n")
     code, shown, _ = command("replay", ours, "--out", out, "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "count of wc (partitioned): 3000 rows in")
     # count is the last operator: what it puts out is what the application does, of the same events.
@@ -87,7 +87,7 @@ def test_a_mismatch_is_hunted(command, made, tmp_path, monkeypatch):
     code, shown, said = command("replay", theirs, "--out", tmp_path / "wrong", "--repetitions", 1)
     first = next(r for r in pq.read_table(made / "oracle" / "outputs").to_pylist() if r["n"] == 3)
     assert (code, shown) == (1, "")
-    assert f"operator count: not what the oracle makes of the recording: outputs: seq {first['seq']}, " in said
+    assert f"operator count: the replay differs from the oracle's: outputs: seq {first['seq']}, " in said
     assert "n: expected 3, got 4" in said
     assert not (tmp_path / "wrong").exists()
 
@@ -114,7 +114,7 @@ def test_what_nothing_lies_in_front_of_takes_the_events(command, made, tmp_path,
     given = (app, "--operator", operator, "--input", made / app, "--out")
     assert command("record", *given, tmp_path / "a", "--threads", 2)[0] == 0
     assert command("oracle", *given, tmp_path / "b")[0] == 0
-    assert command("diff", tmp_path / "a", tmp_path / "b")[:2] == (0, f"equal: 300 rows that {operator} takes\n")
+    assert command("diff", tmp_path / "a", tmp_path / "b")[:2] == (0, f"equal: 300 input rows of operator {operator}\n")
     events = pa.concat_tables(workload.read(made / app).blocks(1000))
     assert pq.read_table(tmp_path / "a" / "rows").drop_columns("sub").equals(events)
     code, shown, _ = command("replay", tmp_path / "a", "--json", "--repetitions", 1)
@@ -129,10 +129,10 @@ def test_windows_are_recorded_and_replayed(command, tmp_path):
     given = ("wordcount", "--operator", "count", "--input", tmp_path / "w", "--out")
     assert command("record", *given, ours, "--threads", 2, "--schedule", file)[0] == 0
     assert command("oracle", *given, theirs)[0] == 0
-    assert command("diff", ours, theirs)[:2] == (0, "equal: 300 rows that count takes\n")
+    assert command("diff", ours, theirs)[:2] == (0, "equal: 300 input rows of operator count\n")
     code, shown, _ = command("replay", ours, "--out", tmp_path / "out", "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "count of wordcount (windowed): 300 rows in")
-    assert shown.endswith("equal to the oracle's\n")
+    assert shown.endswith("equal to the oracle's replay\n")
     # count is the only operator: what it puts out is what the application does.
     made = oracle.run(tmp_path / "w", tmp_path / "o")
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == made["output_digest"]
@@ -145,7 +145,7 @@ def test_an_operator_that_takes_all_sources_takes_the_events(command, tmp_path):
     assert command("record", *given, tmp_path / "ours", "--threads", 2)[0] == 0
     assert command("oracle", *given, tmp_path / "theirs")[0] == 0
     ours = command("diff", tmp_path / "ours", tmp_path / "theirs")
-    assert ours[:2] == (0, "equal: 300 rows that from_left takes\n")
+    assert ours[:2] == (0, "equal: 300 input rows of operator from_left\n")
     assert pq.read_table(tmp_path / "ours" / "rows").num_rows == manifest["events"]
     code, shown, _ = command("replay", tmp_path / "ours", "--out", tmp_path / "out", "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "from_left of scalejoin (windowed): 300 rows in")
@@ -161,7 +161,7 @@ def test_an_operator_that_takes_all_sources_takes_the_events(command, tmp_path):
 def test_what_takes_other_streams_is_not_recorded(command, tmp_path):
     workload.write("hedge", {}, 100, 1, tmp_path / "w")
     given = ("hedge", "--operator", "as_left", "--input", tmp_path / "w", "--out", tmp_path / "out")
-    said = "app hedge: as_left takes several streams, and cannot be recorded or run alone"
+    said = "app hedge: cannot record or run as_left alone, because it takes several streams"
     refused(command("record", *given), said)
     refused(command("oracle", *given), said)
     with pytest.raises(BadInput, match=said):
@@ -171,28 +171,37 @@ def test_what_takes_other_streams_is_not_recorded(command, tmp_path):
 
 def test_what_is_no_recording_is_refused(command, made, tmp_path):
     given = ("--input", made / "wc", "--out", tmp_path / "out")
-    refused(command("record", "wc", "--operator", "counts", *given), "no operator 'counts'; known: split, count")
-    refused(command("oracle", "wc", "--operator", "outputs", *given), "no operator 'outputs'; known: split, count")
+    refused(
+        command("record", "wc", "--operator", "counts", *given),
+        "unknown operator 'counts' (did you mean 'count'?); known: split, count",
+    )
+    refused(command("oracle", "wc", "--operator", "outputs", *given), "unknown operator 'outputs'; known: split, count")
     refused(command("oracle", "wc", "--operator", "count", "--mode", "fast", *given), "unknown mode 'fast'")
     unordered = ("--executor", "pinned", "--channel", "spsc")
     refused(
         command("record", "wc", "--operator", "count", *unordered, *given),
-        "spsc keeps none here",
+        "a recording needs total order, which spsc does not keep",
     )
     (tmp_path / "spec.json").write_text(
         json.dumps({"app": "wc", "executor": "morsel", "order": "none", "params": {"vocabulary": 20}})
     )
-    refused(command("record", tmp_path / "spec.json", "--operator", "count", *given), "morsel keeps none here")
+    refused(
+        command("record", tmp_path / "spec.json", "--operator", "count", *given),
+        "a recording needs total order, which morsel does not keep",
+    )
     transactional = ("--executor", "transactional")
     refused(command("record", "wc", "--operator", "count", *transactional, *given), "does not run on transactional")
     refused(command("record", "wc", "--operator", "count", *given[:3], made / "wc"), "new or empty")
     refused(command("replay", made / "count", "--out", made / "wc"), "new or empty")
     refused(command("replay", made / "count", "--repetitions", 0), "at least 1")
     refused(command("replay", tmp_path / "out"), "no recording at")
-    refused(command("replay", made / "wc"), "wc is no recording: manifest.json lacks by, end, operator, rows, workload")
+    refused(
+        command("replay", made / "wc"),
+        "wc is not a recording: by, end, operator, rows, workload are missing in manifest.json",
+    )
     for one, other in ((made / "count", made / "wc"), (made / "wc", made / "count")):
         code, shown, _ = command("diff", one, other)
-        assert (code, "wc is no recording" in shown) == (2, True)
+        assert (code, "wc is not a recording" in shown) == (2, True)
     assert not (tmp_path / "out").exists()
 
 
@@ -219,13 +228,13 @@ def damage(folder, how):
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("manifest", "manifest.json cannot be read"),
+        ("manifest", "cannot read manifest.json"),
         ("missing", "part-00000.parquet is missing"),
-        ("truncated", "part-00000.parquet cannot be read"),
-        ("other code", "of other code of wc (0000000000000000, now it is"),
+        ("truncated", "part-00000.parquet: "),
+        ("other code", "has another version of wc (code 0000000000000000, now"),
         ("column", "column word is missing"),
-        ("rows", "has 2999 rows, expected 3000"),
-        ("value", "its rows are not what the manifest says"),
+        ("rows", "must have 3000 rows, got 2999"),
+        ("value", "the rows were changed after they were written"),
         ("order", "rows are out of order"),
     ],
 )
@@ -240,7 +249,10 @@ def test_recordings_of_different_things_are_not_compared(command, made, tmp_path
     workload.write("wc", {"vocabulary": 20}, 300, 2, tmp_path / "wc")
     for name, of, operator in (("seed", tmp_path / "wc", "count"), ("operator", made / "wc", "split")):
         recording.record_oracle(workload.read(of), operator, tmp_path / name)
-    for name, words in (("seed", "workload content_digest is"), ("operator", "operator is count of the one, split of")):
+    for name, words in (
+        ("seed", "different workload content_digest: "),
+        ("operator", "different operator: count and split"),
+    ):
         code, shown, _ = command("diff", made / "count", tmp_path / name)
         assert (code, words in shown) == (2, True), shown
 
@@ -426,5 +438,5 @@ def test_parts_of_an_application():
     sl = registry.load("sl")
     assert (sl.upto("ledger").kind, sl.upto("ledger").tables) == ("dataflow", [])
     assert (sl.only("ledger").kind, sl.only("ledger").tables) == ("transaction", sl.tables)
-    with pytest.raises(BadInput, match="app sl: no operator 'outputs'; known: ledger"):
+    with pytest.raises(BadInput, match="app sl: unknown operator 'outputs'; known: ledger"):
         sl.only("outputs")

@@ -114,17 +114,18 @@ def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
     for _ in range(5):
         start, stop = sorted(int(at) for at in rng.integers(0, events + 1, 2))
         assert workload.generate_chunk(app, {}, events, 1, start, stop).equals(whole[start:stop])
-    with pytest.raises(BadInput, match=f"generator of merged: its streams have ended before event {events + 1}$"):
+    with pytest.raises(BadInput, match=f"generator of merged: all streams end before event {events + 1}$"):
         workload.generate_chunk(app, {}, events + 1, 1, 0, events + 1)
 
 
-@pytest.mark.parametrize(("start", "stop", "rows"), [(0, 4, "0..4"), (2, 4, "1..4"), (2, 3, "1..3")])
+@pytest.mark.parametrize(("start", "stop", "rows"), [(0, 4, "0 to 4"), (2, 4, "1 to 4"), (2, 3, "1 to 3")])
 def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows):
     app = App("disorder")
     app.sources(Bid, Tick)
     texts = {"who": [b""] * 4, "price": np.zeros(4, int), "parts": np.zeros((4, 2), int)}
     app.generates(stream(np.array([5, 6, 1, 2]), **texts), stream(np.empty(0, int)))
-    with pytest.raises(BadInput, match=f"^generator of disorder: stream Bid: ts decreases within rows {rows}$"):
+    message = f"generator of disorder: stream Bid: ts must not decrease, but does in rows {rows}"
+    with pytest.raises(BadInput, match=f"^{message}$"):
         workload.generate_chunk(app, {}, 4, 1, start, stop)
 
 
@@ -149,14 +150,14 @@ def test_rows_far_into_the_streams_are_found_by_looking_at_few():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"ts": np.array([1, 3, 2])}, "stream Bid: ts decreases within rows 0..3"),
+        ({"ts": np.array([1, 3, 2])}, "stream Bid: ts must not decrease, but does in rows 0 to 3"),
         ({"ts": np.array([1.5, 2, 3])}, "stream Bid: column ts: .*truncated"),
         ({"ts": [None] * 3}, "stream Bid: ts: .*NoneType"),
-        ({"price": np.array([1, 2])}, "stream Bid: column price: 2 values for 3 events, or nulls"),
-        ({"parts": np.zeros((3, 3))}, r"stream Bid: column parts: shape \(3, 3\), not \(3, 2\)"),
+        ({"price": np.array([1, 2])}, "stream Bid: column price: needs 3 values without nulls, got 2 values"),
+        ({"parts": np.zeros((3, 3))}, r"stream Bid: column parts: the shape must be \(3, 2\), got \(3, 3\)"),
         (
             {"stream": np.zeros(3)},
-            r"stream Bid gives columns \['parts', 'price', 'stream', 'ts', 'who'\], not ",
+            r"stream Bid: must return columns .*, got parts, price, stream, ts, who",
         ),
     ],
 )
@@ -168,7 +169,7 @@ def test_a_generator_that_breaks_its_promise_is_named(changed, said):
     with pytest.raises(BadInput, match=f"generator of market: {said}"):
         workload.generate_chunk(app, {}, 3, 1, 0, 3)
     app.generates(lambda params, seed, start, stop: {"price": np.arange(start, stop)}, stream([]))
-    with pytest.raises(BadInput, match=r"generator of market: stream Bid: gives columns \['price'\], and no ts"):
+    with pytest.raises(BadInput, match=r"generator of market: stream Bid: must return a column ts, got price"):
         workload.generate_chunk(app, {}, 3, 1, 0, 3)
 
 
@@ -533,7 +534,7 @@ def test_commands_run_an_application_of_several_sources(package, command, tmp_pa
 
 def test_streams_that_end_too_early_are_refused(package, command, tmp_path):
     (package / "written.py").write_text(WRITTEN.replace("generates(made, few)", "generates(few, few)"))
-    wrong = "streaming-core: generator of written: its streams have ended before event 41\n"
+    wrong = "streaming-core: generator of written: all streams end before event 41\n"
     assert command("generate", "written", "--events", 41, "--out", tmp_path / "w") == (2, "", wrong)
     assert not (tmp_path / "w").exists()
 
@@ -541,24 +542,30 @@ def test_streams_that_end_too_early_are_refused(package, command, tmp_path):
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ("app.sources()", "sources: 2 to 256 records, not 0: of one stream it is app.source"),
-        ("app.sources(Order)", "sources: 2 to 256 records, not 1: of one stream it is app.source"),
-        ("app.sources(Order, 'Shipment')", "sources: 'Shipment' is no record"),
-        ("app.sources(Order, Shipment, Order)", "sources: two streams are named Order, as their records are"),
-        ("app.sources(Order, Untimed)", "sources: record Untimed(item) has no integer field ts, in whose order"),
-        ("app.sources(Fraction, Order)", "sources: record Fraction(ts) has no integer field ts, in whose order"),
-        ("app.sources(Order, Coarse)", "sources: ts is of one type: Order and Coarse differ"),
-        ("app.sources(Order, Tagged)", "sources: record Tagged(ts, stream): the column stream says which stream"),
-        ("app.sources(Order, Clash)", "sources: record Clash(ts, Order_price, price): Order_price and price would"),
-        ("app.sources(Order, Past)", "sources: record Past(ts, times): times is a Ring, no event has any"),
-        ("app.source(Order), app.sources(Order, Shipment)", "events are declared once, by app.source, app.sources"),
-        ("app.sources(Order, Shipment); app.source(Order)", "events are declared once, by app.source, app.sources"),
-        ("app.sources(Order, Shipment); app.sources(Order, Shipment)", "events are declared once"),
-        (f"{DECLARED[:18]}, more = app.sources(Order, Shipment, Count3)", "3 sources need as many generators, not 2"),
-        (f"{DECLARED[:18]}, more = app.sources(Order, Shipment, Third)", "nothing takes what operator Third puts out"),
-        ("orders = shipments = app.source(Shipment)", "1 sources need as many generators, not 2"),
+        ("app.sources()", "sources: needs 2 to 256 records, got 0; use app.source"),
+        ("app.sources(Order)", "sources: needs 2 to 256 records, got 1; use app.source"),
+        ("app.sources(Order, 'Shipment')", "sources: 'Shipment' is not a record"),
+        ("app.sources(Order, Shipment, Order)", "sources: two streams have record Order"),
+        ("app.sources(Order, Untimed)", "sources: record Untimed needs an integer field ts"),
+        ("app.sources(Fraction, Order)", "sources: record Fraction needs an integer field ts"),
+        ("app.sources(Order, Coarse)", "sources: field ts must have the same type in Order and Coarse"),
+        ("app.sources(Order, Tagged)", "sources: record Tagged: the field name stream is reserved"),
+        ("app.sources(Order, Clash)", "sources: record Clash: fields "),
+        ("app.sources(Order, Past)", "sources: record Past: times is a Ring, which no event can hold"),
+        ("app.source(Order), app.sources(Order, Shipment)", "the events are declared already; call only one of"),
+        ("app.sources(Order, Shipment); app.source(Order)", "the events are declared already; call only one of"),
+        ("app.sources(Order, Shipment); app.sources(Order, Shipment)", "the events are declared already"),
+        (
+            f"{DECLARED[:18]}, more = app.sources(Order, Shipment, Count3)",
+            "each source needs one generator; got 2 for 3 sources",
+        ),
+        (
+            f"{DECLARED[:18]}, more = app.sources(Order, Shipment, Third)",
+            "the pipeline drops the output of operator Third",
+        ),
+        ("orders = shipments = app.source(Shipment)", "each source needs one generator; got 2 for 1 sources"),
         ("from streaming_core.api import Record\napp.sources(Order, Record('source', Shipment.fields, None))",
-         "two operators are named source, as their functions are"),
+         "two operators have the function name source"),
     ],
 )  # fmt: skip
 def test_sources_that_make_no_sense_are_refused(declared, said, package, command, tmp_path):
@@ -569,5 +576,5 @@ def test_sources_that_make_no_sense_are_refused(declared, said, package, command
     (package / "written.py").write_text(text)
     code, out, error = command("generate", "written", "--events", 10, "--out", tmp_path / "w")
     assert (code, out, error.count("\n")) == (2, "", 1)
-    assert f"app written: {said}" in error
+    assert f": {said}" in error
     assert not (tmp_path / "w").exists()

@@ -29,9 +29,9 @@ def passes(*digests: str) -> list[dict]:
         (CELL, [check("equal")], "aaa", "equal", None),
         (CELL, [check("equal"), check("equal", name="digest")], "", "equal", None),
         # Nothing is known of it, or not enough.
-        (CELL, [], "", "not_run", "it never got as far as a comparison"),
+        (CELL, [], "", "not_run", "no result was compared"),
         (CELL | {"status": "not_run", "error": "it never started"}, [], "", "not_run", "it never started"),
-        (CELL | {"status": "not_run"}, [check("equal")], "", "not_run", "it never got as far as a comparison"),
+        (CELL | {"status": "not_run"}, [check("equal")], "", "not_run", "no result was compared"),
         (CELL, [check("equal"), check("not_run", name="completed", detail="gone")], "", "not_run", "completed: gone"),
         # A check that compared nothing has not passed, whatever the others say.
         (CELL, [check("equal", rows=0)], "", "not_run", "outputs: no row was compared"),
@@ -41,7 +41,7 @@ def passes(*digests: str) -> list[dict]:
         (CELL, [check("equal"), check("different", name="state:t", missing=1)], "", "different", "state:t: 1 missing"),
         (CELL | CRASHED, [check("different", extra=2)], "", "different", "outputs: 2 extra"),
         (CELL, [check("different", extra=2), check("failed", name="completed")], "", "different", "outputs: 2 extra"),
-        (CELL, [check("equal")], "aab", "different", "its measured passes have 2 different digests"),
+        (CELL, [check("equal")], "aab", "different", "the measured passes have 2 different digests"),
         # A broken invariant is a verdict of its own where the rows agree, and outranks what says less.
         (CELL, [check("equal"), BROKEN], "", "invariant_broken", "invariant:money: 1 row breaks it"),
         (CELL, [BROKEN | {"different": 3}], "a", "invariant_broken", "invariant:money: 3 rows break it"),
@@ -54,22 +54,22 @@ def passes(*digests: str) -> list[dict]:
         (CELL | CRASHED, [check("equal")], "a", "failed", CRASHED["error"]),
         (CELL, [check("equal"), check("failed", name="completed", detail="exit 1")], "", "failed", "completed: exit 1"),
         (BOUND | CRASHED, [check("not_comparable")], "", "failed", CRASHED["error"]),
-        (BOUND, [check("failed", name="completed")], "", "failed", "it failed"),
+        (BOUND, [check("failed", name="completed")], "", "failed", "the run of the cell failed"),
         # A bound is one whatever it produced, if it ran.
-        (BOUND, [check("not_comparable")], "aa", "not_comparable", "a bound, not a result"),
+        (BOUND, [check("not_comparable")], "aa", "not_comparable", "the cell is a bound, not a result"),
         (BOUND, [check("not_comparable", different=3)], "ab", "not_comparable", "outputs: 3 different"),
         (BOUND, [check("different", different=3)], "", "not_comparable", "outputs: 3 different"),
-        (BOUND, [], "", "not_run", "it never got as far as a comparison"),
+        (BOUND, [], "", "not_run", "no result was compared"),
         (
             BOUND | {"status": "not_run"},
             [check("not_comparable")],
             "",
             "not_run",
-            "it never got as far as a comparison",
+            "no result was compared",
         ),
         # Words that do not say that a result is right do not make it so.
-        (CELL, [check("not_comparable")], "", "not_run", "its checks do not say that it is equal"),
-        (CELL, [check("equal"), check("splendid")], "", "not_run", "its checks do not say that it is equal"),
+        (CELL, [check("not_comparable")], "", "not_run", "not all checks found the results equal"),
+        (CELL, [check("equal"), check("splendid")], "", "not_run", "not all checks found the results equal"),
         # A run that is not loaded yet.
         ({"is_bound": False}, [check("equal")], "", "equal", None),
     ],
@@ -100,7 +100,7 @@ def test_every_planned_cell_has_a_verdict_from_its_own_rows():
     cells = [CELL | {"cell": "a"}, CELL | {"cell": "b"}]
     checks = [check("equal") | {"cell": "a"}, check("different", extra=1) | {"cell": "b"}]
     assert of_run(["gone", "b", "a"], cells, checks, []) == {
-        "gone": Verdict("not_run", "it never got as far as a comparison"),
+        "gone": Verdict("not_run", "no result was compared"),
         "b": Verdict("different", "outputs: 1 extra"),
         "a": Verdict("equal", None),
     }

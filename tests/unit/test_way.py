@@ -143,9 +143,12 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
         ({"executor": "transactional", "scheme": "serial", "stealing": True}, "stealing needs a shared pool"),
         ({"executor": "pooled", "queue": "line"}, "unknown queue 'line' of executor pooled; known: lanes, hybrid, "),
         ({"executor": "psychic"}, "unknown executor 'psychic'; known: transactional, pooled, pinned, morsel"),
-        ({"executor": ["pooled"]}, "unknown executor \"['pooled']\"; known: transactional, pooled, pinned, morsel"),
-        ({}, "executor: Field required"),
-        ({"executor": "pooled", "telepathy": 1}, "telepathy: Extra inputs are not permitted"),
+        (
+            {"executor": ["pooled"]},
+            "unknown executor \"['pooled']\" (did you mean 'pooled'?); known: transactional, pooled, pinned, morsel",
+        ),
+        ({}, "executor is missing"),
+        ({"executor": "pooled", "telepathy": 1}, "unknown field 'telepathy'"),
         ({"executor": "pinned", "threads": 2, "plan": {"a": [2]}}, "plan: a needs a replica, each on one of the "),
         (
             {"executor": "pinned", "controller": "daemon"},
@@ -309,9 +312,10 @@ def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
             "docs/reference/strategies.md": [*options, "hunch"],
         },
         "help": [
-            "Side of the road: left, right.",
+            "Side of the road. One of left, right. Default: left.",
             "Lights at night.",
-            "How a worker chooses the operator to run next: affinity, ct, lp, et, qst, hunch.",
+            "How a worker chooses the operator to run next. One of affinity, ct, lp, et, qst, hunch. "
+            "Default: affinity.",
         ],
         "recorded": [True, True],
         "form": [["Lanes", "Executor pooled"], ["Lights", "Executor pooled"]],

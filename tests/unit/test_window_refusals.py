@@ -1,6 +1,7 @@
 """Windows that make no sense, and operators of windows that fail: what is said of them; and windows by command."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -34,41 +35,44 @@ def slid(window, state):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"advance": 0}, "window: advance 0 must lie in 1..2305843009213693952"),
-        ({"advance": -3}, "window: advance -3 must lie in"),
-        ({"advance": True}, "window: advance True must lie in"),
-        ({"size": 0}, "window: size 0 must lie in"),
-        ({"size": 1 << 63}, "window: size 9223372036854775808 must lie in"),
-        ({"size": "f"}, "window: size 0.5 must lie in"),
-        ({"size": "q"}, "window: size: no parameter 'q'; known: p, f"),
-        ({"size": 1}, "window: advance 2 is beyond size 1: rows would be lost"),
-        ({"delay": -1}, "window: delay -1 must lie in 0.."),
-        ({"keys": None, "key": None, "every": "p"}, "window: every 0 must lie in 1.."),
-        ({"keys": None, "key": None, "every": 10**9}, "window: every 1000000000 must lie in 1..1048576"),
-        ({"kind": "single", "delay": 3}, "window: a single window slides in order: delay must be 0, not 3"),
+        ({"advance": 0}, "window: advance must be between 1 and 2305843009213693952, got 0"),
+        ({"advance": -3}, "window: advance must be between"),
+        ({"advance": True}, "window: advance must be between 1 and 2305843009213693952, got True"),
+        ({"size": 0}, "window: size must be between 1 and 2305843009213693952, got 0"),
+        ({"size": 1 << 63}, "window: size must be between"),
+        ({"size": "f"}, "window: size must be between"),
+        ({"size": "q"}, "window: size: unknown parameter 'q'; known: p, f"),
+        ({"size": 1}, "window: advance must be at most size (1), got 2"),
+        ({"delay": -1}, "window: delay must be between 0 and"),
+        ({"keys": None, "key": None, "every": "p"}, "window: every must be between 1 and"),
+        ({"keys": None, "key": None, "every": 10**9}, "window: every must be between 1 and 1048576, got 1000000000"),
+        ({"kind": "single", "delay": 3}, "window: delay must be 0 for kind single, got 3"),
         ({"kind": "some"}, "window summed: unknown kind 'some'; known: multi, single"),
-        ({"multiplicity": "list"}, "window: unknown multiplicity 'list'; known: set, bag, and parameters that are"),
-        ({"multiplicity": "p"}, "window: unknown multiplicity 0; known: set, bag, and parameters that are one of"),
-        ({"every": 3}, "window summed: keys are one of: key=field; key=record with keys=function; every=number"),
-        ({"keys": None}, "window summed: keys are one of"),
-        ({"key": "value"}, "window summed: keys are one of"),
-        ({"key": None, "keys": None}, "window summed: keys are one of"),
-        ({"key": "nobody", "keys": None}, "window summed: not all streams have a field 'nobody' of one type"),
-        ({"key": Sorted}, "window summed: key: rate is neither an integer nor a text"),
-        ({"keys": (pairs, pairs)}, "window summed: 1 streams need as many keys functions, not 2"),
-        ({"update": (summed, summed)}, "window summed: 1 streams need as many updates and states, not 2, 1"),
-        ({"slide": slid}, "window summed: a multi window does not slide"),
-        ({"result": slid}, "takes 2 arguments, is given 3"),
+        ({"multiplicity": "list"}, "window: unknown multiplicity 'list'; known: set, bag, or a parameter with one of"),
+        ({"multiplicity": "p"}, "window: unknown multiplicity 0; known: set, bag, or a parameter with one of"),
+        ({"every": 3}, "window summed: declare the keys in one way"),
+        ({"keys": None}, "window summed: declare the keys in one way"),
+        ({"key": "value"}, "window summed: declare the keys in one way"),
+        ({"key": None, "keys": None}, "window summed: declare the keys in one way"),
+        ({"key": "nobody", "keys": None}, "window summed: all streams need a field 'nobody' of the same type"),
+        ({"key": Sorted}, "window summed: key field rate must be an integer or a text"),
+        ({"keys": (pairs, pairs)}, "window summed: each stream needs one keys function; got 2 for 1 streams"),
+        (
+            {"update": (summed, summed)},
+            "window summed: each stream needs one update function and one state; got 2 updates and 1 states",
+        ),
+        ({"slide": slid}, "window summed: slide works only with kind"),
+        ({"result": slid}, "takes 2 arguments, but the call passes 3"),
     ],
 )
 def test_windows_that_make_no_sense_are_refused(changed, said):
-    with pytest.raises(BadInput, match=said.replace("(", r"\(")):
+    with pytest.raises(BadInput, match=re.escape(said)):
         interpreted(counted(**changed), [])
 
 
 def test_rows_without_time_have_no_windows():
     app = App("untimed")
-    with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) has no integer field ts"):
+    with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) needs an integer field ts"):
         app.source(Untimed).window(every=1, advance=1, size=1, state=Sum, update=lambda *args: None, output=Found)
     other = App("other").source(Event)
     with pytest.raises(BadInput, match="a stream of app other"):
@@ -161,7 +165,7 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     assert command("generate", "written", "--events", 100, "--out", "w")[0] == 0
     code, said, _ = command("oracle", "written", "--input", "w", "--out", "o")
     first, _, last = said.strip().split(", ")
-    assert (code, first, last) == (0, "o: 36 outputs", "too late for any window: 1")  # 12 windows, three users
+    assert (code, first, last) == (0, "o: 36 outputs", "1 events too late for every window")  # 12 windows, three users
     expected = Counter((10 * at + 30, n % 3) for n in range(99) for at in range(n // 10 - 2, n // 10 + 1))
     outputs = pa.parquet.read_table("o/outputs").to_pylist()
     assert {(row["ts"], row["user"]): row["n"] for row in outputs} == expected
@@ -189,7 +193,7 @@ def test_an_app_of_two_streams_is_not_run_alone():
         source, source, every=1, advance=1, size=1, state=(Sum, Sum), update=(both, both), output=Found
     ).sink()  # fmt: skip
     for part in (app.only, app.upto):
-        with pytest.raises(BadInput, match="two: both takes several streams, and cannot be recorded or run alone"):
+        with pytest.raises(BadInput, match="two: cannot record or run both alone, because it takes several streams"):
             part("both")
     assert counted().only("summed").operators[1].window.streams == (0,)
 

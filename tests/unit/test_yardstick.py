@@ -80,7 +80,7 @@ def test_without_a_loop_a_repetition_is_one_pass_and_says_why(seconds, error):
     turns = Turns(seconds, fails)
     found = measured(turns, log, sample(0.1))
     assert (turns.yardstick, found.passes, found.loop_seconds) == (None, 1, None)
-    assert turns.host.get("yardstick") == (f"no loop was measured: {error}" if seconds else None)
+    assert turns.host.get("yardstick") == (f"the loop was not measured: {error}" if seconds else None)
 
 
 def test_a_repetition_whose_passes_are_mostly_not_measured_ends_all_the_same(monkeypatch):
@@ -122,5 +122,5 @@ def test_a_pass_that_is_too_short_to_be_compared_is_not_and_says_so(tmp_path):
     workload.write(app, app.bind(), 10, 1, tmp_path / "workload")
     report = engine.run(Transactional(app="sl", repetitions=1), tmp_path / "workload", None)
     assert report.yardstick is None
-    assert report.host["yardstick"] == "no loop was measured: a pass takes less than 1 ms"
+    assert report.host["yardstick"] == "the loop was not measured: a pass takes less than 1 ms"
     assert [sample.passes for sample in report.samples] == [1, 1]

@@ -1,4 +1,4 @@
-"""A bound application as its functions refer to it: records with their sizes, parameters, side tables, each other."""
+"""A bound application: the records with their sizes, parameters, side tables and functions that its functions use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming_core.language.typed.tree import Function
 
 
 class Bound(ABC):
-    """What a function of the application may name. Who reads functions says what another function comes to.
+    """The objects that a function of the application can name. A subclass reads the functions.
 
     Args:
         app: the application.
@@ -40,7 +40,7 @@ class Bound(ABC):
         return self._constants[constant]
 
     def roles(self) -> list[Callable]:
-        """The functions that are declared to be an operator's."""
+        """The functions that the application declares for its operators."""
         return [function for operator in self.app.operators for function in operator.functions.values()]
 
     @abstractmethod

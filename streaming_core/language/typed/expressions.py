@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from streaming_core.errors import did_you_mean, unknown
 from streaming_core.language.application import Constant, Table
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import (
@@ -98,13 +99,13 @@ def _acts(node: Node) -> bool:
 
 
 class Expressions(Scope):
-    """What a function's expressions may be, and of which type they are."""
+    """Reads the expressions of a function and finds their types."""
 
     def expression(self, node: ast.expr) -> Node:
         """A typed expression."""
-        made = self._expression(node)
-        made.line = made.line or node.lineno
-        return made
+        typed = self._expression(node)
+        typed.line = typed.line or node.lineno
+        return typed
 
     def _expression(self, node: ast.expr) -> Node:
         match node:
@@ -117,19 +118,19 @@ class Expressions(Scope):
             case ast.BinOp(left=left, op=op, right=right):
                 return self.binary(node, op, self.expression(left), self.expression(right))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                asked = self.condition(operand)
-                return Node("const", BOOL, data=not asked.data) if asked.op == "const" else Node("not", BOOL, [asked])
+                truth = self.condition(operand)
+                return Node("const", BOOL, data=not truth.data) if truth.op == "const" else Node("not", BOOL, [truth])
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)) if type(n) is not bool:
                 return self.literal(node, -n)
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                given = self.expression(operand)
-                if given.kind == BOOL:
-                    raise self.fail(node, "~ of a boolean is -1 or -2 in one world and `not` in another: say `not`")
-                return Node("invert", INT, [self.integer(node, given)])
+                inverted = self.expression(operand)
+                if inverted.kind == BOOL:
+                    raise self.fail(node, "~ does not work on a boolean; write `not`")
+                return Node("invert", INT, [self.integer(node, inverted)])
             case ast.UnaryOp(op=op, operand=operand):
-                given = self.number(node, self.expression(operand))
-                given = self.cast(given, join(INT, given.kind))
-                return given if isinstance(op, ast.UAdd) else Node("neg", given.kind, [given])
+                signed = self.number(node, self.expression(operand))
+                signed = self.cast(signed, join(INT, signed.kind))
+                return signed if isinstance(op, ast.UAdd) else Node("neg", signed.kind, [signed])
             case ast.BoolOp(op=op, values=values):
                 return self.logical(node, "all" if isinstance(op, ast.And) else "any", values)
             case ast.Compare():
@@ -152,30 +153,30 @@ class Expressions(Scope):
             return Node("const", BOOL, data=value)
         if isinstance(value, int):
             if not -(1 << 63) <= value < 1 << 63:
-                raise self.fail(node, f"{value} does not fit 64 bits")
+                raise self.fail(node, f"the number {value} does not fit in a 64-bit integer")
             return Node("const", INT, data=value)
         if isinstance(value, float):
             return Node("const", FLOAT, data=value)
-        said = f"a value of type {type(value).__name__} cannot be used in an operator"
-        raise self.fail(node, said + advice.of_value(value))
+        reason = f"cannot use a value of type {type(value).__name__}"
+        raise self.fail(node, reason + advice.of_value(value))
 
     def parameter(self, node: ast.AST, name: str) -> Node:
         if name not in self.program.params:
-            raise self.fail(node, f"no parameter {name!r}; known: {', '.join(self.program.params)}")
+            raise self.fail(node, unknown("parameter", name, self.program.params))
         value = self.program.params[name]
         if isinstance(value, str):
-            raise self.fail(node, f"parameter {name} is text and cannot be used in an operator")
+            raise self.fail(node, f"cannot use parameter {name}, which is a text; declare a number instead")
         return self.literal(node, value)
 
     def name(self, node: ast.Name, name: str) -> Node:
         if name in self.locals:
-            # What kernels found in a variable without a value would be anything. Where nobody comes, any type will do.
+            # A kernel would read an arbitrary value from an unset variable. In unreachable code any type is right.
             if name not in (self.variables if self.assigned is None else self.assigned):
-                said = f": {advice.OUTSIDE}" if name in self.names else ""
-                raise self.fail(node, f"variable {name!r} may have no value yet{said}")
+                remedy = advice.OUTSIDE if name in self.names else "assign it on every path to this line"
+                raise self.fail(node, f"variable {name!r} may have no value here; {remedy}")
             return Node("var", self.variables[name], data=name)
         if name not in self.names:
-            raise self.fail(node, f"name {name!r} is not known here{advice.of_name(name, self.program.params)}")
+            raise self.fail(node, f"unknown name {name!r}{advice.of_name(name, self.program.params, self.usable())}")
         value = self.names[name]
         if isinstance(value, ParamRef):
             return self.parameter(node, value.name)
@@ -201,21 +202,23 @@ class Expressions(Scope):
                 return Node("field", loaded(slot.type), [row], slot)
             case Text():
                 if row.op not in ("var", "windowkey"):
-                    raise self.fail(node, f"{where}: text is read from a row that has a name")
+                    raise self.fail(node, f"read the text {where} from a variable that holds the row")
                 return Node("field", TEXT, [row], slot)
             case Array(item):
                 return Node("part", ArrayKind(item, slot.count, row.kind.writable, where), [row], slot)
             case _:
                 if row.kind.role == "result":
-                    raise self.fail(node, f"{where}: a read returns scalars, never a container")
+                    raise self.fail(node, f"{where} is not available: txn.read returns only scalar fields")
                 if row.kind.role == "joint" and not isinstance(slot.type, Ring):
-                    said = "no set, map, counter or top-k is seen where a condition or modification reads several rows"
-                    raise self.fail(node, f"{where}: {said}")
+                    reason = "a function over several rows cannot read a set, map, counter or top-k of them"
+                    raise self.fail(node, f"{where} is not available: {reason}")
                 return Node("part", BoxKind(slot.type, slot.count, row.kind.writable, where), [row], slot)
 
     def row(self, node: ast.expr) -> Node:
-        """What a field is asked of. A row of a queue is nothing but that: what is kept of it would be another row, or
-        none, once the queue has changed."""
+        """The owner of a field.
+
+        An operator can read a field of a queue's row, but not keep the row: a change of the queue would replace it.
+        """
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
             queue = self.expression(node.value)
             if isinstance(queue.kind, BoxKind) and isinstance(queue.kind.type, Queue):
@@ -228,19 +231,24 @@ class Expressions(Scope):
         if node.attr == "key":
             return Node("windowkey", window.kind.key, [window])
         if node.attr not in ("start", "end"):
-            raise self.fail(node, f"a window has start, end and key, no {node.attr!r}")
+            raise self.fail(node, f"a window has no field {node.attr!r}; it has start, end and key")
         return Node(f"window{node.attr}", INT, [window])
 
     def field(self, node: ast.AST, row: Node, name: str) -> Slot:
+        if isinstance(row.kind, WindowKind):
+            raise self.fail(node, "cannot assign to a field of a window")
         if not isinstance(row.kind, RowKind):
             raise self.fail(node, f"{row.kind} has no field {name!r}{advice.of_methods(row.kind, METHODS)}")
         if row.kind.role == "place":
-            raise self.fail(node, "fields of table rows are seen by conditions and modifications only")
+            raise self.fail(
+                node,
+                "cannot read a field of a table row here; pass the row to txn.require, txn.modify or txn.read",
+            )
         if name == "seq" and row.kind.role == "event":
             return SEQ
         if name not in row.kind.slots:
-            known = ", ".join(row.kind.slots)
-            raise self.fail(node, f"{row.kind.resolved.name} has no field {name!r}; it has {known}")
+            near, known = did_you_mean(name, row.kind.slots), ", ".join(row.kind.slots)
+            raise self.fail(node, f"{row.kind.resolved.name} has no field {name!r}{near}; it has {known}")
         return row.kind.slots[name]
 
     def binary(self, node: ast.AST, op: ast.operator, left: Node, right: Node) -> Node:
@@ -251,10 +259,10 @@ class Expressions(Scope):
         kind = join(left.kind, right.kind)
         if name in ("and", "or", "xor"):
             if kind == FLOAT:
-                raise self.fail(node, "bits of a float cannot be combined")
+                raise self.fail(node, "&, | and ^ do not work on a float; convert it with int(...)")
         elif name in ("shl", "shr"):
             if kind == FLOAT:
-                raise self.fail(node, "floats cannot be shifted")
+                raise self.fail(node, "<< and >> do not work on a float; convert it with int(...)")
             kind = INT
         elif name == "div":
             kind = FLOAT
@@ -272,9 +280,9 @@ class Expressions(Scope):
             box = self.expression(node.comparators[0])
             value = self.integer(node, self.expression(node.left))
             if not isinstance(box.kind, BoxKind) or not isinstance(box.kind.type, Set | Map):
-                raise self.fail(node, "`in` asks a set or a map")
-            found = Node("method", BOOL, [box, value], "contains")
-            return found if isinstance(node.ops[0], ast.In) else Node("not", BOOL, [found])
+                raise self.fail(node, f"`in` works on a set or a map, not on {box.kind}")
+            contains = Node("method", BOOL, [box, value], "contains")
+            return contains if isinstance(node.ops[0], ast.In) else Node("not", BOOL, [contains])
         left, parts = self.expression(node.left), []
         for i, (op, following) in enumerate(zip(node.ops, node.comparators, strict=True)):
             sign = _COMPARE.get(type(op))
@@ -283,7 +291,9 @@ class Expressions(Scope):
             right = self.expression(following)
             # Evaluated once or twice, the middle of a chain is the same: nothing in it does anything.
             if i + 1 < len(node.ops) and any(map(_acts, within([right]))):
-                raise self.fail(node, "nothing is called in the middle of a < b < c that may change something")
+                raise self.fail(
+                    node, "the middle of a < b < c cannot contain a call; assign its result to a variable first"
+                )
             parts.append(self.compared(node, sign, left, right))
             left = right
         return parts[0] if len(parts) == 1 else Node("all", BOOL, parts)
@@ -305,14 +315,14 @@ class Expressions(Scope):
             if node.slice.step is not None:
                 raise self.foreign(node)
             if owner.kind != TEXT:
-                raise self.fail(node, "only text can be sliced")
+                raise self.fail(node, f"slicing works only on a text, not on {owner.kind}")
             low, high = (
                 self.integer(node, self.expression(bound)) if bound else Node("const", INT, data=left_out)
                 for bound, left_out in ((node.slice.lower, 0), (node.slice.upper, 1 << 62))
             )
             return Node("slice", TEXT, [owner, low, high])
         if isinstance(owner.kind, RowKind):
-            raise self.fail(node, "a field is read by its name: row.field")
+            raise self.fail(node, "read a field of a row by its name: row.field")
         index = self.integer(node, self.expression(node.slice))
         match owner.kind:
             case ArrayKind(item=item):
@@ -322,33 +332,37 @@ class Expressions(Scope):
             case BoxKind(type=Ring(item)):
                 return Node("method", loaded(item), [owner, index], "item")
             case BoxKind(type=Queue()):
-                raise self.fail(node, "a row of a queue is read by its fields: queue[i].field")
+                raise self.fail(node, "read a row of a queue field by field: queue[i].field")
             case kind if kind == TEXT:
                 return Node("textitem", INT, [owner, index])
             case BoxKind(type=box):
-                raise self.fail(node, f"{owner.kind} has no items: it is read by {advice.read_by(type(box))}")
-        raise self.fail(node, f"{owner.kind} has no items")
+                raise self.fail(node, f"cannot index {owner.kind}; use {advice.read_by(type(box))}")
+        raise self.fail(node, f"cannot index {owner.kind}")
 
     def call(self, node: ast.Call) -> Node:
         if isinstance(node.func, ast.Attribute):
             return self.method(node)
         name = self.called(node)
         if name not in self.names and advice.is_pythons(name):
-            raise self.fail(node, f"{name}() cannot be called in an operator{advice.of_call(name)}")
+            raise self.fail(node, f"cannot call {name}(){advice.of_call(name)}")
         if isinstance(self.names.get(name), Record):
-            raise self.fail(node, f"{name}(...) is no value: out.emit(field=value, ...) puts a row out")
+            raise self.fail(node, f"cannot create {name}(...); call out.emit(field=value, ...)")
+        if name not in self.names and not advice.of_arguments(name):
+            raise self.fail(node, f"unknown function {name}(){advice.of_call(name, self.usable())}")
         self.positional(node)
         args = [self.expression(a) for a in node.args]
         kinds = [a.kind for a in args]
         if name in self.names:
             function = self.names[name]
             if not inspect.isfunction(function):
-                raise self.fail(node, f"{name} cannot be called in an operator{advice.of_value(function)}")
-            # The order of what a plan does is read from where its transaction goes.
-            if NONE in kinds or kinds.count(PLAN) > 1:
-                raise self.fail(node, f"{name} is given nothing, or the transaction twice")
-            found = self.program.function(function, kinds, self.output)
-            return Node("call", found.kind, args, found)
+                raise self.fail(node, f"cannot call {name}{advice.of_value(function)}")
+            if NONE in kinds:
+                raise self.fail(node, f"an argument of {name}() is a call that returns nothing")
+            # The reader follows the transaction through the calls to learn the order of its accesses.
+            if kinds.count(PLAN) > 1:
+                raise self.fail(node, f"{name}() can take the transaction only once")
+            typed = self.program.function(function, kinds, self.output)
+            return Node("call", typed.kind, args, typed)
         match name, args:
             case "len", [value]:
                 match value.kind:
@@ -373,24 +387,25 @@ class Expressions(Scope):
                 return self.cast(self.number(node, value), FLOAT)
             case "bool", [value]:
                 return self.truth(node, value)
-        raise self.fail(node, f"{name} is not known here, or its arguments are not{advice.of_call(name)}")
+        raise self.fail(node, f"{name}() {advice.of_arguments(name)}")
 
     def positional(self, node: ast.Call) -> None:
-        """Refuses a call that names its arguments, or unpacks them."""
+        """Reject a call with keyword arguments or unpacking."""
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
-            raise self.fail(node, "calls take positional arguments: no names, no stars")
+            raise self.fail(node, "pass arguments by position; operators do not support keyword arguments or *")
 
     def called(self, node: ast.Call) -> str:
-        """The name of what is called, which is no variable."""
+        """The name of the called function, which is not a variable."""
         if not isinstance(node.func, ast.Name) or node.func.id in self.locals:
-            raise self.fail(node, f"`{ast.unparse(node.func)}` is not a function")
+            raise self.fail(node, f"cannot call `{ast.unparse(node.func)}`, which is not a function")
         return node.func.id
 
     def method(self, node: ast.Call) -> Node:
         assert isinstance(node.func, ast.Attribute)
         owner, name = self.expression(node.func.value), node.func.attr
         if owner.kind == OUT:
-            raise self.fail(node, f"out.{name}(...) is no value{advice.of_methods(owner.kind, METHODS)}")
+            reason = "returns no value" if name in ("emit", "drop") else "does not exist"
+            raise self.fail(node, f"out.{name}(...) {reason}{advice.of_methods(owner.kind, METHODS)}")
         self.positional(node)
         if owner.kind in (PLAN, POST) and name in ("row", "result") and len(node.args) == 2:
             return self.place(node, owner, name)
@@ -404,47 +419,53 @@ class Expressions(Scope):
                 if name not in READING:
                     self.changed(node, owner.kind)
                 value = declared.item if isinstance(declared, Ring) else getattr(declared, "value", i64)
-                given = [
-                    self.integer(node, a) if wanted == "i" else self.accepted(node, a, value, owner.kind.where)
-                    for a, wanted in zip(args, shape[0], strict=True)
+                values = [
+                    self.integer(node, a) if parameter == "i" else self.accepted(node, a, value, owner.kind.where)
+                    for a, parameter in zip(args, shape[0], strict=True)
                 ]
-                if name == "get" and value == boolean:  # what is not there is a truth value too
-                    given[1] = self.truth(node, given[1])
+                if name == "get" and value == boolean:  # the default is a boolean too
+                    values[1] = self.truth(node, values[1])
                 kind = {"none": NONE, "bool": BOOL, "int": INT}.get(shape[1]) or loaded(value)
-                return Node("method", kind, [owner, *given], name)
-        said = f"{owner.kind} has no {name} with {len(args)} argument{'s' * (len(args) != 1)}"
-        raise self.fail(node, said + advice.of_methods(owner.kind, METHODS))
+                return Node("method", kind, [owner, *values], name)
+        reason = f"{owner.kind} has no method {name} with {len(args)} argument{'s' * (len(args) != 1)}"
+        raise self.fail(node, reason + advice.of_methods(owner.kind, METHODS))
 
     def changed(self, node: ast.AST, box: BoxKind) -> None:
-        """Refuses to change a container of a row that is only read."""
+        """Reject a change of a container in a read-only row."""
         if not box.writable:
-            raise self.fail(node, f"{box.where}: this row is read-only here")
+            raise self.fail(node, f"cannot change {box.where}: the row is read-only here")
 
     def place(self, node: ast.Call, owner: Node, name: str) -> Node:
         table = self.outer(node.args[0])
         if not isinstance(table, Table):
-            raise self.fail(node, "the first argument must be a table of the application")
+            raise self.fail(node, f"the first argument of txn.{name} must be a table of the application")
         self.own(node, table)
         index = self.integer(node, self.expression(node.args[1]))
         resolved = self.program.resolved(table.row)
         if (owner.kind == PLAN) != (name == "row"):
-            raise self.fail(node, "txn.row belongs to the transaction, txn.result to what comes after it")
+            where, instead = (
+                ("before the transaction", "txn.result(table, i)")
+                if name == "row"
+                else ("after the transaction", "txn.row(table, key)")
+            )
+            raise self.fail(node, f"txn.{name} is available only {where}; write {instead} here")
         role = "place" if name == "row" else "result"
         return Node(name, RowKind(resolved, role, False, table), [index], table)
 
     # --- conversions -------------------------------------------------------------------------------------------------
 
     def joined(self, node: ast.AST, *kinds: Any) -> Any:
-        """The type of what is any of these."""
+        """The one type that all of these types fit in."""
         kind = functools.reduce(join, kinds)
         if kind is None:
-            raise self.fail(node, f"{' and '.join(dict.fromkeys(map(str, kinds)))} cannot be one value")
+            types = " in one place and ".join(dict.fromkeys(map(str, kinds)))
+            raise self.fail(node, f"this value is {types} in another; it must have one type")
         if kind in (OUT, PLAN, POST) or isinstance(kind, KeysKind | WindowKind):
-            raise self.fail(node, f"{kind} goes by one name, and is not kept, chosen or handed back")
+            raise self.fail(node, f"cannot assign, choose or return {kind}; use the argument by its own name")
         return kind
 
     def cast(self, value: Node, kind: Any) -> Node:
-        """`value` as what it was joined to be."""
+        """`value` converted to the type that `joined` returned."""
         if value.kind == kind:
             return value
         if value.op == "const":
@@ -453,14 +474,15 @@ class Expressions(Scope):
 
     def number(self, node: ast.AST, value: Node) -> Node:
         if value.kind == TEXT:
-            raise self.fail(node, f"a text is not a number: {advice.OF_TEXT}")
+            raise self.fail(node, f"a text is not a number; {advice.OF_TEXT}")
         if value.kind not in NUMBERS:
             raise self.fail(node, f"{value.kind} is not a number")
         return value
 
     def integer(self, node: ast.AST, value: Node) -> Node:
         if value.kind not in (BOOL, INT):
-            raise self.fail(node, f"{value.kind} is not an integer")
+            remedy = "; convert it with int(...)" if value.kind == FLOAT else ""
+            raise self.fail(node, f"{value.kind} is not an integer{remedy}")
         return self.cast(value, INT)
 
     def truth(self, node: ast.AST, value: Node) -> Node:
@@ -475,12 +497,14 @@ class Expressions(Scope):
     def accepted(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
         """`value` with the type that the field loads as; its range is not checked here."""
         if value.kind not in NUMBERS or (value.kind == FLOAT and not scalar.is_float):
-            said = ": what is called returns none" if value.kind == NONE else ""
-            raise self.fail(node, f"{where}: {value.kind} cannot be stored there{said}")
+            if value.kind == NONE:
+                raise self.fail(node, f"cannot store this call in {where}: the function returns nothing")
+            remedy = "; convert it with int(...)" if value.kind == FLOAT else ""
+            raise self.fail(node, f"cannot store {value.kind} in {where}, which holds {scalar.name}{remedy}")
         return value if scalar.name == "boolean" else self.cast(value, loaded(scalar))
 
     def fit(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
-        """`value` as the field can hold it: a value that does not fit is an error when it happens."""
+        """`value` converted to the type of the field; a value that does not fit is an error at run time."""
         value = self.accepted(node, value, scalar, where)
         if scalar.is_float or scalar.width == 8 or (scalar.name == "boolean" and value.kind == BOOL):
             return value

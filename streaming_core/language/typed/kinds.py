@@ -26,10 +26,19 @@ NUMBERS = (BOOL, INT, FLOAT)
 
 @dataclass(frozen=True)
 class RowKind:
-    """A row. `role`: event (header, read-only), state, table (inside conditions and modifications), joint (one of
-    several of a condition, or another row that a modification reads: no growing containers), place (what `txn.row`
-    names: no access to fields), result (of a `txn.read`: no containers), key (of a window: read-only) or queued (in a
-    queue: read-only)."""
+    """A row, in one of these roles.
+
+    | role | meaning | restriction |
+    |---|---|---|
+    | event | input row of an operator | read-only |
+    | state | state of an operator | |
+    | table | row of a condition or modification | |
+    | joint | one of several rows that a condition or modification reads | no growing containers |
+    | place | row that `txn.row` names | no access to fields |
+    | result | result of `txn.read` | no containers |
+    | key | key of a window | read-only |
+    | queued | row in a queue | read-only |
+    """
 
     resolved: Resolved
     role: str
@@ -47,7 +56,7 @@ class RowKind:
 
 @dataclass(frozen=True)
 class KeysKind:
-    """What takes the keys of a row."""
+    """The argument that collects the keys of a row."""
 
     resolved: Resolved
 
@@ -103,12 +112,12 @@ class TableKind:
 
 
 def loaded(scalar: Scalar) -> Kind:
-    """What an operator sees of a scalar."""
+    """The type of a scalar after an operator loads it."""
     return FLOAT if scalar.is_float else BOOL if scalar.name == "boolean" else INT
 
 
 def join(one: Any, other: Any) -> Any:
-    """The type of what is one or the other: boolean < integer < float, and of all else itself; None: there is none."""
+    """The type that both types fit in (boolean < integer < float); None if there is none."""
     if one in NUMBERS and other in NUMBERS:
         return max(one, other, key=NUMBERS.index)
     return one if one == other else None

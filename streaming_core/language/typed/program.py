@@ -22,17 +22,17 @@ MOST_TABLES = 1 << 8  # an access of a plan names its table in 8 bits (runtime/R
 
 
 class Program(Bound):
-    """The functions of one bound application, typed: whoever has one knows that the application keeps to the language.
+    """The typed functions of one bound application. If it can be made, the application is valid.
 
     Raises:
-        BadInput: a function is not part of the language, or sizes are out of bounds; the line says where and why.
+        BadInput: A function breaks the rules of the language, or a size is out of bounds; the line says where and why.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
         super().__init__(app, params)
         self._functions: dict[tuple, Function | None] = {}
         if len(app.tables) > MOST_TABLES:
-            raise BadInput(f"app {app.name}: {len(app.tables)} tables are too many, {MOST_TABLES} the most")
+            raise BadInput(f"app {app.name}: at most {MOST_TABLES} tables, got {len(app.tables)}")
         for operator in app.operators:
             for record in (operator.output, operator.state):
                 if record is not None:
@@ -84,15 +84,15 @@ class Program(Bound):
 
     def _nothing(self, function: Callable, arguments: list[Any], output: Record | None) -> Function:
         """The typed function of an operator, which returns nothing."""
-        found = self.function(function, arguments, output)
-        if found.kind not in (None, NONE):
-            raise BadInput(f"{named(function)}: an operator returns nothing: out.emit(...) puts a row out")
-        return found
+        typed = self.function(function, arguments, output)
+        if typed.kind not in (None, NONE):
+            raise BadInput(f"{named(function)}: an operator returns nothing; emit rows with out.emit(...)")
+        return typed
 
     def _scratch(self, record: Record) -> RowKind:
         resolved = self.resolved(record)
         if (size := resolved.state[1]) > MOST_SCRATCH:
-            raise BadInput(f"record {resolved.name}: {size} bytes are too many to work in, {MOST_SCRATCH} the most")
+            raise BadInput(f"record {resolved.name}: scratch has at most {MOST_SCRATCH} bytes, got {size}")
         return RowKind(resolved, "state", True)
 
     def function(self, function: Callable, arguments: Iterable[Any], output: Record | None = None) -> Function:
@@ -100,9 +100,9 @@ class Program(Bound):
         arguments = tuple(arguments)
         key = (function, arguments, output)
         if key not in self._functions:
-            self._functions[key] = None  # under way: meeting it again is recursion
+            self._functions[key] = None  # in progress: a second request for it is recursion
             self._functions[key] = Reader(self, function, arguments, output).read()
-        found = self._functions[key]
-        if found is None:
-            raise BadInput(f"{named(function)}: recursion is not supported: write a loop")
-        return found
+        typed = self._functions[key]
+        if typed is None:
+            raise BadInput(f"{named(function)}: operators do not support recursion; write a loop")
+        return typed

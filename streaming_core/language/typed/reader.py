@@ -30,7 +30,7 @@ from streaming_core.language.typed.kinds import (
 )
 from streaming_core.language.typed.tree import Function, Node
 
-MOST_ROWS = 100  # that a condition or modification is given to read
+MOST_ROWS = 100  # rows that a condition or modification can read
 
 
 class Reader(Expressions):
@@ -51,7 +51,7 @@ class Reader(Expressions):
             if (self.variables, self.returned) == before:
                 break
         if self.returned not in (None, NONE) and self.assigned is not None:
-            raise self.fail(self.definition, "returns a value on some ways through it and nothing on others")
+            raise self.fail(self.definition, "some paths return a value and others nothing; return one on every path")
         return Function(
             self.function.__name__,
             self.file,
@@ -67,19 +67,27 @@ class Reader(Expressions):
     def block(self, statements: list[ast.stmt]) -> list[Node]:
         out: list[Node] = []
         for statement in statements:
-            made = self.statement(statement)
-            for node in made:
+            nodes = self.statement(statement)
+            for node in nodes:
                 node.line = node.line or statement.lineno
-            out += made
+            out += nodes
         return out
 
     def branch(self, statements: list[ast.stmt], assigned: set[str] | None) -> tuple[list[Node], set[str] | None]:
-        """Statements that are reached with these variables assigned; those that are assigned behind them."""
+        """Type the statements of a branch.
+
+        Args:
+            statements: The branch.
+            assigned: The variables with a value before it; None if it is unreachable.
+
+        Returns:
+            The typed statements, and the variables with a value after them.
+        """
         self.assigned = assigned
         return self.block(statements), self.assigned
 
     def leave(self, node: ast.AST, kind: Any) -> Any:
-        """The function ends here, and returns this; the type of all that it returns."""
+        """Note that the function returns a value of this type here; the type of all its returns."""
         self.returned = self.joined(node, kind if self.returned is None else self.returned, kind)
         self.assigned = None
         return self.returned
@@ -99,8 +107,8 @@ class Reader(Expressions):
                 self.leave(node, NONE)
                 return [Node("return", NONE)]
             case ast.Return(value=ast.expr() as value):
-                found = self.expression(value)
-                return [Node("return", NONE, [self.cast(found, self.leave(node, found.kind))])]
+                result = self.expression(value)
+                return [Node("return", NONE, [self.cast(result, self.leave(node, result.kind))])]
             case ast.Assign(targets=[target], value=value):
                 return [self.store(node, target, self.expression(value))]
             case ast.AnnAssign(target=target, value=value) if value is not None:
@@ -116,7 +124,7 @@ class Reader(Expressions):
                 known = condition.data if condition.op == "const" else None
                 one, after = self.branch(body, None if known is False else before)
                 other, instead = self.branch(orelse, None if known is True else before)
-                self.assigned = _on_all_ways([after, instead])
+                self.assigned = _on_all_paths([after, instead])
                 return [Node("if", NONE, [condition, one, other])]
             case ast.While(test=test, body=body, orelse=[]):
                 condition, before = self.condition(test), self.assigned
@@ -124,25 +132,25 @@ class Reader(Expressions):
                 known = condition.data if condition.op == "const" else None
                 turn, _ = self.branch(body, None if known is False else before)
                 ends = self.breaks.pop()
-                self.assigned = _on_all_ways(ends) if known is True else before
+                self.assigned = _on_all_paths(ends) if known is True else before
                 return [Node("while", NONE, [condition, turn])]
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]) if self.is_range(call):
                 bounds = [self.integer(a, self.expression(a)) for a in call.args]
                 if not 1 <= len(bounds) <= 3 or call.keywords:
-                    raise self.fail(node, "range takes one to three integers")
+                    raise self.fail(node, "range() takes one to three integers")
                 before = self.assigned
                 self.assign(node, name, INT)
                 self.breaks.append([])
                 turn, _ = self.branch(node.body, self.assigned)
                 self.breaks.pop()
-                self.assigned = before  # there may be no turn
+                self.assigned = before  # the loop may run zero times
                 return [Node("for", NONE, [bounds, turn], name)]
             case ast.Expr(value=ast.Call() as call):
                 return self.effect(call)
         raise self.foreign(node)
 
     def is_range(self, call: ast.Call) -> bool:
-        """Whether a call is one of Python's `range`."""
+        """Whether a call is a call of Python's `range`."""
         name = self.called(call)
         return name == "range" and name not in self.names
 
@@ -157,31 +165,38 @@ class Reader(Expressions):
         match target:
             case ast.Name(id=name):
                 if value.kind == NONE:
-                    raise self.fail(node, "there is no value to assign: what is called returns none")
+                    raise self.fail(node, "the called function returns nothing, so there is no value to assign")
                 return Node("assign", NONE, [self.cast(value, self.assign(node, name, value.kind))], name)
             case ast.Attribute(value=owner, attr=name):
                 row = self.row(owner)
                 slot = self.field(node, row, name)
-                if not isinstance(slot.type, Scalar):
-                    said = f"{row.kind.resolved.name}.{name}: only scalar fields can be assigned to"
-                    if isinstance(slot.type, CONTAINERS):
-                        said += f"; entries are written by {advice.changed_by(type(slot.type))}"
-                    raise self.fail(node, said)
-                if not row.kind.writable:
-                    raise self.fail(node, f"{row.kind.resolved.name}.{name}: this row is read-only here")
                 where = f"{row.kind.resolved.name}.{name}"
+                if not isinstance(slot.type, Scalar):
+                    reason = f"cannot assign to {where}, which is not a scalar field"
+                    if isinstance(slot.type, CONTAINERS):
+                        reason += f"; write an entry with {advice.changed_by(type(slot.type))}"
+                    if isinstance(slot.type, Array):
+                        reason += f"; assign to single items: {name}[i] = ..."
+                    raise self.fail(node, reason)
+                if not row.kind.writable:
+                    raise self.fail(node, f"cannot assign to {where}: the row is read-only here")
                 return Node("setfield", NONE, [row, self.fit(node, value, slot.type, where)], slot)
             case ast.Subscript(value=owner, slice=index) if not isinstance(index, ast.Slice):
                 array = self.expression(owner)
                 if isinstance(array.kind, BoxKind):
-                    way = advice.changed_by(type(array.kind.type))
-                    raise self.fail(node, f"{array.kind} has no items to assign to: entries are written by {way}")
+                    method = advice.changed_by(type(array.kind.type))
+                    raise self.fail(node, f"cannot assign to an item of {array.kind}; write an entry with {method}")
                 position = self.integer(index, self.expression(index))
                 if not isinstance(array.kind, ArrayKind) or not array.kind.writable:
-                    raise self.fail(node, "only items of writable arrays can be assigned to")
+                    reason = (
+                        f"{array.kind.where}: the row is"
+                        if isinstance(array.kind, ArrayKind)
+                        else f"{array.kind}: it is"
+                    )
+                    raise self.fail(node, f"cannot assign to an item of {reason} read-only here")
                 fitted = self.fit(node, value, array.kind.item, array.kind.where)
                 return Node("setitem", NONE, [array, position, fitted])
-        raise self.fail(node, f"`{ast.unparse(target)}` cannot be assigned to")
+        raise self.fail(node, f"cannot assign to `{ast.unparse(target)}`; assign to one variable, field or item")
 
     def effect(self, call: ast.Call) -> list[Node]:
         """A call whose value is not used."""
@@ -192,57 +207,57 @@ class Reader(Expressions):
                 return [self.emit(call)]
             if owner.kind in (OUT, PLAN) and name == "drop" and not call.args and not call.keywords:
                 if self.program.app.kind == "transaction" and self.function not in self.program.roles():
-                    raise self.fail(call, "drop belongs to the transaction's own functions, not to what they call")
+                    raise self.fail(call, "only the transaction and its post function can call drop(), not this helper")
                 self.leave(call, NONE)
                 return [Node("drop", NONE), Node("return", NONE)]
             if owner.kind == PLAN:
                 return [self.access(call, name)]
             if isinstance(owner.kind, KeysKind) and name == "add":
                 resolved = owner.kind.resolved
-                return [Node("key", NONE, self.given(call, "keys.add", resolved, resolved.state[0]), resolved)]
+                return [Node("key", NONE, self.fields(call, "keys.add", resolved, resolved.state[0]), resolved)]
             if isinstance(owner.kind, BoxKind) and isinstance(owner.kind.type, Queue) and name == "append":
                 return [self.append(call, owner)]
         return [Node("effect", NONE, [self.expression(call)])]
 
     def emit(self, call: ast.Call) -> Node:
-        assert self.output is not None  # who is given an `out` has one
+        assert self.output is not None  # a function with an `out` has an output record
         output = self.program.resolved(self.output)
-        return Node("emit", NONE, self.given(call, "emit", output, output.event[0]), output)
+        return Node("emit", NONE, self.fields(call, "emit", output, output.event[0]), output)
 
     def append(self, call: ast.Call, queue: Node) -> Node:
-        """A row behind the others of a queue: its values as they are written, which is the order they are evaluated in,
-        and their fields."""
+        """Type an append to a queue: its values in written order, the order of evaluation, and their fields."""
         self.changed(call, queue.kind)
         row = self.program.resolved(queue.kind.type.item)
         slots = row.state[0]
-        values = dict(zip(slots, self.given(call, "append", row, slots), strict=True))
+        values = dict(zip(slots, self.fields(call, "append", row, slots), strict=True))
         written = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
         return Node("append", NONE, [queue, *(values[name] for name in written)], [slots[name] for name in written])
 
-    def given(self, call: ast.Call, what: str, record: Resolved, slots: dict[str, Slot]) -> list[Node]:
-        """What a call gives by name, as the fields of a record keep it."""
+    def fields(self, call: ast.Call, function: str, record: Resolved, slots: dict[str, Slot]) -> list[Node]:
+        """The keyword arguments of a call, converted to the fields of a record, in the order of the fields."""
+        form = f"{function}({', '.join(f'{name}=...' for name in slots if name != 'seq')})"
         if call.args or any(k.arg is None for k in call.keywords):
-            by_name = ", ".join(f"{name}=..." for name in slots if name != "seq")
-            raise self.fail(call, f"{what} takes every field by name: {what}({by_name})")
-        given = [k.arg for k in call.keywords if k.arg is not None]
-        if sorted(given) != sorted(slots):
-            lacking = [f"{name} is missing" for name in slots if name not in given]
-            strange = [f"it has no {name}" for name in given if name not in slots]
-            said = "; ".join([*lacking, *strange]) or "one is given twice"
-            raise self.fail(call, f"{what} of {record.name} needs exactly: {', '.join(slots)}; {said}")
+            raise self.fail(call, f"{function}() takes every field by name; write {form}")
+        names = [k.arg for k in call.keywords if k.arg is not None]
+        if sorted(names) != sorted(slots):
+            missing = ", ".join(name for name in slots if name not in names)
+            extra = ", ".join(name for name in names if name not in slots)
+            faults = [f"{what} {which}" for what, which in (("is missing", missing), ("has no field", extra)) if which]
+            raise self.fail(call, f"{function}() {' and '.join(faults)}; write {form}")
         values = []
-        # Written order decides nothing but which of two errors is the first; the fields' order is the kernels' too.
+        # The written order decides only which of two errors comes first. Kernels use the order of the fields too.
         for name, slot in slots.items():
             value = self.expression(next(k.value for k in call.keywords if k.arg == name))
             where = f"{record.name}.{name}"
             if isinstance(slot.type, Scalar):
                 value = self.fit(call, value, slot.type, where)
             elif isinstance(slot.type, Array):
-                wanted = slot.type.item, slot.count
-                if not isinstance(value.kind, ArrayKind) or (value.kind.item, value.kind.count) != wanted:
-                    raise self.fail(call, f"{where}: {value.kind} cannot be put there")
+                expected = slot.type.item, slot.count
+                if not isinstance(value.kind, ArrayKind) or (value.kind.item, value.kind.count) != expected:
+                    holds = f"which holds {slot.count} items of {slot.type.item.name}"
+                    raise self.fail(call, f"cannot store {value.kind} in {where}, {holds}")
             elif not isinstance(slot.type, Text) or value.kind != TEXT:
-                raise self.fail(call, f"{where}: {value.kind} cannot be put there")
+                raise self.fail(call, f"cannot store {value.kind} in {where}, which holds a text")
             values.append(value)
         return values
 
@@ -251,60 +266,62 @@ class Reader(Expressions):
         self.positional(call)
         request = next((k for _, k in self.parameters if isinstance(k, RowKind) and k.role == "event"), None)
         if request is None and name != "read":
-            raise self.fail(call, f"a function that calls txn.{name} takes the event too")
+            raise self.fail(call, f"a function that calls txn.{name} must also take the event as an argument")
 
         def place(node: ast.expr) -> Node:
             row = self.expression(node)
             if not isinstance(row.kind, RowKind) or row.kind.role != "place":
-                raise self.fail(call, f"txn.{name} takes rows named by txn.row")
+                raise self.fail(call, f"txn.{name} takes a row here; get one with txn.row(table, key)")
             return row
 
-        def behind(given: list[ast.expr]) -> tuple[list[Node], list[Node]]:
-            """The rows that a condition or modification is given to read, and the integer behind them."""
-            last = self.expression(given[-1]).kind if given else None
-            extra = self.argument(call, given[-1:] if last in (INT, BOOL) else [])
-            rows = [place(p) for p in given[: len(given) - len(extra)]]
+        def rest(arguments: list[ast.expr]) -> tuple[list[Node], list[Node]]:
+            """The rows that a condition or modification reads, and the integer after them, if there is one."""
+            last = self.expression(arguments[-1]).kind if arguments else None
+            extra = self.argument(call, arguments[-1:] if last in (INT, BOOL) else [])
+            rows = [place(p) for p in arguments[: len(arguments) - len(extra)]]
             if len(rows) > MOST_ROWS:
-                raise self.fail(call, f"txn.{name} reads at most {MOST_ROWS} rows")
+                raise self.fail(call, f"txn.{name} can read at most {MOST_ROWS} rows, got {len(rows)}")
             return rows, extra
 
         def read(rows: list[Node], role: str) -> list[Any]:
             return [RowKind(row.kind.resolved, role, False, row.kind.table) for row in rows]
 
         match name, call.args:
-            case "require", [condition, *given]:
-                rows, extra = behind(given)
+            case "require", [condition, *rest_of_call]:
+                rows, extra = rest(rest_of_call)
                 if extra and not rows:
-                    raise self.fail(call, "txn.require takes rows before the integer")
+                    raise self.fail(call, "txn.require needs at least one row before the integer")
                 kinds = [*read(rows, "table" if len(rows) == 1 else "joint"), request, *(e.kind for e in extra)]
                 function = self.program.function(self.named(condition, "require"), kinds)
                 if function.kind not in NUMBERS:
-                    raise self.fail(call, f"condition {function.name} returns {function.kind}, not a truth value")
+                    raise self.fail(
+                        call, f"condition {function.name} returns {function.kind}; it must return a boolean or a number"
+                    )
                 return Node("require", NONE, rows, (function, extra))
-            case "modify", [where, change, *given]:
-                row, (others, extra) = place(where), behind(given)
+            case "modify", [where, change, *rest_of_call]:
+                row, (others, extra) = place(where), rest(rest_of_call)
                 kind = RowKind(row.kind.resolved, "table", True, row.kind.table)
                 kinds = [kind, *read(others, "joint"), request, *(e.kind for e in extra)]
                 function = self.program.function(self.named(change, "modify"), kinds)
                 return Node("modify", NONE, [row, *others], (function, extra))
             case "read", [where]:
                 return Node("read", NONE, [place(where)])
-        raise self.fail(call, f"txn.{name} is not known, or its arguments are not")
+        raise self.fail(call, advice.of_access(name))
 
-    def argument(self, call: ast.Call, given: list[ast.expr]) -> list[Node]:
-        """The integer behind a row or function, if there is one."""
+    def argument(self, call: ast.Call, values: list[ast.expr]) -> list[Node]:
+        """The integer after a row or function, if there is one."""
         assert isinstance(call.func, ast.Attribute)  # txn.require, txn.modify
         what = u32, f"the argument of txn.{call.func.attr}"
-        return [Node("fit", INT, [self.integer(call, self.expression(v))], what, call.lineno) for v in given]
+        return [Node("fit", INT, [self.integer(call, self.expression(v))], what, call.lineno) for v in values]
 
     def named(self, node: ast.expr, what: str) -> Callable:
         function = self.outer(node)
         if isinstance(function, Transaction) or not inspect.isfunction(function):
-            raise self.fail(node, f"{what} takes a plain function of the application")
+            raise self.fail(node, f"txn.{what} takes a function here; write it with def at the top level of the file")
         return function
 
 
-def _on_all_ways(ways: list[set[str] | None]) -> set[str] | None:
-    """What is assigned where several ways meet, of which some are never gone (None)."""
-    gone = [way for way in ways if way is not None]
-    return set.intersection(*gone) if gone else None
+def _on_all_paths(paths: list[set[str] | None]) -> set[str] | None:
+    """The variables that have a value after every path; a path that is never taken is None."""
+    taken = [path for path in paths if path is not None]
+    return set.intersection(*taken) if taken else None

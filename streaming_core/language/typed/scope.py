@@ -15,11 +15,14 @@ from streaming_core.language.typed.bound import Bound
 
 
 class Scope(Source):
-    """One function at one combination of argument types. `variables`: the types of its local names, as far as known;
-    `assigned`: those that have a value where the reader is, whichever way it was reached (None: it is not reached).
+    """One function at one combination of argument types.
+
+    Attributes:
+        variables: The types of its local names, as far as known.
+        assigned: The names that have a value at the current statement on every path; None if it is unreachable.
 
     Raises:
-        BadInput: its source cannot be read, or it is no plain function of that many arguments.
+        BadInput: The source cannot be read, or it is not a plain function of that many arguments.
     """
 
     def __init__(self, program: Bound, function: Callable, arguments: tuple, output: Record | None):
@@ -27,28 +30,34 @@ class Scope(Source):
         self.program, self.output = program, output
         a = self.definition.args
         if a.vararg or a.kwarg or a.kwonlyargs or a.defaults or a.posonlyargs:
-            raise self.fail(self.definition, "an operator takes plain positional arguments, without defaults or stars")
+            raise self.fail(self.definition, "operators take plain positional arguments; remove defaults, * and **")
         names = [x.arg for x in a.args]
         if len(names) != len(arguments):
-            raise self.fail(self.definition, f"takes {len(names)} arguments, is given {len(arguments)}")
-        # Whoever prints or rewrites an operator has names of his own.
+            takes = f"takes {len(names)} argument{'s' * (len(names) != 1)}"
+            kinds = ", ".join(map(str, arguments))
+            raise self.fail(self.definition, f"{takes}, but the call passes {len(arguments)}: {kinds}")
+        # The oracle and the kernel compiler add names with an underscore when they rewrite an operator.
         if reserved := sorted(name for name in self.locals if name.startswith("_") and name != "_"):
-            raise self.fail(self.definition, f"the name {reserved[0]} is reserved: it begins with an underscore")
+            raise self.fail(self.definition, f"the name {reserved[0]} is reserved; remove the leading underscore")
         self.parameters = list(zip(names, arguments, strict=True))
         self.variables: dict[str, Any] = dict(self.parameters)
         self.assigned: set[str] | None = set(names)
 
     def fail(self, node: ast.AST, why: str) -> BadInput:
-        """The one line a user gets."""
+        """The error for a piece of source: one line that cites file and line."""
         return BadInput(f"{named(self.function, getattr(node, 'lineno', None))}: {why}")
 
     def foreign(self, node: ast.AST) -> BadInput:
-        """The refusal of what the language has not, in the words of the application."""
-        said = f"`{ast.unparse(node).partition(chr(10))[0]}` is not part of the operator language"
-        return self.fail(node, said + advice.of_node(node))
+        """The error for source that operators do not support; quotes it and names the alternative."""
+        source = ast.unparse(node).partition("\n")[0]
+        return self.fail(node, f"`{source}`: {advice.of_node(node)}")
+
+    def usable(self) -> set[str]:
+        """The names that the function can use."""
+        return self.locals | {name for name in self.names if not name.startswith("_")}
 
     def own(self, node: ast.AST, declared: Table | Constant) -> None:
-        """Refuses a table or constant of another application."""
+        """Reject a table or constant of another application."""
         app = self.program.app
         if declared not in (app.tables if isinstance(declared, Table) else app.constants):
-            raise self.fail(node, f"{declared.name} is not of application {app.name}")
+            raise self.fail(node, f"{declared.name} belongs to another application than {app.name}")

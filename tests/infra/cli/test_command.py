@@ -49,23 +49,23 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
     done = call()
     assert done.returncode == 2
     assert all(f" {name} " in done.stdout for name in ("run", "ui", "stop", "report", "publish", "prune", "warehouse"))
-    assert done.stderr == "lockstep: a command is missing (see --help)\n"
+    assert done.stderr == "lockstep: name a command; see `lockstep --help`\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["rnu"], "No such command 'rnu'"),
-        (["ui", "--port", "70000"], "'--port'"),
-        (["ui", "--port", "x"], "'--port'"),
-        (["report", "--jsn"], "No such option: --jsn"),
+        (["rnu"], "unknown command 'rnu'"),
+        (["ui", "--port", "70000"], "--port must be at most 65535"),
+        (["ui", "--port", "x"], "--port must be a valid integer"),
+        (["report", "--jsn"], "unknown option --jsn"),
         (["report", "one", "two"], "two"),
         (["publish", "--run", "20990101T000000Z-00000000"], "no run 20990101T000000Z-00000000"),
-        (["acknowledge"], "Missing argument 'RUN_ID'"),
-        (["acknowledge", "20990101T000000Z-00000000"], "Missing option '--reason'"),
+        (["acknowledge"], "missing argument 'RUN_ID'"),
+        (["acknowledge", "20990101T000000Z-00000000"], "missing option '--reason'"),
         (["acknowledge", "20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
         (["acknowledge", "../../etc", "--reason", "x"], "no run '../../etc'"),
-        (["gate"], "Missing option '--against'"),
+        (["gate"], "missing option '--against'"),
         (["gate", "--against", "nosuch"], "'nosuch' is not a commit of "),
         (["gate", "--against", "HEAD"], " has no run yet: start one with `lockstep run`"),
         (["gate", "--against", "HEAD", "--cells", ","], "--cells: name at least one cell"),
@@ -89,22 +89,31 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
         (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: affinity, ct, lp, et, qst"),
         (["--channels", "pipe"], "unknown channel 'pipe'; known: gate, scalegate, merge_sort, spsc"),
         (["--queues", ""], "--queues: give at least one value"),
-        (["--batches", "0"], "batches must lie in 1..65536, got 0"),
+        (["--batches", "0"], "each number must be between 1 and 65536, got 0"),
         (["--batches", "x"], "--batches: must be a number, got 'x'"),
-        (["--applications", "q1", "--executors", "pinned", "--channels", "spsc"], "nothing is left to run: "),
+        (
+            ["--applications", "q1", "--executors", "pinned", "--channels", "spsc"],
+            "the request has no cell that can run: ",
+        ),
         (["--stealing", "maybe"], "--stealing: must be yes or no, got 'maybe'"),
         (["--stealing", "yes"], "stealing needs a shared pool"),
         (["--executors", "telepathic"], "unknown executor 'telepathic'; known: "),
-        (["--applications", "gs", "--executors", "pooled"], "application gs runs on: transactional; asked: pooled"),
-        (["--threads", "0"], "threads must lie in 1..1024, got 0"),
+        (
+            ["--applications", "gs", "--executors", "pooled"],
+            "application gs runs on the executors transactional, but the request has pooled",
+        ),
+        (["--threads", "0"], "each number must be between 1 and 1024, got 0"),
         (["--threads", "two"], "--threads: must be a number, got 'two'"),
-        (["--events", "-1"], "events: "),
+        (["--events", "-1"], "events must be between 1 and 100000000, got -1"),
         (["--params", "{"], '--params: must be JSON, for example {"wc": {"skew": 1.0}}; got \'{\''),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
-        (["--no-such-option"], "No such option: --no-such-option"),
+        (["--no-such-option"], "unknown option --no-such-option"),
         (["--matrix", "nosuch"], "unknown matrix 'nosuch'; known: full, nightly, smoke"),
-        (["--matrix", "../nightly"], "unknown matrix '../nightly'; known: full, nightly, smoke"),
-        (["--matrix", "smoke", "--threads", "0"], "threads must lie in 1..1024, got 0"),
+        (
+            ["--matrix", "../nightly"],
+            "unknown matrix '../nightly' (did you mean 'nightly'?); known: full, nightly, smoke",
+        ),
+        (["--matrix", "smoke", "--threads", "0"], "each number must be between 1 and 1024, got 0"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(refused, arguments, said):

@@ -103,10 +103,18 @@ def test_the_tutorials_import_says_what_the_page_says(home, spark, package, tmp_
 def test_what_a_regression_cannot_take_is_refused_before_it_starts(home, tmp_path, capfd):
     workload.write("wc", {}, 10, 1, home.imported("wc", "mine"))
     for data, more, said in (
-        ({"wc": "../mine"}, [], "data: 'wc': '../mine' is no name of an import"),
-        ({"wc": "nosuch"}, [], "data: no import 'nosuch' for wc; known: mine (lockstep import wc FILES --name nosuch)"),
-        ({"gs": "mine"}, [], "data: application 'gs' is not among those that are run"),
-        ({"wc": "mine"}, ["--params", '{"wc": {"vocabulary": 7}}'], "vocabulary=10000, asked is vocabulary=7"),
+        ({"wc": "../mine"}, [], "data: invalid import wc/../mine"),
+        (
+            {"wc": "nosuch"},
+            [],
+            "data: unknown import of wc 'nosuch'; known: mine; create it with `lockstep import wc FILES --name nosuch`",
+        ),
+        ({"gs": "mine"}, [], "data: the request imports events for 'gs' but does not run it"),
+        (
+            {"wc": "mine"},
+            ["--params", '{"wc": {"vocabulary": 7}}'],
+            "vocabulary=10000, but the request has vocabulary=7",
+        ),
     ):
         assert lockstep("run", "--applications", "wc", "--data", json.dumps(data), *more) == 2
         out, error = capfd.readouterr()

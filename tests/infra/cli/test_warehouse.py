@@ -194,8 +194,8 @@ def of_version(number: int) -> Callable[[pa.Table], pa.Table]:
     [
         (of_version(SCHEMA_VERSION + 7), f"has raw schema version {SCHEMA_VERSION + 7}"),
         (of_version(SCHEMA_VERSION - 1), f"has raw schema version {SCHEMA_VERSION - 1}"),
-        (without_a_column, f"has other columns than raw schema version {SCHEMA_VERSION}"),
-        (lambda table: table.drop_columns(["schema_version"]), "has other columns than raw schema version"),
+        (without_a_column, f"does not have the columns of raw schema version {SCHEMA_VERSION}"),
+        (lambda table: table.drop_columns(["schema_version"]), "does not have the columns of raw schema version"),
     ],
 )
 def test_a_raw_file_of_another_version_is_refused_before_anything_is_touched(
