@@ -13,6 +13,13 @@ import pytest
 from tests import pages
 
 pytestmark = pytest.mark.e2e
+# A whole run takes half a minute of both cores. `make test` follows one page with a run, `make test-full` all of them.
+SLOW = {"add-a-matrix"}
+PAGES = [
+    pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW))
+    for page in pages.HOW_TO
+    if pages.steps(page)
+]
 PREPARE = "import pathlib; from infra.airflow import home; home.prepare(pathlib.Path('prepare.log'))"
 
 
@@ -22,7 +29,7 @@ def airflow_home(copied, user_environment):
     subprocess.run([copied / ".venv/bin/python", "-c", PREPARE], cwd=copied, env=user_environment, check=True)
 
 
-@pytest.mark.parametrize("page", [page for page in pages.HOW_TO if pages.steps(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_of_the_page_succeed_and_print_what_it_promises(page, copied, shell):
     try:
         for step in pages.steps(page):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 
 from infra.checkout import ROOT
-from infra.site.navigation import pages as named
 from tests import pages
 
 RUNBOOK = (pages.DOCS / "runbook.md").read_text()
@@ -44,8 +42,3 @@ def test_messages_of_the_runbook_occur_in_the_code(title):
     assert messages
     parts = [part.strip(" ,:") for message in messages for part in re.split(r"\.\.\.|;", message)]
     assert [part for part in parts if part not in program] == []
-
-
-def test_menu_of_the_site_names_every_page():
-    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    assert sorted(named(menu)) == sorted(str(path.relative_to(pages.DOCS)) for path in pages.DOCS.rglob("*.md"))

@@ -51,7 +51,7 @@ def test_the_menu_names_every_page():
     """The site would show other pages too, but at the end of the menu (infra/site/navigation.py)."""
     named = set(navigation.pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert pages - {"cli.md"} == named  # cli.md is about to go
+    assert pages == named
 
 
 def test_pages_load_nothing_from_elsewhere(site):
