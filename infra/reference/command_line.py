@@ -95,9 +95,11 @@ def _help(command: Any) -> list[str]:
     help_text = inspect.cleandoc(command.help or "").replace("\b\n", "")
     examples = EXAMPLES.search(help_text)
     prose = help_text.replace(examples[0], "") if examples else help_text
+    # The commands of `streaming-core` have their examples in the epilog.
+    epilog = [line for line in (command.epilog or "").splitlines() if line and line != "Examples:"]
     return [
         *filter(None, (part.strip() for part in prose.split("\n\n"))),
-        inspect.cleandoc(examples[1]) if examples else "",
+        inspect.cleandoc(examples[1]) if examples else "\n".join(epilog),
     ]
 
 

@@ -146,7 +146,7 @@ def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
     monkeypatch.setattr(engine, "one_pass", broken)
     code, _, err = command("--suite", "tstream", "--only", "three-writes", "--events", 2000, "--repetitions", 1)
     assert code == 1
-    assert err == "streaming-core: 3 results differ from the loop's, first gs serial\n"
+    assert err == "streaming-core: 3 results differ from the result of the compiled loop; the first is gs serial\n"
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
     rows = json.loads(path.read_text())["experiments"][0]["rows"]
     assert [row["way"] for row in rows if row["result"] == "different"] == ["serial", "mvlk", "pat"]
@@ -320,8 +320,12 @@ def test_runs_from_file_to_file_are_checked_beside_what_pyarrow_takes(command, h
     monkeypatch.setattr(engine, "run", lambda *a: (r := truth(*a)).model_copy(
         update={"samples": [r.samples[0].model_copy(update=wrong)]}))  # fmt: skip
     code, _, said = command(*given)
-    assert (code, said) == (1, f"streaming-core: 2 results differ from the loop's, first gs {usual}\n")
-    for bad in (("--files", "--suite", "tstream"), ("--files", "--events", 0)):
-        assert command(*bad) == (
-            2, "", "streaming-core: --files takes applications and at least one event, and no --suite\n",
-        )  # fmt: skip
+    assert (code, said) == (
+        1,
+        f"streaming-core: 2 results differ from the result of the compiled loop; the first is gs {usual}\n",
+    )
+    for bad, message in (
+        (("--files", "--suite", "tstream"), "--files and --suite exclude each other; remove one of them"),
+        (("--files", "--events", 0), "--events must be at least 1 with --files, got 0"),
+    ):
+        assert command(*bad) == (2, "", f"streaming-core: {message}\n")

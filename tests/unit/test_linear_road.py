@@ -237,5 +237,5 @@ def test_invalid_reports_come_from_a_direction_that_is_not_there():
 
 
 def test_a_road_that_would_not_fit_is_refused():
-    with pytest.raises(BadInput, match=r"xways \* seconds \* veh_per_s must be 8388608 at most, got 250 \* 86400"):
+    with pytest.raises(BadInput, match=r"xways \* seconds \* veh_per_s must be at most 8388608, got 250 \* 86400"):
         linear_road.road(full({"xways": 250, "seconds": 86_400}), 1)

@@ -31,7 +31,7 @@ def programs():
 
 def error(program, **options):
     """What the runtime says of options that it refuses."""
-    with pytest.raises(ValueError, match=r"nonsense|must lie in") as refusal:
+    with pytest.raises(ValueError, match=r"nonsense|must be between") as refusal:
         _runtime.Engine(program, json.dumps(options))
     return str(refusal.value)
 
@@ -65,7 +65,7 @@ def test_the_runtime_has_the_declared_values_of_every_executor(programs, name):
     [("threads", MAX_THREADS), ("partitions", MAX_PARTITIONS), ("slice", MAX_SLICE), ("throughput_window", MAX_SLICE)],
 )
 def test_the_runtime_has_the_declared_limits(programs, name, most):
-    assert f"1..{most}" in error(programs["dataflow"], executor="pooled", **{name: most + 1})
-    assert f"1..{most}" in error(programs["dataflow"], executor="pooled", **{name: 0})
+    assert f"between 1 and {most}" in error(programs["dataflow"], executor="pooled", **{name: most + 1})
+    assert f"between 1 and {most}" in error(programs["dataflow"], executor="pooled", **{name: 0})
     (limit,) = [one.le for one in SPEC_FIELDS[name].metadata if hasattr(one, "le")]
     assert limit == most
