@@ -1,6 +1,6 @@
-"""A run as one file, to be mailed or attached: what came of it, the evidence of what is wrong or slower, its charts.
+"""A run as one file, to mail or attach: its outcome, the evidence on wrong and slower cells, its charts.
 
-Style and pictures stand inside, links lead to places in the file, and nothing in it is a script.
+Styles and pictures are inside. Links lead to places in the file. It has no script.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ from reports.inputs import Inputs
 from reports.outcome import outcome
 from reports.pages import HERE, Pages
 
-MOST = 30  # cells that are shown in full
+MOST = 30  # cells that the file shows in full
 
 
 def attachment(pages: Pages, run: Run) -> str:
     """The file of a run, as HTML."""
-    told = [cell for cell in run.cells if cell.red]
+    shown = [cell for cell in run.cells if cell.red]
     slower = [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"]
     slower += [cell for cell in run.gated if cell.gate and cell.gate.verdict == "slower" and cell not in slower]
-    told += [cell for cell in slower if not cell.red]
-    shown = {cell.name for cell in told[:MOST]}
+    shown += [cell for cell in slower if not cell.red]
+    names = {cell.name for cell in shown[:MOST]}
     svgs, sections = pages.speed.draw(run.run_id)
     pictures = {href: _data(svg) for href, svg in svgs.items()}
     return pages.render(
         "attachment.html",
         root="",
         here="",
+        glossary="",  # no documentation is beside a mailed file
         # A style sheet of ours, which an escape would break.
         style=Markup((HERE / "style.css").read_text()),
         inputs=Inputs.of(pages.history.home, run),
         inputs_page="#inputs",
         coverage=None,
         file=None,
-        of_cell=lambda cell: f"#{cell.name}" if cell.name in shown else None,
+        of_cell=lambda cell: f"#{cell.name}" if cell.name in names else None,
         of_run=lambda run_id: None,
-        details=[pages.evidence(run, cell) for cell in told[:MOST]],
-        more=len(told) - len(shown),
+        details=[pages.evidence(run, cell) for cell in shown[:MOST]],
+        more=len(shown) - len(names),
         sections=sections,
         pictures=pictures,
         **outcome(run),

@@ -1,4 +1,4 @@
-"""Two runs beside each other: what became of each cell in both, and how fast it was."""
+"""Two runs side by side: the verdict and the speed of each cell in both."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 from reports.history import Cell, History, Run
 from streaming_core.storage import left_json
 
-LOOKED = 15  # runs before one that are looked at for one with a cell of its
+LOOKED = 15  # earlier runs, searched for one that shares a cell
 
 
 class Pair(NamedTuple):
-    """A cell in the one run and in the other, None where that has not planned it."""
+    """A cell in both runs; None for a run that did not plan it."""
 
     one: Cell | None
     other: Cell | None
 
     @property
     def label(self) -> str:
-        """How people name it."""
+        """The label of the cell."""
         return (self.one or self.other).label  # type: ignore[union-attr]  # one of them is there
 
     @property
@@ -29,8 +29,10 @@ class Pair(NamedTuple):
 
     @property
     def faster(self) -> float | None:
-        """How many times as fast the one is as the other, by their ratios to the compiled loop; None where one has no
-        such ratio, or where they did not do the same on the same machine."""
+        """The one's ratio to the compiled loop over the other's.
+
+        None if a ratio is missing, or if workload, host or yardstick differ.
+        """
         if self.one is None or self.other is None:
             return None
         ratios = [cell.speed.to_loop if cell.speed else None for cell in (self.one, self.other)]
@@ -42,7 +44,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Beside:
-    """A run beside another; cells in the order of the one, then those that only the other has."""
+    """A run and another: the cells of the one in its order, then those that only the other has."""
 
     one: Run
     other: Run
@@ -60,14 +62,13 @@ class Beside:
         both = [pair for pair in self.pairs if pair.one and pair.other]
         changed = sum(pair.changed for pair in both)
         if not both:
-            return "No cell was planned in both runs"
-        cells = f"{len(both)} cell{'s' * (len(both) != 1)} of both runs"
-        have = "has" if changed == 1 else "have"
-        return f"{changed or 'None'} of the {cells} {have} another verdict"
+            return "The two runs share no cell"
+        cells = f"{len(both)} shared cell{'s' * (len(both) != 1)}"
+        return f"{changed or 'None'} of the {cells} changed {'its' if changed == 1 else 'their'} verdict"
 
 
 def before(history: History, run: Run) -> str | None:
-    """The newest run before it that has planned a cell of its; None if none of the last has."""
+    """The newest earlier run that shares a cell with it; None if none of the last runs does."""
     mine = {cell.name for cell in run.cells}
     earlier = [run_id for run_id in history.run_ids() if run_id < run.run_id]
     for run_id in reversed(earlier[-LOOKED:]):

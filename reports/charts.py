@@ -10,6 +10,8 @@ from reports import series
 from reports.history import short
 
 INK = "#7d8590"
+# The theme of the page around a picture decides, as far as the browser knows it; else the grey is readable on both.
+THEMES = "<style>text{fill:#57606a}@media(prefers-color-scheme:dark){text{fill:#a3acb6}}</style>"
 WIDTH, HEIGHT = 250, 170
 PARTS = ("useful", "sync", "lock", "remote", "other")
 UNITS = {
@@ -330,7 +332,7 @@ def _svg(values: list[dict], layers: list[dict], size: tuple[int, int] = (WIDTH,
         "tickColor": INK,
         "tickOpacity": 0.4,
     }
-    return vl_convert.vegalite_to_svg(
+    svg = vl_convert.vegalite_to_svg(
         {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
             "background": None,
@@ -341,3 +343,4 @@ def _svg(values: list[dict], layers: list[dict], size: tuple[int, int] = (WIDTH,
             "config": {"axis": {**text, **lines}, "legend": {**text, "orient": "bottom"}, "view": {"stroke": None}},
         }
     )
+    return svg.replace(">", f">{THEMES}", 1)

@@ -1,4 +1,4 @@
-"""The first page of the Data Docs: what became of every data set in every run.
+"""The first page of the Data Docs: the data sets of each run, and whether they meet their expectations.
 
 When `expectations` has judged a whole run, it writes runs/<run id>/expectations.json. By data set, the file holds how
 many expectations hold, how many there are, and the page of the result. A run without the file is not judged. Neither is
@@ -16,7 +16,11 @@ from streaming_core.regression.stages import Stage
 from streaming_core.storage import left_json, write_json
 
 SHOWN_RUNS = 30
-STATES = {"stopped": "the run was stopped", "died": "the process of the run ended", "in_progress": "the run goes on"}
+STATES = {
+    "stopped": "the run was stopped",
+    "died": "the process of the run ended",
+    "in_progress": "the run is in progress",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What Great Expectations found of a run: its data sets by name, or why it is `not_judged`."""
+    """The data sets of a run by name, or why it is `not_judged`."""
 
     run: Run
     sets: dict[str, DataSet]
@@ -65,7 +69,7 @@ def judgement(history: History, run: Run) -> Judgement:
     state = run.status.state
     why = ""
     if state in ("stopped", "died") or not sets:
-        why = STATES.get(state, "expectations left no results")
+        why = STATES.get(state, "the stage left no results")
     if failed:
         why = f"{', '.join(failed)} failed"
     return Judgement(run, sets, why)
@@ -73,22 +77,22 @@ def judgement(history: History, run: Run) -> Judgement:
 
 def judgements(history: History) -> list[Judgement]:
     """The judgements of the last runs, the newest first. A refused request has nothing to judge."""
-    found: list[Judgement] = []
+    known: list[Judgement] = []
     for run_id in reversed(history.run_ids()):
         run = history.run(run_id)
         if run.cells:
-            found.append(judgement(history, run))
-        if len(found) == SHOWN_RUNS:
+            known.append(judgement(history, run))
+        if len(known) == SHOWN_RUNS:
             break
-    return found
+    return known
 
 
-def headline(found: list[Judgement]) -> str:
+def headline(known: list[Judgement]) -> str:
     """What a person needs to know first."""
-    if not found:
+    if not known:
         return "No run has been judged yet"
-    newest = found[0]
+    newest = known[0]
     if newest.not_judged:
         return f"The newest run is not judged: {newest.not_judged}"
     held = len(newest.sets) - len(newest.broken)
-    return f"{held} of {len(newest.sets)} data sets of the newest run hold"
+    return f"{held} of {len(newest.sets)} data sets of the newest run meet their expectations"

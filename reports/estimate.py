@@ -1,4 +1,4 @@
-"""How long a run will take, by what its cells, and all that is around them, took in the last runs on the same host."""
+"""How long a run will take, from the times of the last runs on the same host."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from pathlib import Path
 from streaming_core.regression.home import Home
 from streaming_core.storage import left_json, write_json
 
-RUNS = 10  # that are looked at, the newest first
+RUNS = 10  # the newest ones, whose times count
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of `cells` cells `known` have run before, and took `seconds` together; `around` is what a run took beside its
-    cells, None where no run got to its end."""
+    """The time that a plan will take.
+
+    Attributes:
+        cells: the number of planned cells.
+        known: the number of them with a time from an earlier run.
+        seconds: the sum of these times.
+        around: the time of a run outside its cells; None if no run has finished.
+    """
 
     cells: int
     known: int = 0
@@ -25,26 +31,27 @@ class Estimate:
 
     @property
     def sentence(self) -> str:
-        """`12 cells, about 3 minutes, by the last runs' times on this host`, or what is not known of that."""
+        """`12 cells, about 3 minutes, from the times of the last runs on this host`, or what is unknown."""
         text = f"{self.cells} cell{'s' * (self.cells != 1)}"
         unknown = self.cells - self.known
         if not self.known:
-            return f"{text}; how long that takes is not known, as none of them has run on this host with so many events"
+            return f"{text}; duration unknown: none of them has run on this host with this many events"
         whole = self.seconds + (self.around or 0)
         took = f"{whole:.0f} seconds" if whole < 90 else f"{whole / 60:.0f} minutes"
-        beside = "" if self.around is not None else ", beside what is done before and after"
+        beside = "" if self.around is not None else ", without the time before and after the cells"
         if unknown:
             have = "has" if unknown == 1 else "have"
             return (
-                f"{text}, more than {took}{beside}: {unknown} of them {have} not run on this host with so many events"
+                f"{text}, more than {took}{beside}: {unknown} of them {have} not run on this host with this many events"
             )
-        return f"{text}, about {took}{beside}, by the last runs' times on this host"
+        return f"{text}, about {took}{beside}, from the times of the last runs on this host"
 
 
 def estimate(home: Home, planned: dict, host: str) -> str:
-    """Estimates a plan from the runs before it, and keeps the sentence in the run's folder.
+    """Estimate a plan from the runs before it, and keep the sentence in the run's folder.
 
     Args:
+        home: the LOCKSTEP_HOME of the run.
         planned: plan.json of a run.
         host: the machine that its cells go to, as it names itself.
     """
@@ -54,7 +61,7 @@ def estimate(home: Home, planned: dict, host: str) -> str:
 
 
 def expected(home: Home, run_id: str) -> str:
-    """What was estimated of a run; empty where nothing was."""
+    """The estimate for a run; empty without one."""
     return left_json(home.run(run_id) / "estimate.json").get("sentence", "")
 
 
@@ -78,12 +85,12 @@ def _of(home: Home, planned: dict, host: str) -> Estimate:
 
 
 def _size(plan: dict) -> list[object]:
-    """What a cell's time hangs on beside the cell."""
+    """The fields of a request that change the time of a cell."""
     return [plan.get("regression", {}).get(name) for name in ("events", "repetitions", "seconds", "rate")]
 
 
 def _seconds(cell: Path, host: str) -> float | None:
-    """What a cell's last attempt took there; None if it did not run there, or did not get to its end."""
+    """The time of the last successful attempt of a cell on a host; None without one."""
     for attempt in sorted(cell.glob("attempt-[0-9]*/exit.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         left = left_json(attempt)
         if left.get("exit_code") == 0 and left.get("host") == host:

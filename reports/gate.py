@@ -27,45 +27,45 @@ class Gate(Speed):
 
     @property
     def text(self) -> str:
-        """As `Speed` has it; `results differ` and `failed` where nothing could be compared."""
+        """As in `Speed`; `results differ` and `failed` if there is no speed to compare."""
         return {"different": "results differ", "failed": "failed"}.get(self.verdict, super().text)
 
     @property
     def why(self) -> str:
-        """What there is to say of it beside `text`, in one line."""
+        """What `text` means here, in one line; empty if nothing is known."""
         if self.reason:
             return self.reason
         if self.verdict == "too_short":
-            return "its passes take too little time to be compared: take more events"
-        said = f"a slowdown of {self.visible} would be found nine times of ten" if self.visible else ""
-        return f"{said}; {OTHER_PACKAGES}" if self.environment_changed else said
+            return "its passes are too short to compare: run more events"
+        power = f"the speed gate detects a slowdown of {self.visible} in nine of ten cases" if self.visible else ""
+        return f"{power}; {OTHER_PACKAGES}" if self.environment_changed else power
 
 
-OTHER_PACKAGES = "both ran with the packages of this build, not with those that the baseline's commit locks"
+OTHER_PACKAGES = "both builds ran with the packages of this build, not with those of the baseline's lock file"
 
 
 def sentence(against: str, gates: Iterable[tuple[str, Gate]]) -> str:
     """The verdicts of a run's cells in a sentence; empty if no cell was measured.
 
     Args:
-        against: the baseline, as people write it.
+        against: name and revision of the baseline.
         gates: label and verdict of each measured cell.
     """
-    found = list(gates)
-    if not found:
+    known = list(gates)
+    if not known:
         return ""
-    counts = Counter(gate.verdict for _, gate in found)
-    said = []
+    counts = Counter(gate.verdict for _, gate in known)
+    clauses = []
     for verdict in ("slower", "faster", "different", "failed"):
-        chosen = [(label, gate) for label, gate in found if gate.verdict == verdict]
+        chosen = [(label, gate) for label, gate in known if gate.verdict == verdict]
         for label, gate in chosen[:3]:
-            said.append(f"{label} {'is ' if gate.changed else ''}{gate.text}{_interval(gate)}")
+            clauses.append(f"{label} {'is ' if gate.changed else ''}{gate.text}{_interval(gate)}")
         if len(chosen) > 3:
-            said.append(f"{len(chosen) - 3} more {verdict}")
+            clauses.append(f"{len(chosen) - 3} more {verdict}")
     for verdict in ("unchanged", "too_noisy", "too_short"):
         if counts[verdict]:
-            said.append(f"{counts[verdict]} {verdict.replace('_', ' ')}")
-    return f"Against {against}: " + "; ".join(said)
+            clauses.append(f"{counts[verdict]} {verdict.replace('_', ' ')}")
+    return f"Against {against}: " + "; ".join(clauses)
 
 
 def _interval(gate: Gate) -> str:

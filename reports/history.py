@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from reports import gate, speed
+from reports import gate, speed, times
 from reports.gate import Gate
 from reports.speed import Speed
 from streaming_core.errors import BadInput
@@ -37,7 +37,7 @@ LOOKED_BACK = 200  # runs, for since when a cell is red
 
 
 class Outcome(NamedTuple):
-    """What became of a cell: `word` where there is little room, `sentence` behind the cell's name."""
+    """The outcome of a cell: `word` where room is short, `sentence` behind the cell's name."""
 
     word: str
     sentence: str
@@ -46,19 +46,19 @@ class Outcome(NamedTuple):
 OUTCOMES = {
     "equal": Outcome("equal", "equals the oracle"),
     "different": Outcome("differs", "differs from the oracle"),
-    "invariant_broken": Outcome("breaks an invariant", "breaks an invariant, as the oracle does, which it equals"),
+    "invariant_broken": Outcome("breaks an invariant", "equals the oracle, but both break an invariant"),
     "failed": Outcome("failed", "failed"),
     "not_run": Outcome("did not run", "did not run"),
     # These have the verdict not_run.
     "not_compared": Outcome("was not compared", "was not compared"),
     "stopped": Outcome("was stopped", "was stopped"),
-    "not_comparable": Outcome("bound", "is a bound: compared, never counted"),
+    "not_comparable": Outcome("bound", "is a bound: it never counts as right or wrong"),
 }
 
 
 @dataclass
 class Cell:
-    """One planned cell of a run and what came of it.
+    """One planned cell of a run and its outcome.
 
     `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
     `speed` and `gate`, the verdicts on its speed over the nights and beside another commit, are there once the marts
@@ -82,12 +82,12 @@ class Cell:
 
     @property
     def strategy(self) -> str:
-        """What people compare speeds of: the spec's strategy, and whether it keeps order."""
+        """The name in comparisons of speed: the spec's strategy, and whether it keeps order."""
         return named(self.spec.strategy, self.spec.order)
 
     @property
     def label(self) -> str:
-        """`sl/owners/t2`: how people name a cell."""
+        """`sl/owners/t2`: the short name of a cell."""
         return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}"
 
     @cached_property
@@ -96,7 +96,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """What became of it, one of VERDICTS; of a run that is not loaded yet, as far as it is known."""
+        """One of VERDICTS; of a run that is not loaded yet, as far as it is known."""
         return self._judged.verdict
 
     @property
@@ -106,7 +106,7 @@ class Cell:
 
     @property
     def outcome(self) -> Outcome:
-        """What became of it, in words."""
+        """The verdict in words."""
         by_status = {"ok": "not_compared", "stopped": "stopped"}
         name = by_status.get(self.facts.get("status", ""), "not_run") if self.verdict == "not_run" else self.verdict
         return OUTCOMES[name]
@@ -148,8 +148,8 @@ class Results:
     @cached_property
     def counts(self) -> dict[str, int]:
         """Cells per verdict, every verdict named."""
-        found = Counter(cell.verdict for cell in self.cells)
-        return {verdict: found.get(verdict, 0) for verdict in VERDICTS}
+        counts = Counter(cell.verdict for cell in self.cells)
+        return {verdict: counts.get(verdict, 0) for verdict in VERDICTS}
 
     @property
     def build(self) -> str:
@@ -206,24 +206,24 @@ class Results:
 
     @property
     def gates(self) -> list[tuple[str, Gate]]:
-        """Label and verdict of each cell that was measured beside another commit."""
+        """Label and verdict of each cell that the gate measured."""
         return [(cell.label, cell.gate) for cell in self.cells if cell.gate]
 
     @property
     def against(self) -> str:
-        """`v1.2 (abc123456)`: the commit that its cells were measured beside; empty if none was."""
+        """`v1.2 (abc123456)`: the commit that the gate measured too; empty if it measured no cell."""
         return next((revision(one.baseline_ref, one.baseline) for _, one in self.gates), "")
 
     @property
     def gated(self) -> list[Cell]:
-        """The cells of which the gate has more to say than that they are as before: slower ones first."""
+        """The cells whose speed or result differs from the other commit: slower ones first."""
         words = ("slower", "different", "failed", "faster")
-        found = [cell for cell in self.cells if cell.gate and cell.gate.verdict in words]
-        return sorted(found, key=lambda cell: words.index(cell.gate.verdict) if cell.gate else 0)
+        changed = [cell for cell in self.cells if cell.gate and cell.gate.verdict in words]
+        return sorted(changed, key=lambda cell: words.index(cell.gate.verdict) if cell.gate else 0)
 
     @property
     def gate_sentence(self) -> str:
-        """The speed of its build beside another commit, which makes no run red either."""
+        """The speed of its build compared with another commit, in one sentence. It turns no run red."""
         return gate.sentence(self.against, self.gates)
 
     def _complaint(self, cell: Cell) -> str:
@@ -270,7 +270,7 @@ class Run(Results):
 
     @property
     def started(self) -> str:
-        """`2026-01-31 02:00 UTC`, as the run id says it."""
+        """The time of its request: `2026-01-31 02:00 UTC`."""
         return started(self.run_id)
 
     @property
@@ -300,7 +300,7 @@ class Run(Results):
         if self.status.state == "in_progress":
             return f"In progress: {cells} have run"
         ended = datetime.fromtimestamp(self.status.ended or 0, UTC)
-        when = f"at {ended:%Y-%m-%d %H:%M} UTC after {cells}"
+        when = f"at {times.text(ended)} after {cells}"
         if self.status.state == "died":
             return f"Died {when}: its process ended"
         return f"Stopped{f' by {self.status.by}' if self.status.by else ''} {when}"
@@ -317,6 +317,7 @@ class History:
     """All runs below one LOCKSTEP_HOME."""
 
     def __init__(self, home: Home):
+        """Read nothing yet."""
         self.home = home
 
     def run_ids(self) -> list[str]:
@@ -435,7 +436,7 @@ class History:
 
     @cached_property
     def gates(self) -> dict[tuple[str, str], Gate]:
-        """What the gate says, by run and cell; nothing before the marts are made."""
+        """The verdicts of the gate, by run and cell; none before the marts are made."""
         return {(row["run_id"], row["cell"]): Gate.of(row) for row in self.mart("gate")}
 
     @cached_property
@@ -448,11 +449,11 @@ class History:
 
     @cached_property
     def acknowledgements(self) -> dict[tuple[str, str], Decision]:
-        """Who has seen which red cell, by run and cell."""
+        """The acknowledgements of red cells, by run and cell."""
         return decisions.acknowledgements(self.home)
 
     def ways(self, run_id: str) -> set[tuple[str, str, str]]:
-        """Application, executor and strategy of the cells of a run that got to their end and are no bounds."""
+        """Application, executor and strategy of the cells of a run that ran to their end and are no bounds."""
         ran = [row for row in self.rows("cells", run_id) if row["status"] == "ok" and not row["is_bound"]]
         return {(row["app"], row["executor"], named(row["strategy"], row["order"])) for row in ran}
 
@@ -486,23 +487,22 @@ def matrix_text(plan: dict) -> str:
 
 
 def started(run_id: str) -> str:
-    """`2026-01-31 02:00 UTC`, as the run id says it."""
-    r = run_id
-    return f"{r[:4]}-{r[4:6]}-{r[6:8]} {r[9:11]}:{r[11:13]} UTC"
+    """`2026-01-31 02:00 UTC`: the time in a run id."""
+    return times.text(times.of_run(run_id))
 
 
 def short(build: str | None) -> str:
-    """A revision as people write it."""
+    """The first nine digits of a revision; a + marks local changes."""
     return (build or "unknown").removesuffix("-dirty")[:9] + ("+" if (build or "").endswith("-dirty") else "")
 
 
 def revision(ref: str, commit: str) -> str:
-    """`v1.2 (abc123456)`: what a commit was called, and which one it is; only the latter if the name says as much."""
+    """`v1.2 (abc123456)`: name and revision of a commit; the revision alone if the name is part of it."""
     return short(commit) if commit.startswith(ref) else f"{ref} ({short(commit)})"
 
 
 def named(strategy: str, order: str | None) -> str:
-    """A strategy's name wherever speeds stand side by side: without order is another discipline."""
+    """A strategy's name in comparisons of speed, which keep ways without order apart."""
     return f"{strategy.removesuffix('-none')}, no order" if order == "none" else strategy
 
 
@@ -528,14 +528,14 @@ def human_micros(value: float | None) -> str:
 
 
 def human_nano(value: float | None, unit: str) -> str:
-    """What one event takes, in thousand-millionths of a second or joule: `84.1 ns`, `2,310 nJ`; a dash for nothing."""
+    """Nanoseconds or nanojoules per event: `84.1 ns`, `2,310 nJ`; a dash for nothing."""
     if value is None:
         return NOTHING
     return f"{value:,.0f} n{unit}" if value >= 100 else f"{value:.3g} n{unit}"
 
 
 def short_json(value: object) -> str:
-    """A value in a line, cut where it is long; empty for nothing."""
+    """A value as JSON in one line, cut after 400 characters; empty for nothing."""
     text = json.dumps(value, ensure_ascii=False) if value else ""
     return text if len(text) <= 400 else text[:397] + "..."
 

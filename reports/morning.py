@@ -1,5 +1,6 @@
-"""What a person asks in the morning beside the run itself: every run there was in a line, and what has not been run for
-how long. Days are held against the newest run, so that a page says the same whenever it is read.
+"""What a person asks in the morning: the last night, the runs in a line each, and which ways have not run lately.
+
+Days are counted back from the newest run, so that a page in a file is the same whenever it is read.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from streaming_core.regression.status import records, state_of
 from streaming_core.run.way import executors_of
 from streaming_core.storage import left_json
 
-STALE = 7  # days after which a way counts as not run lately
-LOOKED = 200  # runs that are looked at, the newest first
+STALE = 7  # days after which a result is stale
+LOOKED = 200  # runs that count, the newest first
 
 
 @dataclass(frozen=True)
 class Line:
-    """A run in a line: its sentence, the named matrix that it went by, how many cells are slower."""
+    """A run in a line: its sentence, its named matrix, and the number of slower cells."""
 
     run_id: str
     green: bool
@@ -33,17 +34,13 @@ class Line:
     in_progress: bool = False
 
     @property
-    def started(self) -> str:
-        return started(self.run_id)
-
-    @property
     def look(self) -> str:
         """The style class of its sentence."""
         return "soft" if self.in_progress else "good" if self.green else "bad"
 
 
 def line(history: History, run_id: str) -> Line:
-    """A run as it was published; of one that was not, what is known of it."""
+    """The line of a run: from its published summary, else from what is known."""
     kept = left_json(history.home.report(run_id, "summary.json"))
     if kept:
         return Line(run_id, kept["green"], kept["sentence"], kept["matrix"], len(kept["slower"]))
@@ -63,17 +60,12 @@ def last_night(history: History) -> Line | None:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A run that runs, or that waits until another one releases LOCKSTEP_HOME."""
+    """A run in progress, or one that waits until another run releases LOCKSTEP_HOME."""
 
     run_id: str
     waits: bool
     matrix: str
     expected: str
-
-    @property
-    def started(self) -> str:
-        """When it was requested."""
-        return started(self.run_id)
 
 
 def unfinished(history: History) -> list[Unfinished]:
@@ -92,14 +84,14 @@ def unfinished(history: History) -> list[Unfinished]:
 
 @dataclass(frozen=True)
 class Seen:
-    """When something ran last: in which run, and how many days before the newest one."""
+    """When a way ran last: the run, and its distance in days to the newest run."""
 
     run_id: str
     days: int
 
     @classmethod
     def before(cls, run_id: str, newest: str) -> Self:
-        """The run, and the days from it to the newest run."""
+        """The run and its distance to the newest run."""
         return cls(run_id, (_day(newest) - _day(run_id)).days)
 
     @property
@@ -110,25 +102,30 @@ class Seen:
 
     @property
     def stale(self) -> bool:
+        """Whether it is more than a week older than the newest run."""
         return self.days > STALE
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Per application, and executor that runs it, when each strategy ran last; {} where none ever did. `unread` are
-    applications whose files cannot be loaded."""
+    """When each way of each application ran last.
+
+    Attributes:
+        ways: by application, executor and strategy; {} for an executor that never ran the application.
+        unread: the applications whose files cannot be loaded.
+    """
 
     ways: dict[str, dict[str, dict[str, Seen]]] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
     @property
     def executors(self) -> list[str]:
-        """All of which something is said."""
+        """The executors that support an application."""
         return list(dict.fromkeys(name for of_app in self.ways.values() for name in of_app))
 
 
 def coverage(history: History) -> Coverage:
-    """What has been run when, by the rows of cells that got to their end. Bounds count for nothing."""
+    """When each way ran last. Only cells that ran to their end count, and no bounds."""
     kinds = registry.kinds()
     found: dict[str, dict[str, dict[str, Seen]]] = {
         app: {name: {} for name in executors_of(kind)} for app, kind in kinds.items()

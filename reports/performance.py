@@ -66,12 +66,12 @@ class Measured:
 
     @property
     def started(self) -> str:
-        """When it was requested."""
+        """The time of its request."""
         return started(self.run_id)
 
     @property
     def label(self) -> str:
-        """`2026-01-31 02:00 UTC, nightly`: when it was requested, and its named matrix."""
+        """`2026-01-31 02:00 UTC, nightly`: the time of its request, and its named matrix."""
         name = self.matrix.partition(" ")[0] + (" with overrides" if ", overrides " in self.matrix else "")
         return f"{self.started}, {name}" if name else self.started
 
@@ -152,10 +152,10 @@ class Performance:
         comparable = self._history.comparable(measured[:LOOKED])
         for run_id, one in comparable.items():
             if one.is_nightly:
-                return run_id, "the last nightly that was measured"
+                return run_id, "the last nightly with measurements"
         if comparable:
-            return next(iter(comparable)), "the newest comparable run, as no nightly was measured"
-        return next(iter(measured), None), "the newest run, as no comparable run was measured"
+            return next(iter(comparable)), "the newest comparable run, because no nightly has measurements"
+        return next(iter(measured), None), "the newest run, because no comparable run has measurements"
 
     def draw(self, run_id: str) -> tuple[dict[str, str], list[Section]]:
         """The charts of a run, file below the reports -> SVG, and its sections."""
@@ -170,8 +170,14 @@ class Performance:
         facts = cell.facts
         if not facts.get("host"):
             return []
-        series = f"{facts['spec_digest']}/{facts['workload_address']}/{facts['host']}"
-        points = [row for row in self._series.get(series, []) if row["run_id"] <= cell.run_id]
+        return self._points(f"{facts['spec_digest']}/{facts['workload_address']}/{facts['host']}", cell.run_id)
+
+    def history_of_row(self, row: dict) -> list[Point]:
+        """The same for a row of the mart `throughput`."""
+        return self._points(row["series"], row["run_id"])
+
+    def _points(self, series: str, last_run: str) -> list[Point]:
+        points = [row for row in self._series.get(series, []) if row["run_id"] <= last_run]
         speeds = self._history.speeds
         ratios = [speeds.get((row["run_id"], row["cell"])) for row in points]
         return [Point(row, speed.to_loop if speed else None) for row, speed in zip(points, ratios, strict=True)]
@@ -218,13 +224,13 @@ class Performance:
             mine = [row for row in rows if row["threads"] == threads]
             ratios = self._ratios(run_id, {row["cell"] for row in mine})
             if len({row["run_id"] for row in ratios}) > 1:
-                add(f"speed-t{threads}", f"Beside the compiled loop, {text}, run by run", charts.speed, ratios)
+                add(f"speed-t{threads}", f"Ratio to the compiled loop over runs, {text}", charts.speed, ratios)
             past = self._past(run_id, {row["series"] for row in mine})
             if len({row["run_id"] for row in past}) > 1:
                 add(f"history-t{threads}", f"History over builds, {text}", charts.history, past)
         best = max(rows, key=lambda row: (row["order"] != "none", row["median_events_per_s"] or 0))
         fastest = (
-            f"{human_rate(best['median_events_per_s'])} events/s at best: {app}/{best['strategy']}/t{best['threads']}"
+            f"fastest {human_rate(best['median_events_per_s'])} events/s: {app}/{best['strategy']}/t{best['threads']}"
         )
         numbers = {name: number for number, name in enumerate(self.strategies)}
         strategies = [(name, numbers[name]) for name in sorted({row["strategy"] for row in rows})]

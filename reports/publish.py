@@ -11,7 +11,7 @@ from jobs.session import run_job
 from reports.attachment import attachment
 from reports.beside import before
 from reports.history import History
-from reports.menu import DATA_DOCS, DOCS
+from reports.menu import DATA_DOCS, DOCS, GLOSSARY
 from reports.pages import HERE, Pages, beside_name, file_name, write
 from streaming_core import ending
 from streaming_core.regression.home import Home
@@ -53,7 +53,8 @@ def performance(home: Home, pages: Pages | None = None) -> Path:
     _write_all(home, svgs)
     write(reports / "style.css", (HERE / "style.css").read_text())
     write(reports / "performance.html", page)
-    write(reports / DOCS, pages.docs())
+    for page_of_site in (DOCS, GLOSSARY):  # a reader of files has no documentation site beside them
+        write(reports / page_of_site, pages.docs())
     latest = pages.history.latest()
     write(reports / "inputs.html", pages.inputs(latest, "", "Inputs") if latest else pages.empty("Inputs"))
     with held(reports / "index.html"):

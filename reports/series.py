@@ -1,7 +1,6 @@
-"""What tells the series of a chart apart: ten colours, and a marker that changes when the colours begin again.
+"""How to tell the series of a chart apart: ten colours and seven markers, so that no colour stands alone.
 
-A series has one number on a whole page; number 13 has the colour of number 3 and another marker. style.css has both for
-the legends.
+A series has one number on a whole page. Seventy numbers have different looks. style.css has the looks for legends.
 """
 
 # They keep their distance on white and on near-black.
@@ -9,7 +8,7 @@ COLOURS = (
     "#3b82c4", "#e0862f", "#4fa36b", "#b565b8", "#c9556b", "#8a8f98", "#2aa5a0", "#9c8347", "#6f6fd8", "#a3b043",
 )  # fmt: skip
 GREY = 5
-MARKERS = ("circle", "square", "triangle-up", "diamond")  # Vega's names
+MARKERS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")  # Vega's names
 BARS = (1.0, 0.4, 0.7, 0.15)  # a bar has no marker, but an edge
 
 
@@ -20,20 +19,16 @@ def colour(number: int) -> str:
 
 def marker(number: int) -> str:
     """The marker of a series."""
-    return MARKERS[_round(number)]
+    return MARKERS[number % len(MARKERS)]
 
 
 def fillings(numbers: list[int]) -> list[float]:
-    """How much the bars of these series are filled: wholly, unless two of them have one colour."""
+    """The opacity of the bars of these series: full, unless two of them share a colour."""
     if len({colour(number) for number in numbers}) == len(numbers):
         return [1.0] * len(numbers)
-    return [BARS[_round(number)] for number in numbers]
+    return [BARS[number // len(COLOURS) % len(BARS)] for number in numbers]
 
 
 def classes(number: int) -> str:
     """The style classes of a series in a legend."""
-    return f"c{number % len(COLOURS)} {MARKERS[_round(number)]}"
-
-
-def _round(number: int) -> int:
-    return number // len(COLOURS) % len(MARKERS)
+    return f"c{number % len(COLOURS)} {marker(number)}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-ENOUGH = 15  # nights, of which the last three are held against the others (macros/trend.sql)
+ENOUGH = 15  # nights; the mart compares the last three with the others (macros/trend.sql)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Speed:
 
     @classmethod
     def of(cls, row: dict) -> Self:
-        """Of a row, whatever else is in it."""
+        """The verdict in a row that may have other columns too."""
         return cls(**{name: row[name] for name in cls.__dataclass_fields__ if name in row})
 
     @property
@@ -53,12 +53,12 @@ class Speed:
 
     @property
     def since(self) -> str:
-        """The day from which on it has been slower or faster; empty if it has not."""
+        """The day since which it is slower or faster; empty if its speed is unchanged."""
         return f"{self.since_at:%Y-%m-%d}" if self.changed and self.since_at else ""
 
     @property
     def interval(self) -> str:
-        """`3.8 to 6.4 %`, in which the change lies nineteen times of twenty; empty without one."""
+        """`3.8 to 6.4 %`, the 95 % interval of the change; empty without a change."""
         if not self.changed or self.change_low is None or self.change_high is None:
             return ""
         ends = sorted(-end if self.verdict == "slower" else end for end in (self.change_low, self.change_high))
@@ -66,20 +66,21 @@ class Speed:
 
     @property
     def visible(self) -> str:
-        """The smallest slowdown that would be found; empty where nothing is known yet."""
+        """The smallest slowdown that Lockstep detects; empty while that is unknown."""
         return percent(self.smallest) if self.smallest is not None else ""
 
     @property
     def why(self) -> str:
-        """What there is to say of it beside `text`, in one line."""
+        """What `text` means here, in one line; empty if nothing is known."""
         if self.verdict == "too_new":
-            return f"{self.nights} of {ENOUGH} nights that it takes to know its noise"
+            return f"{self.nights} of the {ENOUGH} nights that a verdict needs"
         if self.verdict == "too_short":
-            return "its passes, or all of the measuring, take too little time to be compared: take more events"
+            return "its passes are too short to compare: run more events"
         if self.verdict == "too_noisy" and self.nights is None:
             others = percent((self.steal or 0) + (self.others or 0))
-            return f"not compared: others had {others} of the cores, repetitions lie {percent(self.spread)} apart"
-        return f"a slowdown of {self.visible} would be found within three nights" if self.visible else ""
+            spread = percent(self.spread)
+            return f"not compared: other work used {others} of the cores, and repetitions differ by {spread}"
+        return f"Lockstep detects a slowdown of {self.visible} within three nights" if self.visible else ""
 
 
 def percent(value: float | None) -> str:
@@ -88,9 +89,9 @@ def percent(value: float | None) -> str:
 
 
 JUDGED = ("slower", "faster", "unchanged")
-# What makes a verdict possible, by the reason why there is none.
+# How to get a verdict, by the reason for its absence.
 REMEDIES = {
-    "too_noisy": "leave the host to the run",
+    "too_noisy": "keep other work off the host",
     "too_short": "run more events",
     "too_new": f"a verdict takes {ENOUGH} nights",
 }
@@ -100,7 +101,7 @@ def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
     """Summarise the speed of a run.
 
     Args:
-        speeds: of each cell with a verdict on its speed, its label, the short revision of its change, and the verdict.
+        speeds: label, short revision of the change, and verdict of each cell that has a verdict on speed.
         measurable: the number of cells that equal the oracle.
 
     Returns:
@@ -110,9 +111,9 @@ def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
     if not measurable:
         return ""
     if not known:
-        return f"Speed: none of {_cells(measurable)} could be judged: the marts hold no measurement of this run"
+        return f"Speed: no verdict on {_cells(measurable)}: the warehouse has no measurement of this run"
     counts = Counter(speed.verdict for _, _, speed in known)
-    clauses = [] if any(counts[verdict] for verdict in JUDGED) else [f"none of {_cells(measurable)} could be judged"]
+    clauses = [] if any(counts[verdict] for verdict in JUDGED) else [f"no verdict on {_cells(measurable)}"]
     for verdict in ("slower", "faster"):
         # The newest change comes first.
         changed = sorted((one for one in known if one[2].verdict == verdict), key=lambda one: one[2].found_run or "")
@@ -129,11 +130,11 @@ def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
 
 
 def heading(speeds: Iterable[Speed]) -> str:
-    """The heading of the speed section: whether a speed changed, none did, or none could be judged."""
+    """The heading of the speed section: whether a speed changed, none did, or there is no verdict."""
     verdicts = {speed.verdict for speed in speeds}
     if verdicts & {"slower", "faster"}:
         return "What became slower or faster"
-    return "No change of speed was found" if "unchanged" in verdicts else "No speed could be judged"
+    return "No speed changed" if "unchanged" in verdicts else "No verdict on speed yet"
 
 
 def _cells(count: int) -> str:

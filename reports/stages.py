@@ -10,7 +10,7 @@ from streaming_core.regression.stages import Stage as RunStage
 from streaming_core.regression.status import records
 
 WIDTH, HEIGHT = 560, 12  # of a stage's bar
-LEAST = 2  # that can be seen
+LEAST = 2  # a width that can be seen
 
 
 class Span(NamedTuple):
@@ -22,10 +22,12 @@ class Span(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A stage, and the seconds that its tasks took together."""
+    """A stage: the seconds that its tasks took together, and when they began and ended, in seconds after the first."""
 
     name: str
     seconds: float
+    began: float
+    ended: float
     spans: list[Span]
 
 
@@ -54,7 +56,7 @@ class Stages:
         for name, record in records(home, run_id).items():
             if record.get("ended") is not None:
                 stages.setdefault(record["stage"], []).append((record["began"], record["ended"], name))
-        spans = [span for found in stages.values() for span in found]
+        spans = [span for tasks in stages.values() for span in tasks]
         first, last = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
         if last <= first:
             return None
@@ -64,7 +66,13 @@ class Stages:
             return Span((began - first) * scale, max(LEAST, (ended - began) * scale), name)
 
         rows = [
-            Stage(stage, sum(ended - began for began, ended, _ in found), [drawn(*span) for span in found])
-            for stage, found in sorted(stages.items(), key=lambda item: min(item[1]))
+            Stage(
+                stage,
+                sum(ended - began for began, ended, _ in tasks),
+                min(began for began, _, _ in tasks) - first,
+                max(ended for _, ended, _ in tasks) - first,
+                [drawn(*span) for span in tasks],
+            )
+            for stage, tasks in sorted(stages.items(), key=lambda item: min(item[1]))
         ]
         return cls(rows, last - first, sum(stage.seconds for stage in rows if stage.name == RunStage.RUN_CORE))

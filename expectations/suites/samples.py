@@ -45,7 +45,7 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
                 f" WHERE NOT coalesce({rising}, false)",
             ),
             broken_rows(
-                "A digest has the form <rows>:<16 hex digits>, and <rows> is the number of outputs",
+                "A digest is the number of outputs, a colon and 16 hex digits",
                 "app, cell, kind, repetition, outputs, digest FROM {batch} WHERE NOT coalesce("
                 "digest RLIKE '^[0-9]+:[0-9a-f]{{16}}$' AND cast(split(digest, ':')[0] AS BIGINT) = outputs, false)",
             ),

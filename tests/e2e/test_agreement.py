@@ -297,7 +297,7 @@ def test_two_runs_at_once_wait_for_each_other_and_both_are_shown(airflow, browse
     browser.shot(PICTURES / "two-overview.png")
     overview = browser.ask("document.body.innerText")
     assert "Runs now: " in overview
-    assert "Waits in the queue of Airflow: " in overview
+    assert "Waits in Airflow's queue: " in overview
     assert [ended(airflow, run) for run in (first, second)] == ["success", "success"]
     for name, run in {"first": first, "second": second}.items():
         read(airflow, browser, lockstep_id(airflow, run), f"two-{name}").agree(GREEN, True)

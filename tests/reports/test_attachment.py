@@ -50,7 +50,7 @@ def test_the_file_says_what_the_run_says_with_the_evidence_of_what_is_wrong_or_s
         "Throughput by threads",
     ):
         assert said in page.text, said
-    assert page.text.count("To reproduce it") == 4, "what is right and as fast as ever has no section"
+    assert page.text.count("Reproduce this cell") == 4, "what is right and as fast as ever has no section"
 
 
 def test_links_lead_to_places_in_the_file_and_pictures_are_inside(file):
@@ -79,7 +79,7 @@ def test_the_page_of_the_run_leads_to_it_to_be_kept(home, file):
 def test_of_many_wrong_cells_the_first_are_shown_and_the_others_counted(home, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     page = Outline(attachment(Pages(History(home)), History(home).run(LAST)))
-    assert page.text.count("To reproduce it") == 2
+    assert page.text.count("Reproduce this cell") == 2
     assert "2 more cells are wrong or slower" in page.text
 
 

@@ -29,7 +29,7 @@ def test_verdicts_that_changed_are_counted_and_marked(home):
     found = Beside.of(one, other)
     changed = [pair.label for pair in found.pairs if pair.changed]
     assert changed == [cell.label for cell in one.cells if cell.red]
-    assert found.sentence == f"{len(changed)} of the {len(one.cells)} cells of both runs have another verdict"
+    assert found.sentence == f"{len(changed)} of the {len(one.cells)} shared cells changed their verdict"
     page = Pages(history).beside(one, other)
     assert re.findall(r"<b>(\S+/\S+)</b>", page) == changed
     assert Beside.of(other, other).sentence.startswith("None of the ")
@@ -68,7 +68,7 @@ def test_cells_that_one_of_them_lacks_are_there_too(home):
     assert found.pairs[-1].label == gone.label
     assert Pages(history).beside(other, one).count("not planned") == 1
     other.cells.clear()
-    assert Beside.of(one, other).sentence == "No cell was planned in both runs"
+    assert Beside.of(one, other).sentence == "The two runs share no cell"
 
 
 def test_a_run_leads_to_its_page_beside_the_one_before_it(home):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from reports.data_docs import write_results
@@ -34,14 +36,21 @@ def page(home: Home) -> Outline:
     return Outline((home.reports / DATA_DOCS).read_text())
 
 
+def signs(home: Home, name: str) -> str:
+    """The signs of a data set, the newest run first."""
+    row = (home.reports / DATA_DOCS).read_text().partition(f'<th scope="row">{name}</th>')[2].partition("</tr>")[0]
+    return "".join(re.findall(r'<span aria-hidden="true">(.)</span>', row))
+
+
 def test_runs_are_columns_under_their_dates_and_marks_lead_to_results(home):
     write_results(home, LAST, {"cells": GOOD, "verdicts": BROKEN})
     shown = page(home)
-    assert shown.first_heading == "1 of 2 data sets of the newest run hold"
-    dates = "".join(f"2026{run_id[4:6]}-{run_id[6:8]}02:00" for run_id in reversed(RUN_IDS))
+    assert shown.first_heading == "1 of 2 data sets of the newest run meet their expectations"
+    dates = "".join(f"2026-{run_id[4:6]}-{run_id[6:8]} 02:00 UTC" for run_id in reversed(RUN_IDS))
     assert dates in shown.text
-    assert "cells✓✓✓✓✓" in shown.text.replace("\n", "")
-    assert "verdicts✗✓✓✓✓" in shown.text.replace("\n", "")
+    assert signs(home, "cells") == "✓✓✓✓✓"
+    assert signs(home, "verdicts") == "✗✓✓✓✓"
+    assert "6 of 7 expectations hold" in shown.text
     assert {GOOD["page"], BROKEN["page"], f"../{LAST}/index.html"} <= set(shown.links)
     assert "not judged:" not in shown.text
 
@@ -54,7 +63,7 @@ def test_a_run_with_a_failed_stage_is_not_judged(home, stage):
     shown = page(home)
     assert shown.first_heading == f"The newest run is not judged: {stage.label} failed"
     assert f"not judged: {stage.label} failed" in shown.text
-    assert "cells·✓✓✓✓" in shown.text.replace("\n", "")
+    assert signs(home, "cells") == "·✓✓✓✓"
 
 
 def test_a_run_is_not_judged_if_it_stopped_or_expectations_left_no_results(home):
@@ -62,16 +71,16 @@ def test_a_run_is_not_judged_if_it_stopped_or_expectations_left_no_results(home)
     end(home, RUN_IDS[1], "died")
     (home.run(RUN_IDS[2]) / "expectations.json").unlink()
     text = page(home).text
-    for why in ("the run was stopped", "the process of the run ended", "expectations left no results"):
+    for why in ("the run was stopped", "the process of the run ended", "the stage left no results"):
         assert f"not judged: {why}" in text
-    assert "cells✓✓···" in text.replace("\n", "")
+    assert signs(home, "cells") == "✓✓···"
 
 
 def test_an_expectation_that_does_not_hold_is_a_judgement(home):
     write_results(home, LAST, {"cells": BROKEN})
     end(home, LAST, "finished", {Stage.EXPECTATIONS: "6 of 7 hold"})
     shown = page(home)
-    assert shown.first_heading == "0 of 1 data sets of the newest run hold"
+    assert shown.first_heading == "0 of 1 data sets of the newest run meet their expectations"
     assert "not judged:" not in shown.text
 
 

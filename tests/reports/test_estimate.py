@@ -46,20 +46,21 @@ def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
     night(home, 2, {"a": 60, "b": 90, "c": 5}, 235)
     asked = plan(home, 3, ["a", "b"])
     said = estimate(home, asked, "here")
-    assert said == "2 cells, about 4 minutes, by the last runs' times on this host"
+    assert said == "2 cells, about 4 minutes, from the times of the last runs on this host"
     assert expected(home, asked["run_id"]) == said
     assert (
-        estimate(home, plan(home, 4, ["c"]), "here") == "1 cell, about 2 minutes, by the last runs' times on this host"
+        estimate(home, plan(home, 4, ["c"]), "here")
+        == "1 cell, about 2 minutes, from the times of the last runs on this host"
     )
 
 
 def test_what_is_not_known_is_said(tmp_path):
     home = Home(tmp_path)
-    nothing = "how long that takes is not known, as none of them has run on this host with so many events"
+    nothing = "duration unknown: none of them has run on this host with this many events"
     assert estimate(home, plan(home, 0, ["a"]), "here") == f"1 cell; {nothing}"
     night(home, 1, {"a": 20}, 80)
     assert estimate(home, plan(home, 2, ["a", "b"]), "here") == (
-        "2 cells, more than 80 seconds: 1 of them has not run on this host with so many events"
+        "2 cells, more than 80 seconds: 1 of them has not run on this host with this many events"
     )
     assert estimate(home, plan(home, 3, ["a", "b"]), "there") == f"2 cells; {nothing}"
     assert estimate(home, plan(home, 4, ["a", "b"], events=999), "here") == f"2 cells; {nothing}"

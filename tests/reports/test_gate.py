@@ -33,17 +33,17 @@ def home(tmp_path_factory) -> Home:
 @pytest.mark.parametrize(
     ("gate", "said"),
     [
-        (SLOWER, ("4.2 % slower", "3.1 to 5.5 %", "a slowdown of 3.1 % would be found nine times of ten")),
+        (SLOWER, ("4.2 % slower", "3.1 to 5.5 %", "the speed gate detects a slowdown of 3.1 % in nine of ten cases")),
         (
             Gate("unchanged", smallest=0.02, environment_changed=True),
             (
                 "unchanged",
                 "",
-                "a slowdown of 2.0 % would be found nine times of ten; both ran with the packages of this build, not "
-                "with those that the baseline's commit locks",
+                "the speed gate detects a slowdown of 2.0 % in nine of ten cases; both builds ran with the packages of "
+                "this build, not with those of the baseline's lock file",
             ),
         ),
-        (Gate("too_short"), ("too short", "", "its passes take too little time to be compared: take more events")),
+        (Gate("too_short"), ("too short", "", "its passes are too short to compare: run more events")),
         (Gate("different", reason="they differ"), ("results differ", "", "they differ")),
         (Gate("failed", reason="build x: it broke"), ("failed", "", "build x: it broke")),
     ],
@@ -70,10 +70,10 @@ def test_what_is_slower_than_the_commit_is_on_every_page_and_turns_nothing_red(h
     for page in (home.reports / "index.html", home.report(past_runs.LAST, "index.html")):
         overview = Outline(page.read_text()).text
         assert said in overview
-        assert "Against v1.2 <script> (abc323def) measured in turns on one host" in overview
+        assert "Against v1.2 <script> (abc323def) The speed gate measures both builds in turns on one host." in overview
     (slow,) = [cell for cell in run.cells if cell.gate and cell.gate.verdict == "slower"]
     cell = Outline(home.report(past_runs.LAST, f"{slow.name}.html").read_text()).text
-    assert "Against v1.2 <script> (abc323def): 4.2 % slower (95 % interval 3.1 to 5.5 %), 32 pairs" in cell
+    assert "Against v1.2 <script> (abc323def): ▼ 4.2 % slower (95 % interval 3.1 to 5.5 %), 32 pairs" in cell
     performance = Outline((home.reports / "performance.html").read_text()).text
     assert "v1.2 <script> (abc323def)" in performance
     assert "results differ" in performance

@@ -58,7 +58,7 @@ def pages(home: Home) -> dict[str, Outline]:
 
 def test_a_run_without_imports_whose_workloads_were_all_checked_says_so(home):
     read = pages(home)
-    sentence = "No import; 3 generated workloads; every check passed"
+    sentence = "No import; 3 generated workloads; all checks passed"
     assert read["inputs"].first_heading == read["latest"].first_heading == sentence
     assert "not checked" not in read["inputs"].text
     assert f"Inputs: {sentence}." in read["run"].text
@@ -77,13 +77,13 @@ def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
     record(home, LAST, [own, *(one for address, one in inputs.items() if address != own.address)])
     read = pages(home)
     assert read["inputs"].first_heading == (
-        "1 import of 100,012 rows, 12 set aside; 2 generated workloads; every check passed"
+        "1 import of 100,012 rows, 12 set aside; 2 generated workloads; all checks passed"
     )
     for page in (read["inputs"], read["file"]):
         for said in (
             "gs: import orders",
             "orders.csv, more.csv",
-            "amount, when as ts; times count ms",
+            "amount, when as ts; unit of times: ms",
             "9the line is not UTF-8orders.csv, row 17",
             r"7,\xff\xfe\x00\x1b,\u202e",
             HOSTILE,
@@ -102,22 +102,22 @@ def test_what_was_not_checked_or_failed_is_said(home):
     unchecked = replace(known[1], checks=[*known[1].checks, Check("ts never decreases", "not checked", "no record")])
     record(home, LAST, [failed, unchecked, *known[2:]])
     page = pages(home)["inputs"]
-    assert page.first_heading == "No import; 3 generated workloads; gs failed a check; sl not fully checked"
-    assert "the workload can be preparedfailedit rolls dice" in page.text
-    assert "ts never decreasesnot checkedno record" in page.text
+    assert page.first_heading == "No import; 3 generated workloads; gs failed a check; sl missed a check"
+    assert "the workload can be prepared✗ failedit rolls dice" in page.text
+    assert "ts never decreases○ not checkedno record" in page.text
 
 
 def test_a_workload_that_no_cell_read_is_not_checked(home):
     for cell in home.part("cells", LAST), home.part("verdicts", LAST), home.part("samples", LAST):
         cell.unlink()
     page = pages(home)["inputs"]
-    assert page.first_heading == "No import; 3 generated workloads; gs, sl, wc not fully checked"
-    assert page.text.count("not checkedno cell read them to the end") == 3
+    assert page.first_heading == "No import; 3 generated workloads; gs, sl, wc missed a check"
+    assert page.text.count("○ not checkedno cell read all rows") == 3
 
 
 def test_a_run_whose_preparation_left_no_record_says_why(home):
     (home.run(LAST) / "provenance.json").unlink()
-    assert pages(home)["inputs"].text.count("not checkedprepare workloads left no record of them") == 3
+    assert pages(home)["inputs"].text.count("○ not checkedprepare workloads recorded no checks") == 3
     with pytest.raises(RunFailed), recorded(home, LAST, Stage.PREPARE_WORKLOADS):
         raise RunFailed("the disk is full")
-    assert pages(home)["inputs"].text.count("not checkedprepare workloads failed: the disk is full") == 3
+    assert pages(home)["inputs"].text.count("○ not checkedprepare workloads failed: the disk is full") == 3

@@ -60,8 +60,8 @@ def drawn(svg: str) -> str:
 
 def test_the_page_shows_the_last_nightly_whatever_was_measured_since(home):
     page = (home.reports / "performance.html").read_text()
-    assert Outline(page).first_heading == "Performance of run 2026-01-05 02:00 UTC: 10 cells"
-    assert "the last nightly that was measured" in page
+    assert Outline(page).first_heading == "Speed of 10 cells: 1 slower, 8 unchanged, 1 too noisy"
+    assert "the last nightly with measurements" in page
     pictures = [link for link in Outline(page).links if link.endswith(".svg")]
     assert len(pictures) > 6
     assert {link.partition("/")[0] for link in pictures} == {LAST}
@@ -116,12 +116,12 @@ def test_run_host_and_application_can_be_picked(home):
     assert f"{ELSEWHERE}/performance.html" in links, "the newest run on the other host"
     assert f"{FEW}/performance.html" in links
     assert f'href="{MANY}/performance.html"' not in page, "it was not published"
-    rows = Outline(page).text.partition("Every measured run")[2]
+    rows = Outline(page).text.partition("All measured runs The newest first.")[2]
     for said in ("2026-01-07 09:00 UTC", "1,000,000 events per application", "node2", "3 events per application"):
         assert said in rows
     other = Outline(home.report(FEW, "performance.html").read_text())
     assert "../performance.html#runs" in other.links
-    assert other.first_heading == "Performance of run 2026-01-06 09:00 UTC: 8 cells"
+    assert other.first_heading == "Speed of 8 cells: 7 unchanged, 1 too noisy"
     assert "Not measured in this run: wc (last 2026-01-08)" in other.text
     assert "performance.html" in Outline(home.report(FEW, "index.html").read_text()).links
 
@@ -157,12 +157,12 @@ def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):
     past_runs.add(home, FEW, applications=["wc"], executors=["pooled"], threads=[2])
     assert Performance(History(home)).default() == (
         RUN_IDS[1],
-        "the newest comparable run, as no nightly was measured",
+        "the newest comparable run, because no nightly has measurements",
     )
     shutil.rmtree(home.run(RUN_IDS[0]))
     write_json(home.run(RUN_IDS[1]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
     write_json(home.run(RUN_IDS[0]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
-    assert Performance(History(home)).default() == (FEW, "the newest run, as no comparable run was measured")
+    assert Performance(History(home)).default() == (FEW, "the newest run, because no comparable run has measurements")
 
 
 def test_a_newer_nightly_that_is_not_in_the_marts_is_named(runs, tmp_path):
@@ -171,8 +171,8 @@ def test_a_newer_nightly_that_is_not_in_the_marts_is_named(runs, tmp_path):
     newer = "20260109T020000Z-0000000e"
     write_json(home.run(newer) / "plan.json", source | {"run_id": newer})
     page = Outline(Pages(History(home)).performance()[0])
-    assert page.first_heading == "Performance of run 2026-01-05 02:00 UTC: 10 cells"
-    assert "Run 2026-01-09 02:00 UTC is not in the marts" in page.text
+    assert page.first_heading == "Speed of 10 cells: 1 slower, 8 unchanged, 1 too noisy"
+    assert "The newer run 2026-01-09 02:00 UTC has no figures" in page.text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")

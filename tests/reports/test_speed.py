@@ -44,7 +44,7 @@ def home(tmp_path_factory) -> Home:
     [
         (
             SLOWER,
-            ("5.1 % slower", "2026-01-04", "3.8 to 6.4 %", "a slowdown of 4.8 % would be found within three nights"),
+            ("5.1 % slower", "2026-01-04", "3.8 to 6.4 %", "Lockstep detects a slowdown of 4.8 % within three nights"),
         ),
         (
             Speed("faster", since_at=SLOWER.since_at, change=0.12, change_low=0.1, change_high=0.14),
@@ -52,16 +52,16 @@ def home(tmp_path_factory) -> Home:
         ),
         (
             Speed("unchanged", nights=40, smallest=0.02),
-            ("unchanged", "", "", "a slowdown of 2.0 % would be found within three nights"),
+            ("unchanged", "", "", "Lockstep detects a slowdown of 2.0 % within three nights"),
         ),
-        (Speed("too_new", nights=9), ("too new", "", "", "9 of 15 nights that it takes to know its noise")),
+        (Speed("too_new", nights=9), ("too new", "", "", "9 of the 15 nights that a verdict needs")),
         (
             Speed("too_noisy", steal=0.25, others=0.05, spread=0.07),
-            ("too noisy", "", "", "not compared: others had 30.0 % of the cores, repetitions lie 7.0 % apart"),
+            ("too noisy", "", "", "not compared: other work used 30.0 % of the cores, and repetitions differ by 7.0 %"),
         ),
         (
             Speed("too_noisy", nights=20, smallest=0.4),
-            ("too noisy", "", "", "a slowdown of 40.0 % would be found within three nights"),
+            ("too noisy", "", "", "Lockstep detects a slowdown of 40.0 % within three nights"),
         ),
     ],
 )
@@ -80,14 +80,14 @@ def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
 def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
     young = [(f"a{n}", "", Speed("too_new")) for n in range(3)] + [("b", "", Speed("too_noisy"))]
     assert sentence(young, 4) == (
-        "Speed: none of 4 cells could be judged; 1 too noisy (leave the host to the run); "
+        "Speed: no verdict on 4 cells; 1 too noisy (keep other work off the host); "
         "3 too new (a verdict takes 15 nights)"
     )
-    assert sentence([], 1) == "Speed: none of 1 cell could be judged: the marts hold no measurement of this run"
+    assert sentence([], 1) == "Speed: no verdict on 1 cell: the warehouse has no measurement of this run"
     assert sentence([], 0) == ""
-    assert heading(speed for _, _, speed in young) == "No speed could be judged"
-    assert heading([Speed("unchanged"), Speed("too_new")]) == "No change of speed was found"
-    assert heading([]) == "No speed could be judged"
+    assert heading(speed for _, _, speed in young) == "No verdict on speed yet"
+    assert heading([Speed("unchanged"), Speed("too_new")]) == "No speed changed"
+    assert heading([]) == "No verdict on speed yet"
 
 
 def test_a_slowdown_is_on_every_page_and_turns_nothing_red(home):
@@ -96,14 +96,17 @@ def test_a_slowdown_is_on_every_page_and_turns_nothing_red(home):
     assert run.sentence == "All 10 cells equal the oracle (4 bounds beside them)"
     overview = Outline((home.reports / past_runs.LAST / "index.html").read_text()).text
     changed = "Speed: gs/serial/t2 is 5.1 % slower since build abc323def, 2026-01-04; 8 unchanged"
-    assert f"{changed}; 1 too noisy (leave the host to the run)." in overview
+    assert f"{changed}; 1 too noisy (keep other work off the host)." in overview
     assert "3.8 to 6.4 %" in overview
     assert "this run" in overview
     (slow,) = run.speeds
     cell = Outline((home.reports / past_runs.LAST / f"{slow.name}.html").read_text()).text
-    assert "Speed: 5.1 % slower since build abc323def (2026-01-04, found in run" in cell
+    assert "Speed: ▼ 5.1 % slower since build abc323def (2026-01-04, found in run" in cell
     assert "0.8 times as fast as the compiled loop in this run" in cell
-    assert "others had 12% of the cores, 3.1% was stolen, a core was lost 41 times a second, 2,600 to 2,400 MHz" in cell
+    assert (
+        "other processes used 12% of the cores, the hypervisor took 3.1%, "
+        "the process lost a core 41 times a second, 2,600 to 2,400 MHz"
+    ) in cell
     summary = json.loads((home.reports / past_runs.LAST / "summary.json").read_text())
     assert (summary["green"], summary["slower"]) == (True, [slow.name])
 
@@ -112,7 +115,7 @@ def test_the_performance_page_compares_by_the_verdict_and_by_nothing_else(home):
     text = (home.reports / "performance.html").read_text()
     page = Outline(text).text
     assert "since last run" not in page
-    for needed in ("5.1 % slower", "abc323def, 2026-01-04", "3.8 to 6.4 %", "3.9 %", "too noisy"):
+    for needed in ("5.1 % slower", "abc323def2026-01-04", "3.8 to 6.4 %", "3.9 %", "too noisy"):
         assert needed in page, needed
     charts = home.reports / past_runs.LAST / "charts"
     assert f"{past_runs.LAST}/charts/speed-t2-gs.svg" in text

@@ -22,7 +22,7 @@ def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
     past_runs.make(home, nights=1)
     run_id = History(home).run_ids()[-1]
     assert Stages.of(home, run_id) is None
-    assert "Where its time went" not in Pages(History(home)).overview(History(home).run(run_id))
+    assert "Where the time went" not in Pages(History(home)).overview(History(home).run(run_id))
     note(home, run_id, "run_core", 110, 118, "a.pooled.t2.1")
     note(home, run_id, "plan_matrix", 100, 102)
     note(home, run_id, "run_core", 120, 124, "a.pooled.t1.1")
@@ -40,5 +40,5 @@ def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
         "a.pooled.t1.1": (WIDTH / 2, WIDTH / 10),
     }
     page = Pages(History(home)).overview(History(home).run(run_id))
-    assert "40 s until these pages were written, 12 s of them in cells, 70 % around them" in page
+    assert "40 s until these pages were written: 12 s in cells, 70 % outside them" in page
     assert "<title>a.pooled.t1.1</title>" in page

@@ -134,21 +134,26 @@ def test_a_comparable_run_updates_its_cells_and_no_others(home):
     for cell in History(home).run(LAST).cells:
         judged = NEWER if cell.name in of_newer else LAST
         assert f"{judged}/{cell.name}.html" in page.links, "the evidence is that of the latest comparable run"
-    judged = page.text.partition("Judged in these runs")[2]
+    judged = page.text.partition("Runs behind these results")[2]
     assert re.findall(r"(2026-01-0\d) 02:00|(2026-01-06)", judged) == [("", "2026-01-06"), ("2026-01-05", "")]
 
 
 def test_one_cell_of_a_strategy_that_another_run_judged_names_that_run(home):
     past_runs.add(home, NEWER, applications=["gs"], schemes=["serial"])
     text = Pages(History(home)).index()
-    assert len(re.findall(rf'<span class="judged ">\s*<a href="{NEWER}/index.html">2026-01-06</a>', text)) == 2
+    assert (
+        len(
+            re.findall(rf'<span class="judged">\s*<a href="{NEWER}/index.html"><time [^>]*>2026-01-06</time></a>', text)
+        )
+        == 2
+    )
 
 
 def test_stale_cells_are_counted_from_the_newest_run_of_all(home):
     assert "No cell is stale" in overview(home).text
     past_runs.add(home, LATER, applications=["wc"])
     page = overview(home)
-    assert "Stale: 12 of 14 cells were judged more than a week before the newest run." in page.text
+    assert "Stale: 12 of 14 cells have results that are more than a week older than the newest run." in page.text
     assert "2026-01-05, 15 days before: " in page.text
     stale = {cell.spec.app for cell in state(History(home)).stale}
     assert stale == {"gs", "sl"}
@@ -159,7 +164,9 @@ def test_an_application_that_only_one_cell_tried_is_unknown(tmp_path):
     past_runs.make(home, nights=1, red=False, applications=["gs", "sl"], matrix="nightly")
     past_runs.add(home, NEWER, **ONE_CELL)
     page = overview(home)
-    unknown = page.text.partition("Unknown, as no comparable run judged them: ")[2].partition(".")[0].split(", ")
+    unknown = (
+        page.text.partition("Unknown, because no comparable run has judged them: ")[2].partition(".")[0].split(", ")
+    )
     assert "wc" in unknown
     assert not {"gs", "sl"} & set(unknown)
 
@@ -235,7 +242,7 @@ def test_a_night_that_judged_nothing_is_the_last_night_too(home, ended):
 def test_without_a_night_the_overview_says_how_to_get_one(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
-    assert "No night has run" in overview(home).text
+    assert "No nightly has run yet" in overview(home).text
 
 
 def test_what_runs_and_what_waits_has_its_strip(home):
@@ -250,7 +257,7 @@ def test_what_runs_and_what_waits_has_its_strip(home):
     page = overview(home, ("manual__x <b>",))
     assert "Runs now: 2026-01-06 09:00 UTC, matrix nightly 3f2a91c0: 14 cells, about 3 minutes" in page.text
     assert "Waits to start: 2026-01-20 02:00 UTC, matrix nightly 3f2a91c0: 14 cells" in page.text
-    assert "Waits in the queue of Airflow: manual__x <b>" in page.text
+    assert "Waits in Airflow's queue: manual__x <b>" in page.text
     assert f"{NEWER}/index.html" in page.links
     runs = Outline(Pages(History(home)).runs())
     assert runs.first_heading == "7 runs, 1 of them red", "a run in progress is not red"
@@ -278,7 +285,7 @@ def test_before_the_first_comparable_run_the_overview_says_so(tmp_path):
     assert state(History(home)) is None
     page = overview(home)
     assert page.first_heading == "No cell has been judged yet"
-    assert "planned at least two cells, or if it is a nightly" in page.text
+    assert "has at least two cells, or a nightly" in page.text
     assert "runs.html" in page.links
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -155,7 +156,7 @@ def documentation(user: Reader, path: str = "") -> Response:
     if target.is_file():
         headers = {"Content-Security-Policy": SITE_POLICY}
         return FileResponse(target, media_type=SITE_KINDS[target.suffix], headers=headers)
-    if path in ("", "index.html"):
+    if path in ("", "index.html", "glossary.html"):
         return HTMLResponse(Pages(History(checkout.home())).docs())
     raise HTTPException(404)
 
@@ -200,7 +201,7 @@ def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:
 
 def _index(path: Path) -> Response:
     """The overview, with the runs that are in progress or queued now."""
-    return HTMLResponse(Pages(History(checkout.home())).refresh(path.read_text(), _queued()))
+    return HTMLResponse(Pages(History(checkout.home())).refresh(path.read_text(), _queued(), datetime.now(UTC)))
 
 
 def _queued() -> list[str]:
@@ -229,7 +230,7 @@ def _going_on(run_id: str) -> Response:
     """The progress of a run that has no report yet."""
     try:
         history = History(checkout.home())
-        return HTMLResponse(Pages(history).going_on(history.run(run_id)))
+        return HTMLResponse(Pages(history).in_progress(history.run(run_id)))
     except BadInput:
         return _page(
             "There is no such run, or it has no plan yet. Open Lockstep in the menu for the list of runs.", 200

@@ -141,8 +141,8 @@ def test_report_beside_another_run_is_a_page(call, tmp_path):
     done = call("report", "--beside", first)
     page = home.report(past_runs.LAST, f"beside-{first}.html")
     assert done.returncode == 1
-    assert done.stdout.endswith(f"{page}\n3 of the 14 cells of both runs have another verdict\n")
-    assert "have another verdict" in page.read_text()
+    assert done.stdout.endswith(f"{page}\n3 of the 14 shared cells changed their verdict\n")
+    assert "changed their verdict" in page.read_text()
     assert isinstance(json.loads(call("report", "--beside", first, "--json").stdout), dict)
     done = call("report", "--beside", "20000101T000000Z-00000000")
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,0 +1,53 @@
+"""Times on pages: always with date and zone, as `<time>` that a browser can read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from markupsafe import Markup
+
+MINUTE, HOUR, DAY = 60, 3600, 86400  # in seconds
+
+
+def of_run(run_id: str) -> datetime:
+    """The time of a run's request: the first part of its id."""
+    return datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
+def text(moment: datetime) -> str:
+    """`2026-01-31 02:00 UTC`."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def html(moment: datetime | str | None, only_day: bool = False) -> Markup:
+    """`text` as a `<time>`; empty without a time.
+
+    Args:
+        moment: the time, or the id of a run, which stands for its request.
+        only_day: show the day alone; the tooltip has the rest.
+    """
+    if not moment:
+        return Markup("")
+    at = (of_run(moment) if isinstance(moment, str) else moment).astimezone(UTC)
+    shown, tooltip = text(at), ""
+    if only_day:
+        shown, tooltip = f"{at:%Y-%m-%d}", f' title="{shown}"'
+    return Markup(f'<time datetime="{at:%Y-%m-%dT%H:%M:%SZ}"{tooltip}>{shown}</time>')
+
+
+def age(moment: datetime | str, now: datetime | None) -> str:
+    """`3 hours ago`; empty if `now` is unknown, because a page in a file does not know when it is read.
+
+    Args:
+        moment: the time, or the id of a run, which stands for its request.
+        now: the time of the request for the page.
+    """
+    if now is None:
+        return ""
+    seconds = (now - (of_run(moment) if isinstance(moment, str) else moment)).total_seconds()
+    if seconds < MINUTE:
+        return "just now"
+    units = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"))
+    size, unit = next((size, unit) for size, unit in units if seconds >= size)
+    count = int(seconds // size)
+    return f"{count} {unit}{'s' * (count != 1)} ago"
