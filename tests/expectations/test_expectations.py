@@ -11,6 +11,8 @@ from expectations import validate
 from expectations.suites import outputs
 from jobs import load_metrics, validate_outputs
 from reports.menu import MENU
+from tests.accessibility import THEMES, violations_of_all
+from tests.browser import CHROMIUM
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
 
 EVIL = "<script>alert(1)</script>{{ 7 * 191 }}{% raw %}$title"
@@ -102,7 +104,11 @@ def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, ca
     assert f"'{rule}': app bank, cell {wrong}: seq=7, sub=0, account=0, balance=null" in by_set["outputs_bank"]
     assert '{"column": "balance", "min_value": 1.0} fails: got 0.99' in by_set["outputs_bank"], "the column is named"
     assert f"'bank: money': app bank, cell {shapeless}" not in by_set["outputs_bank"]
-    pages_need_nothing(validate.Home(tmp_path).reports / "data_docs")
+    site = validate.Home(tmp_path).reports / "data_docs"
+    pages_need_nothing(site)
+    if CHROMIUM is not None:
+        for theme in THEMES:
+            assert violations_of_all(sorted(site.rglob("*.html")), theme) == {}
 
 
 def pages_need_nothing(site: Path) -> None:
@@ -154,7 +160,7 @@ def test_pages_of_results_have_the_menu_and_say_nothing_that_means_nothing(
         assert "Data asset" not in text, page
         assert not re.search(r"e\+1\d", text), page
     assert "1 of 1 data sets" not in (site / "index.html").read_text()
-    assert "6 of 6 data sets of the newest run hold" in (site / "index.html").read_text()
+    assert "6 of 6 data sets of the newest run meet their expectations" in (site / "index.html").read_text()
 
 
 def test_invariants_are_expectations_that_show_the_rows_and_columns_have_each_their_own(

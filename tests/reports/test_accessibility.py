@@ -1,0 +1,93 @@
+"""Every page passes axe-core's rules for WCAG 2 A and AA, in the light and in the dark theme."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reports.data_docs import write_results
+from reports.history import History
+from reports.menu import DBT
+from reports.pages import Pages, write
+from reports.publish import publish
+from streaming_core.regression.home import Home
+from streaming_core.regression.matrix import refuse
+from streaming_core.regression.provenance import Check, Provenance, provenance_of, record
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import end, recorded
+from tests.accessibility import THEMES, violations, violations_of_all
+from tests.browser import CHROMIUM, Browser
+from tests.reports import past_runs
+from tests.reports.past_runs import LAST, RUN_IDS
+from tests.reports.test_benchmarks import experiment, measured, row
+from tests.reports.test_inputs import IMPORTED
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+RUNNING, REFUSED = "20260106T090000Z-0000000b", "20260106T100000Z-0000000c"
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory) -> Path:
+    """Pages of every kind."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    past_runs.make(home, matrix="nightly")
+    past_runs.gate(home)
+    _import(home)
+    held = {"held": 7, "count": 7, "page": "index.html"}
+    write_results(home, LAST, {"cells": held, "verdicts": held | {"held": 6}})
+    for run_id in RUN_IDS[-2:]:
+        with recorded(home, run_id, Stage.RUN_CORE):
+            pass
+        end(home, run_id, "finished", {Stage.DBT_BUILD: "no space left on device"} if run_id == LAST else {})
+    refuse(home, REFUSED, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
+    (home.reports / "bench").mkdir(parents=True)
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("loop", 2e6)])])
+    past_runs.add(home, RUNNING)
+    with recorded(home, RUNNING, Stage.PLAN_MATRIX):
+        for run_id in (*RUN_IDS[-2:], REFUSED):
+            publish(home, run_id)
+        pages = Pages(History(home))
+        write(home.report(RUNNING, "index.html"), pages.in_progress(History(home).run(RUNNING)))
+    write(home.reports / "index.html", pages.index(("manual__x",)))
+    write(home.reports / "empty.html", pages.empty())
+    write(home.reports / DBT, pages.warehouse())
+    write(home.reports / "dbt" / "docs.html", "<!doctype html><html lang='en'><title>dbt</title><h1>dbt</h1></html>")
+    return home.reports
+
+
+def _import(home: Home) -> None:
+    """Make the events of gs an import that set rows aside."""
+    inputs = provenance_of(home, LAST)
+    address = next(one.address for one in inputs.values() if one.app == "gs")
+    own = Provenance("gs", address, "import", 100_000, None, [Check("a", "passed")], "orders", IMPORTED)
+    record(home, LAST, [own, *(one for address, one in inputs.items() if address != own.address)])
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_no_page_violates_a_rule(reports, theme):
+    pages = sorted(path for path in reports.rglob("*.html") if path.name != "docs.html")
+    kinds = {path.name.split(".")[0].split("-")[0] for path in pages}
+    assert {"index", "runs", "performance", "inputs", "beside", "lockstep", "empty", "gs", "glossary"} <= kinds
+    assert violations_of_all(pages, theme) == {}
+
+
+def test_the_check_finds_a_violation(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<!doctype html><html><title>x</title><img src='x.png'><p style='color: #aaa'>grey</p></html>")
+    with Browser() as browser:
+        found = " ".join(violations(browser, page))
+    for rule in ("html-has-lang", "image-alt", "color-contrast"):
+        assert rule in found
+
+
+def test_a_keyboard_reaches_the_content_first(reports):
+    with Browser() as browser:
+        browser.go((reports / "index.html").as_uri())
+        browser.wait("document.readyState === 'complete' && !!document.querySelector('.skip')")
+        browser.press("Tab")
+        assert browser.ask("document.activeElement.className") == "skip"
+        assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid", "the focus is visible"
+        assert browser.ask("document.activeElement.getBoundingClientRect().left") >= 0
+        browser.press("Enter")
+        assert browser.wait("document.activeElement.id") == "main"
