@@ -190,7 +190,7 @@ $(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f) $(VENV)/.locked
 	@touch $@
 
 .PHONY: screenshots
-screenshots: setup ## take pictures of every page, light and dark, narrow and wide; ARGS="FOLDER"
+screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark, narrow and wide; ARGS="FOLDER"
 	@$(RUN) -m tests.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
 ##@ Cleaning up

@@ -1,24 +1,31 @@
 """Pictures of every page, as `make screenshots` takes them: light and dark, on a narrow and on a wide screen.
 
-The pages are those of LOCKSTEP_HOME's newest run, within an Airflow that is started for it.
+Pages are those of a sample home (sample_home.py), within an Airflow that is started for it.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 from rich.progress import Progress
 
-from reports.history import History
-from streaming_core.errors import BadInput
+from infra.checkout import ROOT
+from reports.beside import before
+from reports.history import Cell, History, Run
+from reports.pages import beside_name, file_name
 from streaming_core.regression.home import Home
+from tests import sample_home
 from tests.browser import Browser
 from tests.e2e.scheduled import Airflow, free_port
 
 WIDTHS = (1280, 1920)
 THEMES = ("light", "dark")
+WINDOW, TALLEST = 1600, 6000  # heights: of the window, and of a picture
+HOME = ROOT / ".lockstep-build" / "sample" / "lockstep"
 # Nothing has been added for a while, and whatever is embedded has been read.
 SETTLED = """new Promise(done => {
   const read = inner => { try { return inner.document.readyState === "complete" } catch { return true } };
@@ -35,43 +42,74 @@ SETTLED = """new Promise(done => {
 
 
 def pages(home: Home) -> dict[str, str]:
-    """Addresses by the name of their picture.
+    """Addresses by the name of their picture."""
+    history = History(home)
+    real, night = history.run(history.run_ids()[-1]), history.run(history.run_ids()[-2])
 
-    Raises:
-        BadInput: there is no run yet.
-    """
-    run = History(home).latest()
-    if run is None:
-        raise BadInput("there is no run yet: make run")
-    found = {
+    def cell(run: Run, *verdicts: str) -> Cell:
+        return next(cell for cell in run.cells if cell.verdict in verdicts)
+
+    def of(run: Run, name: str) -> str:
+        return f"/lockstep/{run.run_id}/{name}"
+
+    tasks = next(cell for cell in real.cells if cell.spec.executor == "pinned" and cell.spec.needs_plan)
+    result = next((home.reports / "data_docs").rglob("validations/**/*.html"))
+    suite = next((home.reports / "data_docs").rglob("expectations/*.html"))
+    return {
         "dag": "/dags/streaming_regression",
-        "overview": "/plugin/lockstep",
+        "dag_run": f"/dags/streaming_regression/runs/{quote(real.origin)}",
+        "overview_in_airflow": "/plugin/lockstep",
+        "docs_in_airflow": "/plugin/lockstep_docs",
+        "overview": "/lockstep/",
         "runs": "/lockstep/runs.html",
+        "inputs": "/lockstep/inputs.html",
         "performance": "/lockstep/performance.html",
+        "run": of(night, "index.html"),
+        "run_green": of(real, "index.html"),
+        "run_inputs": of(real, "inputs.html"),
+        "run_performance": of(night, "performance.html"),
+        "cell_equal": of(real, f"{cell(real, 'equal').name}.html"),
+        "cell_bound": of(real, f"{cell(real, 'not_comparable').name}.html"),
+        "cell_tasks": of(real, f"{tasks.name}.html"),
+        "cell_different": of(night, f"{cell(night, 'different').name}.html"),
+        "cell_failed": of(night, f"{cell(night, 'failed').name}.html"),
+        "cell_not_run": of(night, f"{cell(night, 'not_run').name}.html"),
+        "beside": of(night, beside_name(before(history, night) or "")),
+        "one_file": of(night, file_name(night.run_id)),
+        "data_docs": "/lockstep/data_docs/index.html",
+        "data_docs_result": f"/lockstep/{result.relative_to(home.reports)}",
+        "data_docs_suite": f"/lockstep/{suite.relative_to(home.reports)}",
+        "warehouse": "/lockstep/dbt/index.html",
         "docs": "/lockstep/docs/index.html",
-        "run": f"/lockstep/{run.run_id}/index.html",
+        "glossary": "/lockstep/docs/glossary.html",
     }
-    if run.cells:
-        cell = next((cell for cell in run.cells if cell.red), run.cells[0])
-        found["cell"] = f"/lockstep/{run.run_id}/{cell.name}.html"
-    if home.report(run.run_id, "performance.html").exists():
-        found["run_performance"] = f"/lockstep/{run.run_id}/performance.html"
-    if (home.reports / "data_docs" / "index.html").exists():
-        found["data_docs"] = "/lockstep/data_docs/index.html"
-    return found
+
+
+def shoot(browser: Browser, path: Path, width: int, whole: bool) -> None:
+    """Save a picture of the window, or of the whole page."""
+    if not whole:
+        browser.shot(path)
+        return
+    height = min(TALLEST, browser.ask("document.documentElement.scrollHeight"))
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    picture = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+    path.write_bytes(base64.b64decode(picture["data"]))
 
 
 def main(out: Path) -> None:
-    home = Home(os.environ["LOCKSTEP_HOME"])
+    home = Home(HOME)
+    if not History(home).run_ids():
+        sample_home.make(home)
     wanted = pages(home)
     out.mkdir(parents=True, exist_ok=True)
-    airflow = Airflow(dict(os.environ), free_port())
+    environment = os.environ | {"LOCKSTEP_HOME": str(home.root), "AIRFLOW_HOME": str(home.root.parent / "airflow")}
+    airflow = Airflow(environment, free_port())
     try:
         shots = [(width, theme) for width in WIDTHS for theme in THEMES]
         with Progress() as bar:
             task = bar.add_task("pages", total=len(shots) * (len(wanted) + 1))
             for width, theme in shots:
-                with Browser((width, 1600)) as browser:
+                with Browser((width, WINDOW)) as browser:
                     airflow.log_in(browser)
                     scheme = {"name": "prefers-color-scheme", "value": theme}
                     browser.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -79,7 +117,7 @@ def main(out: Path) -> None:
                     for name, page in wanted.items():
                         browser.go(airflow.url + page)
                         browser.wait(SETTLED)
-                        browser.shot(out / f"{name}-{theme}-{width}.png")
+                        shoot(browser, out / f"{name}-{theme}-{width}.png", width, page.startswith("/lockstep/"))
                         bar.advance(task)
                     airflow.open_form(browser)
                     browser.wait("document.querySelectorAll('[role=dialog] label').length > 10")
@@ -92,7 +130,4 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(Path(sys.argv[1]))
-    except BadInput as error:
-        sys.exit(f"screenshots: {error}")
+    main(Path(sys.argv[1]))
