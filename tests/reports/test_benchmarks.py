@@ -181,7 +181,7 @@ def test_whatever_stands_in_a_file_is_text(home):
         assert target.is_relative_to(home.reports.resolve())
         assert target.exists()
     assert {p.name for p in home.reports.iterdir()} == {
-        "bench", "charts", "index.html", "inputs.html", "performance.html", "runs.html", "style.css",
+        "bench", "charts", "docs", "index.html", "inputs.html", "performance.html", "runs.html", "style.css",
     }  # fmt: skip
 
 
