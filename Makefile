@@ -34,8 +34,6 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYTHONNOUSERSITE := 1
 # File names are UTF-8, in every locale.
 export PYTHONUTF8 := 1
-# Without this, mkdocs-material prints an advertisement.
-export NO_MKDOCS_2_WARNING := 1
 # Without cached bytecode, every process would compile its modules again.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
@@ -183,8 +181,10 @@ docs: setup ## write the generated files, and build the documentation site into 
 	@$(RUN) -m infra.reference
 	@$(MAKE) --no-print-directory $(BUILD)/.site
 
+# Without this, mkdocs-material prints an advertisement.
+$(BUILD)/.site: export NO_MKDOCS_2_WARNING := 1
 # The site appears whole or not at all: Airflow may be serving it.
-$(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f) $(VENV)/.locked
+$(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(VENV)/.locked
 	@$(RUN) -m mkdocs build --quiet --site-dir $(BUILD)/site.new
 	@rm -rf $(BUILD)/site && mv $(BUILD)/site.new $(BUILD)/site
 	@touch $@
