@@ -136,8 +136,8 @@ STRATEGIES: dict[str, dict[str, str]] = {
     },
 }
 
-# Fields that the digest of a spec always covers. It covers an option that was added later only where its value is not
-# the default, so that the names of cells do not change when an option is added.
+# Fields that the digest of a spec always covers. It covers a later option only where its value is not the default. The
+# names of cells so stay the same when an option is added.
 ALWAYS_DIGESTED = frozenset({
     "app", "params", "executor", "threads", "scheme", "pool", "stealing", "punctuation", "checkpoint", "batch",
     "heuristic", "queue", "reorder", "channel", "plan", "order", "rate", "pin", "idle", "sink", "repetitions",
@@ -185,7 +185,7 @@ class RunSpec(BaseModel):
     application_kinds: ClassVar[tuple[str, ...]] = ()  # the kinds of applications it runs
     placement: ClassVar[str] = ""  # what decides which thread does which work
     is_baseline: ClassVar[bool] = False  # runs only by request; others are compared with it
-    default_sweep: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all values by default
+    default_sweep: ClassVar[frozenset[str]] = frozenset()  # by default, a regression tries all values of these options
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
     params: dict[str, ParamValue] = Field(
@@ -628,7 +628,7 @@ class Pinned(RunSpec):
         if app.kind == "windowed" and self.channel != "gate":
             raise BadInput(f"application {app.name} has windows: pinned runs it with channel gate")
         if app.kind != "windowed" and self.parallelism != "vsn":
-            raise BadInput(f"application {app.name} has no windows: parallelism {self.parallelism} is for such as have")
+            raise BadInput(f"application {app.name} has no windows: parallelism {self.parallelism} needs them")
         kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
         for name, places in self.threads_of_operators.items():
             if name not in kinds:
