@@ -277,7 +277,7 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wordcount", "--parallelism", "all"), ["unknown parallelism 'all' of executor pinned; known: vsn, sn"]),
         (
             ("wc", "--executor", "pinned", "--parallelism", "sn"),
-            ["wc has no windows: parallelism sn is for such as have"],
+            ["wc has no windows: parallelism sn needs them"],
         ),
         (("wc", "--parallelism", "sn"), ["executor pooled has no parallelism; pinned has"]),
         (("wc", "--partitions", "50"), ["queue lanes has no partitions to ask for; hybrid and shared have"]),

@@ -196,7 +196,7 @@ def test_what_replicas_share_is_asked_of_windows():
     assert [(cell.app, cell.strategy) for cell in cells] == [
         ("wc", "gate"), ("wordcount", "gate"), ("wordcount", "gate-sn"),
     ]  # fmt: skip
-    assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn is for such as have"]
+    assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn needs them"]
     cells, left_out = matrix.cells(RegressionSpec(**asked | {"applications": ["wordcount"], "plans": ["auto"]}))
     assert [cell.strategy for cell in cells] == ["gate-planned"]
     assert [one["reason"] for one in left_out] == ["a plan is found for parallelism vsn, not sn: give one, or none"]
