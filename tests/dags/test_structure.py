@@ -188,10 +188,13 @@ def test_form_without_an_import_leaves_data_to_the_matrix(matrix):
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (["tweets"], "data: write an import as APPLICATION/NAME, got 'tweets'"),
-        ([7], "data: write an import as APPLICATION/NAME, got 7"),
-        (["wc/a", "wc/b"], "data: wc runs on one import, got 'a' and 'b'"),
-        (["wc/../b"], "data: invalid import wc/../b"),
+        (["tweets"], "data: an import must have the form APPLICATION/NAME, got 'tweets'"),
+        ([7], "data: an import must have the form APPLICATION/NAME, got 7"),
+        (["wc/a", "wc/b"], "data: application wc can use only one import, got 'a' and 'b'"),
+        (
+            ["wc/../b"],
+            "data: invalid import wc/../b; use letters, digits, '.', '_' and '-', with a letter or digit first",
+        ),
     ],
 )
 def test_import_that_is_no_import_is_refused_in_one_line(data, sentence):
@@ -203,9 +206,9 @@ def test_import_that_is_no_import_is_refused_in_one_line(data, sentence):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"events": 0}, "events: must be between 1 and 100000000, got 0"),
-        ({"repetitions": 51}, "repetitions: must be between 1 and 50, got 51"),
-        ({"rate": -1}, "rate: must be at least 0.0, got -1"),
+        ({"events": 0}, "events must be between 1 and 100000000, got 0"),
+        ({"repetitions": 51}, "repetitions must be between 1 and 50, got 51"),
+        ({"rate": -1}, "rate must be at least 0, got -1"),
     ],
 )
 def test_number_out_of_range_is_refused_with_the_range_and_the_number(fields, sentence):

@@ -83,7 +83,7 @@ def test_a_truncated_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
     b = write(tmp_path / "b", rows(5))
     b.paths[0].write_bytes(b.paths[0].read_bytes()[:-20])
     [fault] = compare("outputs", a, b)["faults"]
-    assert fault.startswith(f"{b.paths[0]} cannot be read: ")
+    assert fault.startswith(f"cannot read {b.paths[0]}: ")
 
 
 def test_rows_read_like_text() -> None:

@@ -52,7 +52,7 @@ def test_what_is_no_run_of_this_workload_is_refused(made, tmp_path, capfd):
     for run, source, said in (
         (made / "r", tmp_path / "other", "is not the workload of"),
         (tmp_path / "digested", made / "w", "has no outputs: run the application again with --sink parquet"),
-        (tmp_path, made / "w", "no run at"),
+        (tmp_path, made / "w", "no finished run at"),
         (made / "r", tmp_path, "workload"),
     ):
         assert lockstep("invariants", str(run), "--input", str(source)) == 2

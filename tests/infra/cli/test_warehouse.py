@@ -34,7 +34,7 @@ def content(home: Home) -> dict[str, list[str]]:
     ("folder", "environment", "arguments", "said"),
     [
         ("home", {}, ["everything"], "everything"),
-        ("home", {}, [], "Missing command"),
+        ("home", {}, [], "missing command"),
         ("ho me:x", {}, ["build"], "' ' ':'"),
         ("home", {"SPARK_REMOTE": "sc://localhost:1"}, ["rebuild"], "SPARK_REMOTE is set"),
     ],
@@ -216,7 +216,7 @@ def test_a_raw_file_of_another_version_is_refused_before_anything_is_touched(
     assert lockstep("warehouse", command) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"lockstep: {path} {difference}")
-    assert error.endswith("move the old LOCKSTEP_HOME aside, or set LOCKSTEP_HOME to a new folder\n")
+    assert error.endswith("set LOCKSTEP_HOME to a new folder, or move the old one\n")
     assert error.count("\n") == 1
     assert mart.exists()
 
@@ -228,7 +228,7 @@ def test_a_raw_file_that_is_no_parquet_is_bad_input(tmp_path, monkeypatch, capsy
     home.part("cells", RED).write_text("not parquet")
     assert lockstep("warehouse", "build") == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"lockstep: {home.part('cells', RED)} cannot be read: ")
+    assert error.startswith(f"lockstep: cannot read {home.part('cells', RED)}: ")
     assert error.count("\n") == 1
 
 
