@@ -142,8 +142,8 @@ def test_the_runtime_agrees(how, tmp_path, drawn):
         (Array[text, 3], "items of Array must be scalars"),
         (Queue[i64], "items of Queue must be records$"),
         (Queue["Texts"], "items of Queue must be records$"),
-        (Queue[Texts], "items of Queue must be records of scalars, and Texts.line is a Text"),
-        (Queue[Rings], "items of Queue must be records of scalars, and Rings.last is a Ring"),
+        (Queue[Texts], "items of Queue must be records of scalars, but Texts.line is a Text"),
+        (Queue[Rings], "items of Queue must be records of scalars, but Rings.last is a Ring"),
     ],
 )
 def test_what_a_container_cannot_hold_is_refused_where_it_is_declared(kind, what):
