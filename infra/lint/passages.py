@@ -1,7 +1,8 @@
 """The prose of a file: Markdown, page templates, descriptions in YAML, messages to users, docstrings and comments.
 
-A message is any string of five words or more in Python or Rust: a help text, an error, a line of a log. A passage is one paragraph, heading, list item or table cell. Code is not prose: a code block is left out, and a code
-span or a placeholder counts as the single word `code`.
+A message is any string of five words or more in Python or Rust: a help text, an error, a line of a log. A passage is
+one paragraph, heading, list item or table cell. Code is not prose: a code block is left out, and a code span or a
+placeholder counts as the single word `code`.
 """
 
 from __future__ import annotations

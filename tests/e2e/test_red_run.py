@@ -144,7 +144,7 @@ def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
     }
     assert 0 < found.cells < found.seconds
     page = Home(world["LOCKSTEP_HOME"]).report(result["run_id"], "index.html").read_text()
-    assert "Where its time went" in page
+    assert "Where the time went" in page
 
 
 def test_a_lost_attempt_is_tried_again_and_a_failed_one_is_not(world, result):

@@ -39,7 +39,6 @@ FLOORS = (
     "infra.airflow",
     "infra.cli",
     "infra.reference",
-    "infra.site",
     "dags",
 )
 # What is independent of each other although one stands below the other, and what a part has to know of the world.

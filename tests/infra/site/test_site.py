@@ -11,10 +11,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-import yaml
 
 from infra.checkout import ROOT
-from infra.site import navigation
 from tests.browser import CHROMIUM, Browser
 from tests.reports.content import from_elsewhere
 
@@ -45,13 +43,6 @@ def address(site):
 def test_every_page_of_the_documentation_is_built(site):
     for page in (ROOT / "docs").rglob("*.md"):
         assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists(), page
-
-
-def test_the_menu_names_every_page():
-    """The site would show other pages too, but at the end of the menu (infra/site/navigation.py)."""
-    named = set(navigation.pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert pages == named
 
 
 def test_pages_load_nothing_from_elsewhere(site):
