@@ -11,11 +11,11 @@ import argparse
 import json
 import shutil
 import sys
-from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from jobs.session import spark_session
+from reports import times
 from reports.data_docs import results_path, write_results
 from reports.history import History
 from reports.pages import Pages, write
@@ -53,7 +53,8 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int
 
     results_path(home, run_id).unlink(missing_ok=True)
     context = open_context(home)
-    run = gx.RunIdentifier(run_name=run_id, run_time=_moment(run_id))
+    # The time is that of the request, so that a second validation replaces the pages of the first.
+    run = gx.RunIdentifier(run_name=run_id, run_time=times.of_run(run_id))
     source = context.data_sources.add_spark(run_id, persist=False)
     count, complaints, pages, held = 0, [], [], {}
     sets = data_sets(spark, home, run_id, plan)
@@ -83,11 +84,6 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int
     write_results(home, run_id, results)
     write(site_folder(home) / "index.html", Pages(History(home)).data_docs())
     return len(sets), count, complaints
-
-
-def _moment(run_id: str) -> datetime:
-    """The time at which the run was planned, so that a second validation replaces its pages."""
-    return datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
 def complaint(name: str, result: dict) -> str:

@@ -1,14 +1,14 @@
-"""The fields of a regression's request, for the form and the command line: descriptions and fixed values."""
+"""The fields of a regression's request, for form, command line and reference: descriptions, bounds, fixed values."""
 
 from __future__ import annotations
 
 from streaming_core.apps.registry import ALL
+from streaming_core.errors import bounds_of
 from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
 from streaming_core.run.way import EXECUTORS, MAX_BATCH, MAX_THREADS
 
-_SCHEMAS = RegressionSpec.model_json_schema()["properties"]
 # Bounds of each item of a list.
-_ITEMS = {"threads": (1, MAX_THREADS), "batches": (1, MAX_BATCH)}
+ITEMS = {"threads": (1, MAX_THREADS), "batches": (1, MAX_BATCH)}
 
 # List field -> the values that it takes. Other list fields take any number, or any application.
 CHOICES = {
@@ -19,9 +19,9 @@ CHOICES = {
 
 def description(name: str) -> str:
     """The description of a field, with its bounds if it has any."""
-    schema = _SCHEMAS[name]
-    least, most = _ITEMS.get(name, (schema.get("minimum"), schema.get("maximum")))
-    text = schema["description"]
+    field = RegressionSpec.model_fields[name]
+    least, most = ITEMS.get(name, bounds_of(field))
+    text = field.description or ""
     if least is not None and most is not None:
         return f"{text} {least:,.0f} to {most:,.0f}."
     return text if least is None else f"{text} At least {least:,.0f}."

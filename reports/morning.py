@@ -6,9 +6,9 @@ Days are counted back from the newest run, so that a page in a file is the same 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Self
 
+from reports import times
 from reports.estimate import expected
 from reports.history import History, matrix_text, started
 from streaming_core.apps import registry
@@ -92,7 +92,7 @@ class Seen:
     @classmethod
     def before(cls, run_id: str, newest: str) -> Self:
         """The run and its distance to the newest run."""
-        return cls(run_id, (_day(newest) - _day(run_id)).days)
+        return cls(run_id, (times.of_run(newest).date() - times.of_run(run_id).date()).days)
 
     @property
     def text(self) -> str:
@@ -137,7 +137,3 @@ def coverage(history: History) -> Coverage:
             if executor in found.get(app, {}):
                 found[app][executor].setdefault(strategy, seen)
     return Coverage(found, [name for name in registry.names() if name not in kinds])
-
-
-def _day(run_id: str) -> date:
-    return date.fromisoformat(started(run_id)[:10])

@@ -38,5 +38,5 @@ def violations_of_all(pages: Iterable[Path], theme: str) -> dict[Path, list[str]
     """The violations of each page that has any, in one theme."""
     with Browser() as browser:
         browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-        found = {page: violations(browser, page) for page in pages}
-    return {page: wrong for page, wrong in found.items() if wrong}
+        by_page = {page: violations(browser, page) for page in pages}
+    return {page: wrong for page, wrong in by_page.items() if wrong}

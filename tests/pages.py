@@ -27,13 +27,13 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def steps(page: Path) -> list[Step]:
     """The commands of a page, in its order, each with the output that the page promises."""
-    found: list[Step] = []
+    steps_of_page: list[Step] = []
     for language, text in BLOCK.findall(page.read_text()):
         if language == "sh":
-            found.append(Step(text, []))
-        elif language == "text" and found:
-            found[-1].expected.extend(text.splitlines())
-    return found
+            steps_of_page.append(Step(text, []))
+        elif language == "text" and steps_of_page:
+            steps_of_page[-1].expected.extend(text.splitlines())
+    return steps_of_page
 
 
 def missing(expected: list[str], output: str) -> str | None:

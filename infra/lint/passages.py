@@ -89,16 +89,17 @@ def _inline(token: Token) -> str:
 
 def _python(text: str) -> Iterator[Passage]:
     tree = ast.parse(text)
-    short: list[ast.expr] = []
+    # Messages of a help text or an error, however short they are.
+    short: set[ast.expr] = set()
     # Docstrings are no messages; the parts of an f-string are not messages by themselves.
     seen: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _docstring(node)
         elif isinstance(node, ast.keyword) and node.arg in HELP:
-            short.append(node.value)
+            short.add(node.value)
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            short += node.exc.args
+            short.update(node.exc.args)
         elif isinstance(node, ast.Expr):
             seen.add(node.value)
         elif isinstance(node, ast.JoinedStr):

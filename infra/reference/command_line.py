@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from infra.cli import command as lockstep
+from infra.reference.fields import span
 from infra.reference.markdown import block, code, codes, next_pages, paragraph, table, text
 from infra.reference.markdown import page as whole_page
 from streaming_core.cli import command as streaming_core
@@ -47,8 +48,7 @@ def page() -> str:
 
 def commands(program: typer.Typer) -> Iterator[tuple[str, Any]]:
     """The commands of a program, those of its groups too: names as a user types them, and click's commands."""
-    found = typer.main.get_command(program)
-    yield from _commands(program.info.name or "", found)
+    yield from _commands(program.info.name or "", typer.main.get_command(program))
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -61,14 +61,14 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _program(program: typer.Typer) -> list[str]:
     name = program.info.name or ""
-    found = dict(commands(program))
-    rows = [(f"[{full}](#{full.replace(' ', '-')})", text(_help(one)[0])) for full, one in found.items()]
+    by_name = dict(commands(program))
+    rows = [(f"[{full}](#{full.replace(' ', '-')})", text(_help(one)[0])) for full, one in by_name.items()]
     parts = [
         f"## {name}",
         paragraph(text(inspect.cleandoc(program.info.help or ""))),
         table(("command", "what it does"), rows),
     ]
-    return parts + [part for full, one in found.items() for part in _section(full, one)]
+    return parts + [part for full, one in by_name.items() for part in _section(full, one)]
 
 
 def _section(name: str, command: Any) -> list[str]:
@@ -106,7 +106,7 @@ def _help(command: Any) -> list[str]:
 def _option(option: Any) -> tuple[str, str, str]:
     value = "" if option.is_flag else code(_metavar(option))
     if option.min is not None or option.max is not None:
-        value += f" {option.min:,} or more" if option.max is None else f" {option.min or 0:,} to {option.max:,}"
+        value += f" {span(option.min or 0, option.max)}"
     if option.required:
         default = "required"
     elif option.default is None or option.is_flag:

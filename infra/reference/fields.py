@@ -7,11 +7,17 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from infra.reference.markdown import code
+from streaming_core.errors import bounds_of
 
 
 def bounds(field: FieldInfo) -> str:
     """The smallest and the largest value of a number."""
-    least, most = bound(field, "ge"), bound(field, "le")
+    least, most = bounds_of(field)
+    return span(least or 0, most)
+
+
+def span(least: float, most: float | None) -> str:
+    """Bounds of a number, both included; without a largest value, `1 or more`."""
     return f"{number(least)} or more" if most is None else f"{number(least)} to {number(most)}"
 
 
@@ -23,11 +29,6 @@ def number(value: float) -> str:
 def literal(value: object) -> str:
     """A value as a command line or a file takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def bound(field: FieldInfo, name: str) -> Any:
-    """The bound `ge` or `le` of a field; 0 or None without one."""
-    return next((getattr(one, name) for one in field.metadata if hasattr(one, name)), 0 if name == "ge" else None)
 
 
 def default(field: FieldInfo) -> str:

@@ -229,7 +229,7 @@ def _limits() -> list[tuple[str, str]]:
         ("sources of an application", f"{MOST_SOURCES:,}"),
         ("tables of an application", f"{MOST_TABLES:,}"),
         ("rows of a table", f"{tables.MOST_ROWS:,}"),
-        ("items of an array, and capacity of a ring or a top-k", "1,000,000"),
+        ("items of an array, and capacity of a ring or a top-k", f"{record.MOST_ITEMS:,}"),
         ("other rows that a condition or a modification of a transaction reads", f"{MOST_ROWS:,}"),
         ("bytes of the scratch of a stateless operator", f"{MOST_SCRATCH:,}"),
         ("keys of a row with `every`", f"{window.MOST_KEYS:,}"),

@@ -53,11 +53,11 @@ def text(plain: str) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table. A column that is empty in all rows is left out."""
     rows = [list(row) for row in rows]
-    kept = [i for i in range(len(head)) if not rows or any(row[i] for row in rows)]
+    filled = [i for i in range(len(head)) if not rows or any(row[i] for row in rows)]
     lines = [
-        [head[i] for i in kept],
-        ["---"] * len(kept),
-        *([row[i].replace("|", "\\|") for i in kept] for row in rows),
+        [head[i] for i in filled],
+        ["---"] * len(filled),
+        *([row[i].replace("|", "\\|") for i in filled] for row in rows),
     ]
     return "\n".join(re.sub(r"\|  (?=\|)", "| ", f"| {' | '.join(line)} |") for line in lines)
 

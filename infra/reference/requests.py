@@ -9,14 +9,13 @@ from pydantic.fields import FieldInfo
 
 from infra.airflow import connections
 from infra.checkout import MATRICES
-from infra.reference.fields import bounds, default
+from infra.fields import ITEMS
+from infra.reference.fields import bounds, default, span
 from infra.reference.markdown import block, code, codes, next_pages, paragraph, table, text
 from infra.reference.markdown import page as whole_page
 from streaming_core.regression import matrices
 from streaming_core.regression.request import ALL, FIELD_OPTIONS, MAX_CELLS, NAMED_VALUES, RegressionSpec
-from streaming_core.run.way import EXECUTORS, MAX_BATCH, MAX_THREADS, OPTION_EXECUTORS
-
-LIST_LIMITS = {"threads": MAX_THREADS, "batches": MAX_BATCH}
+from streaming_core.run.way import EXECUTORS, OPTION_EXECUTORS
 
 RUN_FIELDS = {
     "matrix": ("the name of a matrix", "none", "The matrix that the request starts from. Other fields override it."),
@@ -101,7 +100,7 @@ def _values(name: str, field: FieldInfo) -> str:
     if kind in (int, float):
         return bounds(field)
     if kind == list[int]:
-        return f"list of numbers, 1 to {LIST_LIMITS[name]:,}"
+        return f"list of numbers, {span(*ITEMS[name])}"
     return "list of names" if kind == list[str] else "mapping"
 
 

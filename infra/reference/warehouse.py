@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,13 +95,19 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 
 def _table(declared: dict[str, Any], name: str) -> Table:
-    texts = [column_docs(), *(path.read_text() for path in MODELS.glob("*.md") if path.name != "way.md")]
-    blocks = dict(found for text in texts for found in DOC_BLOCK.findall(text))
+    blocks = _blocks()
     columns = [
         (one["name"], one["data_type"], DOC.sub(lambda match: blocks[match[1]], one["description"]))
         for one in declared["columns"]
     ]
     return Table(name, declared["description"], columns)
+
+
+@cache
+def _blocks() -> dict[str, str]:
+    """The blocks of documentation by name. Those of a way of executing are generated, so their file may be stale."""
+    texts = [column_docs(), *(path.read_text() for path in MODELS.glob("*.md") if path.name != "way.md")]
+    return dict(match for text in texts for match in DOC_BLOCK.findall(text))
 
 
 def _overview(tables: list[Table]) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from infra.services.lock import of_host  # noqa: E402
+from infra.services.lock import host_in_use, of_host  # noqa: E402
 from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identity, start  # noqa: E402
 from streaming_core.storage import write_json  # noqa: E402
 
@@ -62,7 +62,7 @@ def run(attempt, workload, command, timeout, tethered):
             if noted.number:
                 return finish(attempt, KILLED, "stopped while it waited for the host", now(), now())
             if not waiting:
-                say("waiting: the host is in use by " + ((lock.holder() or "").strip() or "another cell"))
+                say(host_in_use(lock))
                 waiting = True
             time.sleep(POLL_SECONDS)
         return measure(attempt, [*command, "run", os.path.join(attempt, "spec.json")], workload, timeout, noted)

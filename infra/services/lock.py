@@ -27,6 +27,11 @@ def of_host() -> Lock:
     return Lock(os.environ.get("LOCKSTEP_HOST_LOCK", "/tmp/lockstep-host.lock"), shared=True)
 
 
+def host_in_use(lock: Lock) -> str:
+    """The line of a process that waits for this host: `waiting: the host is in use by ...`."""
+    return f"waiting: the host is in use by {(lock.holder() or '').strip() or 'another cell'}"
+
+
 def signed(owner: str, **details: str) -> str:
     """The signature of a lock that this process holds as `owner`."""
     since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())

@@ -20,7 +20,7 @@ from socket import gethostname
 from typing import Any, NamedTuple
 
 from infra.services.build import Build, checkout, environment
-from infra.services.lock import of_host
+from infra.services.lock import host_in_use, of_host
 from infra.services.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput, RunFailed
@@ -67,7 +67,7 @@ def measure(
         spec = RunSpec.parse(cell["spec"])
         lock, owner = of_host(), f"gate {cell['cell']}"
         if not lock.take(owner):
-            say(f"waiting: the host is in use by {(lock.holder() or '').strip() or 'another cell'}")
+            say(host_in_use(lock))
             lock.wait(owner)
         try:
             pairs = _pairs(builds, spec, home.workload(spec.app, cell["workload"]), f"{run_id} {cell['cell']}")

@@ -2,7 +2,7 @@
 
 The sum needs no order, so parts of a table may be hashed anywhere and added up; what makes rows unlike each other
 (`seq`, `sub`, a key) is hashed with them. The runtime computes the same value from its own rows: the words of a row
-and their mixing are fixed in runtime/README.md, section Digest. Lists and structs are the exported containers: a list
+and their mixing are fixed in runtime/ABI.md, section Digest. Lists and structs are the exported containers: a list
 is its length and then its items, a struct its fields in order, an array (fixed length) its items alone.
 """
 

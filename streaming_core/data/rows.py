@@ -1,7 +1,7 @@
 """Rows and columns: Arrow tables as the runtime's fixed-width rows with text beside them, and back.
 
 A block is (rows, text): `rows` a structured array of the event record's dtype, `text` a byte array with 64 bytes of
-padding behind (runtime/README.md). Exported state comes back as one table per shared table or keyed state.
+padding behind (runtime/ABI.md). Exported state comes back as one table per shared table or keyed state.
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ u32 = _integer("u32", "<u4", 32, False)
 f64 = Scalar("f64", np.dtype("<f8"), None, None)
 boolean = Scalar("boolean", np.dtype("u1"), 0, 1)
 
+MOST_ITEMS = 1_000_000  # of an array, a ring or a top-k
+
 # The one NaN there is. Which operand's NaN an operation hands on, and with which sign, is a compiler's choice: so a NaN
 # takes these bits wherever a double is kept, that is in events when they are read, in initial values and constants, and
 # whenever an operator stores or emits one. Nothing in the language tells two NaNs apart in between.
@@ -314,8 +316,8 @@ class Resolved:
         if missing := next((name for name in names if name not in self.params), None):
             raise BadInput(f"record {self.name}.{field}: size {value!r}: {unknown('parameter', missing, self.params)}")
         count = math.prod(self.params[name] for name in names) if names else value
-        if not isinstance(count, int) or not 1 <= count <= 1_000_000:
-            raise BadInput(f"record {self.name}.{field}: the size must be between 1 and 1000000, got {count!r}")
+        if not isinstance(count, int) or not 1 <= count <= MOST_ITEMS:
+            raise BadInput(f"record {self.name}.{field}: the size must be between 1 and {MOST_ITEMS}, got {count!r}")
         return count
 
     def _layout(self, start: int) -> tuple[list[Slot], int]:

@@ -17,7 +17,7 @@ from streaming_core.language.application import App, Constant, Table
 from streaming_core.language.record import Array, Resolved, Scalar, one_nan
 from streaming_core.language.source import place
 
-MOST_ROWS = (1 << 32) - 1  # an access of a plan names its row in 32 bits (runtime/README.md)
+MOST_ROWS = (1 << 32) - 1  # an access of a plan names its row in 32 bits (runtime/ABI.md)
 
 
 def size(app: App, table: Table, params: dict[str, Any]) -> int:

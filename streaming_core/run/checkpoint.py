@@ -45,7 +45,7 @@ class Checkpoint:
     Attributes:
         read: number of the events before, and the sum of their hashes (`workload`, `digest`).
         parts: closed files of outputs.
-        standing: the runtime's own figures, as it gave them (runtime/README.md).
+        standing: the runtime's own figures, as it gave them (runtime/ABI.md).
         cpu_seconds: spent by the engine so far.
         resumed: events from which the run has been resumed.
         about: what has to be the same for whoever goes on: JSON values by name.

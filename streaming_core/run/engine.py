@@ -415,7 +415,7 @@ def one_pass(
     `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
     the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
     nothing of energy, nor does it of a pass that was gone on with. `beside` is what goes on while events are processed:
-    it may ask for reconfigurations. `deliveries`: executor pinned notes what was delivered when (runtime/README.md), in
+    it may ask for reconfigurations. `deliveries`: executor pinned notes what was delivered when (runtime/ABI.md), in
     memory that grows with the events. Raises RunFailed when an operator fails, or an event becomes too many rows.
     """
     from streaming_core import _runtime

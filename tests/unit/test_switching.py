@@ -229,7 +229,7 @@ def test_states_are_those_of_windows_that_are_open():
     # Every word is said, first in a tweet or behind others, and one window has them all.
     found, outputs = counted(params | one, 500)
     assert found["states"] == 100
-    # An entry: header, the text's place, the count, and the text itself (runtime/README.md).
+    # An entry: header, the text's place, the count, and the text itself (runtime/ABI.md).
     assert found["state_bytes"] == sum(16 + 8 + 8 + len(row["word"]) for row in outputs)
     found, _ = counted(params | {"advance": 60_000, "size": 120_000}, 9000)
     assert found["states"] == 200

@@ -54,7 +54,7 @@ def slid(window, state):
         ({"keys": None}, "window summed: declare the keys in one way"),
         ({"key": "value"}, "window summed: declare the keys in one way"),
         ({"key": None, "keys": None}, "window summed: declare the keys in one way"),
-        ({"key": "nobody", "keys": None}, "window summed: all streams need a field 'nobody' of the same type"),
+        ({"key": "absent", "keys": None}, "window summed: all streams need a field 'absent' of the same type"),
         ({"key": Sorted}, "window summed: key field rate must be an integer or a text"),
         ({"keys": (pairs, pairs)}, "window summed: each stream needs one keys function; got 2 for 1 streams"),
         (

@@ -18,7 +18,7 @@ from streaming_core.language.typed.tree import Function
 from streaming_core.language.window import Window
 
 MOST_SCRATCH = 1 << 16  # bytes of a stateless operator's scratch: it lies on the stack
-MOST_TABLES = 1 << 8  # an access of a plan names its table in 8 bits (runtime/README.md)
+MOST_TABLES = 1 << 8  # an access of a plan names its table in 8 bits (runtime/ABI.md)
 
 
 class Program(Bound):

@@ -127,7 +127,7 @@ class Source(Windowed):
         return self.function_name(widened, "operations")
 
     def sink(self, output: Resolved) -> None:
-        """Counts `sub` and hashes every output row (runtime/README.md, Digest)."""
+        """Counts `sub` and hashes every output row (runtime/ABI.md, Digest)."""
         for name, value in (("_K1", int(K1)), ("_K2", int(K2)), ("_SEED", SEED), ("_HALF", 32), ("_LATE", 29)):
             self.namespace[name] = np.uint64(value)
         lines = [

@@ -220,7 +220,7 @@ fn what_does_not_fit_is_refused() {
         "the application must declare what agrees without order, with `agrees_unordered`"
     );
     for (name, places, why) in [
-        ("nobody", vec![0], "plan: unknown operator nobody; the operators are source, pass_0, count_1, sink"),
+        ("absent", vec![0], "plan: unknown operator absent; the operators are source, pass_0, count_1, sink"),
         ("pass_0", vec![], "plan: pass_0 cannot have 0 replicas"),
         ("count_1", vec![0, 1], "plan: count_1 cannot have 2 replicas"),
         ("sink", vec![0, 1], "plan: sink cannot have 2 replicas"),
