@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from streaming_core.errors import BadInput
-from streaming_core.run import engine
+from streaming_core.run import cores, engine
 from streaming_core.run.disturbance import processor
 from streaming_core.run.energy import Meter
 from streaming_core.run.way import MAX_THREADS
+
+PROBE_SECONDS = 1.0  # how long each core is watched for pauses
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
@@ -24,15 +28,22 @@ def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
     """
     if repetitions < 1:
         raise BadInput(f"repetitions must be at least 1, got {repetitions}")
-    cores = os.cpu_count() or 1
-    counts = sorted(set(asked or {cores, *(1 << i for i in range(cores.bit_length()) if 1 << i <= cores)}))
+    most = os.cpu_count() or 1
+    counts = sorted(set(asked or {most, *(1 << i for i in range(most.bit_length()) if 1 << i <= most)}))
     if bad := [c for c in counts if not 1 <= c <= MAX_THREADS]:
         raise BadInput(f"threads must be between 1 and {MAX_THREADS}, got {bad[0]}")
     return counts
 
 
-def facts(repetitions: int) -> dict[str, Any]:
-    """Returns time, build, host and topology."""
+def facts(repetitions: int, probe_seconds: float = PROBE_SECONDS) -> dict[str, Any]:
+    """Returns time, build, host and topology.
+
+    The host's facts include measurements: the round trip of a cache line between two cores, and the longest pause.
+
+    Args:
+        repetitions: The rounds of the benchmark.
+        probe_seconds: How long each core is watched for pauses.
+    """
     return {
         "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "build": engine.build(),
@@ -42,16 +53,36 @@ def facts(repetitions: int) -> dict[str, Any]:
             "cpu": processor(),
             "memory_bytes": psutil.virtual_memory().total,
             "kernel": f"{platform.system()} {platform.release()}",
+            "governor": governor(),
             "load": os.getloadavg()[0],
             "energy": Meter().why or "of all processor packages, for all processes",
+            "round_trip_ns": cores.round_trips(),
+            "longest_pause_ms": longest_pause(probe_seconds) * 1e3,
         },
         "topology": engine.topology(),
         "repetitions": repetitions,
     }
 
 
+def longest_pause(seconds: float = PROBE_SECONDS) -> float:
+    """Returns the longest time, in seconds, that a spinning thread did not run: the system ran something else.
+
+    Args:
+        seconds: How long each core is watched.
+    """
+    return cores.longest_pause(seconds)
+
+
+def governor(path: Path = GOVERNOR) -> str | None:
+    """Returns the governor of the cores' frequency; None where the system has none or does not tell."""
+    try:
+        return path.read_text().strip() or None
+    except OSError:
+        return None
+
+
 def unshown(counts: list[int], papers: str) -> str:
     """Returns a note that this machine has fewer cores than that of a paper."""
-    cores, most = os.cpu_count() or 1, max(counts)
-    measured = f"Measured on {cores} core{'s' * (cores != 1)}, with at most {most} thread{'s' * (most != 1)}."
+    here, most = os.cpu_count() or 1, max(counts)
+    measured = f"Measured on {here} core{'s' * (here != 1)}, with at most {most} thread{'s' * (most != 1)}."
     return f"{measured} The growth up to the paper's {papers} is not shown."

@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyList};
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use crate::dataflow::windowed::controller;
 use crate::engine::make;
@@ -25,6 +26,7 @@ use crate::rows::block::{Block, TEXT_PADDING, Text};
 use crate::rows::column::Column;
 use crate::rows::texts::Texts;
 use crate::threads::sync::Arc;
+use crate::threads::timing;
 use crate::threads::topology::Topology;
 
 create_exception!(
@@ -342,6 +344,19 @@ fn measure_fetching(py: Python<'_>, cores: Vec<usize>) -> PyResult<String> {
     Ok(py.detach(measure)?.to_string())
 }
 
+/// Returns the nanoseconds that a cache line takes from one core to another and back.
+#[pyfunction]
+fn round_trip(py: Python<'_>, near: usize, far: usize) -> PyResult<f64> {
+    Ok(py.detach(|| timing::round_trip(near, far))?)
+}
+
+/// Returns the seconds of the longest pause of threads that spin on these cores for `seconds`.
+#[pyfunction]
+fn longest_pause(py: Python<'_>, cores: Vec<usize>, seconds: f64) -> PyResult<f64> {
+    let lasts = Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(py.detach(|| timing::longest_pause(&cores, lasts))?.as_secs_f64())
+}
+
 /// Returns the ABI of kernels: the `size` and field offsets of each struct, and the constants under `constants`.
 #[pyfunction]
 fn abi() -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
@@ -399,6 +414,8 @@ fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signalled, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(measure_fetching, module)?)?;
+    module.add_function(wrap_pyfunction!(round_trip, module)?)?;
+    module.add_function(wrap_pyfunction!(longest_pause, module)?)?;
     module.add_function(wrap_pyfunction!(abi, module)?)?;
     module.add_function(wrap_pyfunction!(digest_rows, module)?)
 }

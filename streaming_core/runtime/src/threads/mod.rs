@@ -7,4 +7,7 @@ pub mod own;
 pub mod reorder;
 pub mod sync;
 pub mod team;
+/// Only benchmarks need it.
+#[cfg(any(feature = "pyo3", all(test, not(any(loom, shuttle)))))]
+pub mod timing;
 pub mod topology;

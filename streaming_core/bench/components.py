@@ -1,0 +1,153 @@
+"""The components that benchmarks measure, and digests of their sources.
+
+A result holds the digest of each component that its suite measures. If a source changes, so does the digest, and the
+pages mark the result as outdated. Every component includes the shared sources. Tests, documentation and the benchmark
+itself are not sources of a component.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from streaming_core.errors import BadInput
+
+ROOT = Path(__file__).parents[2]
+PYTHON, RUST = "streaming_core", "streaming_core/runtime/src"
+
+# Files and folders of the checkout. A folder stands for all `.py` and `.rs` files below it.
+SHARED = (
+    "Cargo.lock",
+    "Cargo.toml",
+    "streaming_core/runtime/Cargo.toml",
+    "streaming_core/runtime/build.rs",
+    *(
+        f"{RUST}/{name}"
+        for name in (
+            "dataflow/direct.rs",
+            "dataflow/flush.rs",
+            "dataflow/frame.rs",
+            "dataflow/lane.rs",
+            "dataflow/mod.rs",
+            "dataflow/operator.rs",
+            "engine.rs",
+            "error.rs",
+            "executor.rs",
+            "interruption.rs",
+            "lib.rs",
+            "memory",
+            "output",
+            "program",
+            "python.rs",
+            "rows",
+            "state/container.rs",
+            "state/index.rs",
+            "state/key_group.rs",
+            "state/key_range.rs",
+            "state/keyed",
+            "state/mod.rs",
+            "state/table.rs",
+            "threads",
+        )
+    ),
+    *(
+        f"{PYTHON}/{name}"
+        for name in (
+            "api.py",
+            "apps/__init__.py",
+            "apps/registry.py",
+            "data/rows.py",
+            "data/workload.py",
+            "emission.py",
+            "generator",
+            "kernels",
+            "language",
+            "machine_code.py",
+            "oracle/loop",
+            "run/engine.py",
+            "run/way.py",
+            "run/yardstick.py",
+        )
+    ),
+)
+
+
+def _apps(*names: str) -> tuple[str, ...]:
+    return tuple(f"{PYTHON}/apps/{name}.py" for name in names)
+
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "transactions": (f"{RUST}/transactions", *_apps("fx", "gs", "ob", "sl", "tb", "tp", "tpk")),
+    "pooled": (f"{RUST}/dataflow/pooled", *_apps("q1", "q2", "q3", "q4", "q15")),
+    "pinned": (
+        f"{RUST}/dataflow/pinned",
+        f"{RUST}/dataflow/morsel",
+        f"{PYTHON}/planner",
+        f"{PYTHON}/run/host.py",
+        f"{PYTHON}/run/planning.py",
+        f"{PYTHON}/run/profile.py",
+        *_apps("fd", "lr", "sd", "wc"),
+    ),
+    "channels": (f"{RUST}/dataflow/channel", *_apps("new_seg", "pos_rep")),
+    "windows": (
+        f"{RUST}/dataflow/windowed",
+        f"{RUST}/state/windows",
+        *_apps("forward", "hashtag", "hedge", "matrix", "paircount", "scalejoin", "wordcount"),
+    ),
+}
+# What each suite measures. Windowed operators run in pinned tasks, which exchange rows through channels.
+MEASURED: dict[str, tuple[str, ...]] = {
+    "tstream": ("transactions",),
+    "ordered": ("pooled",),
+    "viper": ("pinned", "channels"),
+    "briskstream": ("pinned", "channels"),
+    "rlas": ("pinned", "channels"),
+    "stretch": ("pinned", "channels", "windows"),
+    "engine": tuple(COMPONENTS),
+    "files": tuple(COMPONENTS),
+}
+
+
+def digests(names: Iterable[str], root: Path = ROOT) -> dict[str, str]:
+    """Returns 16 hex digits for each of these components: the digest of its sources and of the shared ones.
+
+    Args:
+        names: The components.
+        root: The checkout.
+
+    Raises:
+        BadInput: A component is unknown, or a source is missing from the checkout.
+    """
+    return {name: _digest(name, root) for name in names}
+
+
+def _digest(name: str, root: Path) -> str:
+    if name not in COMPONENTS:
+        raise BadInput(f"unknown component {name!r}; known: {', '.join(COMPONENTS)}")
+    digest = hashlib.sha256()
+    for path in sorted({path for source in (*SHARED, *COMPONENTS[name]) for path in files(source, root)}):
+        content = (root / path).read_bytes()
+        digest.update(f"{path} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def files(source: str, root: Path = ROOT) -> Iterator[str]:
+    """Yields the files of a source, relative to the checkout, without tests.
+
+    Raises:
+        BadInput: The source is missing from the checkout.
+    """
+    path = root / source
+    if not path.exists():
+        raise BadInput(
+            f"{path} is missing; run benchmarks in a checkout, or correct streaming_core/bench/components.py"
+        )
+    below = [path] if path.is_file() else [file for kind in ("*.py", "*.rs") for file in path.rglob(kind)]
+    yield from (name for file in below if not is_test(name := file.relative_to(root).as_posix()))
+
+
+def is_test(name: str) -> bool:
+    """Returns whether a file of the runtime holds only tests or models of its structures."""
+    path = Path(name)
+    return bool({"tests", "testing"} & set(path.parts[:-1])) or path.name in ("tests.rs", "models.rs")

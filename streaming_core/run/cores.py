@@ -1,0 +1,48 @@
+"""Times of the cores of this machine: the round trip of a cache line between two of them, and the longest pause."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from typing import Any
+
+from streaming_core.run.engine import topology
+
+MOST_PAIRS = 64  # a measurement of one pair takes about two milliseconds
+
+
+def round_trips() -> dict[str, Any] | None:
+    """Measures how long a cache line takes from one core to another and back.
+
+    Returns:
+        The median, lowest and highest of the pairs, in nanoseconds; the number of `pairs` measured, and `of` how many.
+        None on one core. A machine of many cores has a sample of its pairs.
+    """
+    from streaming_core import _runtime
+
+    every = list(itertools.combinations([core["id"] for core in topology()["cores"]], 2))
+    if not every:
+        return None
+    pairs = sample(every, MOST_PAIRS)
+    trips = [_runtime.round_trip(near, far) for near, far in pairs]
+    return {
+        "median": statistics.median(trips),
+        "lowest": min(trips),
+        "highest": max(trips),
+        "pairs": len(pairs),
+        "of": len(every),
+    }
+
+
+def sample(every: list[Any], most: int) -> list[Any]:
+    """Returns at most so many elements, at even distances, with the first and the last."""
+    if len(every) <= most:
+        return every
+    return [every[i * (len(every) - 1) // (most - 1)] for i in range(most)]
+
+
+def longest_pause(seconds: float) -> float:
+    """Returns the longest pause, in seconds, of threads that spin for so long, one on each core."""
+    from streaming_core import _runtime
+
+    return _runtime.longest_pause([core["id"] for core in topology()["cores"]], seconds)

@@ -1,0 +1,43 @@
+"""The facts about the machine of a benchmark. No test judges a time; it may only be impossible."""
+
+import json
+
+from streaming_core.bench import host
+from streaming_core.run import cores
+
+
+def test_facts_hold_what_a_reader_needs_to_judge_a_result():
+    facts = json.loads(json.dumps(host.facts(3, probe_seconds=0.01)))
+    assert facts["repetitions"] == 3
+    assert facts["topology"]["sockets"] >= 1
+    of_host = facts["host"]
+    assert of_host["cpu"]
+    assert of_host["kernel"].startswith("Linux ")
+    assert of_host["longest_pause_ms"] > 0
+    trips, count = of_host["round_trip_ns"], len(facts["topology"]["cores"])
+    if count == 1:
+        assert trips is None
+    else:
+        assert 0 < trips["lowest"] <= trips["median"] <= trips["highest"]
+        assert trips["of"] == count * (count - 1) // 2
+        assert trips["pairs"] == min(trips["of"], cores.MOST_PAIRS)
+
+
+def test_one_core_has_no_round_trip(monkeypatch):
+    monkeypatch.setattr(cores, "topology", lambda: {"cores": [{"id": 0}]})
+    assert cores.round_trips() is None
+
+
+def test_many_cores_have_a_sample_of_their_pairs():
+    every = [(near, far) for near in range(64) for far in range(near + 1, 64)]
+    pairs = cores.sample(every, 64)
+    assert len(pairs) == len(set(pairs)) == 64
+    assert (pairs[0], pairs[-1]) == ((0, 1), (62, 63))
+    assert max(far - near for near, far in pairs) > 32
+    assert cores.sample(every[:64], 64) == every[:64]
+
+
+def test_governor_is_read_where_there_is_one(tmp_path):
+    assert host.governor(tmp_path / "absent") is None
+    (tmp_path / "governor").write_text("performance\n")
+    assert host.governor(tmp_path / "governor") == "performance"
