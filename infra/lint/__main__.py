@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from infra.checkout import ROOT
-from infra.lint import baseline, checkers, links, prose
+from infra.lint import baseline, checkers, figures, links, prose
 from infra.lint.violation import Violation
 from streaming_core import ending
 from streaming_core.errors import CommandFailed
@@ -41,7 +41,7 @@ def violations(root: Path) -> list[Violation]:
             pool.submit(checkers.ruff, root),
             pool.submit(checkers.codespell, root, paths),
         ]
-        ours = [*prose.check(root, paths), *links.check(root, paths)]
+        ours = [*prose.check(root, paths), *links.check(root, paths), *figures.check(root, paths)]
         return ours + [violation for check in checks for violation in check.result()]
 
 
