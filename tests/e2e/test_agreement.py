@@ -274,7 +274,7 @@ def test_an_import_with_bad_rows_is_judged_and_its_bad_rows_are_shown(airflow, b
     texts = read(airflow, browser, run_id, "import")
     texts.agree(GREEN, True)
     browser.go(f"{airflow.url}/lockstep/{run_id}/index.html")
-    browser.click("[...document.querySelectorAll('a')].find(e => e.innerText === 'What was checked')")
+    browser.click("[...document.querySelectorAll('a')].find(e => e.innerText === 'All checks of the inputs')")
     browser.wait(SETTLED)
     browser.shot(PICTURES / "import-inputs.png")
     inputs = browser.ask("document.body.innerText")

@@ -1,4 +1,4 @@
-"""Decisions of persons through a real scheduler: Airflow asks, somebody answers, and pages say who and why."""
+"""Decisions through a real scheduler: Airflow asks, a user responds, and pages name the user and the reason."""
 
 from __future__ import annotations
 
@@ -38,21 +38,24 @@ def airflow(tmp_path_factory):
 
 
 def asked(airflow: Airflow, **conf: str) -> str:
-    """Where the question of a new run is answered, once it is put."""
+    """Starts a run, waits until it asks its question, and returns the path of the response."""
     run = airflow.call(DAG, "POST", {"logical_date": None, "conf": conf})["dag_run_id"]
     states = f"{DAG}/{run}/taskInstances"
+    log = Path(airflow.environment["AIRFLOW_HOME"]) / "logs/components/scheduler.log"
 
     def waits() -> bool:
-        found = {task["task_id"]: task["state"] for task in airflow.call(states)["task_instances"]}
-        assert "failed" not in found.values(), found
-        return found["question"] in ("awaiting_input", "deferred")
+        of_tasks = {task["task_id"]: task["state"] for task in airflow.call(states)["task_instances"]}
+        assert "failed" not in of_tasks.values(), of_tasks
+        # Airflow fails a task that is answered before the scheduler has read that the task paused.
+        pause = f"TaskInstance Finished: dag_id=acknowledge_run, task_id=question, run_id={run}"
+        return of_tasks["question"] in ("awaiting_input", "deferred") and pause in log.read_text()
 
     wait_for(waits, 120)
     return f"{states}/question/-1/hitlDetails"
 
 
 def ended(airflow: Airflow, question: str) -> dict[str, str]:
-    """The tasks of a run once it has ended."""
+    """Waits until the run of a question has ended, and returns the states of its tasks."""
     run = question.partition("/taskInstances")[0]
     wait_for(lambda: airflow.call(run)["state"] in ("success", "failed"), 120)
     tasks = airflow.call(f"{run}/taskInstances")["task_instances"]
