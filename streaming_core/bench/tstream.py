@@ -75,7 +75,7 @@ def _schemes(counts: list[int]) -> Sweep:
     notes = [
         "There is no time for index look-ups: tables are dense, and the key of a row is its number.",
         "no_lock is a bound, not a result. It cannot run tp, whose tables hold sets.",
-        "On one thread, every scheme but tstream executes events directly, one after the other.",
+        "On one thread, owners, serial and auto execute events directly, one after the other.",
     ]
     if not _is_numa():
         notes.append("This machine has one memory node, so there is no time for remote memory.")

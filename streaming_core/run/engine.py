@@ -580,6 +580,20 @@ def topology() -> dict:
     return json.loads(_runtime.probe())
 
 
+def pool_is_shared(pool: str, threads: int) -> bool:
+    """Tells whether two threads share a pool of operation chains.
+
+    A machine with one socket has two made-up sockets, and two threads have one each. Then `shared_per_socket` equals
+    `shared_nothing`.
+
+    Raises:
+        ValueError: The runtime does not know the pool.
+    """
+    from streaming_core import _runtime
+
+    return len(set(_runtime.pools(pool, threads))) < threads
+
+
 def decided(controller: str, seen: dict[str, int]) -> int | None:
     """How many replicas a controller asks for that has seen this in its first period (report.Load); None: as many."""
     from streaming_core import _runtime

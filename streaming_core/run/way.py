@@ -70,13 +70,15 @@ STRATEGIES: dict[str, dict[str, str]] = {
         "tstream": "TStream as published. Per punctuation interval, threads insert the operations of all transactions "
         "into a chain per row, then process the chains in parallel.",
         "serial": "One thread at a time applies batches in order; other threads may plan and post-process them.",
-        "lock": "At its turn in event order, an event requests locks on its rows. It runs when it holds all of them.",
-        "mvlk": "Rows have versions: a writer waits for the version before its own, and a reader for the version that "
-        "it has to see. Writers never wait for readers.",
-        "pat": "Tables are divided into partitions. At its turn, an event queues for its partitions, and runs when it "
-        "is first in all of them (S-Store).",
+        "lock": "As published with TStream. A counter lets events insert locks on their rows in event order. An event "
+        "runs when it holds all of its locks.",
+        "mvlk": "As `lock`, with versions: a writer waits for the version before its own, and a reader for the "
+        "version that it has to see. Writers never wait for readers.",
+        "pat": "As `lock`, with a counter for each partition of each table (S-Store). Events without a common "
+        "partition insert their locks in any order.",
         "auto": "Measures `serial` and `owners`, and uses the faster one. It measures again from time to time.",
-        "no_lock": "`lock` without its locks. This is a bound: its results are wrong, and Lockstep never counts them.",
+        "no_lock": "`lock` without its locks and its counter. This is a bound: its results are wrong, and Lockstep "
+        "never counts them.",
     },
     "pool": {
         "shared_nothing": "Each thread has its own pool.",

@@ -28,6 +28,7 @@ use crate::rows::texts::Texts;
 use crate::threads::sync::Arc;
 use crate::threads::timing;
 use crate::threads::topology::Topology;
+use crate::transactions::scheme;
 
 create_exception!(
     streaming_core._runtime,
@@ -328,6 +329,13 @@ fn probe() -> PyResult<String> {
     serde_json::to_string(&Topology::probe()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
+/// Returns the number of each thread's pool of operation chains. On a machine with one socket, `shared_per_socket` uses two
+/// made-up sockets. If no two threads have the same number, the pool equals `shared_nothing`.
+#[pyfunction]
+fn pools(pool: &str, threads: usize) -> PyResult<Vec<usize>> {
+    guarded(|| scheme::pool::pools(Some(pool), threads))
+}
+
 /// Measures memory access and returns JSON. On several nodes: between nodes, and the bytes per second that all cores of a
 /// node read together. On one node: between these cores, for lines that another core has just written.
 #[pyfunction]
@@ -413,6 +421,7 @@ fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heed_signals, module)?)?;
     module.add_function(wrap_pyfunction!(signalled, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
+    module.add_function(wrap_pyfunction!(pools, module)?)?;
     module.add_function(wrap_pyfunction!(measure_fetching, module)?)?;
     module.add_function(wrap_pyfunction!(round_trip, module)?)?;
     module.add_function(wrap_pyfunction!(longest_pause, module)?)?;

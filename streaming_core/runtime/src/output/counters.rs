@@ -7,12 +7,11 @@ use std::ops::AddAssign;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Breakdown {
-    /// In kernels and in digesting their outputs.
+    /// In kernels and in digesting their outputs. The lock-ahead schemes count only accesses to state (TStream, section VI-D).
     pub useful: u64,
     /// Waiting for other threads, also for locks that they hold.
     pub sync: u64,
-    /// Asking for locks, seeing whether they are granted, and giving them back; measured in samples, because the clock
-    /// costs as much as they do.
+    /// Inserting locks; measured in samples, because reading the clock takes as long.
     pub lock: u64,
     /// Fetching from other nodes' memory, by an estimate (`placement.rs`).
     pub remote: u64,

@@ -21,32 +21,32 @@ use crate::transactions::workbench::{Workbench, alone};
 /// Batches in flight per thread: enough that no thread waits for a slot, few enough to stay in the shared cache.
 const DEPTH: usize = 4;
 
-/// The batches of a block, numbered from 0. `E` is the scheme's data for each batch in flight.
-pub(crate) struct Ring<E> {
+/// The batches of a block, numbered from 0.
+pub(crate) struct Ring {
+    /// Events in a batch; the last one of a block may have fewer.
     batch: usize,
-    slots: Vec<CachePadded<RingSlot<E>>>,
+    slots: Vec<CachePadded<RingSlot>>,
     /// The next batch to plan; threads claim it by compare-and-exchange.
     planned: CachePadded<AtomicUsize>,
     /// Puts post-processed batches in order.
     posted: NonBlocking,
 }
 
-struct RingSlot<E> {
+struct RingSlot {
     /// The thread that applied the batch sets this. The thread that clears it post-processes the batch.
     applied: AtomicBool,
     /// The ticket of the batch that was planned last; the thread that planned it writes this.
     planned: AtomicU64,
-    /// Passes from the thread that claims and plans the batch to those that apply it, which only read it if they are several.
-    /// Then it passes to the thread that clears `applied` and post-processes the batch, and to the one that delivers it.
-    content: UnsafeCell<Content<E>>,
+    /// Passes from the thread that claims and plans the batch to the one that applies it. Then it passes to the thread that
+    /// clears `applied` and post-processes the batch, and to the one that delivers it.
+    content: UnsafeCell<Content>,
 }
 
-pub(crate) struct Content<E> {
+pub(crate) struct Content {
     /// The number of the batch in this slot.
     number: usize,
     pub bench: Workbench,
     pub outcome: Outcome,
-    pub extra: E,
     /// The batch was executed at once, so its outputs exist already.
     executed: bool,
     prepared: Prepared,
@@ -54,17 +54,17 @@ pub(crate) struct Content<E> {
 }
 
 // SAFETY: `planned`, `applied` and `posted` pass `content` from thread to thread: written with Release, taken with Acquire.
-unsafe impl<E: Send + Sync> Sync for RingSlot<E> {}
+unsafe impl Sync for RingSlot {}
 // SAFETY: nothing in it refers to a thread.
-unsafe impl<E: Send> Send for RingSlot<E> {}
+unsafe impl Send for RingSlot {}
 
-impl<E> Ring<E> {
-    pub fn new(program: &Program, options: &Options, extra: impl Fn() -> E) -> Self {
+impl Ring {
+    pub fn new(program: &Program, options: &Options) -> Self {
         let slots = if options.threads == 1 { 1 } else { (options.threads * DEPTH).next_power_of_two() };
-        Self::of(slots, program.output_stride(), options.batch, extra)
+        Self::of(slots, program.output_stride(), options.batch)
     }
 
-    fn of(slots: usize, stride: usize, batch: usize, extra: impl Fn() -> E) -> Self {
+    fn of(slots: usize, stride: usize, batch: usize) -> Self {
         let slot = || {
             CachePadded::new(RingSlot {
                 applied: AtomicBool::new(false),
@@ -73,7 +73,6 @@ impl<E> Ring<E> {
                     number: 0,
                     bench: Workbench::new(stride),
                     outcome: Outcome::new(batch),
-                    extra: extra(),
                     executed: false,
                     prepared: Prepared::default(),
                     started: 0,
@@ -121,11 +120,6 @@ impl<E> Ring<E> {
         Ok(())
     }
 
-    /// Events in a batch; the block's last one may have fewer.
-    pub fn batch(&self) -> usize {
-        self.batch
-    }
-
     /// The number of batches of the block.
     pub fn count(&self, run: &Run) -> usize {
         run.events.len().div_ceil(self.batch)
@@ -136,7 +130,7 @@ impl<E> Ring<E> {
         Batch { block: run.block, begin, end: run.events.end.min(begin + self.batch) }
     }
 
-    fn slot(&self, number: usize) -> &RingSlot<E> {
+    fn slot(&self, number: usize) -> &RingSlot {
         &self.slots[number % self.slots.len()]
     }
 
@@ -162,13 +156,13 @@ impl<E> Ring<E> {
             || (planned < self.count(run) && planned < delivered + self.slots.len())
     }
 
-    /// Plans the next batch if it has a slot. `finish` then computes the scheme's data for it.
+    /// Plans the next batch if it has a slot. `finish` gets the planned batch.
     pub fn plan(
         &self,
         run: &Run,
         counters: &mut Counters,
         watch: &mut Stopwatch,
-        finish: impl FnOnce(&Batch, &mut Content<E>),
+        finish: impl FnOnce(&Batch, &mut Content),
     ) -> Result<bool, RunError> {
         // ORDERING: Relaxed; the claim below decides, the slot's state orders its content.
         let number = self.planned.load(Ordering::Relaxed);
@@ -194,7 +188,7 @@ impl<E> Ring<E> {
             finish(&batch, content);
             Ok::<_, RunError>(())
         })?;
-        // ORDERING: Release passes the content to the threads that apply it.
+        // ORDERING: Release passes the content to the thread that applies it.
         slot.planned.store(run.first_ticket + number as u64, Ordering::Release);
         run.idle.notify();
         Ok(true)
@@ -250,11 +244,11 @@ impl<E> Ring<E> {
         Ok(true)
     }
 
-    /// A planned batch, for the threads that apply it.
+    /// A planned batch, for the thread that applies it.
     ///
     /// # Safety
     /// The batch is planned and not applied.
-    pub unsafe fn planned(&self, number: usize) -> &Content<E> {
+    pub unsafe fn planned(&self, number: usize) -> &Content {
         // SAFETY: as the caller says.
         self.slot(number).content.with(|content| unsafe { &*content })
     }
@@ -329,12 +323,12 @@ mod loom_tests {
     use crate::threads::sync::{Arc, thread};
     use crate::transactions::testing::world::World;
 
-    fn plan_next(ring: &Ring<()>, run: &Run) -> bool {
+    fn plan_next(ring: &Ring, run: &Run) -> bool {
         ring.plan(run, &mut Counters::default(), &mut Stopwatch::start(), |_, _| ()).unwrap()
     }
 
     /// Applies a planned batch, as a single writer does.
-    fn apply_next(ring: &Ring<()>, run: &Run, number: usize) {
+    fn apply_next(ring: &Ring, run: &Run, number: usize) {
         assert!(ring.is_planned(run, number));
         // SAFETY: planned, and applied here only.
         assert_eq!(unsafe { ring.planned(number) }.number, number);
@@ -343,12 +337,12 @@ mod loom_tests {
 
     /// Two threads do their parts of two batches. loom fails if both are at a slot's content or at the sink at a time. The
     /// delivery fails if a batch is left out, comes twice or comes too early.
-    fn explore(slots: usize, before: fn(&Ring<()>, &Run), first: fn(&Ring<()>, &Run), second: fn(&Ring<()>, &Run)) {
+    fn explore(slots: usize, before: fn(&Ring, &Run), first: fn(&Ring, &Run), second: fn(&Ring, &Run)) {
         let mut model = loom::model::Builder::new();
         // Every schedule with up to this many involuntary switches; all of them would take hours.
         model.preemption_bound = Some(3);
         model.check(move || {
-            let shared = Arc::new((Ring::of(slots, 8, 1, || ()), World::new()));
+            let shared = Arc::new((Ring::of(slots, 8, 1), World::new()));
             let (ring, world) = &*shared;
             world.run(|run| before(ring, run));
             let other = {
@@ -363,7 +357,7 @@ mod loom_tests {
 
     #[test]
     fn loom_a_slot_goes_from_hand_to_hand() {
-        let write = |ring: &Ring<()>, run: &Run| {
+        let write = |ring: &Ring, run: &Run| {
             for number in 0..2 {
                 while !plan_next(ring, run) {
                     thread::yield_now();
@@ -371,7 +365,7 @@ mod loom_tests {
                 apply_next(ring, run, number);
             }
         };
-        let finish = |ring: &Ring<()>, run: &Run| {
+        let finish = |ring: &Ring, run: &Run| {
             while !ring.is_done(run) {
                 if !ring.post(run, 2, |_, _, _| ()).unwrap() {
                     thread::yield_now();
@@ -384,19 +378,19 @@ mod loom_tests {
     /// No thread comes back later, so a batch that is posted while the other thread delivers must not be left.
     #[test]
     fn loom_no_posted_batch_is_left() {
-        let apply = |ring: &Ring<()>, run: &Run| {
+        let apply = |ring: &Ring, run: &Run| {
             for number in 0..2 {
                 assert!(plan_next(ring, run));
                 apply_next(ring, run, number);
             }
         };
-        let post = |ring: &Ring<()>, run: &Run| while ring.post(run, 2, |_, _, _| ()).unwrap() {};
+        let post = |ring: &Ring, run: &Run| while ring.post(run, 2, |_, _, _| ()).unwrap() {};
         explore(2, apply, post, post);
     }
 
     #[test]
     fn loom_a_batch_is_planned_or_executed_at_once() {
-        let write = |ring: &Ring<()>, run: &Run| {
+        let write = |ring: &Ring, run: &Run| {
             for number in 0..2 {
                 // SAFETY: the only writer, in the order of batches, with a slot for each.
                 if !unsafe { ring.execute(run, 0, number, |_, _| ()).unwrap() } {
@@ -408,7 +402,7 @@ mod loom_tests {
             }
             while ring.post(run, 2, |_, _, _| ()).unwrap() {}
         };
-        let plan = |ring: &Ring<()>, run: &Run| while plan_next(ring, run) {};
+        let plan = |ring: &Ring, run: &Run| while plan_next(ring, run) {};
         explore(2, |_, _| (), write, plan);
     }
 }

@@ -10,6 +10,7 @@ use crate::output::counters::Counters;
 use crate::output::sink::Prepared;
 use crate::rows::block::Block;
 use crate::rows::buffer::RowBuffer;
+use crate::rows::view::Rows;
 use crate::state::table::Tables;
 use crate::threads::idle::Idle;
 use crate::threads::sync::{AtomicBool, Ordering};
@@ -67,10 +68,26 @@ impl Run<'_> {
         prepared: &Prepared,
         timing: Option<Timing>,
     ) -> Result<(), RunError> {
+        // SAFETY: a buffer's rows are readable.
+        unsafe { self.deliver_rows(ticket, Rows::of(rows, self.block.text), prepared, timing) }
+    }
+
+    /// As `deliver`, wherever the rows lie.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn deliver_rows(
+        &self,
+        ticket: u64,
+        rows: Rows,
+        prepared: &Prepared,
+        timing: Option<Timing>,
+    ) -> Result<(), RunError> {
         // ORDERING: Acquire; nothing but the flag is used.
         let leaves = || self.stopped.load(Ordering::Acquire);
         self.delivery.deliver(ticket, self.idle, leaves, |delivered| {
-            delivered.sink.deliver(rows, prepared, self.block.text)?;
+            // SAFETY: as the caller says.
+            unsafe { delivered.sink.deliver_rows(rows, prepared)? };
             if let Some(timing) = timing {
                 delivered.record(self.clock.now(), timing.started, timing.arrival);
             }

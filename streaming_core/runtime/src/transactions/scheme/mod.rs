@@ -16,7 +16,7 @@ mod mvlk;
 mod no_lock;
 mod owners;
 mod pat;
-mod pool;
+pub(crate) mod pool;
 pub(crate) mod serial;
 mod tstream;
 

@@ -1,20 +1,17 @@
-//! `no_lock`: `lock` without its locks (TStream, section VI-B). Events have their turn, but ask for nothing, and run at once.
-//! A bound on what locking could give, not a result: transactions interleave as they like.
+//! `no_lock`: `lock` without locks, and so without the counter that orders their insertion (TStream, section VI-B). It is a
+//! bound on the throughput of the other schemes, not a result: transactions interleave in any way.
 //!
-//! It is memory-safe for tables of fixed rows: kernels compute addresses from row numbers alone, never from what they
-//! find in a row, so a race can only make values stale or torn. The racing accesses are compiled by numba, outside of
-//! Rust's memory model, to plain loads and stores of up to eight bytes. Containers hold addresses, which a torn read
-//! would follow anywhere: tables with containers are refused, those of the paper's TP too.
-
-use std::ops::Range;
+//! It is memory-safe for tables of fixed rows. Kernels compute addresses from row numbers alone, and never from the content of
+//! a row. So a race can only make values stale or torn. numba compiles the racing accesses, outside of Rust's memory model, to
+//! plain loads and stores of up to eight bytes. Containers hold addresses, and a torn address could point anywhere. So the
+//! scheme refuses tables with containers, such as those of the paper's TP.
 
 use crate::error::RunError;
 use crate::program::Program;
-use crate::program::kernel::Access;
 use crate::program::options::Options;
 use crate::transactions::run::Scheme;
 use crate::transactions::scheme::ahead;
-use crate::transactions::scheme::ahead::{Group, Guard};
+use crate::transactions::scheme::ahead::{Event, Guard};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     if let Some(table) = program.tables.iter().find(|table| table.containers) {
@@ -27,32 +24,28 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
 struct NoLock;
 
 impl Guard for NoLock {
-    type Plan = ();
     type Held = ();
-    /// As many as `lock` lets ask at one turn.
-    const GROUP: usize = 16;
 
     fn held(&self) {}
 
-    fn plan(&self, _accesses: &[Access], _events: usize, _plan: &mut ()) {}
+    fn collect(&self, _event: &Event, _held: &mut ()) {}
 
-    fn request(&self, _plan: &(), _events: Range<usize>, _thread: usize, _number: u64, _held: &mut ()) {}
+    fn is_permitted(&self, _event: &Event, _held: &()) -> bool {
+        true
+    }
 
-    fn is_granted(&self, _held: &(), _index: usize) -> bool {
+    fn insert(&self, _event: &Event, _held: &mut ()) {}
+
+    fn is_granted(&self, _held: &()) -> bool {
         true
     }
 
     #[inline]
-    unsafe fn apply(&self, group: &Group<()>, events: Range<usize>, _held: &mut ()) -> Result<(), RunError> {
-        let first = |event: usize| match event < group.batch.len() {
-            true => group.outcome.first(event as u32),
-            false => group.accesses.len(),
-        };
-        let accesses = &group.accesses[first(events.start)..first(events.end)];
-        // SAFETY: the events are this thread's, in program order. See the top of this file: races on rows are what this scheme
-        // is about, and harmless.
-        unsafe { group.apply(accesses, group.run.tables.bases()) }
+    unsafe fn apply(&self, event: &Event, _held: &mut ()) -> Result<(), RunError> {
+        // SAFETY: the event is this thread's, and its accesses are in program order. The head of this file says why races on
+        // rows are harmless.
+        unsafe { event.apply(event.accesses, event.run.tables.bases()) }
     }
 
-    fn release(&self, _held: &(), _events: Range<usize>) {}
+    fn release(&self, _held: &()) {}
 }

@@ -22,6 +22,11 @@ const POOLS: &[(&str, Sockets)] = &[
 /// Returns the number of each thread's pool, ascending from 0.
 type Sockets = fn(usize) -> Vec<usize>;
 
+/// Returns the number of each thread's pool for pool `name`. The first one if it has no name.
+pub(crate) fn pools(name: Option<&str>, threads: usize) -> Result<Vec<usize>, RunError> {
+    Ok(find("pool", "", name, POOLS)?(threads))
+}
+
 pub(super) struct Pools {
     pools: Vec<Pool>,
     /// Per thread: its pool, and its rank in it.
@@ -42,13 +47,13 @@ struct Pool {
 
 impl Pools {
     pub fn new(options: &Options) -> Result<Self, RunError> {
-        let pools = find("pool", "", options.pool.as_deref(), POOLS)?;
+        let pools = pools(options.pool.as_deref(), options.threads)?;
         let shared = options.pool.as_deref().is_some_and(|name| name != POOLS[0].0);
         if options.stealing && !shared {
             return Err(RunError::Invalid("stealing needs a shared pool".into()));
         }
         let made_up = options.pool.as_deref() == Some(PER_SOCKET) && Topology::probe().is_mock;
-        Ok(Self { shared, made_up, ..Self::of(&pools(options.threads), options.stealing) })
+        Ok(Self { shared, made_up, ..Self::of(&pools, options.stealing) })
     }
 
     /// `pools`: the number of each thread's pool.
@@ -189,6 +194,17 @@ mod tests {
             assert!((0..=most).all(|socket| sockets.contains(&socket)));
             assert_eq!(most > 0, threads > 1, "two made-up sockets where there is one");
         }
+    }
+
+    #[test]
+    fn two_threads_on_two_made_up_sockets_share_nothing() {
+        let kinds = |threads| ["shared_nothing", "shared_everything"].map(|name| pools(Some(name), threads).unwrap());
+        assert_eq!(kinds(3), [vec![0, 1, 2], vec![0, 0, 0]]);
+        if Topology::probe().is_mock {
+            assert_eq!(pools(Some(PER_SOCKET), 2).unwrap(), [0, 1]);
+            assert_eq!(pools(Some(PER_SOCKET), 4).unwrap(), [0, 0, 1, 1]);
+        }
+        assert!(pools(Some("puddle"), 2).is_err());
     }
 
     #[test]

@@ -1,99 +1,140 @@
-//! Lock-ahead, the common part of `lock`, `mvlk` and `pat` (TStream, sections II-C and VI-A).
+//! Lock-ahead, the common part of `lock`, `mvlk`, `pat` and `no_lock` (TStream, section II-C).
 //!
-//! An event requests everything that it needs at once, when a monotone counter shows its turn. It runs when all of it is
-//! granted, and returns all of it at its end.
+//! Threads take events in turn: of n threads, thread t has the events t, t + n, t + 2n and so on. A thread executes one event
+//! after the other, each from plan to outputs (the coarse-grained paradigm of section II-C):
 //!
-//! Any thread plans a batch, any thread applies and post-processes it, and batches are delivered in order. All threads apply
-//! the same batch. A free thread takes the turn, makes the requests of the next few events and passes the turn on. Then it
-//! runs these events, in the order in which they are granted. Neighbours that are granted together run in one kernel call.
-//! With one thread there is no conflict, so it only plans, applies and post-processes.
+//! 1. *plan*: find out which rows the transaction accesses.
+//! 2. Wait until a monotone counter permits the transaction to *insert its locks*. Insert all of them at once. Then advance
+//!    the counter, so that the next transaction can insert its locks.
+//! 3. Wait until all locks are *granted*. Access the rows. Release the locks.
+//! 4. *post*: make the outputs.
 //!
-//! **Exactness.** Requests are granted in the order of requests, which is event order. So two events that conflict run in
-//! event order, and each event runs as if alone.
+//! `ahead/outputs.rs` merges the outputs of the threads and delivers them. The schemes differ in their counters and locks; see
+//! `Guard`.
 //!
-//! **No deadlock.** Only events that had their turn hold or await anything, and they await only earlier events. The earliest
-//! of them that has not run is granted, and its thread looks at all of its events until none is left. The thread with the
-//! turn awaits nothing.
+//! **Exactness.** Locks on a row are inserted in event order, and two transactions that conflict are granted in the order of
+//! insertion. So they run in event order, and each runs as if alone.
+//!
+//! **No deadlock.** Consider the earliest event that is not executed. All earlier transactions have inserted and released their
+//! locks, so the counter permits the transaction to insert its locks, and the locks are granted. Its thread has executed all of
+//! its earlier events, so it executes this one now. It may wait for two other things:
+//!
+//! - For room for outputs, if an earlier batch is not delivered. All events of that batch are executed, so some thread is
+//!   delivering it.
+//! - In `pat`, for the numbers of its batch, if some thread has not planned the batch. That thread plans it before it executes
+//!   an event after this one. Until then it has no event to wait for, and it waits for numbers of earlier batches only.
+//!
+//! **Distance.** Suppose that a single counter permits event e to insert its locks. Then all events up to e - n are executed:
+//! the thread of such an event has inserted the locks of a later one.
 
+pub(crate) mod counter;
+pub(crate) mod locks;
+pub(crate) mod outputs;
 pub(crate) mod requests;
-pub(crate) mod turn;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod stage;
 
 use std::ops::Range;
 
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
-use crate::output::counters::Counters;
+use crate::output::counters::{Breakdown, Counters};
 use crate::program::Program;
 use crate::program::kernel::Access;
 use crate::program::options::Options;
 use crate::threads::own::Own;
-use crate::threads::sync::{AtomicUsize, Ordering};
+use crate::threads::sync::{Ordering, hint};
 use crate::transactions::batch::Batch;
 use crate::transactions::outcome::Outcome;
-use crate::transactions::ring::Ring;
+use crate::transactions::planner::Planner;
 use crate::transactions::run::{Run, Scheme};
-use crate::transactions::scheme::ahead::turn::Turn;
+use crate::transactions::scheme::ahead::outputs::{Outputs, Part};
 
-/// One of so many groups is measured in detail, because reading the clock takes as long as a lock.
-const SAMPLE: usize = 16;
+/// One of so many events is measured in detail, because reading the clock takes as long as inserting a lock. A prime, so that
+/// it does not divide the period of an application's events.
+const SAMPLE: usize = 17;
 
-/// The guard of the state. Numbers of events count within their batch.
+/// So many looks come before a wait is measured. Most waits are shorter, and reading the clock would make them longer.
+const LOOKS: usize = if cfg!(any(loom, shuttle)) { 0 } else { 64 };
+
+/// The counters and locks of a scheme.
 pub(crate) trait Guard: Send + Sync + Sized {
-    /// The guard's data for a planned batch.
-    type Plan: Default + Send + Sync;
-    /// The requests that a thread holds for its group of events.
+    /// What a thread keeps of its transaction: the requests and the inserted locks.
     type Held: Send;
-    /// The number of events that make requests at one turn, at most 64. With few, conflicting events seldom wait for each
-    /// other's threads. With many, the turn seldom changes hands.
-    const GROUP: usize;
+    /// Whether the source numbers the transactions of each batch, before threads execute them. Then threads plan a batch while
+    /// others may still execute the one before.
+    const NUMBERS: bool = false;
 
     fn held(&self) -> Self::Held;
 
-    fn plan(&self, accesses: &[Access], events: usize, plan: &mut Self::Plan);
+    /// Starts a block. No thread is at one.
+    fn rewind(&self) {}
 
-    /// Requests everything that the events need. The calling thread has their turn. `number` is the number of the first one
-    /// in the run.
-    fn request(&self, plan: &Self::Plan, events: Range<usize>, thread: usize, number: u64, held: &mut Self::Held);
-
-    /// Whether the `index`-th event of the group holds everything that it needs.
-    fn is_granted(&self, held: &Self::Held, index: usize) -> bool;
-
-    /// Applies the accesses of consecutive events that hold everything.
+    /// Takes the accesses of the thread's transactions of batch `number`, whose events have these positions. When all threads
+    /// have called this, the transactions are numbered.
     ///
     /// # Safety
-    /// They are granted, and their accesses were not applied before.
-    unsafe fn apply(
+    /// `thread` is the calling thread's number. It has executed its transactions of batch `number - 2`.
+    unsafe fn foresee<'a>(
         &self,
-        group: &Group<Self::Plan>,
-        events: Range<usize>,
-        held: &mut Self::Held,
-    ) -> Result<(), RunError>;
+        _thread: usize,
+        _number: usize,
+        _events: Range<usize>,
+        _transactions: impl Iterator<Item = &'a [Access]>,
+    ) {
+    }
 
-    /// Returns what events of the group (by their index in it) hold, after they are applied.
-    fn release(&self, held: &Self::Held, events: Range<usize>);
+    /// Whether the transactions of batch `number` are numbered.
+    fn is_numbered(&self, _number: usize) -> bool {
+        true
+    }
 
-    /// Declares that the thread has run all its events before event `number` of the run, and returned what they held. The
-    /// largest number stands for all events.
-    fn advance(&self, _thread: usize, _number: u64) {}
+    /// Collects the requests of a transaction.
+    fn collect(&self, event: &Event, held: &mut Self::Held);
+
+    /// Whether the transaction may insert its locks.
+    fn is_permitted(&self, event: &Event, held: &Self::Held) -> bool;
+
+    /// Inserts all locks of the transaction. Then permits the next transaction to insert its locks.
+    fn insert(&self, event: &Event, held: &mut Self::Held);
+
+    /// Whether all inserted locks are granted.
+    fn is_granted(&self, held: &Self::Held) -> bool;
+
+    /// Applies the accesses of the transaction.
+    ///
+    /// # Safety
+    /// All of its locks are granted, and its accesses were not applied before.
+    unsafe fn apply(&self, event: &Event, held: &mut Self::Held) -> Result<(), RunError>;
+
+    /// Releases all locks of the transaction.
+    fn release(&self, held: &Self::Held);
 }
 
-/// Events of a batch that one thread runs.
-pub(crate) struct Group<'a, P> {
+/// A planned event on its thread.
+pub(crate) struct Event<'a> {
     pub run: &'a Run<'a>,
     pub thread: usize,
     pub batch: Batch<'a>,
+    /// The number of the batch in the part of the block.
+    pub number: usize,
+    /// The position of the event in the block.
+    pub position: usize,
     pub outcome: &'a Outcome,
     pub accesses: &'a [Access],
-    pub plan: &'a P,
-    /// The group's first event.
-    pub from: usize,
 }
 
-impl<P> Group<'_, P> {
-    /// Applies accesses in their order, on the tables at `bases`.
+impl Event<'_> {
+    /// The number of the transaction in the part of the block that is run: its timestamp.
+    #[inline]
+    pub fn timestamp(&self) -> u64 {
+        (self.position - self.run.events.start) as u64
+    }
+
+    /// Applies accesses of the event in their order, on the tables at `bases`.
     ///
     /// # Safety
-    /// As for `Transaction::apply`. The events are this thread's, and their conditions precede what waits for them.
+    /// As for `Transaction::apply`. Conditions precede the accesses that wait for them.
     #[inline]
     pub unsafe fn apply(&self, accesses: &[Access], bases: *const *mut u8) -> Result<(), RunError> {
         // SAFETY: `thread` is the calling thread's number.
@@ -109,227 +150,295 @@ impl<P> Group<'_, P> {
     }
 }
 
-/// A guard's plan of a batch, and the number of its events that have not run.
-#[derive(Debug, Default)]
-struct Planned<P> {
-    plan: P,
-    left: AtomicUsize,
-}
-
 struct Ahead<G: Guard> {
     guard: G,
-    ring: Ring<Planned<G::Plan>>,
-    /// The number, in the block, of the next event to make its requests.
-    turn: Turn,
+    outputs: Outputs,
     /// Each used by its thread.
-    threads: Own<Runner<G::Held>>,
+    workers: Own<Worker<G::Held>>,
 }
 
-struct Runner<H> {
+struct Worker<H> {
+    thread: usize,
+    threads: usize,
     held: H,
+    /// The plans of even and of odd batches, if the source numbers transactions. Else all events use the first.
+    plans: [Plan; 2],
+    times: Times,
     counters: Counters,
-    groups: usize,
-    /// Nanoseconds that the measured groups spent with locks, and with accesses.
-    sample: (u64, u64),
 }
 
-/// A scheme that runs events under this guard.
+/// The plan of an event, or of a thread's events of a batch.
+struct Plan {
+    planner: Planner,
+    outcome: Outcome,
+}
+
+/// A scheme that executes events under this guard.
 pub(crate) fn make<G: Guard + 'static>(guard: G, program: &Program, options: &Options) -> Box<dyn Scheme> {
-    assert!((1..=64).contains(&G::GROUP));
-    let thread = || Runner { held: guard.held(), counters: Counters::default(), groups: 0, sample: (0, 0) };
+    let mut thread = 0..options.threads;
     Box::new(Ahead {
-        ring: Ring::new(program, options, Planned::default),
-        turn: Turn::default(),
-        threads: Own::new(options.threads, thread),
+        outputs: Outputs::new(program.output_stride(), options.threads, options.batch),
+        workers: Own::new(options.threads, || {
+            Worker::new(thread.next().unwrap_or_default(), options.threads, options.batch, guard.held())
+        }),
         guard,
     })
 }
 
 impl<G: Guard> Scheme for Ahead<G> {
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
-        if self.threads.len() == 1 {
-            return self.ring.alone(run);
-        }
         // SAFETY: the thread's own.
-        unsafe { self.threads.with_mut(thread, |own| self.go_round(thread, run, own)) }
+        unsafe { self.workers.with_mut(thread, |worker| self.work(run, worker)) }
     }
 
     fn rewind(&self) {
-        self.ring.rewind();
-        self.turn.pass(0);
+        self.outputs.rewind();
+        self.guard.rewind();
     }
 
     fn counters(&self) -> Counters {
-        let mut sum = self.ring.counters();
         // SAFETY: no thread is in `block`.
-        sum += unsafe { self.threads.sum(|thread| thread.counters) };
-        sum
-    }
-}
-
-impl<H> Runner<H> {
-    /// Splits the time since the last lap, without the `waited` part, in the proportions of the measured groups.
-    fn account(&mut self, watch: &mut Stopwatch, waited: u64) {
-        let mut spent = 0;
-        watch.lap(&mut spent);
-        let busy = spent.saturating_sub(waited);
-        let (locks, accesses) = self.sample;
-        let lock = (busy as f64 * locks as f64 / (locks + accesses).max(1) as f64) as u64;
-        self.counters.time.sync += waited;
-        self.counters.time.lock += lock;
-        self.counters.time.useful += busy.saturating_sub(lock);
+        unsafe { self.workers.sum(|worker| worker.counters) }
     }
 }
 
 impl<G: Guard> Ahead<G> {
-    fn go_round(&self, thread: usize, run: &Run, own: &mut Runner<G::Held>) -> Result<(), RunError> {
-        let mut watch = Stopwatch::start();
-        let mut patience = run.idle.patience();
-        loop {
+    /// Executes the events of a thread.
+    fn work(&self, run: &Run, worker: &mut Worker<G::Held>) -> Result<(), RunError> {
+        worker.times.start();
+        let batches = self.outputs.count(run);
+        let mut planned = 0;
+        for number in 0..batches {
             run.check()?;
-            let mut waited = 0;
-            let mut worked = false;
-            while self.group(thread, run, own, &mut waited)? {
-                worked = true;
+            if G::NUMBERS {
+                // Of an open loop, the next batch has not arrived yet.
+                let ahead = if run.arrivals.is_open_loop() { 1 } else { 2 };
+                while planned < batches.min(number + ahead) {
+                    worker.plan_batch(run, &self.guard, &self.outputs.batch(run, planned), planned)?;
+                    planned += 1;
+                }
+                worker.times.wait(run, || self.guard.is_numbered(number))?;
             }
-            if worked {
-                own.account(&mut watch, waited);
-            } else if self.ring.post(run, self.entered(), |_, _, _| ())? || self.plan(run, own, &mut watch)? {
-                watch.lap(&mut own.counters.time.useful);
-                worked = true;
-            }
-            if worked {
-                patience = run.idle.patience();
-            } else if self.ring.is_done(run) {
-                return Ok(());
-            } else {
-                if !patience.pass() {
-                    run.idle.wait(|| self.has_news(run));
-                }
-                watch.lap(&mut own.counters.time.sync);
-            }
-        }
-    }
-
-    /// A bound: all batches that may be applied have lower numbers.
-    fn entered(&self) -> usize {
-        self.turn.look().0.div_ceil(self.ring.batch())
-    }
-
-    /// Whether event `at`, the next one, can make its requests.
-    #[inline]
-    fn is_ready(&self, run: &Run, at: usize) -> bool {
-        at < run.events.len() && self.ring.is_planned(run, at / self.ring.batch())
-    }
-
-    /// Whether a thread that found nothing to do should look again.
-    fn has_news(&self, run: &Run) -> bool {
-        let (at, taken) = self.turn.look();
-        (!taken && self.is_ready(run, at)) || self.ring.has_news(run, self.entered())
-    }
-
-    fn plan(&self, run: &Run, own: &mut Runner<G::Held>, watch: &mut Stopwatch) -> Result<bool, RunError> {
-        self.ring.plan(run, &mut own.counters, watch, |batch, content| {
-            self.guard.plan(content.bench.planner.accesses(), batch.len(), &mut content.extra.plan);
-            // ORDERING: Relaxed; published with the batch.
-            content.extra.left.store(batch.len(), Ordering::Relaxed);
-        })
-    }
-
-    /// Takes the turn, makes the requests of the next group of events, and runs it. False: there is no group yet, or another
-    /// thread has the turn.
-    fn group(&self, thread: usize, run: &Run, own: &mut Runner<G::Held>, waited: &mut u64) -> Result<bool, RunError> {
-        let Some(at) = self.turn.take(|at| self.is_ready(run, at)) else { return Ok(false) };
-        let number = at / self.ring.batch();
-        let batch = self.ring.events(run, number);
-        let from = at - batch.begin;
-        let to = batch.len().min(from + G::GROUP);
-        let measured = own.groups % SAMPLE == 0;
-        own.groups += 1;
-        let mut watch = measured.then(Stopwatch::start);
-        // SAFETY: planned, and not applied before this group is; content is only read meanwhile.
-        let content = unsafe { self.ring.planned(number) };
-        self.guard.request(&content.extra.plan, from..to, thread, run.offset + at as u64, &mut own.held);
-        self.turn.pass(at + to - from);
-        run.idle.notify();
-        let group = Group {
-            run,
-            thread,
-            batch,
-            outcome: &content.outcome,
-            accesses: content.bench.planner.accesses(),
-            plan: &content.extra.plan,
-            from,
-        };
-        self.run(&group, to - from, own, &mut watch, waited)?;
-        // ORDERING: AcqRel; the last thread takes over what all others wrote, and passes it to the one that post-processes.
-        if content.extra.left.fetch_sub(to - from, Ordering::AcqRel) == to - from {
-            self.ring.set_applied(number);
-            run.idle.notify();
-        }
-        if let Some(watch) = &mut watch {
-            watch.lap(&mut own.sample.0);
-        }
-        Ok(true)
-    }
-
-    /// Runs the events of a group, each when it is granted.
-    fn run(
-        &self,
-        group: &Group<G::Plan>,
-        events: usize,
-        own: &mut Runner<G::Held>,
-        watch: &mut Option<Stopwatch>,
-        waited: &mut u64,
-    ) -> Result<(), RunError> {
-        let Group { run, from, .. } = *group;
-        let mut pending = u64::MAX >> (64 - events);
-        while pending != 0 {
-            let before = pending;
-            let mut at = 0;
-            while at < events {
-                let is_ready = |own: &Runner<_>, i: usize| pending >> i & 1 == 1 && self.guard.is_granted(&own.held, i);
-                if !is_ready(own, at) {
-                    at += 1;
-                    continue;
-                }
-                let end = (at + 1..events).find(|&i| !is_ready(own, i)).unwrap_or(events);
-                if let Some(watch) = watch {
-                    watch.lap(&mut own.sample.0);
-                }
-                // SAFETY: granted; pending events were not applied yet.
-                unsafe { self.guard.apply(group, from + at..from + end, &mut own.held)? };
-                if let Some(watch) = watch {
-                    watch.lap(&mut own.sample.1);
-                }
-                self.guard.release(&own.held, at..end);
-                pending &= !(u64::MAX >> (64 - (end - at)) << at);
-                let first = match pending {
-                    0 => u64::MAX,
-                    _ => run.offset + (group.batch.begin + from) as u64 + u64::from(pending.trailing_zeros()),
-                };
-                self.guard.advance(group.thread, first);
-                run.idle.notify();
-                at = end;
-            }
-            if pending == before {
-                let mut wait = Stopwatch::start();
-                let mut stopped = false;
-                run.idle.wait(|| {
-                    // ORDERING: Acquire; nothing but the flag is used.
-                    stopped = run.stopped.load(Ordering::Acquire);
-                    stopped || (0..events).any(|i| pending >> i & 1 == 1 && self.guard.is_granted(&own.held, i))
-                });
-                wait.lap(waited);
-                if let Some(watch) = watch {
-                    // Waiting is no part of the sample.
-                    watch.lap(&mut 0);
-                }
-                if stopped {
-                    return Err(RunError::Stopped);
-                }
-            }
+            worker.times.wait(run, || self.outputs.has_room(number))?;
+            let (batch, thread) = (self.outputs.batch(run, number), worker.thread);
+            let execute = |part: &mut Part| worker.execute(run, &self.guard, &batch, number, part);
+            // SAFETY: there is room, and this thread has the worker.
+            let events = unsafe { self.outputs.part(run, number, thread, execute)? };
+            self.outputs.complete(run, number, events)?;
+            worker.times.account(&mut worker.counters.time);
         }
         Ok(())
+    }
+}
+
+impl<H> Worker<H> {
+    fn new(thread: usize, threads: usize, batch: usize, held: H) -> Self {
+        let plan = || Plan { planner: Planner::new(), outcome: Outcome::new(batch) };
+        let plans = [plan(), plan()];
+        Self { thread, threads, held, plans, times: Times::new(), counters: Counters::default() }
+    }
+
+    /// The positions of the thread's events of a batch.
+    fn own(&self, batch: &Batch) -> impl Iterator<Item = usize> + use<H> {
+        let first = (self.thread + self.threads - batch.begin % self.threads) % self.threads;
+        (batch.begin + first..batch.end).step_by(self.threads)
+    }
+
+    fn plan_event(&mut self, run: &Run, batch: &Batch, plan: usize, position: usize) -> Result<(), RunError> {
+        let Plan { planner, outcome } = &mut self.plans[plan];
+        let event = position - batch.begin;
+        let before = planner.accesses().len();
+        run.transaction.plan(batch, event..event + 1, planner, outcome)?;
+        self.counters.dropped += planner.take_dropped();
+        let accesses = &planner.accesses()[before..];
+        self.counters.time.remote += run.placement.rows(accesses.iter().map(|access| access.table));
+        Ok(())
+    }
+
+    /// Plans the thread's events of a batch, so that the source can number them.
+    fn plan_batch<G: Guard>(&mut self, run: &Run, guard: &G, batch: &Batch, number: usize) -> Result<(), RunError> {
+        if run.arrivals.is_open_loop() {
+            run.await_arrival(batch.end);
+        }
+        self.plans[number % 2].planner.reset();
+        for position in self.own(batch) {
+            self.plan_event(run, batch, number % 2, position)?;
+        }
+        let plan = &self.plans[number % 2];
+        let transaction = |position| plan.event(run, self.thread, batch, number, position, self.threads).accesses;
+        // SAFETY: the thread has this worker, and executes one batch after the other.
+        unsafe {
+            guard.foresee(self.thread, number, batch.begin..batch.end, self.own(batch).map(transaction));
+        }
+        run.idle.notify();
+        Ok(())
+    }
+
+    /// Executes the thread's events of a batch. Returns their number.
+    fn execute<G: Guard<Held = H>>(
+        &mut self,
+        run: &Run,
+        guard: &G,
+        batch: &Batch,
+        number: usize,
+        part: &mut Part,
+    ) -> Result<usize, RunError> {
+        let mut events = 0;
+        for position in self.own(batch) {
+            if run.arrivals.is_open_loop() {
+                run.await_arrival(position + 1);
+            }
+            self.times.begin();
+            let plan = if G::NUMBERS { number % 2 } else { 0 };
+            if !G::NUMBERS {
+                self.plans[plan].planner.reset();
+                self.plan_event(run, batch, plan, position)?;
+            }
+            let Self { thread, threads, held, plans, times, counters } = self;
+            let event = plans[plan].event(run, *thread, batch, number, position, *threads);
+            guard.collect(&event, held);
+            times.lap(|time| &mut time.other);
+            times.wait(run, || guard.is_permitted(&event, held))?;
+            times.lap(|time| &mut time.sync);
+            guard.insert(&event, held);
+            run.idle.notify();
+            times.lap(|time| &mut time.lock);
+            let is_granted = guard.is_granted(held);
+            times.lap(|time| &mut time.other);
+            if !is_granted {
+                times.wait(run, || guard.is_granted(held))?;
+                times.lap(|time| &mut time.sync);
+            }
+            // SAFETY: granted, and applied here only.
+            unsafe { guard.apply(&event, held)? };
+            times.lap(|time| &mut time.useful);
+            guard.release(held);
+            run.idle.notify();
+            let (at, outcome) = (position - batch.begin, event.outcome);
+            counters.rejected += run.transaction.post(batch, at..at + 1, outcome, &mut part.rows)?;
+            part.end_event();
+            times.lap(|time| &mut time.other);
+            events += 1;
+        }
+        self.counters.dropped += part.rows.take_dropped();
+        Ok(events)
+    }
+}
+
+impl Plan {
+    /// A planned event. `threads` threads take events in turn.
+    fn event<'a>(
+        &'a self,
+        run: &'a Run<'a>,
+        thread: usize,
+        batch: &Batch<'a>,
+        number: usize,
+        position: usize,
+        threads: usize,
+    ) -> Event<'a> {
+        let accesses = self.planner.accesses();
+        let begin = self.outcome.first((position - batch.begin) as u32);
+        // The planner has this event only, or all of the thread's events of the batch.
+        let next = position + threads - batch.begin;
+        let is_last = accesses.last().is_none_or(|access| access.event as usize <= position - batch.begin);
+        let end = if is_last { accesses.len() } else { self.outcome.first(next as u32) };
+        Event { run, thread, batch: *batch, number, position, outcome: &self.outcome, accesses: &accesses[begin..end] }
+    }
+}
+
+/// The time breakdown of a thread (section VI-D). *Sync* is waiting for the permit and for granted locks. *Lock* is inserting
+/// locks. *Useful* is accessing state. *Others* is the rest.
+struct Times {
+    /// Since the last account.
+    total: Stopwatch,
+    /// Since the last lap of an event that is measured in detail.
+    detail: Option<Stopwatch>,
+    events: usize,
+    /// Nanoseconds of events that were measured in detail, without long waits.
+    sample: Breakdown,
+    /// Nanoseconds of long waits since the last account.
+    waited: u64,
+    /// Whether there was a long wait since the last lap.
+    has_waited: bool,
+}
+
+impl Times {
+    fn new() -> Self {
+        Self {
+            total: Stopwatch::start(),
+            detail: None,
+            events: 0,
+            sample: Breakdown::default(),
+            waited: 0,
+            has_waited: false,
+        }
+    }
+
+    /// Starts a block.
+    fn start(&mut self) {
+        self.total = Stopwatch::start();
+    }
+
+    /// Starts an event.
+    #[inline]
+    fn begin(&mut self) {
+        self.detail = self.events.is_multiple_of(SAMPLE).then(Stopwatch::start);
+        self.events += 1;
+    }
+
+    /// Adds the time since the last lap to a part of the sample.
+    #[inline]
+    fn lap(&mut self, part: impl FnOnce(&mut Breakdown) -> &mut u64) {
+        if let Some(detail) = &mut self.detail {
+            let mut nothing = 0;
+            detail.lap(if self.has_waited { &mut nothing } else { part(&mut self.sample) });
+            self.has_waited = false;
+        }
+    }
+
+    /// Waits until `ready`.
+    ///
+    /// # Errors
+    /// `Stopped`: another thread has failed.
+    #[inline]
+    fn wait(&mut self, run: &Run, ready: impl Fn() -> bool) -> Result<(), RunError> {
+        if ready() {
+            return Ok(());
+        }
+        self.wait_long(run, &ready)
+    }
+
+    fn wait_long(&mut self, run: &Run, ready: &dyn Fn() -> bool) -> Result<(), RunError> {
+        for _ in 0..LOOKS {
+            hint::spin_loop();
+            if ready() {
+                return Ok(());
+            }
+        }
+        let mut watch = Stopwatch::start();
+        let mut stopped = false;
+        run.idle.wait(|| {
+            // ORDERING: Acquire; nothing but the flag is used.
+            stopped = run.stopped.load(Ordering::Acquire);
+            stopped || ready()
+        });
+        watch.lap(&mut self.waited);
+        self.has_waited = self.detail.is_some();
+        if stopped { Err(RunError::Stopped) } else { Ok(()) }
+    }
+
+    /// Adds the time since the last account to `time`: long waits as measured, the rest in the proportions of the sample.
+    fn account(&mut self, time: &mut Breakdown) {
+        let mut spent = 0;
+        self.total.lap(&mut spent);
+        let busy = spent.saturating_sub(self.waited);
+        let sum = (self.sample.useful + self.sample.sync + self.sample.lock + self.sample.other).max(1);
+        let share = |part: u64| (busy as f64 * part as f64 / sum as f64) as u64;
+        let (useful, sync, lock) = (share(self.sample.useful), share(self.sample.sync), share(self.sample.lock));
+        time.useful += useful;
+        time.sync += sync + self.waited;
+        time.lock += lock;
+        time.other += busy.saturating_sub(useful + sync + lock);
+        self.waited = 0;
     }
 }

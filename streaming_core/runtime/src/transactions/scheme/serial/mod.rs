@@ -25,7 +25,7 @@ const TRIAL: usize = 4;
 const HANDOVER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 struct Serial {
-    ring: Ring<()>,
+    ring: Ring,
     costs: Costs,
     /// Per thread; written by that thread.
     counters: Own<Counters>,
@@ -38,7 +38,7 @@ struct Serial {
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     Ok(Box::new(Serial {
-        ring: Ring::new(program, options, || ()),
+        ring: Ring::new(program, options),
         costs: Costs::unknown(),
         counters: Own::new(options.threads, Counters::default),
         applied: CachePadded::default(),
