@@ -257,8 +257,8 @@ class Expected:
 
 def reports_earliest(spec: RunSpec) -> bool:
     """Whether a run fails at the earliest event: on other executors, threads may get to a later one first."""
-    # One thread of tstream walks chains one after the other.
-    is_in_turn = spec.threads == 1 and spec.option("scheme") != "tstream"
+    # One thread of tstream walks chains one after the other. One thread of pat plans a batch ahead.
+    is_in_turn = spec.threads == 1 and spec.option("scheme") not in ("tstream", "pat")
     return spec.order == "total" and (spec.executor == "pinned" or is_in_turn)
 
 

@@ -2,9 +2,9 @@
 //! bound on the throughput of the other schemes, not a result: transactions interleave in any way.
 //!
 //! It is memory-safe for tables of fixed rows. Kernels compute addresses from row numbers alone, and never from the content of
-//! a row. So a race can only make values stale or torn. numba compiles the racing accesses, outside of Rust's memory model, to
-//! plain loads and stores of up to eight bytes. Containers hold addresses, and a torn address could point anywhere. So the
-//! scheme refuses tables with containers, such as those of the paper's TP.
+//! a row. So a race can only make values stale or torn. The racing accesses are those of compiled kernels, outside of Rust's
+//! memory model: plain loads and stores of up to eight bytes. Containers hold addresses, and a torn address could point
+//! anywhere. So the scheme refuses tables with containers, such as those of the paper's TP.
 
 use crate::error::RunError;
 use crate::program::Program;
