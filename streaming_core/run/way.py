@@ -95,7 +95,8 @@ STRATEGIES: dict[str, dict[str, str]] = {
     "queue": {
         "lanes": "A worker takes a free partition and processes its batches. Nothing is enqueued. Lockstep adapts the "
         "number of partitions to the cost of the operator.",
-        "hybrid": "A queue per partition, and a master queue that all workers take from.",
+        "hybrid": "A queue per partition, and a master queue that all workers take from. A worker that meets a busy "
+        "partition leaves its tuple to the worker there.",
         "partitioned": "Each worker has one partition of its own; no other worker helps.",
         "shared": "One queue for all workers, under a lock, and a lock per partition.",
     },
@@ -438,7 +439,11 @@ class Transactional(RunSpec):
 
 
 class Pooled(RunSpec):
-    """Runs workers that take batches from the operators' worklists."""
+    """Runs workers that take batches from the operators' worklists.
+
+    With the default heuristic, queue and reorder buffer, one thread takes batches straight through the operators. With
+    any other, it uses the same worklists, buffers and scheduler as several threads.
+    """
 
     system = "Ordered Stream Processing"
     application_kinds = ("dataflow",)

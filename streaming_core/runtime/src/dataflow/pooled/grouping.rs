@@ -27,9 +27,8 @@ impl Grouping {
     /// can do.
     pub fn lanes(&mut self, lanes: usize, keys: usize, share: f64, threads: usize) -> usize {
         match self {
-            Self::Queue(..) if threads == 1 => 1,
             Self::Queue(Partitions::OnePerWorker, _) => threads.min(MOST_LANES),
-            Self::Queue(Partitions::AsAsked, asked) => *asked,
+            Self::Queue(Partitions::AsConfigured, configured) => *configured,
             Self::Queue(Partitions::ByCost, _) if keys > FEW_KEYS => lanes,
             Self::Queue(Partitions::ByCost, _) if lanes == 1 && share > MANY_LANES => {
                 (LANES_PER_THREAD * threads).min(MOST_LANES)
@@ -60,7 +59,7 @@ mod tests {
     #[test]
     fn the_queues_of_the_paper_have_their_partitions_from_the_start() {
         let lanes = |partitions, threads| Grouping::Queue(partitions, 100).lanes(1, 0, 0.0, threads);
-        assert_eq!([lanes(Partitions::OnePerWorker, 3), lanes(Partitions::AsAsked, 3)], [3, 100]);
-        assert_eq!(lanes(Partitions::AsAsked, 1), 1, "one thread takes batches straight through");
+        assert_eq!([lanes(Partitions::OnePerWorker, 3), lanes(Partitions::AsConfigured, 3)], [3, 100]);
+        assert_eq!([lanes(Partitions::OnePerWorker, 1), lanes(Partitions::AsConfigured, 1)], [1, 100]);
     }
 }

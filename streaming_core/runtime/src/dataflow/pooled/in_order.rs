@@ -40,15 +40,10 @@ impl InOrder {
         self.stamps[(next & self.mask) as usize].load(Ordering::Relaxed) == next + 1
     }
 
-    /// All serials below this one have been taken: a hint.
-    pub fn taken(&self) -> u64 {
-        // ORDERING: Relaxed: a hint.
-        self.next.load(Ordering::Relaxed)
-    }
-
     /// How many batches could be taken one after the other: a hint.
     pub fn waiting(&self) -> u64 {
-        let next = self.taken();
+        // ORDERING: Relaxed: a hint.
+        let next = self.next.load(Ordering::Relaxed);
         // ORDERING: Relaxed: a hint.
         let is_offered = |serial: u64| self.stamps[(serial & self.mask) as usize].load(Ordering::Relaxed) == serial + 1;
         (next..=next + self.mask).take_while(|&serial| is_offered(serial)).count() as u64

@@ -1,6 +1,7 @@
 //! What a worker does at the lanes of a stage.
 
 use crate::dataflow::frame::Job;
+use crate::dataflow::pooled::place::Place;
 use crate::dataflow::pooled::pool::{Pool, Worker};
 use crate::dataflow::pooled::worklist::list::{Reach, Visit, Visitor};
 use crate::error::RunError;
@@ -10,7 +11,10 @@ use crate::threads::team::Signals;
 /// A worker at the lanes of a stage.
 struct AtLanes<'a> {
     pool: &'a Pool,
+    place: usize,
     stage: usize,
+    /// The worker sends on the batches that are done.
+    sends: bool,
     me: usize,
     job: &'a Job<'a>,
     worker: &'a mut Worker,
@@ -21,6 +25,8 @@ struct AtLanes<'a> {
     rows_out: usize,
     /// Rows that a slice is enough for, once that has been asked.
     most: Option<usize>,
+    /// The failure of a batch that was sent on.
+    failure: Option<RunError>,
 }
 
 impl Visitor for AtLanes<'_> {
@@ -28,7 +34,7 @@ impl Visitor for AtLanes<'_> {
         let Self { pool, stage, worker, job, .. } = self;
         let frame = job.frame;
         if self.parts == 0 {
-            pool.move_to(self.me, 2 * *stage + 1);
+            pool.move_to(self.me, self.place);
             self.clock.lap(&mut worker.counters.time.other);
         }
         let index = pool.stages[*stage].operator;
@@ -40,6 +46,7 @@ impl Visitor for AtLanes<'_> {
                 // the lane, nor at the lane's outputs.
                 let (batch, output) = unsafe { (&*batch, &mut *output) };
                 let (rows, hashes) = batch.lane(lane);
+                pool.stages[*stage].count_taken(self.me, rows.n);
                 output.rows.clear();
                 // SAFETY: the lane was made for this operator, and is this worker's; the rows are the batch's.
                 let outcome = unsafe {
@@ -64,12 +71,15 @@ impl Visitor for AtLanes<'_> {
     fn finish(&mut self, serial: u64) {
         self.pool.stages[self.stage].done.offer(serial);
         self.job.frame.signals.idle.notify();
+        if self.sends {
+            self.send();
+        }
     }
 
     /// As many rows as a slice holds at the cost of one; a part, where that is not known yet.
     fn is_spent(&mut self) -> bool {
         let rows = || {
-            let cost = self.pool.estimates.averages(2 * self.stage + 1).cost();
+            let cost = self.pool.estimates.averages(self.place).cost();
             cost.map_or(1, |cost| (self.pool.slice as f64 / cost) as usize)
         };
         self.rows_in > 0 && self.rows_in >= *self.most.get_or_insert_with(rows)
@@ -82,30 +92,60 @@ impl Visitor for AtLanes<'_> {
     }
 }
 
+impl AtLanes<'_> {
+    /// Takes the batches that are done through the empty step behind the stage.
+    fn send(&mut self) {
+        // The time so far is that of the lanes.
+        self.clock.lap(&mut self.worker.counters.time.useful);
+        while self.failure.is_none()
+            && let Some(serial) = self.pool.stages[self.stage].done.take()
+        {
+            self.failure = self.pool.run_step(self.stage + 1, serial, self.worker, self.job, self.clock).err();
+        }
+    }
+}
+
 impl Pool {
-    /// Takes what is waiting at a stage through its operator; false: nothing was.
+    /// Takes the work that waits at the stage of `place` through its operator. Returns whether there was any.
     pub fn run_lanes(
         &self,
-        index: usize,
+        place: usize,
         reach: Reach,
         me: usize,
         worker: &mut Worker,
         job: &Job,
         clock: &mut Stopwatch,
     ) -> Result<bool, RunError> {
+        let Place::Stage { index, sends, .. } = self.places[place] else { unreachable!("a step has no lanes") };
         let stage = &self.stages[index];
         let Signals { idle, stopped } = &*job.frame.signals;
         let turn = Visit { worker: me, reach, released: stage.front.released(), idle, stopped };
-        let before = worker.counters.time.useful;
-        let mut at =
-            AtLanes { pool: self, stage: index, me, job, worker, clock, parts: 0, rows_in: 0, rows_out: 0, most: None };
+        let before = worker.spent();
+        let mut at = AtLanes {
+            pool: self,
+            place,
+            stage: index,
+            sends,
+            me,
+            job,
+            worker,
+            clock,
+            parts: 0,
+            rows_in: 0,
+            rows_out: 0,
+            most: None,
+            failure: None,
+        };
         let did = stage.queue.work(&turn, &mut at)?;
+        if let Some(failure) = at.failure {
+            return Err(failure);
+        }
         if did {
             let AtLanes { worker, clock, parts, rows_in, rows_out, .. } = at;
             // Who has only left parts to others has done nothing useful itself.
             let time = &mut worker.counters.time;
             clock.lap(if parts > 0 { &mut time.useful } else { &mut time.other });
-            self.estimates.record(me, 2 * index + 1, worker.counters.time.useful - before, rows_in, rows_out);
+            self.estimates.record(me, place, worker.spent() - before, rows_in, rows_out);
         }
         idle.notify();
         Ok(did)

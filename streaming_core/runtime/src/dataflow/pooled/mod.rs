@@ -15,7 +15,8 @@
 //!
 //! Three strategies can be chosen. The `heuristic` chooses a worker's next place; the paper's heuristics use a central
 //! scheduler. The `queue` decides how a stage hands out its lanes. The `reorder` buffer restores the order. README.md argues
-//! that nothing overflows, and that no workers wait in a circle. With one thread, batches pass straight through (`direct`).
+//! that nothing overflows, and that no workers wait in a circle. With one thread and the default strategies, batches pass
+//! straight through (`direct`).
 
 mod estimates;
 mod grouping;
@@ -26,6 +27,7 @@ mod lanes;
 mod place;
 mod pool;
 mod regroup;
+mod scheduler;
 mod slot;
 mod stage;
 mod step;
@@ -43,6 +45,7 @@ use crate::program::options::Options;
 use crate::threads::sync::Ordering;
 
 use grouping::Grouping;
+use place::Allotment;
 use pool::{NOWHERE, Pool, Worker};
 use stage::Stage;
 use strategies::Strategies;
@@ -75,7 +78,7 @@ fn pooled(
 impl Work for Pool {
     fn section(&self, frame: &Frame, processed: u64) -> usize {
         // The work so far decides how to go on.
-        if self.workers.len() == 1 { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize) }
+        if self.is_direct { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize) }
     }
 
     fn begin(&mut self, frame: &mut Frame, n: usize) -> Result<(), RunError> {
@@ -89,9 +92,9 @@ impl Work for Pool {
     fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
         // SAFETY: each worker has its own.
         unsafe {
-            self.workers.with_mut(thread, |worker| match self.workers.len() {
-                1 => alone(worker, job),
-                _ => self.go_round(thread, worker, job),
+            self.workers.with_mut(thread, |worker| match self.is_direct {
+                true => alone(worker, job),
+                false => self.go_round(thread, worker, job),
             })
         }
     }
@@ -102,7 +105,7 @@ impl Work for Pool {
     }
 }
 
-/// With one thread: batch after batch straight through the chain.
+/// With one thread and the default strategies: batch after batch straight through the chain.
 fn alone(worker: &mut Worker, job: &Job) -> Result<(), RunError> {
     let (frame, rows) = (job.frame, job.rows());
     for start in (0..rows.n).step_by(frame.batch) {
@@ -136,14 +139,25 @@ impl Pool {
             if self.is_over() {
                 return Ok(());
             }
-            let did = self.go_on(me, worker, job, &mut clock)?
-                || !self.heuristic.is_central() && self.help(me, worker, job, &mut clock)?;
-            if !did {
+            if self.heuristic.is_central() {
+                match self.allot(me, worker, job) {
+                    Allotment::Place(place) => {
+                        self.spend_slice(place, Reach::All, me, worker, job, &mut clock)?;
+                    }
+                    Allotment::Nothing(nothing) => {
+                        self.scheduler.rest(|| self.rest(worker, job, &mut clock, || self.should_ask(&nothing, job)));
+                    }
+                }
+                continue;
+            }
+            let did = match self.choose(me, job) {
+                Some(place) => self.spend_slice(place, Reach::Own, me, worker, job, &mut clock)?,
+                None => false,
+            };
+            if !did && !self.help(me, worker, job, &mut clock)? {
                 self.move_to(me, NOWHERE);
                 job.frame.signals.idle.notify();
-                clock.lap(&mut worker.counters.time.other);
-                self.rest(me, job);
-                clock.lap(&mut worker.counters.time.sync);
+                self.rest(worker, job, &mut clock, || self.has_work(me, job));
             }
         }
     }
@@ -154,25 +168,23 @@ impl Pool {
         self.source_is_open(job) || self.stages.iter().any(is_waiting)
     }
 
-    /// Waits until there may be something to do.
-    fn rest(&self, me: usize, job: &Job) {
+    /// Waits until `something` is, or the work is over.
+    fn rest(&self, worker: &mut Worker, job: &Job, clock: &mut Stopwatch, something: impl Fn() -> bool) {
+        clock.lap(&mut worker.counters.time.other);
         let idle = &job.frame.signals.idle;
-        let something = || {
-            job.frame.is_stopped()
-                || self.is_over()
-                || if self.heuristic.is_central() { self.has_place(me, job) } else { self.has_work(me, job) }
-        };
+        let is_ready = || job.frame.is_stopped() || self.is_over() || something();
         if job.frame.arrivals.is_open_loop() {
             // No thread notifies sleepers when an event arrives, so they look again soon.
             let mut patience = idle.patience();
-            while !something() {
+            while !is_ready() {
                 if !patience.pass() {
                     std::thread::sleep(std::time::Duration::from_micros(50));
                 }
             }
         } else {
-            idle.wait(something);
+            idle.wait(is_ready);
         }
+        clock.lap(&mut worker.counters.time.sync);
     }
 }
 

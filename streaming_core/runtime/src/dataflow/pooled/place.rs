@@ -1,16 +1,66 @@
 //! Places: where a worker may be, and how it gets to the next one.
 //!
-//! Step `k` is place `2k`, stage `k` place `2k + 1`: topological order from the source to the sink. A worker stays at a
-//! place for a slice of time, or until there is no work, and then chooses anew.
+//! The places of a chain are its steps and stages in topological order. A worker stays at a place for a slice of time, or
+//! until there is no work, and then chooses anew.
+//!
+//! For a heuristic of the paper, a place is an operator. A step without operators is then no place. The stage in front of it
+//! sends its batches on, as an operator of the paper does. The first stage starts batches if no step is in front of it.
+//! `affinity` sees all steps, so that another worker can merge the outputs of a stage.
 
 use crate::dataflow::frame::Job;
-use crate::dataflow::pooled::estimates::Averages;
+use crate::dataflow::operator::Chain;
 use crate::dataflow::pooled::heuristic::places::Places;
 use crate::dataflow::pooled::pool::{NOWHERE, Pool, Worker};
 use crate::dataflow::pooled::worklist::list::Reach;
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
-use crate::threads::sync::{Ordering, lock};
+use crate::threads::sync::Ordering;
+
+/// A part of the chain that workers are sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Step(usize),
+    Stage {
+        index: usize,
+        /// Its workers start batches: the step in front has no operators.
+        starts: bool,
+        /// Its workers send batches on: the step behind has no operators.
+        sends: bool,
+    },
+}
+
+/// The places of a chain, from the source to the sink. `with_empty_steps`: steps without operators are places too.
+pub fn places(chain: &Chain, with_empty_steps: bool) -> Vec<Place> {
+    let stages = chain.stateful.len();
+    // A chain without operators has one place all the same.
+    let is_place = |step: usize| with_empty_steps || stages == 0 || !chain.step(step).is_empty();
+    let mut places = Vec::new();
+    for index in 0..=stages {
+        if is_place(index) {
+            places.push(Place::Step(index));
+        }
+        if index < stages {
+            places.push(Place::Stage { index, starts: index == 0 && !is_place(0), sends: !is_place(index + 1) });
+        }
+    }
+    places
+}
+
+/// The answer of the central scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allotment {
+    Place(usize),
+    Nothing(Nothing),
+}
+
+/// Why a worker rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nothing {
+    /// The changes that the worker had seen.
+    seen: u64,
+    /// Whether a batch could have been started. In an open loop, an event that arrives is no worker's change.
+    source_was_open: bool,
+}
 
 /// The places of a chain, as worker `me` sees them.
 struct View<'a> {
@@ -25,32 +75,37 @@ struct View<'a> {
 
 impl Places for View<'_> {
     fn count(&self) -> usize {
-        2 * self.pool.stages.len() + 1
+        self.pool.places.len()
     }
 
     fn is_schedulable(&self, place: usize) -> bool {
-        let has_work = match (place / 2, place % 2) {
-            (0, 0) => self.pool.source_is_open(self.job),
-            (step, 0) => self.pool.stages[step - 1].done.is_waiting(),
-            (stage, _) => self.pool.stages[stage].is_waiting(self.me, self.reach),
+        let stages = &self.pool.stages;
+        let has_work = match self.pool.places[place] {
+            Place::Step(0) => self.pool.source_is_open(self.job),
+            Place::Step(step) => stages[step - 1].done.is_waiting(),
+            Place::Stage { index, starts, sends } => {
+                stages[index].is_waiting(self.me, self.reach)
+                    || sends && stages[index].done.is_waiting()
+                    || starts && self.pool.source_is_open(self.job)
+            }
         };
         // A worker that looks only at its own lanes finds those free that no other worker is at.
         has_work && (self.reach == Reach::Own || self.workers(place) < self.pool.degree(place))
     }
 
-    /// Batches, by the rows that one has there.
+    /// Rows that no worker has taken. At the source, the events that the window admits. At a step behind a stage, the batches
+    /// that wait, times the usual rows of a batch.
     fn queue(&self, place: usize) -> f64 {
-        let rows = |averages: Averages, rows: f64| if averages.cost().is_some() { rows } else { 1.0 };
-        let averages = |place| self.pool.estimates.averages(place);
-        match (place / 2, place % 2) {
-            (0, 0) => (self.pool.startable(self.job) * self.job.frame.batch as u64) as f64,
-            (step, 0) => {
-                let here = averages(place);
-                self.pool.stages[step - 1].done.waiting() as f64 * rows(here, here.rows_in)
+        let source = || (self.pool.startable(self.job) * self.job.frame.batch as u64) as f64;
+        match self.pool.places[place] {
+            Place::Step(0) => source(),
+            Place::Step(step) => {
+                let here = self.pool.estimates.averages(place);
+                let rows = if here.cost().is_some() { here.rows_in } else { 1.0 };
+                self.pool.stages[step - 1].done.waiting() as f64 * rows
             }
-            (stage, _) => {
-                let before = averages(place - 1);
-                self.pool.stages[stage].queued() as f64 * rows(before, before.rows_out)
+            Place::Stage { index, starts, .. } => {
+                self.pool.stages[index].waiting_rows() as f64 + if starts { source() } else { 0.0 }
             }
         }
     }
@@ -79,64 +134,8 @@ impl Places for View<'_> {
 }
 
 impl Pool {
-    /// Does a slice of work where the heuristic says; false: there was none after all.
-    pub fn go_on(&self, me: usize, worker: &mut Worker, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
-        let (place, reach) = if self.heuristic.is_central() {
-            (self.allot(me, worker, job), Reach::All)
-        } else {
-            (self.heuristic.choose(&View { pool: self, job, me, reach: Reach::Own, spent: &[] }), Reach::Own)
-        };
-        let Some(place) = place else { return Ok(false) };
-        let began = worker.spent();
-        let mut did = false;
-        while self.run(place, reach, me, worker, job, clock)? {
-            did = true;
-            if worker.spent() - began >= self.slice {
-                break;
-            }
-        }
-        worker.slice = (place, worker.spent() - began);
-        Ok(did)
-    }
-
-    /// Tells the scheduler what the worker has spent where, and asks it where to go: one worker after the other, so that
-    /// each sees where the others have been sent.
-    fn allot(&self, me: usize, worker: &mut Worker, job: &Job) -> Option<usize> {
-        let place = {
-            let mut times = lock(&self.times);
-            let (place, spent) = std::mem::take(&mut worker.slice);
-            times.add(job.clock.now(), place, spent);
-            let place = self.heuristic.choose(&View { pool: self, job, me, reach: Reach::All, spent: times.spent() });
-            self.move_to(me, place.unwrap_or(NOWHERE));
-            place
-        };
-        // Where the worker was, there may be room for another one.
-        job.frame.signals.idle.notify();
-        place
-    }
-
-    /// Whether there is a place to go to for worker `me`, perhaps: a hint.
-    pub fn has_place(&self, me: usize, job: &Job) -> bool {
-        self.heuristic.choose(&View { pool: self, job, me, reach: Reach::All, spent: &[] }).is_some()
-    }
-
-    /// M: workers that may be at a place at the same time.
-    fn degree(&self, place: usize) -> usize {
-        if place % 2 == 1 { self.stages[place / 2].lanes } else { self.workers.len() }
-    }
-
-    /// What others look after, from the end of the chain: the last resort.
-    pub fn help(&self, me: usize, worker: &mut Worker, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
-        for stage in (0..self.stages.len()).rev() {
-            if self.run_lanes(stage, Reach::All, me, worker, job, clock)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Does one piece of work at `place`; false: another worker was faster.
-    fn run(
+    /// Does work at `place` for a slice of time. Returns whether there was any.
+    pub fn spend_slice(
         &self,
         place: usize,
         reach: Reach,
@@ -145,14 +144,116 @@ impl Pool {
         job: &Job,
         clock: &mut Stopwatch,
     ) -> Result<bool, RunError> {
-        if place % 2 == 1 {
-            return self.run_lanes(place / 2, reach, me, worker, job, clock);
+        // The time of the choice is not the place's.
+        clock.lap(&mut worker.counters.time.other);
+        let began = worker.spent();
+        let mut did = false;
+        while self.run(place, reach, me, worker, job, clock)? {
+            did = true;
+            self.announce(job);
+            if worker.spent() - began >= self.slice {
+                break;
+            }
         }
-        let serial = if place == 0 { self.start(job) } else { self.stages[place / 2 - 1].done.take() };
+        worker.slice = (place, worker.spent() - began);
+        Ok(did)
+    }
+
+    /// The place that a heuristic without a scheduler chooses, among those where the worker has lanes.
+    pub fn choose(&self, me: usize, job: &Job) -> Option<usize> {
+        self.heuristic.choose(&View { pool: self, job, me, reach: Reach::Own, spent: &[] })
+    }
+
+    /// Tells the scheduler what the worker has spent where, and asks it where to go: one worker after the other, so that
+    /// each sees where the others have been sent.
+    pub fn allot(&self, me: usize, worker: &mut Worker, job: &Job) -> Allotment {
+        // ORDERING: Relaxed: written by this worker.
+        let has_worked = self.at[me].load(Ordering::Relaxed) != NOWHERE;
+        let ((place, source_was_open), seen) = self.scheduler.ask(has_worked, |times| {
+            let (place, spent) = std::mem::take(&mut worker.slice);
+            times.add(job.clock.now(), place, spent);
+            let source_was_open = self.source_is_open(job);
+            let place = self.heuristic.choose(&View { pool: self, job, me, reach: Reach::All, spent: times.spent() });
+            self.move_to(me, place.unwrap_or(NOWHERE));
+            (place, source_was_open)
+        });
+        if has_worked {
+            // Where the worker was, there may be room for another one.
+            job.frame.signals.idle.notify();
+        }
+        place.map_or(Allotment::Nothing(Nothing { seen, source_was_open }), Allotment::Place)
+    }
+
+    /// Whether a worker that the scheduler sent nowhere should ask again.
+    pub fn should_ask(&self, nothing: &Nothing, job: &Job) -> bool {
+        let has_arrival = || job.frame.arrivals.is_open_loop() && !nothing.source_was_open && self.source_is_open(job);
+        self.scheduler.has_changed(nothing.seen) || has_arrival()
+    }
+
+    /// Tells workers that rest under a central scheduler that there may be work.
+    fn announce(&self, job: &Job) {
+        if self.heuristic.is_central() {
+            self.scheduler.announce();
+            job.frame.signals.idle.notify();
+        }
+    }
+
+    /// M: workers that may be at a place at the same time.
+    fn degree(&self, place: usize) -> usize {
+        match self.places[place] {
+            Place::Step(_) => self.workers.len(),
+            Place::Stage { index, .. } => self.stages[index].lanes,
+        }
+    }
+
+    /// The place of stage `index`.
+    pub fn place_of_stage(&self, index: usize) -> usize {
+        let is_it = |place: &Place| matches!(place, Place::Stage { index: this, .. } if *this == index);
+        self.places.iter().position(is_it).expect("every stage is a place")
+    }
+
+    /// What others look after, from the end of the chain: the last resort.
+    pub fn help(&self, me: usize, worker: &mut Worker, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
+        for place in (0..self.places.len()).rev() {
+            if let Place::Stage { .. } = self.places[place]
+                && self.run_lanes(place, Reach::All, me, worker, job, clock)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Does one piece of work at `place`; false: another worker was faster.
+    pub fn run(
+        &self,
+        place: usize,
+        reach: Reach,
+        me: usize,
+        worker: &mut Worker,
+        job: &Job,
+        clock: &mut Stopwatch,
+    ) -> Result<bool, RunError> {
+        let (step, serial) = match self.places[place] {
+            Place::Step(0) => (0, self.start(job)),
+            Place::Step(step) => (step, self.stages[step - 1].done.take()),
+            Place::Stage { index, starts, sends } => {
+                if self.run_lanes(place, reach, me, worker, job, clock)? {
+                    return Ok(true);
+                }
+                // Batches of which no lane has rows, and new ones. They are no rows of this operator.
+                let empty = if sends { self.stages[index].done.take() } else { None };
+                let serial = empty.or_else(|| if starts { self.start(job) } else { None });
+                let step = if empty.is_some() { index + 1 } else { 0 };
+                let Some(serial) = serial else { return Ok(false) };
+                self.run_step(step, serial, worker, job, clock)?;
+                return Ok(true);
+            }
+        };
         let Some(serial) = serial else { return Ok(false) };
         self.move_to(me, place);
         let before = worker.spent();
-        let (rows_in, rows_out) = self.run_step(place / 2, serial, worker, job, clock)?;
+        let (rows_in, rows_out) = self.run_step(step, serial, worker, job, clock)?;
         self.estimates.record(me, place, worker.spent() - before, rows_in, rows_out);
         Ok(true)
     }

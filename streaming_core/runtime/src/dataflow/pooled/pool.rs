@@ -10,6 +10,8 @@ use crate::dataflow::pooled::estimates::Estimates;
 use crate::dataflow::pooled::grouping::Grouping;
 use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic};
 use crate::dataflow::pooled::input::Input;
+use crate::dataflow::pooled::place::{Place, places};
+use crate::dataflow::pooled::scheduler::Scheduler;
 use crate::dataflow::pooled::slot::{BatchHead, Slot};
 use crate::dataflow::pooled::stage::Stage;
 use crate::dataflow::pooled::strategies::Strategies;
@@ -21,7 +23,7 @@ use crate::program::options::Options;
 use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
 use crate::threads::reorder::buffer::ReorderBuffer;
-use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, UnsafeCell};
+use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Ordering, UnsafeCell};
 
 /// Worker `i` has nothing to do right now.
 pub const NOWHERE: usize = usize::MAX;
@@ -37,7 +39,7 @@ pub struct Worker {
     /// Per operator: room for the union of what it takes.
     pub unions: Vec<RowBuffer>,
     pub scratch: Scratch,
-    /// With one thread, the way through the chain.
+    /// The way through the chain if the pool is direct.
     pub direct: Direct,
     pub counters: Counters,
     /// What the central scheduler has not been told yet: a place, and nanoseconds that were spent there.
@@ -58,8 +60,12 @@ pub struct Pool {
     pub grouping: Grouping,
     pub heuristic: Box<dyn Heuristic>,
     pub estimates: Estimates,
-    /// The central scheduler: who holds it chooses.
-    pub times: Mutex<Times>,
+    pub scheduler: Scheduler,
+    /// The places that the heuristic sees.
+    pub places: Vec<Place>,
+    /// One thread takes batches straight through the chain, without queues, buffers and heuristic. Only the default
+    /// strategies do so.
+    pub is_direct: bool,
     /// Nanoseconds of work after which a worker chooses anew.
     pub slice: u64,
     pub stages: Vec<Stage>,
@@ -111,19 +117,23 @@ impl Pool {
             counters: Counters::default(),
             slice: (0, 0),
         };
-        let places = 2 * chain.stateful.len() + 1;
         let slice = options.slice * 1_000;
+        let heuristic = (strategies.heuristic)(Constants { slice, capacity: (window * options.batch) as u64 });
+        let places = places(chain, !heuristic.is_central());
+        let is_direct = threads == 1 && strategies.is_default;
         Self {
             strategies,
             grouping,
-            heuristic: (strategies.heuristic)(Constants { slice, capacity: (window * options.batch) as u64 }),
-            estimates: Estimates::new(threads, places),
-            times: Mutex::new(Times::new(options.throughput_window * 1_000, places)),
+            heuristic,
+            estimates: Estimates::new(threads, places.len()),
+            scheduler: Scheduler::new(Times::new(options.throughput_window * 1_000, places.len())),
+            places,
+            is_direct,
             slice,
             stages: (0..chain.stateful.len())
                 .map(|index| Stage::new(chain, index, 1, threads, window, strategies))
                 .collect(),
-            slots: (0..if threads > 1 { window } else { 0 }).map(|_| slot()).collect(),
+            slots: (0..if is_direct { 0 } else { window }).map(|_| slot()).collect(),
             workers: Own::new(threads, worker),
             first: 0,
             end: 0,

@@ -20,7 +20,7 @@ impl Pool {
         let mut changed = false;
         for k in 0..self.stages.len() {
             let index = self.stages[k].operator;
-            let share = costs[2 * k + 1] * threads as f64 / all.max(f64::MIN_POSITIVE);
+            let share = costs[self.place_of_stage(k)] * threads as f64 / all.max(f64::MIN_POSITIVE);
             if frame.chain.operators[index].kind != OperatorKind::Partitioned {
                 continue;
             }
@@ -53,9 +53,9 @@ impl Pool {
         Ok(())
     }
 
-    /// How keys are dealt to lanes. With one thread, they are not dealt.
+    /// How keys are dealt to lanes. A direct pool has one lane.
     fn partitioning(&self) -> Partitioning {
-        if self.workers.len() == 1 { Partitioning::Hash } else { self.strategies.partitioning }
+        if self.is_direct { Partitioning::Hash } else { self.strategies.partitioning }
     }
 
     /// Serial numbers start anew, with empty channels.

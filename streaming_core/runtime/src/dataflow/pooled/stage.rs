@@ -7,6 +7,7 @@ use crate::dataflow::pooled::worklist::SINGLE;
 use crate::dataflow::pooled::worklist::list::{Reach, Shape, Worklist};
 use crate::program::OperatorKind;
 use crate::threads::reorder::buffer::ReorderBuffer;
+use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 #[derive(Debug)]
 pub struct Stage {
@@ -18,6 +19,10 @@ pub struct Stage {
     pub queue: Box<dyn Worklist>,
     /// Batches that all lanes are done with.
     pub done: InOrder,
+    /// Rows that have entered the worklist. The worker that releases a batch to the stage writes it.
+    entered: CachePadded<AtomicU64>,
+    /// Per worker: rows that it has taken from the worklist. That worker writes it.
+    taken: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl Stage {
@@ -34,6 +39,8 @@ impl Stage {
             front: (how.reorder)(window),
             queue: (queue.make)(Shape { lanes, workers, window, owner }),
             done: InOrder::new(window),
+            entered: CachePadded::default(),
+            taken: (0..workers).map(|_| CachePadded::default()).collect(),
         }
     }
 
@@ -42,8 +49,23 @@ impl Stage {
         self.queue.is_waiting(worker, reach, self.front.released())
     }
 
-    /// Batches that were released to the stage and are not done: a hint.
-    pub fn queued(&self) -> u64 {
-        self.front.released().saturating_sub(self.done.taken() + self.done.waiting())
+    /// Counts the rows of a batch that enters the worklist, for the worker that releases it.
+    pub fn count_entered(&self, rows: usize) {
+        // ORDERING: Relaxed, both: one worker at a time releases, and others read it as a hint.
+        self.entered.store(self.entered.load(Ordering::Relaxed) + rows as u64, Ordering::Relaxed);
+    }
+
+    /// Counts rows that `worker` takes from the worklist.
+    pub fn count_taken(&self, worker: usize, rows: usize) {
+        let taken = &self.taken[worker];
+        // ORDERING: Relaxed, both: only this worker writes it, and others read it as a hint.
+        taken.store(taken.load(Ordering::Relaxed) + rows as u64, Ordering::Relaxed);
+    }
+
+    /// Rows in the worklist, without those that workers have taken: a hint.
+    pub fn waiting_rows(&self) -> u64 {
+        // ORDERING: Relaxed, both: hints.
+        let taken: u64 = self.taken.iter().map(|taken| taken.load(Ordering::Relaxed)).sum();
+        self.entered.load(Ordering::Relaxed).saturating_sub(taken)
     }
 }

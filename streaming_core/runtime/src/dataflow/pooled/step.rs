@@ -184,6 +184,8 @@ impl Pool {
         } else {
             let stage = &self.stages[k];
             stage.front.complete_and_release(serial, &mut |serial| {
+                // SAFETY: the releasing worker sees the complete batch, which no lane has before it is added.
+                stage.count_entered(self.slot(serial).inputs[k].batch.with(|batch| unsafe { (*batch).n }));
                 if !stage.queue.add(serial) {
                     stage.done.offer(serial);
                 }

@@ -19,6 +19,8 @@ pub struct Strategies {
     pub queue: &'static QueueStrategy,
     pub reorder: reorder::Make,
     pub partitioning: Partitioning,
+    /// All of them are the defaults, of which one thread needs none.
+    pub is_default: bool,
 }
 
 impl Strategies {
@@ -27,7 +29,12 @@ impl Strategies {
     /// # Errors
     /// `Invalid`: there is none of that name.
     pub fn named(options: &Options) -> Result<Self, RunError> {
+        let names = [&options.heuristic, &options.queue, &options.reorder];
+        let defaults = [HEURISTICS[0].0, QUEUES[0].0, BUFFERS[0].0];
+        let is_default =
+            names.iter().zip(defaults).all(|(name, default)| name.as_deref().is_none_or(|name| name == default));
         Ok(Self {
+            is_default,
             heuristic: find("heuristic", POOLED, options.heuristic.as_deref(), HEURISTICS)?,
             queue: find("queue", POOLED, options.queue.as_deref(), QUEUES)?,
             reorder: find("reorder", POOLED, options.reorder.as_deref(), BUFFERS)?,

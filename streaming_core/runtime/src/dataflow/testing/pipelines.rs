@@ -2,6 +2,7 @@
 //!
 //! For tests: every executor is held against `Model`.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -83,8 +84,21 @@ fn brittle(row: Row, _: &mut State, _: &mut dyn FnMut(i64, i64)) -> Ending {
     if row[2] == 4242 { Ending::Raises } else { Ending::Done }
 }
 
-pub const BODIES: [Body; 8] = [pass, fan, few, rekey, count, burst, fragile, brittle];
-pub const NAMES: [&str; 8] = ["pass", "fan", "few", "rekey", "count", "burst", "fragile", "brittle"];
+/// Called by `probe`, for tests that look at an executor while an operator is at work.
+pub type Probe = Box<dyn Fn(Row)>;
+
+thread_local! {
+    /// The probe of this thread.
+    pub static PROBE: RefCell<Option<Probe>> = const { RefCell::new(None) };
+}
+
+fn probe(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
+    PROBE.with_borrow(|probe| probe.iter().for_each(|probe| probe(row)));
+    count(row, state, emit)
+}
+
+pub const BODIES: [Body; 9] = [pass, fan, few, rekey, count, burst, fragile, brittle, probe];
+pub const NAMES: [&str; 9] = ["pass", "fan", "few", "rekey", "count", "burst", "fragile", "brittle", "probe"];
 
 /// The two ends of a flush: what stands in the state, and how many of them the key has seen.
 fn flush_body(state: &mut State, emit: &mut dyn FnMut(i64, i64)) {
@@ -153,8 +167,17 @@ extern "C" fn flush_kernel(context: *mut BatchContext) -> i64 {
     }
 }
 
-const KERNELS: [extern "C" fn(*mut BatchContext) -> i64; 8] =
-    [kernel::<0>, kernel::<1>, kernel::<2>, kernel::<3>, kernel::<4>, kernel::<5>, kernel::<6>, kernel::<7>];
+const KERNELS: [extern "C" fn(*mut BatchContext) -> i64; 9] = [
+    kernel::<0>,
+    kernel::<1>,
+    kernel::<2>,
+    kernel::<3>,
+    kernel::<4>,
+    kernel::<5>,
+    kernel::<6>,
+    kernel::<7>,
+    kernel::<8>,
+];
 
 /// An operator, and whose rows it takes: -1 the events.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,6 +5,7 @@
 //! and selectivities make places comparable that see different numbers of rows. So workers spread over the pipeline:
 //! a place without a worker comes first. Only when there is nothing else does a worker take what others look after.
 //! Ties go to stages, whose lanes are this worker's to look after, and then to the end of the chain.
+//! Places are all steps and stages, in turn: a step without operators merges what a stage puts out.
 //! Beside `ct` of the paper it needs no window of time, no scheduler that workers ask one after the other, and no look at
 //! others' queues.
 

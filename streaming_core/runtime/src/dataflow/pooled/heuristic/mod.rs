@@ -5,8 +5,8 @@
 //! asked by way of the central scheduler and see every operator's queue. `affinity` is ours.
 //!
 //! What the paper calls an operator is a place here: an operator with state, or neighbouring ones without, fused (section 2
-//! leaves that to the compiler). Where it says nothing, the file of the heuristic says what is done: ties go to the end of
-//! the chain.
+//! leaves that to the compiler). `affinity` alone also sees steps without operators. Where the paper says nothing, the file
+//! of the heuristic says what is done: ties go to the end of the chain.
 
 mod affinity;
 mod ct;

@@ -11,7 +11,7 @@ pub trait Places {
     /// Whether this worker may go there: the queue is not empty, and there is room for another worker.
     fn is_schedulable(&self, place: usize) -> bool;
 
-    /// I: the number of waiting rows.
+    /// I: the number of rows in the worklist, without those that a worker has taken.
     fn queue(&self, place: usize) -> f64;
 
     /// w: the number of other workers there.
@@ -48,7 +48,6 @@ pub struct Constants {
 /// A heuristic, which chooses a worker's next place.
 pub trait Heuristic: Debug + Send + Sync {
     /// A schedulable place; None if there is none, or if none should be worked at now because another worker is at work.
-    /// Whether there is one must not depend on `spent`.
     fn choose(&self, places: &dyn Places) -> Option<usize>;
 
     /// Whether workers choose one after the other and see every queue, as in the paper. Otherwise each worker looks at its own

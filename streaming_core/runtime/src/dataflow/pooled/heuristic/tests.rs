@@ -1,7 +1,7 @@
 use super::places::Places;
 use super::*;
 
-/// A place as a heuristic finds it.
+/// A place as a heuristic sees it.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     schedulable: bool,
@@ -16,9 +16,9 @@ struct Load {
 const LOAD: Load = Load { schedulable: true, queue: 1.0, workers: 0, cost: Some(1.0), selectivity: 1.0, spent: 0 };
 const CONSTANTS: Constants = Constants { slice: 50, capacity: 700 };
 
-struct Given<'a>(&'a [Load]);
+struct Loads<'a>(&'a [Load]);
 
-impl Places for Given<'_> {
+impl Places for Loads<'_> {
     fn count(&self) -> usize {
         self.0.len()
     }
@@ -55,7 +55,7 @@ impl Places for Given<'_> {
 
 fn choose(name: &str, loads: &[Load]) -> Option<usize> {
     let (_, make) = HEURISTICS.iter().find(|(known, _)| *known == name).unwrap();
-    make(CONSTANTS).choose(&Given(loads))
+    make(CONSTANTS).choose(&Loads(loads))
 }
 
 /// The place of the least value, or of the greatest; of several the last.

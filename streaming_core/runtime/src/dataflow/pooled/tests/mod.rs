@@ -1,6 +1,8 @@
 //! Chains of native kernels, pooled, against a loop that takes one event at a time.
 
 #[cfg(not(shuttle))]
+mod decisions;
+#[cfg(not(shuttle))]
 mod faults;
 #[cfg(shuttle)]
 mod schedules;

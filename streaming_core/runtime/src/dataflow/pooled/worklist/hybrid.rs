@@ -13,7 +13,7 @@ use crate::threads::sync::{AtomicU32, AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `hybrid`.
 pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::AsAsked, make: |shape| Box::new(HybridQueue::new(shape)) };
+    QueueStrategy { partitions: Partitions::AsConfigured, make: |shape| Box::new(HybridQueue::new(shape)) };
 
 /// The worklist; see the module.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! Lanes: a worker takes a free lane and does all work released to it. Work for a taken lane stays with its holder. So no
-//! worker waits, and nothing is enqueued.
+//! Lanes: a worker takes a free lane and does the work released to it, until its time slice is over. Work for a taken lane
+//! stays with its holder. So no worker waits, and nothing is enqueued.
 //!
 //! Workers look after their own lanes first, and take others' lanes when they have nothing else to do.
 //! Cost: one exchange to take a lane, one decrement per batch and lane that holds rows; nothing per row.
@@ -56,14 +56,18 @@ impl LaneQueue {
         Some(word >> 1)
     }
 
-    /// Does all work released to `lane`, unless a worker holds it. A failed run leaves the lane held, so no worker touches its
-    /// state any more.
+    /// Does the work released to `lane` until the slice is over, unless a worker holds it. A failed run leaves the lane held,
+    /// so no worker touches its state any more.
     fn work_on(&self, lane: usize, released: u64, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let Some(cursor) = self.take(lane, released) else { return Ok(false) };
-        let mut did = false;
+        let (mut did, mut next) = (false, released);
         for serial in cursor.max(self.parts.oldest(released))..released {
             if !self.parts.holds(serial, lane) {
                 continue;
+            }
+            if visitor.is_spent() {
+                next = serial;
+                break;
             }
             visitor.run(lane, serial)?;
             did = true;
@@ -71,8 +75,8 @@ impl LaneQueue {
                 visitor.finish(serial);
             }
         }
-        // ORDERING: Release pairs with the Acquire in `take`. Any worker may take what is released from now on.
-        self.lanes[lane].store(released << 1, Ordering::Release);
+        // ORDERING: Release pairs with the Acquire in `take`. Any worker may take the rest, and what is released from now on.
+        self.lanes[lane].store(next << 1, Ordering::Release);
         Ok(did)
     }
 }

@@ -86,7 +86,7 @@ pub trait Worklist: Debug + Send + Sync {
     /// Whether `worker` would find something now, perhaps: a hint.
     fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool;
 
-    /// Does what there is, of the paper's queues until the visitor's slice is spent; whether there was anything.
+    /// Does the work that there is until the visitor's slice is over. Returns whether there was any.
     ///
     /// # Errors
     /// What `run` said, or `Stopped`.
@@ -101,7 +101,7 @@ pub enum Partitions {
     /// One for each worker.
     OnePerWorker,
     /// As many as the options say.
-    AsAsked,
+    AsConfigured,
 }
 
 /// A strategy for `queue`.

@@ -16,7 +16,7 @@ use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// The strategy `queue` = `shared`.
 pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::AsAsked, make: |shape| Box::new(SharedQueue::new(shape)) };
+    QueueStrategy { partitions: Partitions::AsConfigured, make: |shape| Box::new(SharedQueue::new(shape)) };
 
 /// The worklist; see the module.
 #[derive(Debug)]
@@ -63,14 +63,14 @@ impl SharedQueue {
         if head.serial < oldest {
             (head.serial, head.lane) = (oldest, 0);
         }
-        let mut found = None;
+        let mut part = None;
         while head.serial < released {
-            // Looks on after a part was found, so that `next` moves past batches that are taken whole.
+            // Looks on after it has a part, so that `next` moves past batches that are taken whole.
             let lane = self.parts.next_lane(head.serial, head.lane);
             match lane {
-                Some(_) if found.is_some() => break,
+                Some(_) if part.is_some() => break,
                 Some(lane) => {
-                    found = Some(LanePart { serial: head.serial, lane, ticket: head.tickets[lane] });
+                    part = Some(LanePart { serial: head.serial, lane, ticket: head.tickets[lane] });
                     head.tickets[lane] += 1;
                     head.lane = lane + 1;
                 }
@@ -79,7 +79,7 @@ impl SharedQueue {
         }
         // ORDERING: Relaxed: a hint.
         self.next.store(head.serial, Ordering::Relaxed);
-        found
+        part
     }
 }
 

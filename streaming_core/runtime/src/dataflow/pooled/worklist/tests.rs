@@ -165,3 +165,105 @@ fn every_lane_is_looked_after_by_one_worker() {
         }
     }
 }
+
+/// A part that a worker has run: worker, partition, batch.
+type Run = (usize, usize, u64);
+
+/// A worker at a queue that notes its runs. While it is at its first part, `guest` works at the queue as worker 1.
+struct Turn<'a> {
+    worker: usize,
+    runs: &'a Mutex<Vec<Run>>,
+    guest: Option<&'a dyn Fn()>,
+    /// Parts that a slice is still enough for.
+    left: usize,
+}
+
+impl Visitor for Turn<'_> {
+    fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError> {
+        self.runs.lock().unwrap().push((self.worker, lane, serial));
+        self.left = self.left.saturating_sub(1);
+        if let Some(guest) = self.guest.take() {
+            guest();
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: u64) {}
+
+    fn is_spent(&mut self) -> bool {
+        self.left == 0
+    }
+
+    fn wait(&mut self, _: &mut dyn FnMut()) {
+        panic!("worker {} waits for another one", self.worker);
+    }
+}
+
+/// Worker 0 works at a queue of two partitions with these parts, one a batch. While it is at its first part, worker 1 comes.
+/// `slices`: the parts that the slice of each is enough for. Returns all runs.
+fn with_a_guest(queue: &QueueStrategy, partitions: &[usize], slices: [usize; 2]) -> Vec<Run> {
+    let queue = (queue.make)(Shape { lanes: 2, workers: 2, window: 8, owner: 0 });
+    let (idle, stopped) = (Idle::new(Strategy::Yield, 2, 2), AtomicBool::new(false));
+    for (serial, &partition) in partitions.iter().enumerate() {
+        queue.offer(serial as u64, &|lane| lane == partition);
+        assert!(queue.add(serial as u64));
+    }
+    let runs = Mutex::new(Vec::new());
+    let visit =
+        |worker| Visit { worker, reach: Reach::All, released: partitions.len() as u64, idle: &idle, stopped: &stopped };
+    let guest = || {
+        queue.work(&visit(1), &mut Turn { worker: 1, runs: &runs, guest: None, left: slices[1] }).unwrap();
+    };
+    queue.work(&visit(0), &mut Turn { worker: 0, runs: &runs, guest: Some(&guest), left: slices[0] }).unwrap();
+    runs.into_inner().unwrap()
+}
+
+#[test]
+fn hybrid_leaves_a_part_of_a_busy_partition_to_its_active_worker() {
+    // Worker 1 takes the numbers behind the first. It leaves 0 to worker 0, runs 1, and leaves 0 again.
+    assert_eq!(with_a_guest(&hybrid::QUEUE, &[0, 0, 1, 0], [9, 9]), [(0, 0, 0), (1, 1, 2), (0, 0, 1), (0, 0, 3)]);
+    // The master queue has the numbers in the order of the parts: worker 1 runs batch 1 before batch 2.
+    assert_eq!(with_a_guest(&hybrid::QUEUE, &[0, 1, 1], [9, 9]), [(0, 0, 0), (1, 1, 1), (1, 1, 2)]);
+}
+
+#[test]
+fn hybrid_lets_an_active_worker_finish_delegated_parts_beyond_its_slice() {
+    // The slice of worker 0 is over after one part. Two are delegated to it meanwhile.
+    assert_eq!(with_a_guest(&hybrid::QUEUE, &[0, 0, 0], [1, 9]), [(0, 0, 0), (0, 0, 1), (0, 0, 2)]);
+    // Worker 1 leaves between two numbers, after one part. Worker 0 is not active in partition 1, so it leaves as well.
+    assert_eq!(with_a_guest(&hybrid::QUEUE, &[0, 1, 1, 0], [1, 1]), [(0, 0, 0), (1, 1, 1)]);
+}
+
+#[test]
+fn partitioned_leaves_the_parts_of_a_partition_to_its_worker() {
+    let parts = [0, 1, 1, 0];
+    assert_eq!(with_a_guest(&partitioned::QUEUE, &parts, [9, 9]), [(0, 0, 0), (1, 1, 1), (1, 1, 2), (0, 0, 3)]);
+    // Worker 1 has no partition with work, and helps with none.
+    assert_eq!(with_a_guest(&partitioned::QUEUE, &[0, 0, 0], [9, 9]), [(0, 0, 0), (0, 0, 1), (0, 0, 2)]);
+}
+
+#[test]
+fn lanes_leave_the_work_of_a_held_lane_to_its_holder() {
+    assert_eq!(with_a_guest(&lanes::QUEUE, &[0, 0, 0], [9, 9]), [(0, 0, 0), (0, 0, 1), (0, 0, 2)]);
+}
+
+#[test]
+fn a_slice_bounds_every_queue_and_the_rest_stays_in_order() {
+    for (name, queue) in QUEUES {
+        let queue = (queue.make)(Shape { lanes: 1, workers: 1, window: 8, owner: 0 });
+        let (idle, stopped) = (Idle::new(Strategy::Yield, 1, 1), AtomicBool::new(false));
+        for serial in 0..5 {
+            queue.offer(serial, &|_| true);
+            assert!(queue.add(serial));
+        }
+        let runs = Mutex::new(Vec::new());
+        let visit = Visit { worker: 0, reach: Reach::Own, released: 5, idle: &idle, stopped: &stopped };
+        let mut lengths = Vec::new();
+        while queue.is_waiting(0, Reach::All, 5) {
+            queue.work(&visit, &mut Turn { worker: 0, runs: &runs, guest: None, left: 2 }).unwrap();
+            lengths.push(runs.lock().unwrap().len());
+        }
+        assert_eq!(lengths, [2, 4, 5], "{name}");
+        assert_eq!(runs.into_inner().unwrap(), [0, 1, 2, 3, 4].map(|serial| (0, 0, serial)), "{name}");
+    }
+}
