@@ -48,7 +48,7 @@ const THREADS: usize = 3;
 const BATCH: usize = 4;
 // As the executors have them: batches in flight; jumbo tuples in an outlet; rows that a gate takes at once of a source, not
 // counting those of the last jumbo tuple.
-const WINDOW: usize = 8;
+const WINDOW: usize = 256 / BATCH;
 const SLOTS: usize = 8;
 const TAKEN_AT_ONCE: usize = 1024;
 /// Bytes of threads, latencies, states and what else does not hang on rows.

@@ -27,9 +27,16 @@ use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Orde
 
 /// Worker `i` has nothing to do right now.
 pub const NOWHERE: usize = usize::MAX;
-/// Batches in flight: at least this many, and this many per thread; rounded up to a power of two.
-pub const WINDOW: usize = 8;
-pub const WINDOW_PER_THREAD: usize = 2;
+/// Batches in flight: at least this many, and this many per thread.
+const WINDOW: usize = 8;
+const WINDOW_PER_THREAD: usize = 2;
+/// Events in flight, at least: with batches of one event, a slice of each worker must have enough to do.
+const EVENTS_IN_FLIGHT: usize = 256;
+
+/// The window: the number of batches in flight, a power of two.
+pub fn window(threads: usize, batch: usize) -> usize {
+    WINDOW.max(WINDOW_PER_THREAD * threads).max(EVENTS_IN_FLIGHT / batch).next_power_of_two()
+}
 
 /// What one worker has for itself.
 #[derive(Debug)]
@@ -95,7 +102,7 @@ unsafe impl Send for Pool {}
 impl Pool {
     pub fn new(chain: &Chain, strategies: Strategies, grouping: Grouping, options: &Options) -> Self {
         let threads = options.threads;
-        let window = WINDOW.max(WINDOW_PER_THREAD * threads).next_power_of_two();
+        let window = window(threads, options.batch);
         let slot = || Slot {
             head: CachePadded::new(UnsafeCell::new(BatchHead {
                 start: 0,

@@ -262,17 +262,18 @@ fn by_heuristic(name: &str, threads: usize) -> Options {
 
 #[test]
 fn qst_fills_queues_up_to_the_thresholds_of_equation_1() {
-    // Eight threads have a window of 16 batches of 5 events: C is 80. Four operators of selectivity 1 have T = 80 / 4,
+    // Eight threads have a window of 16 batches of 50 events: C is 800. Four operators of selectivity 1 have T = 800 / 4,
     // which is four batches. With seven places it would be three.
-    Rehearsal::new(&q1(), by_heuristic("qst", 8), 400).play(|player| {
+    let options = || Options { batch: 50, ..by_heuristic("qst", 8) };
+    Rehearsal::new(&q1(), options(), 4000).play(|player| {
         assert_eq!(player.pool.window, 16);
         // The second operator takes all four batches at once. When both queues are full, the third operator is next. Then
         // there is room behind the second.
         let expected = [0, 0, 0, 0, 1, 0, 0, 0, 0, 2, 1, 0];
         assert_eq!(trace(player, &[(1, 1.0); 4], 12), expected);
     });
-    // Cumulative selectivities of 1, 1/2, 1/4 and 1/4: T is 40, 20, 10 and 10.
-    Rehearsal::new(&q1(), by_heuristic("qst", 8), 400).play(|player| {
+    // Cumulative selectivities of 1, 1/2, 1/4 and 1/4: T is 400, 200, 100 and 100.
+    Rehearsal::new(&q1(), options(), 4000).play(|player| {
         let estimates = [(1, 1.0), (1, 0.5), (1, 0.5), (1, 1.0)];
         assert_eq!(trace(player, &estimates, 9), [0, 0, 0, 0, 0, 0, 0, 0, 1]);
     });
@@ -385,4 +386,10 @@ fn one_thread_runs_the_published_strategies_through_the_same_machinery() {
     let named =
         Options { heuristic: some("affinity"), queue: some("lanes"), reorder: some("non_blocking"), ..options(1, 5) };
     assert_eq!(lanes(named), (true, 1, false));
+}
+
+#[test]
+fn small_batches_leave_as_many_events_in_flight_as_one_of_the_default() {
+    assert_eq!([1, 7, 32, 256].map(|batch| pool::window(2, batch)), [256, 64, 8, 8]);
+    assert_eq!([1, 256].map(|batch| pool::window(100, batch)), [256, 256]);
 }
