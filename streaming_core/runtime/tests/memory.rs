@@ -46,9 +46,11 @@ const STOPS: i64 = 500;
 const EVENTS: i64 = 1000;
 const THREADS: usize = 3;
 const BATCH: usize = 4;
+/// Of `pooled`, which has more batches in flight if they are smaller.
+const POOLED_BATCH: usize = 32;
 // As the executors have them: batches in flight; jumbo tuples in an outlet; rows that a gate takes at once of a source, not
 // counting those of the last jumbo tuple.
-const WINDOW: usize = 256 / BATCH;
+const WINDOW: usize = 8;
 const SLOTS: usize = 8;
 const TAKEN_AT_ONCE: usize = 1024;
 /// Bytes of threads, latencies, states and what else does not hang on rows.
@@ -259,8 +261,9 @@ fn pooled() {
                 for n in [EVENTS, 10 * EVENTS] {
                     let [queue, reorder] = [queue, reorder].map(|name| Some(name.to_string()));
                     // A partition without rows holds something, too: not so many that it matters beside the rows.
-                    let options = Options { queue, reorder, partitions: 4 * THREADS, ..options("pooled") };
-                    check(program(), &options, n, WINDOW * BATCH);
+                    let options =
+                        Options { queue, reorder, partitions: 4 * THREADS, batch: POOLED_BATCH, ..options("pooled") };
+                    check(program(), &options, n, WINDOW * POOLED_BATCH);
                 }
             }
         }

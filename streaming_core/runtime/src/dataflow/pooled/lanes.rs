@@ -23,9 +23,9 @@ struct AtLanes<'a> {
     parts: usize,
     rows_in: usize,
     rows_out: usize,
-    /// Rows that a slice is enough for, once that has been asked.
+    /// Rows that a slice is enough for; None until `is_spent` needs it.
     most: Option<usize>,
-    /// The failure of a batch that was sent on.
+    /// The failure of a batch behind the stage.
     failure: Option<RunError>,
 }
 
@@ -42,13 +42,13 @@ impl Visitor for AtLanes<'_> {
         let input = &pool.slot(serial).inputs[*stage];
         let outcome = input.batch.with(|batch| {
             input.outputs[lane].with_mut(|output| {
-                // SAFETY: the batch was released, and is not written until all its lanes are done; no other worker is at
-                // the lane, nor at the lane's outputs.
+                // SAFETY: no worker writes a released batch until all its lanes are done. No other worker is at the lane,
+                // nor at the lane's outputs.
                 let (batch, output) = unsafe { (&*batch, &mut *output) };
                 let (rows, hashes) = batch.lane(lane);
                 pool.stages[*stage].count_taken(self.me, rows.n);
                 output.rows.clear();
-                // SAFETY: the lane was made for this operator, and is this worker's; the rows are the batch's.
+                // SAFETY: the lane belongs to this operator and to this worker, the rows to the batch.
                 let outcome = unsafe {
                     frame.lanes[*stage].with(lane, |state| {
                         state.process(operator, rows, hashes, &mut worker.scratch, &mut output.rows)
@@ -76,7 +76,7 @@ impl Visitor for AtLanes<'_> {
         }
     }
 
-    /// As many rows as a slice holds at the cost of one; a part, where that is not known yet.
+    /// A slice holds as many rows as their estimated cost allows; one part, while no worker knows the cost.
     fn is_spent(&mut self) -> bool {
         let rows = || {
             let cost = self.pool.estimates.averages(self.place).cost();
@@ -142,7 +142,7 @@ impl Pool {
         }
         if did {
             let AtLanes { worker, clock, parts, rows_in, rows_out, .. } = at;
-            // Who has only left parts to others has done nothing useful itself.
+            // A worker that only delegated parts did no useful work itself.
             let time = &mut worker.counters.time;
             clock.lap(if parts > 0 { &mut time.useful } else { &mut time.other });
             self.estimates.record(me, place, worker.spent() - before, rows_in, rows_out);

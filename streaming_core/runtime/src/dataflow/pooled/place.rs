@@ -241,7 +241,7 @@ impl Pool {
                 if self.run_lanes(place, reach, me, worker, job, clock)? {
                     return Ok(true);
                 }
-                // Batches of which no lane has rows, and new ones. They are no rows of this operator.
+                // Batches without rows for any lane, and new ones. They are no rows of this operator.
                 let empty = if sends { self.stages[index].done.take() } else { None };
                 let serial = empty.or_else(|| if starts { self.start(job) } else { None });
                 let step = if empty.is_some() { index + 1 } else { 0 };

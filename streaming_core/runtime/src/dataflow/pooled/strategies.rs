@@ -19,7 +19,7 @@ pub struct Strategies {
     pub queue: &'static QueueStrategy,
     pub reorder: reorder::Make,
     pub partitioning: Partitioning,
-    /// All of them are the defaults, of which one thread needs none.
+    /// Whether all of them are the defaults. One thread then needs no queue and no buffer.
     pub is_default: bool,
 }
 

@@ -1,12 +1,12 @@
 //! Heuristics: where a worker goes next, among the places that have work for it (axis `heuristic`).
 //!
 //! One trait (`places.rs`), one file per heuristic, one registry. No result depends on the choice, and every queue is bounded
-//! whatever it is. `ct`, `lp`, `et` and `qst` are those of the paper (Prasaad et al., section 6), by its equations: they are
-//! asked by way of the central scheduler and see every operator's queue. `affinity` is ours.
+//! whatever it is. `ct`, `lp`, `et` and `qst` are those of the paper (Prasaad et al., section 6), by its equations: workers
+//! ask them through the central scheduler, and they see every operator's queue. `affinity` is ours.
 //!
 //! What the paper calls an operator is a place here: an operator with state, or neighbouring ones without, fused (section 2
 //! leaves that to the compiler). `affinity` alone also sees steps without operators. Where the paper says nothing, the file
-//! of the heuristic says what is done: ties go to the end of the chain.
+//! of the heuristic says what it does. Ties go to the end of the chain.
 
 mod affinity;
 mod ct;
