@@ -1,18 +1,22 @@
-"""The benchmark of applications: every way of executing each of them, with default parameters."""
+"""The benchmark of applications: every way of executing each of them, with default parameters.
+
+Executor `pinned` takes part twice: with the replicated plan, and with the plan that the planner finds, which is the
+default of `streaming-core run`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from streaming_core.api import App
 from streaming_core.apps import registry
-from streaming_core.bench import host
+from streaming_core.bench import host, length
 from streaming_core.bench.race import Race
+from streaming_core.bench.results import Record
+from streaming_core.bench.rounds import Row
+from streaming_core.errors import BadInput
 from streaming_core.run import engine
-from streaming_core.run.way import EXECUTORS, RunSpec, executors_of
-
-# All others have 1,000,000. A line of wc has ten words, a tweet has thirty pairs, a trade meets hundreds of trades.
-EVENTS = {"wc": 200_000, "matrix": 200_000, "paircount": 100_000, "hedge": 100_000}
+from streaming_core.run.way import AUTO_PLAN, EXECUTORS, RunSpec, executors_of
 
 
 def run(
@@ -21,6 +25,7 @@ def run(
     threads: list[int] | None,
     repetitions: int,
     progress: engine.Progress | None = None,
+    quick: bool = False,
 ) -> dict[str, Any]:
     """Benchmarks applications; returns the host, the settings and one result per application and way.
 
@@ -28,24 +33,54 @@ def run(
         BadInput: An application is unknown, or thread counts or repetitions are out of range.
     """
     counts = host.thread_counts(threads, repetitions)
-    results = []
-    for app in [registry.load(name) for name in names or registry.names()]:
-        ways = []
-        for name in executors_of(app.kind):
-            for scheme in EXECUTORS[name].axes().get("scheme", (None,)):
-                ways += [
-                    RunSpec.parse({"app": app.name, "executor": name, "scheme": scheme, "threads": c}) for c in counts
-                ]
-        rounds = iter(range(repetitions + 1))
-        size = EVENTS.get(app.name, 1_000_000) if events is None else events
+    apps = [registry.load(name) for name in names or registry.names()]
+    record = Record("engine", repetitions, quick)
+    rows: list[Row] = []
+    notes: list[str] = []
+    size = length.QUICK_EVENTS if quick and events is None else events
+    for app in apps:
+        ways = ways_of(app, counts)
+        race = Race(app.name, {}, length.chosen(app.name, {}, ways, record.pass_seconds) if size is None else size)
+        done = 0
 
-        def tick(name: str = app.name, rounds: Iterator[int] = rounds) -> None:
+        def tick(name: str = app.name) -> None:
+            nonlocal done
             if progress:
-                progress(f"bench {name}", next(rounds), repetitions)
+                progress(f"bench {name}", done, repetitions)
+            done += 1
 
-        results += Race(app.name, {}, size).run(
-            [spec for spec in ways if not spec.is_unsafe(app)],
-            repetitions,
-            tick=tick,
-        )
-    return host.facts(repetitions) | {"results": results}
+        able, reasons = _plannable(race, ways)
+        notes += reasons
+        rows += race.run(able, repetitions, record.pass_seconds, tick=tick)
+    return record.results({"results": rows, "notes": notes})
+
+
+def ways_of(app: App, counts: list[int]) -> list[RunSpec]:
+    """Returns every way of executing an application: executors, schemes, and plans if there is more than one thread."""
+    ways = []
+    for name in executors_of(app.kind):
+        for scheme in EXECUTORS[name].axes().get("scheme", (None,)):
+            options = {"app": app.name, "executor": name, "scheme": scheme}
+            ways += [RunSpec.parse(options | {"threads": count}) for count in counts]
+        if name == "pinned":
+            planned = [count for count in counts if count > 1]
+            ways += [
+                RunSpec.parse({"app": app.name, "executor": name, "plan": AUTO_PLAN, "threads": count})
+                for count in planned
+            ]
+    return [spec for spec in ways if not spec.is_unsafe(app)]
+
+
+def _plannable(race: Race, ways: list[RunSpec]) -> tuple[list[RunSpec], list[str]]:
+    """Returns the ways for which a plan is found if they need one, and notes on the others."""
+    able, notes = [], []
+    for way in ways:
+        if way.needs_plan and not race.events:
+            continue  # nothing can be measured
+        try:
+            race.plan(way)
+        except BadInput as error:
+            notes.append(f"{race.app.name}, plan auto, {way.threads} threads: {error}")
+        else:
+            able.append(way)
+    return able, notes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streaming_core.apps import registry
-from streaming_core.bench.race import Row, faster
+from streaming_core.bench.ratios import Row, compare, quantity, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.way import Morsel, Pinned, Pooled, RunSpec
 
@@ -65,9 +65,12 @@ def _order(rows: list[Row]) -> Iterator[str]:
                 if order not in best or row["to_loop"] > best[order]["to_loop"]:
                     best[order] = row
         if len(best) == 2:
-            ratio = faster(best["total"], best["none"])
-            total, none = (f"{best[order]['way']}, {best[order]['placement']}" for order in ("total", "none"))
-            yield f"{app}: total order ({total}) has {ratio:.2f} times the throughput of no order ({none})"
+            total, none = (
+                f"{best[order]['way']}, {best[order]['placement']}, {threads_of(best[order])}"
+                for order in ("total", "none")
+            )
+            ratio = compare(best["total"], best["none"], over_threads=True)
+            yield f"{app}: throughput of total order ({total}) over no order ({none}): {ratio.text}"
 
 
 def _jumbo(counts: list[int]) -> tuple[list[Heat], list[str]]:
@@ -92,11 +95,11 @@ def _gain(rows: list[Row]) -> Iterator[str]:
             right = [row for row in rows if (row["app"], row.get("channel"), row["result"]) == (app, channel, "equal")]
             own = {row["batch"]: row for row in right}
             if least in own and most in own:
-                before, after = (own[batch]["end_to_end_p99_us"] / 1000 for batch in (least, most))
+                before, after = (quantity(own[batch], "end_to_end_p99_us") for batch in (least, most))
                 yield (
-                    f"{app}, {channel}: batches of {most} have {faster(own[most], own[least]):.1f} times the "
-                    f"throughput of single events. At half of each peak rate, the p99 is {after:.3g} ms, and with "
-                    f"single events {before:.3g} ms"
+                    f"{app}, {channel}: throughput of batches of {most} over single events: "
+                    f"{compare(own[most], own[least]).text}. At half the slowest peak rate, the p99 is {after}, and "
+                    f"with single events {before}"
                 )
 
 
@@ -121,15 +124,15 @@ SUITE = Suite(
                 Plot(
                     "placement",
                     "end_to_end_p99_us",
-                    "p99 latency from arrival, at half the peak rate",
+                    "p99 latency from arrival, at half the slowest peak rate",
                     lines=("way", "threads"),
                     kind="bar",
                     loop=False,
                 ),
             ),
-            events=200_000,
             loads=(0.5,),
             conclude=_order,
+            needs="cores",
         ),
         Experiment(
             "jumbo_tuples",
@@ -142,10 +145,9 @@ SUITE = Suite(
                 for y, title in (
                     ("events_per_s", "events per second"),
                     ("p99_us", "p99 latency of a batch"),
-                    ("end_to_end_p99_us", "p99 latency from arrival, at half the peak rate"),
+                    ("end_to_end_p99_us", "p99 latency from arrival, at half the slowest peak rate"),
                 )
             ),
-            events=200_000,
             loads=(0.5,),
             conclude=_gain,
         ),

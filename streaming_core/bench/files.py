@@ -18,7 +18,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from streaming_core.bench import host
-from streaming_core.bench.race import SEED, Row, interval
+from streaming_core.bench.race import SEED
+from streaming_core.bench.ratios import threads_of
+from streaming_core.bench.results import Record
+from streaming_core.bench.rounds import Row
+from streaming_core.bench.statistics import interval
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts, write_file
 from streaming_core.oracle import oracle
@@ -27,6 +31,7 @@ from streaming_core.run import engine
 from streaming_core.run.way import RunSpec, executors_of
 
 APPS, EVENTS = ("gs", "wc"), {"gs": 5_000_000, "wc": 500_000}
+QUICK_EVENTS = 2_000
 
 
 def run(
@@ -35,6 +40,7 @@ def run(
     threads: list[int] | None,
     repetitions: int,
     progress: engine.Progress | None = None,
+    quick: bool = False,
 ) -> dict[str, Any]:
     """Measures applications, with default parameters, from file to file.
 
@@ -46,6 +52,7 @@ def run(
         BadInput: An application is unknown, or thread counts or repetitions are out of range.
     """
     counts = host.thread_counts(threads, repetitions)
+    record = Record("files", repetitions, quick)
     rows: list[Row] = []
     for name in names or APPS:
         home = Home().root
@@ -56,9 +63,10 @@ def run(
                 if progress:
                     progress(f"bench {name}", done, repetitions + 1)
 
-            size = events if events is not None else EVENTS.get(name, 1_000_000)
+            usual = QUICK_EVENTS if quick else EVENTS.get(name, 1_000_000)
+            size = events if events is not None else usual
             rows += _race(name, size, counts, repetitions, Path(folder), tick)
-    return host.facts(repetitions) | {"files": rows}
+    return record.results({"files": rows})
 
 
 def _race(name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick) -> list[Row]:
@@ -96,8 +104,8 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
         ratios = [mine / theirs for mine, theirs in zip(took[1:], yard[1:], strict=True)]
         rows.append({
             "app": name, "way": way, "threads": count, "events": events, "result": result,
-            "seconds": took[1:], "pyarrow_seconds": yard[1:],
-            "to_pyarrow": statistics.median(ratios), "to_pyarrow_range": [min(ratios), max(ratios)],
+            "seconds": took[1:], "seconds_range": interval(took[1:]), "pyarrow_seconds": yard[1:],
+            "to_pyarrow": statistics.median(ratios), "to_pyarrow_range": interval(ratios),
         })  # fmt: skip
     return rows
 
@@ -121,8 +129,13 @@ def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
 def lines(rows: list[Row]) -> list[str]:
     """Returns a line per row."""
     return [
-        f"{row['app']}, {row['way']}, {row['threads']} thread{'s' * (row['threads'] != 1)}: "
-        f"{statistics.median(row['seconds']):.2f} s for {row['events']:,} events, {row['to_pyarrow']:.2f} "
-        f"({interval(row['to_pyarrow_range'])}) times the time of pyarrow; result {row['result']}"
+        f"{row['app']}, {row['way']}, {threads_of(row)}: {statistics.median(row['seconds']):.2f} s for "
+        f"{row['events']:,} events, {row['to_pyarrow']:.2f} ({_span(row['to_pyarrow_range'])}) times the time of "
+        f"pyarrow; result {row['result']}"
         for row in rows
     ]
+
+
+def _span(ends: list[float]) -> str:
+    low, high = ends
+    return f"{low:.2f} to {high:.2f}"

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from streaming_core.bench.race import Race, Row, faster
+from streaming_core.bench.race import Race
+from streaming_core.bench.ratios import Row, compare, quantity
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.way import Pooled, RunSpec
 
@@ -103,7 +104,7 @@ def _multiplication() -> float:
     params = {"r": TRIAL, "r_keyed": 1}
     race = Race("matrix", params, 200)
     _, row = race.run([_way("matrix", params, 1)], 5)
-    return min(row["seconds"]) / race.events / TRIAL
+    return 1 / max(row["rates"]) / TRIAL
 
 
 def _costly(cost: float, **params: Any) -> dict[str, Any]:
@@ -130,17 +131,17 @@ def _value(row: Row, name: str) -> Any:
 
 
 def _against(rows: list[Row], axis: str, **having: Any) -> str:
-    """Returns `hybrid has 1.20 times the throughput of partitioned, 1.10 times that of shared`, or nothing."""
+    """Returns `throughput of hybrid over partitioned: 1.2 (1.1 to 1.3) times, over shared: ...`, or nothing."""
     first = _found(rows, **{axis: DEFAULT[axis]}, **having)
     others = [_found(rows, **{axis: value}, **having) for value in AXES[axis][1:]]
-    said = [f"{faster(first, other):.2f} times that of {other[axis]}" for other in others if first and other]
-    return f"{first[axis]} has {', '.join(said).replace('that', 'the throughput', 1)}" if first and said else ""
+    ratios = [f"over {other[axis]}: {compare(first, other).text}" for other in others if first and other]
+    return f"throughput of {first[axis]} {', '.join(ratios)}" if first and ratios else ""
 
 
 def _published(rows: list[Row], **having: Any) -> str:
-    """Returns the paper's own comparison, `; hybrid 1.20 times that of partitioned`, or nothing."""
+    """Returns the paper's own comparison, `; hybrid over partitioned: 1.2 (1.1 to 1.3) times`, or nothing."""
     hybrid, partitioned = (_found(rows, queue=queue, **having) for queue in ("hybrid", "partitioned"))
-    return f"; hybrid {faster(hybrid, partitioned):.2f} times that of partitioned" if hybrid and partitioned else ""
+    return f"; hybrid over partitioned: {compare(hybrid, partitioned).text}" if hybrid and partitioned else ""
 
 
 def _strategies(counts: list[int]) -> Sweep:
@@ -177,8 +178,8 @@ def _scale(rows: list[Row]) -> Iterator[str]:
             yield (
                 f"{app}: on {threads}, {best['heuristic']} with batches of {best['batch']} reaches "
                 f"{best['to_loop']:.2f} times the loop. The default, {default['heuristic']} with batches of "
-                f"{default['batch']}, reaches {default['to_loop']:.2f}, or {faster(default, one):.2f} times its one "
-                "thread"
+                f"{default['batch']}, reaches {default['to_loop']:.2f}; over its one thread: "
+                f"{compare(default, one, over_threads=True).text}"
             )
 
 
@@ -239,7 +240,7 @@ def _costs(counts: list[int]) -> Sweep:
     for cost in COSTS:
         params = _costly(cost)
         ways = [_way("matrix", params, max(counts), batch=1, **way) for way in _over("queue")]
-        heats.append(Heat("matrix", params, ways, share=max(10 / cost, 0.004)))
+        heats.append(Heat("matrix", params, ways))
     return heats, ["Both operators have the given cost, keys are uniform, and a batch is one tuple."]
 
 
@@ -263,19 +264,20 @@ def _light(counts: list[int]) -> Sweep:
             _way("matrix", params, threads, batch=batch, **way)
             for batch, threads, way in itertools.product(BATCHES, counts, _over("reorder"))
         ]
-        heats.append(Heat("matrix", params, ways, share=min(1.0, 1 / cost)))
+        heats.append(Heat("matrix", params, ways))
     return heats, ["The cost is that of the stateless operator; the partitioned operator only counts and folds."]
 
 
 def _buffers(rows: list[Row], where: str, **having: Any) -> str:
-    """Returns `non_blocking has 1.1, 1.2 times the throughput of lock at batch 1, 8`, for all values of `where`."""
+    """Returns the throughput of non_blocking over lock for all values of `where`."""
     first, second = AXES["reorder"]
     found = {}
     for value in dict.fromkeys(_value(row, where) for row in rows if row["way"] != "loop"):
         one, other = (_found(rows, reorder=name, **{where: value}, **having) for name in (first, second))
         if one and other:
-            found[f"{value:g}"] = f"{faster(one, other):.2f}"
-    return f"{first} has {', '.join(found.values())} times the throughput of {second} at {where} {', '.join(found)}"
+            found[f"{value:g}"] = compare(one, other).text
+    ratios = "; ".join(f"{where} {value}: {ratio}" for value, ratio in found.items())
+    return f"throughput of {first} over {second}: {ratios}"
 
 
 def _light_gains(rows: list[Row]) -> Iterator[str]:
@@ -292,7 +294,7 @@ def _selective(counts: list[int]) -> Sweep:
         ways = [
             _way("matrix", params, max(counts), batch=batch, **way) for batch in BATCHES[:2] for way in _over("reorder")
         ]
-        heats.append(Heat("matrix", params, ways, share=max(2 / cost / (1 + sel), 0.002)))
+        heats.append(Heat("matrix", params, ways))
     return heats, ["The stateless operator emits `sel` tuples per tuple; the partitioned operator has the same cost."]
 
 
@@ -311,8 +313,8 @@ def _latencies(rows: list[Row]) -> Iterator[str]:
         asked = (_found(rows, app=app, load=load, reorder=DEFAULT["reorder"]) for load in LOADS)
         ways = [way for way in asked if way]
         if len(ways) == len(LOADS):
-            said = ", ".join(f"{way['end_to_end_p99_us'] / 1000:.3g} ms at {way['load']:g}" for way in ways)
-            yield f"{app}: the end-to-end p99 latency is {said} of the peak rate"
+            said = ", ".join(f"{quantity(way, 'end_to_end_p99_us')} at {way['load']:g}" for way in ways)
+            yield f"{app}: the end-to-end p99 latency is {said} of the slowest way's peak rate"
 
 
 def _curves(x: str, *columns: tuple[str, str], lines: tuple[str, ...], by: str = "app") -> tuple[Plot, ...]:
@@ -338,7 +340,6 @@ SUITE = Suite(
             (PIPELINE, NON_BLOCKING, IMBALANCE),
             _strategies,
             _bars("heuristic", LOOP, lines=("queue", "reorder")),
-            events=400_000,
             conclude=_spread,
         ),
         Experiment(
@@ -348,7 +349,7 @@ SUITE = Suite(
             (PIPELINED, CORES),
             _queries,
             _bars("heuristic", LOOP, lines=("threads", "batch")),
-            events=200_000,
+            needs="cores",
             conclude=_scale,
         ),
         Experiment(
@@ -358,7 +359,6 @@ SUITE = Suite(
             (SKEWED,),
             _skew,
             _curves("sigma", LOOP, BATCH, lines=("queue",)),
-            events=200_000,
             count=_hottest,
             conclude=_skew_gains,
         ),
@@ -369,7 +369,6 @@ SUITE = Suite(
             (DELAYED,),
             _costs,
             _curves("cost_us", PROCESSING, ARRIVAL, lines=("queue",)),
-            events=20_000,
             loads=(0.5,),
             conclude=_delays,
         ),
@@ -380,7 +379,6 @@ SUITE = Suite(
             (QUEUED,),
             _queues,
             _bars("queue", LOOP, ("cpu_ns", "processor time per event")),
-            events=200_000,
             conclude=_queue_gains,
         ),
         Experiment(
@@ -390,7 +388,6 @@ SUITE = Suite(
             (LIGHTER,),
             _light,
             _curves("batch", LOOP, BATCH, lines=("heuristic", "reorder", "threads"), by="chart"),
-            events=200_000,
             conclude=_light_gains,
         ),
         Experiment(
@@ -400,7 +397,6 @@ SUITE = Suite(
             (SELECTIVE,),
             _selective,
             _curves("sel", LOOP, BATCH, lines=("heuristic", "reorder", "batch"), by="chart"),
-            events=200_000,
             conclude=_selective_gains,
         ),
         Experiment(
@@ -410,7 +406,6 @@ SUITE = Suite(
             (CONSISTENT,),
             _reorders,
             _bars("reorder", LOOP, lines=("heuristic",)),
-            events=200_000,
             conclude=_reorder_gains,
         ),
         Experiment(
@@ -420,7 +415,6 @@ SUITE = Suite(
             (NON_BLOCKING,),
             _loaded,
             _curves("load", PROCESSING, ARRIVAL, lines=("heuristic", "reorder")),
-            events=200_000,
             loads=LOADS,
             conclude=_latencies,
         ),

@@ -12,10 +12,12 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from streaming_core.bench import files
+from streaming_core.bench.ratios import value
+from streaming_core.bench.results import VERSION as VERSION
+from streaming_core.bench.results import rows as all_rows
 from streaming_core.regression.home import Home
 from streaming_core.storage import save_json
 
-VERSION = 1  # of a suite's JSON; the performance page reads this version
 # Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
 FIGURES = (
     ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
@@ -25,7 +27,9 @@ FIGURES = (
     ("of_found", "x plan found", 1, ".2f"),
     ("execute_ns", "ns/row", 1, ".0f"),
     ("p99_us", "p99 ms", 1e3, ".3f"),
-    ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
+    ("offered_per_s", "offered/s", 1, ",.0f"),
+    ("end_to_end_mean_us", "end to end mean ms", 1e3, ".3f"),
+    ("end_to_end_p99_us", "p99 ms", 1e3, ".3f"),
     ("cpu_ns", "CPU ns/event", 1, ",.0f"),
     ("energy_nj", "nJ/event", 1, ",.0f"),
     ("rejected", "% rejected", 1e-2, ".0f"),
@@ -46,10 +50,14 @@ def command(
     events: int | None,
     threads: list[int] | None,
     repetitions: int,
+    quick: bool = False,
+    evidence: bool = False,
 ) -> str:
     """Returns the command line of a benchmark, without its output path."""
     words = ["streaming-core", "bench", *(apps or [])]
     words += ["--suite", suite] if suite else []
+    words += ["--evidence", "FILE"] if evidence else []
+    words += ["--quick"] if quick else []
     words += ["--files"] if files else []
     words += [word for name in only or [] for word in ("--only", name)]
     words += ["--events", str(events)] if events is not None else []
@@ -57,44 +65,75 @@ def command(
     return shlex.join([*words, "--repetitions", str(repetitions)])
 
 
-def save(found: dict[str, Any], out: Path | None) -> Path:
+def save(results: dict[str, Any], out: Path | None) -> Path:
     """Writes the results as JSON and returns the path."""
-    stamp = found["made_at"].replace("-", "").replace(":", "")
-    name = f"{found['suite']}-{stamp}.json" if "suite" in found else f"{stamp}.json"
-    path = out or Home().reports / "bench" / name
-    save_json(path, found)
+    if out is not None:
+        save_json(out, results)
+        return out
+    stamp = results["made_at"].replace("-", "").replace(":", "")
+    name = f"{results['suite']}-{stamp}.json" if "suite" in results else f"{stamp}.json"
+    path = Home().reports / "bench" / name
+    save_json(path, results)
     return path
 
 
-def wrong(found: dict[str, Any]) -> list[dict[str, Any]]:
+def wrong(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the rows whose results differ from the loop's."""
-    experiments = [row for experiment in found.get("experiments", []) for row in experiment["rows"]]
-    rows = [*found.get("results", []), *found.get("files", []), *experiments]
-    return [row for row in rows if row["result"] == "different"]
+    return [row for row in all_rows(results) if row["result"] == "different"]
 
 
-def mispredicted(found: dict[str, Any]) -> list[dict[str, Any]]:
+def mispredicted(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the plans whose prediction has too large an error."""
-    return [row for e in found.get("experiments", []) for row in e["rows"] if row.get("mispredicted")]
+    return [row for row in all_rows(results) if row.get("mispredicted")]
 
 
-def render(found: dict[str, Any], console: Console) -> None:
+def render(results: dict[str, Any], console: Console) -> None:
     """Prints the tables for people."""
     if not console.is_terminal:
         console.width = 240  # a file gets whole lines
-    host = found["host"]
-    console.print(f"{host['cpu']}, {host['cores']} cores; medians of {found['repetitions']} rounds", highlight=False)
-    if "results" in found:
-        console.print(table(found["results"], ["app", "way", "threads"]))
-        for line in cost(found["results"]):
-            console.print(line, highlight=False)
-    for line in files.lines(found.get("files", [])):
+    if "suites" in results:
+        for suite in results["suites"]:
+            console.print(Text(f"\n{suite['title']}", "bold underline"))
+            render(suite, console)
+        return
+    host = results["host"]
+    rounds = f"medians of {results['repetitions']} rounds"
+    console.print(f"{host['cpu']}, {host['cores']} cores; {rounds}; {length(results)}", highlight=False)
+    if "results" in results:
+        console.print(table(results["results"], ["app", "way", "threads"]))
+        for line in [*results["notes"], *cost(results["results"])]:
+            console.print(Text(line), soft_wrap=True)
+    for line in files.lines(results.get("files", [])):
         console.print(Text(line), soft_wrap=True)
-    for experiment in found.get("experiments", []):
+    for experiment in results.get("experiments", []):
         console.print(Text(f"\n{experiment['name']}: {experiment['title']} ({experiment['figure']})", "bold"))
         console.print(table(passes(experiment["rows"]), columns(experiment)))
         for line in [*experiment["notes"], *experiment["conclusions"]]:
             console.print(Text(line), soft_wrap=True)
+        for claim in experiment["claims"]:
+            for line in block(claim):
+                console.print(Text(line), soft_wrap=True)
+
+
+def length(results: dict[str, Any]) -> str:
+    """Returns how long a pass is and what the benchmark took."""
+    seconds = results["conditions"]["pass_seconds"]
+    passes = "quick: single runs of few events" if results["quick"] else f"passes of {seconds:.2g} s"
+    cells = f"{results['cells']} cell{'s' * (results['cells'] != 1)}"
+    return f"{passes}; {cells} in {results['seconds']:,.0f} s"
+
+
+def block(claim: dict[str, str]) -> Iterator[str]:
+    """Returns the lines that place what we measured beside a claim of a paper."""
+    yield f"paper: {claim['says']} ({claim['source']})"
+    for name, title in (
+        ("numbers", "paper's numbers"),
+        ("published", "as published"),
+        ("ours", "our best"),
+        ("host", "not shown here"),
+    ):
+        if claim[name]:
+            yield f"  {title}: {claim[name]}"
 
 
 def columns(experiment: dict[str, Any]) -> list[str]:
@@ -111,7 +150,7 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     """Returns rows as a table: the columns that identify them, then the figures."""
     more = figures(rows)
     ranged = any(row.get("to_loop_range") for row in rows)
-    titles = ["events/s", "x loop", *(["rounds"] if ranged else []), *(title for title, _ in more), "result"]
+    titles = ["events/s", "x loop", *(["95 %"] if ranged else []), *(title for title, _ in more), "result"]
     grid = Grid(*names, *titles, box=None)
     for number, row in enumerate(rows):
         cells = named(row, names)
@@ -136,11 +175,6 @@ def figures(rows: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
         for key, title, unit, shape in FIGURES
         if any(row.get(key) is not None for row in rows)
     ]
-
-
-def value(row: dict[str, Any], name: str) -> Any:
-    """Returns a column of a row, else its parameter of that name, else None."""
-    return row[name] if name in row else row["params"].get(name)
 
 
 def cost(rows: list[dict[str, Any]]) -> Iterator[str]:

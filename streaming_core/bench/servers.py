@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any
 
 from streaming_core.apps import registry
-from streaming_core.bench.race import SEED, Row
+from streaming_core.bench.race import SEED
+from streaming_core.bench.ratios import Row
 from streaming_core.bench.suite import Claim, Experiment, Plot
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
@@ -85,7 +86,7 @@ def measured(app: str, channel: str, events: int, params: tuple[tuple[str, Any],
 def _row(app: str, way: str, **more: Any) -> Row:
     """Returns a row of a simulation."""
     none = dict.fromkeys(("events_per_s", "to_loop", "to_loop_range"))
-    return {"app": app, "way": way, "params": {}, "threads": 0, "seconds": [], "result": "simulated", **none, **more}
+    return {"app": app, "way": way, "params": {}, "threads": 0, "rates": [], "result": "simulated", **none, **more}
 
 
 def _known(app: str) -> profile.Profile:

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.bench import host, switching
-from streaming_core.bench.race import Race, Row, faster, gains, interval, right, threads_of
+from streaming_core.bench.race import Race
+from streaming_core.bench.ratios import Row, compare, right, scaled, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run import engine
 from streaming_core.run.way import AXES, Pinned, RunSpec
 
 LEVELS = ("L", "M", "H")  # of paircount
-SHARES = {"wordcount": 1.0, "L": 0.12, "M": 0.04, "H": 0.03}  # of the events, so that all passes take about as long
 JOIN = {"keys": 1000, "size": 300_001}  # as in the paper: five minutes, both ends included
 HEDGE = {"keys": 1000, "size": 30_001}
 PARALLELISMS = ("vsn", "sn")
@@ -74,11 +74,10 @@ def _scaling(
     app: str,
     params: dict[str, Any],
     counts: list[int],
-    share: float = 1.0,
     parallelisms: tuple[str, ...] = PARALLELISMS[:1],
 ) -> Heat:
     ways = [_way(app, params, count, parallelism=one) for count in counts for one in parallelisms]
-    return Heat(app, params, ways, share)
+    return Heat(app, params, ways)
 
 
 def _ratio(row: Row) -> str:
@@ -90,8 +89,8 @@ def _ratio(row: Row) -> str:
 
 
 def _counting(counts: list[int]) -> Sweep:
-    heats = [_scaling("wordcount", {}, counts, SHARES["wordcount"], PARALLELISMS)]
-    heats += [_scaling("paircount", {"level": level}, counts, SHARES[level], PARALLELISMS) for level in LEVELS]
+    heats = [_scaling("wordcount", {}, counts, PARALLELISMS)]
+    heats += [_scaling("paircount", {"level": level}, counts, PARALLELISMS) for level in LEVELS]
     return heats, [
         "A tweet counts a repeated word or pair once, as in STRETCH. Flink counts all of them, so its results differ.",
         "SN is our own baseline in the same runtime as VSN. The only difference is that SN copies rows and their keys "
@@ -114,8 +113,8 @@ def _vsn(rows: list[Row]) -> Iterator[str]:
         if found:
             yield f"{chart}, VSN: {'; '.join(found)}"
         over = [
-            f"{threads_of(row)} {faster(row, other):.2f} ({interval(gains(row, other))}), with "
-            f"{row['cpu_ns'] / other['cpu_ns']:.2f} times the processor time per event"
+            f"{threads_of(row)} {compare(row, other).text}, processor time per event "
+            f"{compare(row, other, 'cpu_ns').text}"
             for (shared, count), row in here.items()
             if shared == "vsn" and (other := here.get(("sn", count)))
         ]
@@ -204,7 +203,7 @@ UNSHOWN = {
 def _per_second(rows: list[Row]) -> Iterator[str]:
     """Returns comparisons per second."""
     for row in rows:
-        row["comparisons_per_s"] = row["comparisons"] * row["events_per_s"] / row["events"]
+        scaled(row, "comparisons_per_s", "events_per_s", row["comparisons"] / row["events"])
     loop = next(row for row in rows if row["way"] == "loop")
     for row in right(rows):
         yield (
@@ -286,8 +285,8 @@ SUITE = Suite(
             (VSN, VSN_PAIRS),
             _counting,
             _rates(("to_loop", "throughput, relative to the compiled loop"), by="chart"),
-            events=1_000_000,
             conclude=_vsn,
+            needs="cores",
         ),
         Experiment(
             "q2",
@@ -296,8 +295,8 @@ SUITE = Suite(
             (FORWARD,),
             _forwarding,
             _rates(("events_per_s", "rows per second")),
-            events=5_000_000,
             conclude=_forwarded,
+            needs="cores",
         ),
         Experiment(
             "q3",
@@ -309,6 +308,7 @@ SUITE = Suite(
             events=50_000,
             count=_compared,
             conclude=_per_second,
+            needs="cores",
         ),
         *switching.EXPERIMENTS,
         Experiment(

@@ -1,8 +1,9 @@
 """A suite: the comparisons of one paper as named experiments, with the paper's claims and the plots to draw.
 
-An experiment is data. It has a sweep, plots, and possibly a function that draws conclusions from the rows. A sweep is a
-list of heats; a heat is one workload and the ways that race on it. `race.py` runs and checks heats. `reports` draws the
-plots.
+An experiment is data. It has a sweep, plots, claims, and possibly a function that draws conclusions from the rows. A
+sweep is a list of heats; a heat is one workload and the ways that race on it. A suite sets nothing about how it is
+measured: `length.py` chooses the length of passes and workloads, and `race.py` runs and checks heats. `reports` draws
+the plots.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from streaming_core.bench import host
-from streaming_core.bench.race import Race, Row
-from streaming_core.bench.report import VERSION
+from streaming_core.bench import host, length
+from streaming_core.bench.race import Race
 from streaming_core.bench.requests import Requests
+from streaming_core.bench.results import Record
+from streaming_core.bench.rounds import Row
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
@@ -29,13 +31,35 @@ SUITES = (
     "stretch",
 )  # modules of this package that define SUITE
 
+Text = str | Callable[[list[Row]], str]
+
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, in our words, and its source."""
+    """A claim of the paper, and what we measured beside it.
+
+    A text may be a function of the rows. It is called after `Experiment.conclude`, and returns "" if a row that it
+    needs is missing or wrong.
+
+    Attributes:
+        says: The claim, in our words.
+        source: The section or figure of the paper.
+        numbers: The paper's numbers.
+        published: What we measured with the algorithm as published.
+        ours: What we measured with our best algorithm.
+        host: What this host cannot show.
+    """
 
     says: str
     source: str
+    numbers: str = ""
+    published: Text = ""
+    ours: Text = ""
+    host: Text = ""
+
+    def filled(self, rows: list[Row]) -> dict[str, str]:
+        """Returns the texts of the claim for the rows of an experiment."""
+        return {name: text(rows) if callable(text) else text for name, text in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -46,7 +70,7 @@ class Heat:
         app: The application.
         params: Its parameters.
         ways: The ways of executing.
-        share: The part of the experiment's events in this workload.
+        share: The part of the experiment's events in this workload, if the experiment sets their number.
         phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole, and a
             share of the first way's peak rate.
         requests: For each way, the requests for reconfigurations during its passes, or None.
@@ -96,11 +120,13 @@ class Experiment:
         claims: The paper's claims; empty if none can be quoted.
         sweep: Returns the heats for some thread counts, and notes, for example on what this machine cannot show.
         plots: The plots.
-        events: The events of a heat with share 1.
-        loads: Shares of the peak rate at which an open-loop source measures latencies; a way has a row for each.
+        events: The events of a heat with share 1, if their number is part of the experiment. None: a pilot chooses it.
+        loads: Shares of the slowest way's peak rate at which an open-loop source measures latencies. All ways of a heat
+            get the same rate; a way has a row for each.
         count: Returns columns for all rows of a heat.
         conclude: Returns conclusions from the rows; may add columns to them.
         model: Returns rows that come from a simulation or from another measurement.
+        needs: What the experiment needs that a small host lacks: `cores`, or NUMA `nodes`.
     """
 
     name: str
@@ -109,20 +135,29 @@ class Experiment:
     claims: tuple[Claim, ...]
     sweep: Callable[[list[int]], tuple[list[Heat], list[str]]]
     plots: tuple[Plot, ...]
-    events: int = 500_000
+    events: int | None = None
     loads: tuple[float, ...] = ()
     count: Callable[[Race], dict[str, Any]] = lambda race: {}
     conclude: Callable[[list[Row]], Iterator[str]] = lambda rows: iter(())
     model: Callable[[], Iterator[Row]] = lambda: iter(())
+    needs: Literal["cores", "nodes"] | None = None
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The experiments of a paper."""
+    """The experiments of a paper.
+
+    Attributes:
+        name: The name on the command line.
+        title: The title.
+        experiments: The experiments.
+        pinned: Whether every thread is bound to a core.
+    """
 
     name: str
     title: str
     experiments: tuple[Experiment, ...] = field(default_factory=tuple)
+    pinned: bool = False
 
 
 def load(name: str) -> Suite:
@@ -139,18 +174,20 @@ def run(
     threads: list[int] | None,
     repetitions: int,
     progress: engine.Progress | None = None,
-    keep: Callable[[dict[str, Any]], object] = lambda found: None,
+    keep: Callable[[dict[str, Any]], object] = lambda results: None,
+    quick: bool = False,
 ) -> dict[str, Any]:
-    """Runs a suite, or some of its experiments, and returns the report as JSON.
+    """Runs a suite, or some of its experiments, and returns the results as JSON values.
 
     Args:
         suite: The suite.
         only: The names of the experiments to run; all if None or empty.
-        events: Events per heat instead of each experiment's own number.
+        events: Events per heat with share 1, instead of those that a pilot or the experiment chooses.
         threads: Thread counts.
         repetitions: Rounds.
         progress: Called with the name of an experiment, the finished steps and all steps.
-        keep: Called with the report so far after every experiment, so that an interrupted suite keeps its results.
+        keep: Called with the results so far after every experiment, so that an interrupted suite keeps them.
+        quick: Whether a pass is a single run over few events.
 
     Raises:
         BadInput: An experiment is unknown, or thread counts or repetitions are out of range.
@@ -159,55 +196,94 @@ def run(
     known = {experiment.name: experiment for experiment in suite.experiments}
     if unknown := [name for name in only or [] if name not in known]:
         raise BadInput(f"unknown experiment {unknown[0]!r} of suite {suite.name}; known: {', '.join(known)}")
-    found = host.facts(repetitions) | {
-        "version": VERSION,
-        "suite": suite.name,
-        "title": suite.title,
-        "order": list(known),
-        "threads": counts,
-        "experiments": [],
-    }
+    record = Record(suite.name, repetitions, quick, suite.pinned)
+    about = {"suite": suite.name, "title": suite.title, "order": list(known), "threads": counts}
+    experiments: list[dict[str, Any]] = []
+    results = record.results(about | {"experiments": experiments})
     for experiment in suite.experiments:
         if not only or experiment.name in only:
-            size = events or experiment.events
-            found["experiments"].append(_experiment(experiment, size, counts, repetitions, progress))
-            keep(found)
-    return found
+            heats = Heats(experiment, suite.pinned, events, record.pass_seconds, repetitions, quick)
+            experiments.append(heats.run(counts, progress))
+            results = record.results(about | {"experiments": experiments})
+            keep(results)
+    return results
 
 
-def _experiment(experiment: Experiment, events: int, counts: list[int], repetitions: int, progress) -> dict[str, Any]:
-    heats, notes = experiment.sweep(counts)
-    total = sum(
-        repetitions + 2 + len(heat.ways) * repetitions * (len(experiment.loads) + bool(heat.phases)) for heat in heats
-    )
-    done = 0
+@dataclass(frozen=True)
+class Heats:
+    """How the heats of an experiment run.
 
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(experiment.name, done, total)
+    Attributes:
+        experiment: The experiment.
+        pinned: Whether every thread is bound to a core.
+        events: Events per heat with share 1; None: those that a pilot or the experiment chooses.
+        seconds: The length of a pass.
+        repetitions: Rounds.
+        quick: Whether a workload has few events.
+    """
 
-    rows: list[Row] = list(experiment.model())
-    for heat in heats:
-        size = max(1, round(events * heat.share))
-        race = Race(heat.app, heat.params, size)
-        tick()
-        counted = experiment.count(race)
-        found = race.run(heat.ways, repetitions, experiment.loads, tick, heat.phases, heat.requests)
-        rows += [row | counted for row in found]
-    conclusions = list(experiment.conclude(rows))
-    return {
-        "name": experiment.name,
-        "figure": experiment.figure,
-        "title": experiment.title,
-        "claims": [vars(claim) for claim in experiment.claims],
-        "plots": [{**vars(plot), "lines": list(plot.lines)} for plot in experiment.plots],
-        "varies": _varies(experiment, rows),
-        "notes": notes,
-        "conclusions": conclusions,
-        "rows": rows,
-    }
+    experiment: Experiment
+    pinned: bool
+    events: int | None
+    seconds: float
+    repetitions: int
+    quick: bool
+
+    def run(self, counts: list[int], progress: engine.Progress | None) -> dict[str, Any]:
+        """Runs all heats and returns the experiment with its rows and conclusions, as JSON values."""
+        experiment = self.experiment
+        heats, notes = experiment.sweep(counts)
+        in_open_loop = len(experiment.loads) * self.repetitions
+        total = sum(
+            self.repetitions + 2 + len(heat.ways) * (in_open_loop + self.repetitions * bool(heat.phases))
+            for heat in heats
+        )
+        done = 0
+
+        def tick() -> None:
+            nonlocal done
+            done += 1
+            if progress is not None:
+                progress(experiment.name, done, total)
+
+        rows: list[Row] = list(experiment.model())
+        for number, heat in enumerate(heats):
+            race = Race(heat.app, heat.params, self._events(heat))
+            tick()
+            columns = experiment.count(race) | {"heat": number}
+            measured = race.run(
+                heat.ways,
+                self.repetitions,
+                self.seconds,
+                experiment.loads,
+                tick,
+                heat.phases,
+                heat.requests,
+                self.pinned,
+            )
+            rows += [row | columns for row in measured]
+        conclusions = list(experiment.conclude(rows))
+        return {
+            "name": experiment.name,
+            "figure": experiment.figure,
+            "title": experiment.title,
+            "needs": experiment.needs,
+            "claims": [claim.filled(rows) for claim in experiment.claims],
+            "plots": [{**vars(plot), "lines": list(plot.lines)} for plot in experiment.plots],
+            "varies": _varies(experiment, rows),
+            "notes": notes,
+            "conclusions": conclusions,
+            "rows": rows,
+        }
+
+    def _events(self, heat: Heat) -> int:
+        """Returns the events of a heat."""
+        events = self.events or self.experiment.events
+        if self.quick and not self.events:
+            events = min(events or length.QUICK_EVENTS, length.QUICK_EVENTS)
+        if events is None:
+            return length.chosen(heat.app, heat.params, heat.ways, self.seconds)
+        return max(1, round(events * heat.share))
 
 
 def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_core.bench import host
-from streaming_core.bench.race import Race, Row, faster, gains, interval, right, threads_of
+from streaming_core.bench.race import Race
+from streaming_core.bench.ratios import Row, compare, right, threads_of
 from streaming_core.bench.requests import SOONEST, Requests
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
 from streaming_core.kernels import abi
@@ -205,8 +206,7 @@ def _elasticity(rows: list[Row]) -> Iterator[str]:
             line += f"; {row['voluntary']:,.0f} voluntary and {row['involuntary']:,.0f} involuntary context switches"
             line += f", without requests {without['voluntary']:,.0f} and {without['involuntary']:,.0f}" if known else ""
         if known:
-            found = gains(row, without)
-            line += f"; {faster(row, without):.2f} times the throughput without switches ({interval(found)})"
+            line += f"; throughput over that without switches: {compare(row, without).text}"
         yield line + ". The paper reports less than 40 ms, on 36 cores"
 
 

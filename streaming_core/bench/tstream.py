@@ -8,7 +8,6 @@ experiment without a claim repeats the paper's comparison; it does not check the
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -16,7 +15,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from streaming_core.apps import registry
-from streaming_core.bench.race import Race, Row, faster
+from streaming_core.bench.race import Race
+from streaming_core.bench.ratios import Row, best, compare, quantity, threads_of, versus
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
@@ -90,10 +90,7 @@ def _next_best(rows: list[Row]) -> Iterator[str]:
         others = [own[way] for way in ("lock", "mvlk", "pat") if way in own]
         for way in (PUBLISHED, OURS):
             if way in own and others:
-                best = min(others, key=lambda row: statistics.median(row["seconds"]))
-                ratio = faster(own[way], best)
-                threads = f"{most} thread{'s' * (most > 1)}"
-                yield f"{app}: on {threads}, {way} has {ratio:.1f} times the throughput of the next best, {best['way']}"
+                yield f"{app}: on {threads_of(own[way])}, {versus(own[way], best(others))}, the next best"
 
 
 def _over(app: str, name: str, values: tuple, fixed: dict[str, Any], counts: list[int]) -> Sweep:
@@ -124,14 +121,10 @@ def _intervals(rows: list[Row]) -> Iterator[str]:
     for app, way in itertools.product(APPS, (PUBLISHED, OURS)):
         own = {r["punctuation"]: r for r in rows if r["app"] == app and r["way"] == way}
         default, longest = own[500], own[PUNCTUATIONS[-1]]
-        # Other load on the machine affects latency first, so the line also has the least disturbed pass.
-        latency = (
-            f"{default['end_to_end_p99_us'] / 1000:.2f} ms, {min(default['end_to_end_p99s_us']) / 1000:.2f} at best"
-        )
-        ratio = faster(longest, default)
         yield (
-            f"{app}, {way}: at interval 500 and half the peak rate, the p99 latency is {latency}; interval "
-            f"{PUNCTUATIONS[-1]:,} has {ratio:.2f} times the throughput of interval 500"
+            f"{app}, {way}: at interval 500 and half the slowest peak rate, the p99 latency is "
+            f"{quantity(default, 'end_to_end_p99_us')}; interval {PUNCTUATIONS[-1]:,} over interval 500, throughput: "
+            f"{compare(longest, default).text}"
         )
 
 
@@ -215,7 +208,7 @@ def _overtakes(rows: list[Row]) -> Iterator[str]:
         own = [row for row in rows if row["app"] == app]
         loops = [row for row in own if row["way"] == "loop"]
         # Heats do not alternate, so their comparison uses the fastest rounds: other load only adds time.
-        seconds = {row["params"]["work"]: min(row["seconds"]) for row in loops}
+        seconds = {row["params"]["work"]: row["events"] / max(row["rates"]) for row in loops}
         for row in own:
             row["work_ns"] = (seconds[row["params"]["work"]] - seconds[0]) / row["operations"] * 1e9
         base = seconds[0] / loops[0]["operations"] * 1e9
@@ -272,8 +265,8 @@ SUITE = Suite(
                 Plot("threads", "events_per_s", "throughput"),
                 Plot("way", "breakdown", "time of a transaction, summed over threads", kind="parts", loop=False),
             ),
-            events=1_000_000,
             conclude=_next_best,
+            needs="cores",
         ),
         Experiment(
             "partition-ratio",
@@ -340,6 +333,7 @@ SUITE = Suite(
             (),
             _pools,
             (Plot("pool", "events_per_s", "throughput", lines=("scheme", "stealing"), kind="bar", loop=False),),
+            needs="nodes",
         ),
         Experiment(
             "three-writes",
@@ -348,7 +342,6 @@ SUITE = Suite(
             (),
             _three_writes,
             (Plot("way", "events_per_s", "throughput on one thread", kind="bar"),),
-            events=1_000_000,
             conclude=_coordination,
         ),
         Experiment(
@@ -376,7 +369,6 @@ SUITE = Suite(
             (COST,),
             _work,
             (Plot("work_ns", "to_loop", "throughput of owners, relative to the loop", lines=("way", "threads")),),
-            events=200_000,
             count=operations,
             conclude=_overtakes,
         ),

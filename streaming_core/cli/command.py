@@ -499,10 +499,18 @@ def _check_bench(
         raise BadInput("--only chooses experiments of a suite; add --suite")
 
 
+def _check_alone(option: str, others: dict[str, Any]) -> None:
+    """Raise BadInput if one of the other options is set, although `option` excludes it."""
+    if both := [name for name, value in others.items() if value not in (None, False, [])]:
+        raise BadInput(f"{option} and {both[0]} exclude each other; remove one of them")
+
+
 @app.command(
     epilog=examples(
         "streaming-core bench wc --events 10000 --threads 1 --repetitions 1",
         "streaming-core bench --suite tstream",
+        "streaming-core bench --evidence evidence.json",
+        "streaming-core bench --import evidence.json",
     )
 )
 def bench(
@@ -527,13 +535,37 @@ def bench(
         typer.Option(metavar="EXPERIMENT", help="Run only this experiment of the suite; repeat it for several."),
     ] = None,
     events: Annotated[
-        int | None, typer.Option(help="Events per workload, at least 0. Default: depends on the application.")
+        int | None,
+        typer.Option(help="Events per workload, at least 0. Default: as many as a run of the slowest way can process."),
     ] = None,
     threads: Annotated[
         str | None,
         typer.Option(help="Thread counts, separated by commas: 1,2. Default: powers of two up to the cores."),
     ] = None,
-    repetitions: Annotated[int, typer.Option(help="Rounds of measurement. Figures are medians over the rounds.")] = 5,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(help="Rounds of measurement. Figures are medians over the rounds. Default: 5; with --quick, 3."),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Try a benchmark: single runs of few events. The figures say nothing about speed."
+        ),
+    ] = False,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Run the experiments of all suites that need many cores or several NUMA nodes, and write one file to "
+            "send back.",
+        ),
+    ] = None,
+    evidence_to_import: Annotated[
+        Path | None,
+        typer.Option(
+            "--import", metavar="FILE", help="Check a file of --evidence, add its results to LOCKSTEP_HOME, show them."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write. Default: a file in LOCKSTEP_HOME/reports/bench.")
     ] = None,
@@ -545,6 +577,7 @@ def bench(
     ends with exit code 1 if one differs.
     """
     from streaming_core.bench import applications, report
+    from streaming_core.bench import evidence as for_large_hosts
     from streaming_core.bench import files as from_files
     from streaming_core.bench import suite as suites
 
@@ -552,25 +585,43 @@ def bench(
         counts = [int(part) for part in threads.split(",")] if threads else None
     except ValueError:
         raise BadInput(f"--threads must be numbers separated by commas, such as 1,2; got {threads!r}") from None
+    chosen = {"APP": names, "--suite": suite, "--files": files, "--only": only, "--out": out}
+    if evidence_to_import is not None:
+        measuring = {"--threads": counts, "--events": events, "--repetitions": repetitions, "--quick": quick}
+        _check_alone("--import", chosen | measuring | {"--evidence": evidence})
+        _import(evidence_to_import, as_json)
+        return
+    if evidence is not None:
+        _check_alone("--evidence", chosen)
     _check_bench(names, suite, files, only, events)
-    command = {"command": report.command(names, suite, files, only, events, counts, repetitions)}
+    rounds = (3 if quick else 5) if repetitions is None else repetitions
+    command = report.command(names, suite, files, only, events, counts, rounds, quick, evidence is not None)
+    of_command = {"command": command}
     with Bar(as_json) as bar:
-        if files:
-            results = from_files.run(names, events, counts, repetitions, bar)
+        if evidence is not None:
+
+            def keep(unfinished: dict[str, Any]) -> None:
+                save_json(evidence, for_large_hosts.with_command(unfinished, command))
+
+            results = for_large_hosts.run(events, counts, rounds, bar, keep, quick)
+            results = for_large_hosts.with_command(results, command)
+        elif files:
+            results = from_files.run(names, events, counts, rounds, bar, quick) | of_command
         elif suite is None:
-            results = applications.run(names, events, counts, repetitions, bar)
+            results = applications.run(names, events, counts, rounds, bar, quick) | of_command
         else:
             results = suites.run(
                 suites.load(suite),
                 only,
                 events,
                 counts,
-                repetitions,
+                rounds,
                 bar,
-                lambda partial: report.save(partial | command, out),
+                lambda unfinished: report.save(unfinished | of_command, out),
+                quick,
             )
-    results |= command
-    path = report.save(results, out)
+            results |= of_command
+    path = report.save(results, evidence or out)
     if as_json:
         show(results)
     else:
@@ -579,10 +630,25 @@ def bench(
     if wrong := report.wrong(results):
         first = f"{wrong[0]['app']} {wrong[0]['way']}"
         raise RunFailed(f"{len(wrong)} results differ from the result of the compiled loop; the first is {first}")
-    if far := report.mispredicted(results):
+    if far := [] if quick else report.mispredicted(results):
         first = f"{far[0]['app']} {far[0]['way']}"
         rates = f"predicted {far[0]['predicted_per_s']:,.0f}, measured {far[0]['events_per_s']:,.0f} events/s"
         raise RunFailed(f"{len(far)} predictions are too far off; the first is {first}: {rates}")
+
+
+def _import(path: Path, as_json: bool) -> None:
+    """Check the results in a file, keep them, and print them."""
+    from streaming_core.bench import evidence, report
+
+    parts, kept = evidence.take(path)
+    if as_json:
+        show({"version": report.VERSION, "evidence": True, "suites": parts})
+        return
+    console = Console()
+    for part in parts:
+        report.render(part, console)
+    for place in kept:
+        print(f"written to {place}; `lockstep report` draws it")
 
 
 @app.command(

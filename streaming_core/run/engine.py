@@ -409,6 +409,7 @@ def one_pass(
     meter: Meter | None = None,
     beside: Beside | None = None,
     deliveries: bool = False,
+    middle: bool = False,
 ) -> tuple[Sample, dict[str, pa.Table], dict]:
     """One pass from fresh state: its sample, the final state by table, the binding of threads and memory, deliveries.
 
@@ -416,7 +417,8 @@ def one_pass(
     the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
     nothing of energy, nor does it of a pass that was gone on with. `beside` is what goes on while events are processed:
     it may ask for reconfigurations. `deliveries`: executor pinned notes what was delivered when (runtime/ABI.md), in
-    memory that grows with the events. Raises RunFailed when an operator fails, or an event becomes too many rows.
+    memory that grows with the events. `middle`: the latencies of an open loop leave out the first and the last fifth of
+    the events. Raises RunFailed when an operator fails, or an event becomes too many rows.
     """
     from streaming_core import _runtime
 
@@ -424,6 +426,7 @@ def one_pass(
         "sink": sink if folder is not None or sink != "parquet" else "digest",
         "rate": rate,
         "deliveries": deliveries,
+        "latencies": [blocks.events // 5, blocks.events - blocks.events // 5] if middle and rate else None,
     }
     nameable = row_format.nameable_text() if program.makes_texts else None
     engine = _runtime.Engine(program.json(), json.dumps(options), nameable)

@@ -10,13 +10,14 @@ REPORT_VERSION = 1
 
 
 class Latency(BaseModel):
-    """Latency percentiles in microseconds, with one sample per batch."""
+    """Latency percentiles and mean in microseconds, with one sample per batch."""
 
     p50: float
     p95: float
     p99: float
     p999: float
     max: float
+    mean: float | None = Field(None, description="None in reports of older versions.")
 
 
 class GoneOver(BaseModel):

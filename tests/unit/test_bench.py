@@ -1,6 +1,8 @@
 """The benchmark: what it measures is what it says, what it says is right, and a wrong result is not a figure."""
 
+import itertools
 import json
+import statistics
 from collections import Counter
 
 import pyarrow as pa
@@ -98,32 +100,46 @@ def test_no_pool_is_skipped_silently():
 
 
 def test_a_suite_writes_what_was_measured_and_where(command, home):
-    given = ("--suite", "tstream", "--only", "three-writes", "--events", 2000, "--repetitions", 1)
-    code, shown, _ = command(*given)
+    options = ("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 2)
+    code, shown, _ = command(*options)
     assert code == 0
     assert "owners: " in shown
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
-    found = json.loads(path.read_text())
-    assert found["suite"] == "tstream"
-    assert found["host"]["cores"] >= 1
-    assert found["topology"]["sockets"] >= 1
-    assert found["build"]
-    [experiment] = found["experiments"]
+    results = json.loads(path.read_text())
+    assert (results["version"], results["suite"], results["quick"]) == (2, "tstream", True)
+    assert results["host"]["cores"] >= 1
+    assert results["topology"]["sockets"] >= 1
+    assert results["build"]
+    assert set(results["sources"]) == {"transactions"}
+    assert set(results["conditions"]) == {
+        "pass_seconds", "pinned", "steal", "others", "preempted", "load_before", "load_after",
+    }  # fmt: skip
+    assert results["seconds"] > 0
+    assert results["cells"] == 1 + len(SCHEMES)
+    [experiment] = results["experiments"]
     assert [row["way"] for row in experiment["rows"]] == ["loop", *SCHEMES]
     assert {row["result"] for row in experiment["rows"]} == {"yardstick", "equal", "bound"}
     assert {row["params"]["length"] for row in experiment["rows"]} == {3}
     assert len(experiment["conclusions"]) == len(SCHEMES)
-    code, shown, _ = command(*given, "--json")
+    for row in experiment["rows"]:
+        assert (row["heat"], row["events"], row["runs"], len(row["rates"])) == (0, 2000, 1, 2)
+        assert row["events_per_s_range"] == sorted(row["rates"])
+        for column in ("to_loop", "cpu_ns") + ("p99_us",) * (row["way"] != "loop"):
+            assert row[f"{column}_range"] == sorted(row["rounds"][column])
+            assert row[f"{column}_range"][0] <= row[column] <= row[f"{column}_range"][1]
+    code, shown, _ = command(*options, "--json")
     assert json.loads(shown)["experiments"][0]["name"] == "three-writes"
 
 
-def test_latency_is_measured_from_an_open_loop_source_below_the_peak():
+def test_latencies_of_all_ways_are_measured_at_a_share_of_the_slowest_peak_rate():
     race = Race("sl", {}, 4000)
-    loop, row = race.run([Transactional(app="sl", threads=1)], 1, loads=[0.5])
-    assert row["offered_per_s"] == row["events_per_s"] / 2
-    assert row["end_to_end_p99_us"] > 0
+    loop, *rows = race.run([Transactional(app="sl", scheme=scheme) for scheme in ("owners", "tstream")], 2, loads=[0.5])
+    assert {row["offered_per_s"] for row in rows} == {min(row["events_per_s"] for row in rows) / 2}
+    for row, name in itertools.product(rows, ("end_to_end_mean_us", "end_to_end_p99_us", "processing_mean_us")):
+        assert 0 < row[f"{name}_range"][0] <= row[name] <= row[f"{name}_range"][1]
+        assert len(row["rounds"][name]) == len(row["rounds"]["cpu_ns"]) == 2
     assert "end_to_end_p99_us" not in loop
-    assert set(row["breakdown"]) == {"useful", "sync", "lock", "remote", "other"}
+    assert set(rows[0]["breakdown"]) == {"useful", "sync", "lock", "remote", "other"}
 
 
 def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
@@ -144,7 +160,7 @@ def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
         return sample, state, binding
 
     monkeypatch.setattr(engine, "one_pass", broken)
-    code, _, err = command("--suite", "tstream", "--only", "three-writes", "--events", 2000, "--repetitions", 1)
+    code, _, err = command("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 1)
     assert code == 1
     assert err == "streaming-core: 3 results differ from the result of the compiled loop; the first is gs serial\n"
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
@@ -162,7 +178,7 @@ def test_an_interrupted_suite_keeps_what_it_measured(command, home, monkeypatch)
 
     monkeypatch.setattr(Race, "run", interrupted)
     chosen = ("--only", "three-writes", "--only", "keyed")
-    code, _, err = command("--suite", "tstream", *chosen, "--events", 2000, "--repetitions", 1)
+    code, _, err = command("--suite", "tstream", *chosen, "--quick", "--repetitions", 1)
     assert (code, err) == (1, "streaming-core: stopped by SIGTERM\n")
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
     assert [e["name"] for e in json.loads(path.read_text())["experiments"]] == ["three-writes"]
@@ -178,6 +194,10 @@ def test_an_interrupted_suite_keeps_what_it_measured(command, home, monkeypatch)
         (("--suite", "tstream", "--threads", "0"), ["threads"]),
         (("--suite", "tstream", "--repetitions", "0"), ["repetitions"]),
         (("--suite", "tstream", "--events", "0"), ["--events"]),
+        (("--evidence", "e.json", "--suite", "tstream"), ["--evidence and --suite"]),
+        (("gs", "--evidence", "e.json"), ["--evidence and APP"]),
+        (("--import", "e.json", "--quick"), ["--import and --quick"]),
+        (("--import", "e.json", "--evidence", "f.json"), ["--import and --evidence"]),
     ],
 )
 def test_bad_requests_get_one_line_and_leave_nothing(command, home, arguments, words):
@@ -204,13 +224,15 @@ def test_where_a_ratio_passes_one_for_good(points, expected):
 
 def measured(app, work, threads, seconds, to_loop):
     way = "owners" if threads else "loop"
-    row = {"app": app, "params": {"work": work}, "way": way, "threads": threads or 1, "seconds": [seconds]}
-    return row | {"to_loop": to_loop, "operations": 1_000_000}
+    row = {"app": app, "params": {"work": work}, "way": way, "threads": threads or 1, "rates": [1_000 / seconds]}
+    return row | {"to_loop": to_loop, "operations": 1_000_000, "events": 1_000}
 
 
 def test_what_is_concluded_from_rows():
     def row(way, seconds, app="gs", threads=2, result="equal", **more):
-        return {"app": app, "way": way, "threads": threads, "seconds": seconds, "result": result} | more
+        rates = [1 / took for took in seconds]
+        row = {"app": app, "way": way, "threads": threads, "rates": rates, "result": result, "heat": 0}
+        return row | {"events_per_s": statistics.median(rates)} | more
 
     # Ratios are those of the same rounds: the machine was half as fast in the second.
     rows = [row("loop", [1, 2, 1], threads=1, result="yardstick"), row("owners", [2, 4, 1]), row("pat", [4, 8, 8])]
@@ -220,14 +242,15 @@ def test_what_is_concluded_from_rows():
         row("no_lock", [1, 1, 1], result="bound"),
     ]
     rows += [row("owners", [1, 1, 1], threads=1), row("pat", [1, 1, 1], threads=1)]
-    rows.append(row("tstream", [1, 2, 2]))
+    rows.append(row("tstream", [1, 2, 8 / 3]))
     assert list(tstream._next_best(rows)) == [
-        "gs: on 2 threads, tstream has 4.0 times the throughput of the next best, pat",
-        "gs: on 2 threads, owners has 2.0 times the throughput of the next best, pat",
+        "gs: on 2 threads, tstream has 4 (3 to 4) times the throughput of pat, the next best",
+        "gs: on 2 threads, owners has 2 (2 to 8) times the throughput of pat, the next best",
     ]
     rows = []
     for app in tstream.APPS:
-        latencies = {"end_to_end_p99_us": 230.0, "end_to_end_p99s_us": [310.0, 230.0, 200.0]}
+        latencies = {"end_to_end_p99_us": 230.0, "end_to_end_p99_us_range": [200.0, 310.0]}
+        latencies |= {"rounds": {"end_to_end_p99_us": [310.0, 230.0, 200.0]}}
         for way in ("tstream", "owners"):
             rows.append(row(way, [6, 12, 6], app, punctuation=500, **latencies))
             rows.append(row(way, [5, 10, 5], app, punctuation=100_000))
@@ -235,8 +258,8 @@ def test_what_is_concluded_from_rows():
     lines = list(tstream._intervals(rows))
     assert len(lines) == 2 * 4
     assert lines[0] == (
-        "gs, tstream: at interval 500 and half the peak rate, the p99 latency is 0.23 ms, 0.20 at best; "
-        "interval 100,000 has 1.20 times the throughput of interval 500"
+        "gs, tstream: at interval 500 and half the slowest peak rate, the p99 latency is 0.23 ms (0.2 to 0.31); "
+        "interval 100,000 over interval 500, throughput: 1.2 (1.2 to 1.2) times"
     )
 
 
@@ -292,18 +315,17 @@ def test_suites_are_found_by_name():
 
 def test_no_events_have_no_figures(command, home, tmp_path):
     out = tmp_path / "bench.json"
-    given = ("wc", "sl", "--events", 0, "--threads", 1, "--repetitions", 1, "--out", out)
-    assert command(*given)[0] == 0
+    assert command("wc", "sl", "--events", 0, "--threads", "1,2", "--repetitions", 1, "--out", out)[0] == 0
     rows = json.loads(out.read_text(), parse_constant=pytest.fail)["results"]
     assert {row["result"] for row in rows} == {"yardstick", "equal", "bound"}
-    for name in ("events_per_s", "outputs_per_s", "to_loop", "cpu_ns"):
+    for name in ("events_per_s", "events_per_s_range", "outputs_per_s", "to_loop", "cpu_ns"):
         assert {row[name] for row in rows} == {None}
 
 
 def test_runs_from_file_to_file_are_checked_beside_what_pyarrow_takes(command, home, tmp_path, monkeypatch):
     out = tmp_path / "bench.json"
-    given = ("gs", "--files", "--events", 2000, "--threads", "1,2", "--repetitions", 2, "--out", out)
-    code, shown, _ = command(*given)
+    options = ("gs", "--files", "--quick", "--threads", "1,2", "--repetitions", 2, "--out", out)
+    code, shown, _ = command(*options)
     rows = json.loads(out.read_text())["files"]
     usual = Transactional(app="gs").strategy
     assert code == 0
@@ -319,8 +341,8 @@ def test_runs_from_file_to_file_are_checked_beside_what_pyarrow_takes(command, h
     wrong = {"digest": "2000:0000000000000000"}
     monkeypatch.setattr(engine, "run", lambda *a: (r := truth(*a)).model_copy(
         update={"samples": [r.samples[0].model_copy(update=wrong)]}))  # fmt: skip
-    code, _, said = command(*given)
-    assert (code, said) == (
+    code, _, error = command(*options)
+    assert (code, error) == (
         1,
         f"streaming-core: 2 results differ from the result of the compiled loop; the first is gs {usual}\n",
     )

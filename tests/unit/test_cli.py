@@ -393,11 +393,16 @@ def test_an_oracle_of_another_workload_is_not_comparable(command, workloads, tmp
 def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
     out = tmp_path / "bench.json"
-    code, shown, _ = command("bench", "wc", "--events", 2000, "--threads", "1,2", "--repetitions", 1, "--out", out)
+    code, shown, _ = command("bench", "wc", "--quick", "--threads", "1,2", "--repetitions", 1, "--out", out)
     assert code == 0
     assert "COST of wc" in shown
-    results = json.loads(out.read_text())["results"]
-    assert [r["result"] for r in results] == ["yardstick"] + 6 * ["equal"]
+    results = json.loads(out.read_text())
+    rows = results["results"]
+    assert [row["result"] for row in rows] == ["yardstick"] + 7 * ["equal"]
+    # The plan that the planner finds is raced as well as the replicated one.
+    [planned] = [row for row in rows if row["way"] == "gate-planned"]
+    assert (planned["threads"], set(planned["plan"])) == (2, {"source", "split", "count", "sink"})
+    assert (results["quick"], results["cells"], results["notes"]) == (True, 8, [])
     refused(command("bench", "wc", "--threads", "two"), "numbers")
     refused(command("bench", "nope"), "unknown application")
 

@@ -10,7 +10,8 @@ import pytest
 
 from streaming_core.apps import registry
 from streaming_core.bench import briskstream, ordered, report, rlas, servers, stretch, suite, switching, viper
-from streaming_core.bench.race import Race, phased, turns
+from streaming_core.bench.open_loop import phased, turns
+from streaming_core.bench.race import Race
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
 from streaming_core.run import engine, profile
@@ -22,7 +23,7 @@ EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUIT
 # Of plans every experiment that is run is the same of another application, each of which has to be compiled for; and so
 # are some of others.
 ALIKE = {
-    "rlas": {app for app, _, _ in rlas.PLANNED} - {"sd"},
+    "rlas": {app for app, _ in rlas.PLANNED} - {"sd"},
     "ordered": {"queries", "cost", "buffers", "light", "queues", "skew"},
     "stretch": {"q2", "q3", "q4-outputs", "q6"},
 }
@@ -85,7 +86,7 @@ def quick(monkeypatch, races):
 
 def run(name, experiment, events=200):
     only = replace(SUITES[name].SUITE, experiments=(chosen(name, experiment),))
-    [found] = suite.run(only, None, events, [1, 2], 1)["experiments"]
+    [found] = suite.run(only, None, events, [1, 2], 1, quick=True)["experiments"]
     return found
 
 
@@ -218,7 +219,8 @@ def row(seconds, app="q1", result="equal", **more):
         "way": "affinity",
         "threads": 2,
         "params": {},
-        "seconds": seconds,
+        "heat": 0,
+        "rates": [1 / took for took in seconds],
         "result": result,
         "to_loop": 1.0,
     }
@@ -226,22 +228,22 @@ def row(seconds, app="q1", result="equal", **more):
 
 
 def loop(**more):
-    return {"app": "q1", "way": "loop", "threads": 1, "params": {}, "seconds": [1], "result": "yardstick"} | more
+    return {"app": "q1", "way": "loop", "threads": 1, "params": {}, "rates": [1], "result": "yardstick"} | more
 
 
 def test_what_is_concluded_of_queues_and_heuristics():
     # Ratios are those of the same rounds: the machine was half as fast in the second.
     rows = [row([1, 2, 1]), row([2, 4, 3], queue="partitioned"), row([3, 6, 3], queue="shared")]
     assert list(ordered._queue_gains(rows)) == [
-        "q1: lanes has 2.00 times the throughput of partitioned, 3.00 times that of shared"
+        "q1: throughput of lanes over partitioned: 2 (2 to 3) times, over shared: 3 (3 to 3) times"
     ]
     published = row([1, 2, 1], queue="hybrid", heuristic="ct")
-    assert ordered._published([*rows, published], app="q1") == "; hybrid 2.00 times that of partitioned"
-    buffers = [published, published | {"reorder": "lock", "seconds": [2, 4, 2]}, row([1, 1, 1])]
-    gains = "q1: as published, non_blocking has 2.00 times the throughput of lock"
+    assert ordered._published([*rows, published], app="q1") == "; hybrid over partitioned: 2 (2 to 3) times"
+    buffers = [published, published | {"reorder": "lock", "rates": [1 / 2, 1 / 4, 1 / 2]}, row([1, 1, 1])]
+    gains = "q1: as published, throughput of non_blocking over lock: 2 (2 to 2) times"
     assert list(ordered._reorder_gains(buffers)) == [gains]
     rows[1]["result"] = "different"
-    assert list(ordered._queue_gains(rows)) == ["q1: lanes has 3.00 times the throughput of shared"]
+    assert list(ordered._queue_gains(rows)) == ["q1: throughput of lanes over shared: 3 (3 to 3) times"]
     rows[0]["result"] = "different"
     assert list(ordered._queue_gains(rows)) == []
     usual = {"batch": 256}
@@ -250,7 +252,7 @@ def test_what_is_concluded_of_queues_and_heuristics():
     rows.append(row([0.1], heuristic="lp", to_loop=9.0, result="different", **usual))
     assert list(ordered._scale(rows)) == [
         "q1: on 2 threads, et with batches of 2048 reaches 1.90 times the loop. The default, affinity with batches of "
-        "256, reaches 1.50, or 2.00 times its one thread"
+        "256, reaches 1.50; over its one thread: 2 times in one round"
     ]
 
 
@@ -263,7 +265,7 @@ def test_what_is_concluded_of_buffers_and_costs(monkeypatch):
     ordered._priced(rows, (10,))
     assert {r["cost_us"] for r in rows} == {10}
     assert ordered._buffers(rows, "batch", cost_us=10) == (
-        "non_blocking has 3.00, 2.00 times the throughput of lock at batch 1, 8"
+        "throughput of non_blocking over lock: batch 1: 3 (3 to 3) times; batch 8: 2 (2 to 2) times"
     )
     monkeypatch.setattr(ordered, "COSTS", (10,))
     rows = [row([1], "matrix", params={"r": 10}, end_to_end_p99_us=60, processing_p99_us=30)]
@@ -278,8 +280,8 @@ def test_what_is_concluded_of_jumbo_tuples():
         row([1], "fd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
     ]
     assert list(briskstream._gain(rows)) == [
-        "sd, gate: batches of 256 have 4.0 times the throughput of single events. At half of each peak rate, "
-        "the p99 is 2 ms, and with single events 0.5 ms"
+        "sd, gate: throughput of batches of 256 over single events: 4 times in one round. At half the slowest peak "
+        "rate, the p99 is 2 ms, and with single events 0.5 ms"
     ]
 
 
@@ -312,17 +314,17 @@ def test_comparisons_are_those_that_the_operators_make(races):
 
 
 def test_what_sharing_gains_is_that_of_the_same_threads():
-    plain = {"params": {}, "to_loop_range": [0.5, 2.0], "to_loop": 1.0, "cpu_ns": 300.0}
+    plain = {"params": {}, "to_loop_range": [0.5, 2.0], "to_loop": 1.0, "rounds": {"cpu_ns": [300.0, 300.0]}}
     rows = [
         loop(app="wordcount", **plain),
         *(row([1, 2], "wordcount", threads=threads, parallelism="vsn", **plain) for threads in (1, 2)),
-        row([3, 4], "wordcount", threads=1, parallelism="sn", **plain | {"cpu_ns": 400.0}),
+        row([3, 4], "wordcount", threads=1, parallelism="sn", **plain | {"rounds": {"cpu_ns": [400.0, 400.0]}}),
         row([1, 1], "wordcount", "different", threads=2, parallelism="sn", **plain),
     ]
     first, second = stretch._vsn(rows)
     assert first.startswith("wordcount, VSN: 1 thread 1.00 times the compiled loop (0.50 to 2.00); 2 threads ")
-    assert second.startswith("wordcount, throughput of VSN relative to SN: 1 thread 2.50 (2.00 to 3.00), with ")
-    assert "with 0.75 times the processor time per event. The paper's 1.17 " in second
+    start = "wordcount, throughput of VSN relative to SN: 1 thread 2.5 (2 to 3) times, processor time per event "
+    assert second.startswith(f"{start}0.75 (0.75 to 0.75) times. The paper's 1.17 ")
 
 
 def test_comparisons_a_second_are_those_of_the_passes():
@@ -353,7 +355,9 @@ def test_replicas_are_those_of_table_iv():
 
 def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
     counts, experiment = [2], chosen("stretch", "q5")
-    found = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2)["experiments"][0]
+    found = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[
+        "experiments"
+    ][0]
     listed = report.passes(found["rows"])
     assert [(row["way"], row.get("pass")) for row in listed] == [
         ("loop", None),

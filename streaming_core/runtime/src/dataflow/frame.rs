@@ -215,16 +215,21 @@ impl<W: Work> Dataflow<W> {
             let bind = |spec| unsafe { Replicated::bind(program, operator, spec, lanes(index), options, parallelism) };
             windows.push(operator.window.as_ref().map(bind).transpose()?);
         }
+        let arrivals = Arrivals::new(&options.rate.phases());
         let frame = Frame {
             windows,
             texts: program.texts.clone(),
             lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], lanes(at))).collect(),
             chain,
             preparer: sink.preparer().clone(),
-            delivered: UnsafeCell::new(Delivered::new(sink).with_deliveries(options.deliveries)),
+            delivered: UnsafeCell::new(
+                Delivered::new(sink)
+                    .with_deliveries(options.deliveries)
+                    .with_latencies_of(options.latencies, &arrivals),
+            ),
             signals: team.signals(),
             failure: Mutex::new(None),
-            arrivals: Arrivals::new(&options.rate.phases()),
+            arrivals,
             batch: options.batch,
         };
         let work = work(&frame);

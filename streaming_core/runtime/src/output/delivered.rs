@@ -1,5 +1,8 @@
 //! What has come out of a run so far, and how long it took: where every executor's batches end.
 
+use std::ops::Range;
+
+use crate::output::clock::Arrivals;
 use crate::output::delivery::Delivery;
 use crate::output::latency::Latencies;
 use crate::output::metrics::Metrics;
@@ -16,12 +19,31 @@ pub struct Delivered {
     pub end_to_end: Latencies,
     /// The deliveries and their times, if the options ask for them.
     deliveries: Option<Vec<Delivery>>,
+    middle: Option<Middle>,
+}
+
+/// Latencies of an open loop without the run's beginning and end.
+#[derive(Debug)]
+struct Middle {
+    /// The arrivals that count, in nanoseconds of engine time.
+    arrivals: Range<u64>,
+    /// The latencies of batches that arrived before or after: the metrics use them if no batch arrived in between.
+    edges: [Latencies; 2],
 }
 
 impl Delivered {
     /// Nothing yet.
     pub fn new(sink: Sink) -> Self {
-        Self { sink, processing: Latencies::new(), end_to_end: Latencies::new(), deliveries: None }
+        Self { sink, processing: Latencies::new(), end_to_end: Latencies::new(), deliveries: None, middle: None }
+    }
+
+    /// From now on only the latencies of batches count whose first event is one of `events`, if the loop is open.
+    pub fn with_latencies_of(self, events: Option<[u64; 2]>, arrivals: &Arrivals) -> Self {
+        let middle = events.filter(|_| arrivals.is_open_loop()).map(|[first, end]| Middle {
+            arrivals: arrivals.at(first)..arrivals.at(end),
+            edges: [Latencies::new(), Latencies::new()],
+        });
+        Self { middle, ..self }
     }
 
     /// From now on deliveries are noted, if `noted`.
@@ -40,21 +62,77 @@ impl Delivered {
     /// Records a batch delivered at `now`, whose processing started at `started` and whose first event arrived at
     /// `arrival` if the loop is open; in nanoseconds of engine time.
     pub fn record(&mut self, now: u64, started: u64, arrival: Option<u64>) {
-        self.processing.record(now.saturating_sub(started));
+        let (mut processing, mut end_to_end) = (&mut self.processing, &mut self.end_to_end);
+        if let (Some(middle), Some(arrival)) = (&mut self.middle, arrival)
+            && !middle.arrivals.contains(&arrival)
+        {
+            [processing, end_to_end] = middle.edges.each_mut();
+        }
+        processing.record(now.saturating_sub(started));
         if let Some(arrival) = arrival {
-            self.end_to_end.record(now.saturating_sub(arrival));
+            end_to_end.record(now.saturating_sub(arrival));
         }
     }
 
     /// A run's figures, as far as what was delivered tells them.
     pub fn metrics(&self) -> Metrics {
+        let [processing, end_to_end] = match &self.middle {
+            Some(middle) if self.end_to_end.is_empty() => middle.edges.clone(),
+            _ => [self.processing.clone(), self.end_to_end.clone()],
+        };
         Metrics {
             digest: self.sink.digest(),
             in_order: self.sink.in_order(),
-            processing: self.processing.clone(),
-            end_to_end: self.end_to_end.clone(),
+            processing,
+            end_to_end,
             deliveries: self.deliveries.clone(),
             ..Metrics::default()
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::output::digest::Hasher;
+    use crate::output::sink::SinkKind;
+
+    /// Delivers a batch of every event, of `rate` a second; the latency of event `n` is `n` microseconds.
+    fn delivered(events: u64, rates: &[(u64, f64)], counted: Option<[u64; 2]>) -> Metrics {
+        let arrivals = Arrivals::new(rates);
+        let sink = Sink::new(SinkKind::Count, Hasher::new(&[], 8).unwrap());
+        let mut delivered = Delivered::new(sink).with_latencies_of(counted, &arrivals);
+        for event in 0..events {
+            let arrival = arrivals.at(event);
+            let now = arrival + event * 1_000;
+            delivered.record(now, arrival, arrivals.is_open_loop().then_some(arrival));
+        }
+        delivered.metrics()
+    }
+
+    fn counts(latencies: &Latencies) -> u64 {
+        latencies.counts().iter().map(|(_, count)| count).sum()
+    }
+
+    #[test]
+    fn only_latencies_of_the_middle_count() {
+        let metrics = delivered(10, &[(0, 1e3)], Some([2, 8]));
+        for latencies in [&metrics.processing, &metrics.end_to_end] {
+            assert_eq!(counts(latencies), 6);
+            let json = latencies.to_json();
+            assert_eq!(json["max"].as_f64().unwrap().round(), 7.0);
+            assert_eq!((json["mean"].as_f64().unwrap() * 10.0).round(), 45.0);
+        }
+    }
+
+    #[test]
+    fn without_a_batch_in_the_middle_all_latencies_count() {
+        assert_eq!(counts(&delivered(2, &[(0, 1e3)], Some([2, 8])).end_to_end), 2);
+    }
+
+    #[test]
+    fn at_peak_rate_all_latencies_count() {
+        let metrics = delivered(10, &[], Some([2, 8]));
+        assert_eq!((counts(&metrics.processing), metrics.end_to_end.is_empty()), (10, true));
     }
 }

@@ -40,10 +40,17 @@ impl Latencies {
         latencies
     }
 
-    /// Percentiles in microseconds, named as in the run report.
+    /// Percentiles and mean in microseconds, named as in the run report.
     pub fn to_json(&self) -> Value {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
-        json!({"p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999), "max": self.0.max() as f64 / 1e3})
+        json!({
+            "p50": at(0.5),
+            "p95": at(0.95),
+            "p99": at(0.99),
+            "p999": at(0.999),
+            "max": self.0.max() as f64 / 1e3,
+            "mean": self.0.mean() / 1e3,
+        })
     }
 }
 

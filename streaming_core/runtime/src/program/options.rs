@@ -84,6 +84,8 @@ pub struct Options {
     pub sink: SinkKind,
     /// Of executor pinned: the metrics say what was delivered when, which takes memory for every batch.
     pub deliveries: bool,
+    /// Of an open loop: the events whose latencies count, from the first one to before the second one. None: all events.
+    pub latencies: Option<[u64; 2]>,
 }
 
 impl Default for Options {
@@ -115,6 +117,7 @@ impl Default for Options {
             idle: Strategy::Yield,
             sink: SinkKind::Digest,
             deliveries: false,
+            latencies: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::RunError;
 use crate::output::delivered::Delivered;
-use crate::output::sink::{Preparer, Sink};
+use crate::output::sink::Preparer;
 use crate::threads::door::Door;
 use crate::threads::idle::Idle;
 use crate::threads::sync::UnsafeCell;
@@ -29,11 +29,11 @@ unsafe impl Sync for Delivery {}
 unsafe impl Send for Delivery {}
 
 impl Delivery {
-    pub fn new(sink: Sink) -> Self {
+    pub fn new(delivered: Delivered) -> Self {
         Self {
-            preparer: sink.preparer().clone(),
+            preparer: delivered.sink.preparer().clone(),
             door: Door::default(),
-            delivered: UnsafeCell::new(Delivered::new(sink)),
+            delivered: UnsafeCell::new(delivered),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::executor::Executor;
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Clock};
 use crate::output::counters::Counters;
+use crate::output::delivered::Delivered;
 use crate::output::latency::Latencies;
 use crate::output::metrics::{Metrics, Standing};
 use crate::output::sink::Sink;
@@ -75,6 +76,8 @@ pub fn make_with(
     let scheme = make_scheme(&program, &options)?;
     let tables = Tables::new(&program.tables, options.threads)?;
     placement.bind(tables.rows(), scheme.homes().as_deref());
+    let arrivals = Arrivals::new(&options.rate.phases());
+    let delivered = Delivered::new(Sink::new(options.sink, program.hasher()?));
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
         // SAFETY: the creator of a program guarantees its addresses.
@@ -82,10 +85,10 @@ pub fn make_with(
         scheme,
         tables,
         placement,
-        delivery: Delivery::new(Sink::new(options.sink, program.hasher()?)),
+        delivery: Delivery::new(delivered.with_latencies_of(options.latencies, &arrivals)),
         team: Team::new(options.threads, options.idle, options.pin)?,
         clock: Clock::default(),
-        arrivals: Arrivals::new(&options.rate.phases()),
+        arrivals,
         events: 0,
         before: Counters::default(),
         chosen_before: BTreeMap::new(),

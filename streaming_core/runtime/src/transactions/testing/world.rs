@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Clock};
+use crate::output::delivered::Delivered;
 use crate::output::sink::{Sink, SinkKind};
 use crate::program::Program;
 use crate::program::kernel::{
@@ -140,7 +141,7 @@ impl World {
             transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap()).unwrap() },
             tables: Tables::new(&program.tables, 2).unwrap(),
             placement: Placement::flat(2, "a model"),
-            delivery: Delivery::new(Sink::new(SinkKind::Count, program.hasher().unwrap())),
+            delivery: Delivery::new(Delivered::new(Sink::new(SinkKind::Count, program.hasher().unwrap()))),
             idle: Idle::new(Strategy::Yield, 2, 2),
             stopped: AtomicBool::new(false),
             events: [event; 2],

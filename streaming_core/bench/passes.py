@@ -1,0 +1,102 @@
+"""A pass of a way: one run over the workload, or several runs one after the other, each from fresh state."""
+
+from __future__ import annotations
+
+import math
+import resource
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streaming_core.bench.requests import Requests
+from streaming_core.run import engine
+from streaming_core.run.report import Latency
+
+
+def runs(seconds: float, of_a_run: float) -> int:
+    """Returns the number of runs in a pass: the smallest number that takes `seconds`, and at least one."""
+    return max(1, math.ceil(seconds / of_a_run)) if of_a_run > 0 else 1
+
+
+@dataclass
+class Pass:
+    """A pass.
+
+    Attributes:
+        samples: The samples of its runs.
+        deliveries: The deliveries of each run, if recorded.
+        voluntary: Context switches of the process in which a thread gave up its core.
+        involuntary: Context switches in which a thread lost its core.
+        is_right: Whether the result of every run equals the loop's.
+    """
+
+    samples: list[engine.Sample] = field(default_factory=list)
+    deliveries: list[np.ndarray] = field(default_factory=list)
+    voluntary: int = 0
+    involuntary: int = 0
+    is_right: bool = True
+
+    @property
+    def seconds(self) -> float:
+        return sum(sample.seconds for sample in self.samples)
+
+    @property
+    def events(self) -> int:
+        return sum(sample.events for sample in self.samples)
+
+    @property
+    def rate(self) -> float:
+        """Events per second; 0 without events."""
+        return self.events / self.seconds if self.events else 0.0
+
+    @property
+    def cpu_ns(self) -> float | None:
+        """Processor time per event."""
+        return sum(sample.cpu_seconds for sample in self.samples) * 1e9 / self.events if self.events else None
+
+    @property
+    def energy_nj(self) -> float | None:
+        """Energy per event; None if a run has no figure."""
+        joules = [sample.energy_joules for sample in self.samples]
+        return None if None in joules or not self.events else sum(filter(None, joules)) * 1e9 / self.events
+
+    def processing(self, figure: str) -> float | None:
+        """Returns a figure of the processing latency, such as `p99` or `mean`, in microseconds."""
+        return _over_runs([sample.processing for sample in self.samples], figure)
+
+    def end_to_end(self, figure: str) -> float | None:
+        """Returns a figure of the latency from the intended arrival, in microseconds."""
+        return _over_runs([sample.end_to_end for sample in self.samples], figure)
+
+
+def _over_runs(latencies: list[Latency | None], figure: str) -> float | None:
+    """Returns the mean of means over runs, or the median of a percentile."""
+    values = [getattr(latency, figure) for latency in latencies if latency is not None]
+    known = [value for value in values if value is not None]
+    return (statistics.mean if figure == "mean" else statistics.median)(known) if known else None
+
+
+@contextmanager
+def watching(one: Pass) -> Iterator[None]:
+    """Adds the context switches of the process inside the block to a pass."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    yield
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    one.voluntary += after.ru_nvcsw - before.ru_nvcsw
+    one.involuntary += after.ru_nivcsw - before.ru_nivcsw
+
+
+def beside(one: Pass, requests: Requests | None, loop_seconds: float) -> engine.Beside:
+    """Returns the context of a run: it counts context switches, and makes requests for reconfigurations."""
+
+    @contextmanager
+    def context(runtime: Any) -> Iterator[None]:
+        asking = requests.beside(loop_seconds)(runtime) if requests is not None else nullcontext()
+        with watching(one), asking:
+            yield
+
+    return context

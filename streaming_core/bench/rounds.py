@@ -1,0 +1,214 @@
+"""The rounds of a race: the loop and the ways take turns, at the peak rate, at equal rates, and at changing rates."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streaming_core.bench import open_loop
+from streaming_core.bench.passes import Pass, runs
+from streaming_core.bench.reconfigurations import seen, switched
+from streaming_core.bench.requests import Requests
+from streaming_core.bench.statistics import interval, median, summary
+from streaming_core.run import engine
+from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
+
+if TYPE_CHECKING:
+    from streaming_core.bench.race import Race, Turn
+
+Row = dict[str, Any]
+
+
+class Rounds:
+    """The rounds of one race.
+
+    Attributes:
+        passes: The passes of each way at the peak rate, without the round that warms up.
+        turns: The turns of the loop in these rounds.
+        wrong: For each way, whether a result differs from the loop's.
+    """
+
+    def __init__(
+        self,
+        race: Race,
+        specs: Sequence[RunSpec],
+        seconds: float,
+        requests: Sequence[Requests | None],
+        tick: Callable[[], None],
+    ):
+        self._race, self._specs, self._seconds, self._tick = race, specs, seconds, tick
+        self._has_requests = bool(requests)
+        self._requests = list(requests) or [None] * len(specs)
+        self.passes: list[list[Pass]] = [[] for _ in specs]
+        self.turns: list[Turn] = []
+        self.wrong = [False] * len(specs)
+        self._runs = [1] * len(specs)
+        self._loop_runs = 1
+        self._loop_seconds = 0.0  # of a run of the loop in the last round
+
+    def at_peak(self, repetitions: int) -> None:
+        """Warms up, chooses the runs of each pass, and makes the rounds at the peak rate."""
+        for number in range(repetitions + 1):
+            turn = self._race.turn(self._loop_runs)
+            self._loop_seconds = turn.seconds
+            # The round that warms up digests the outputs; later rounds may only count them.
+            made = [self._pass(i, is_first=number == 0) for i in range(len(self._specs))]
+            if number == 0:
+                self._runs = [runs(self._seconds, one.seconds) for one in made]
+                self._loop_runs = runs(self._seconds, turn.seconds)
+            else:
+                self.turns.append(turn)
+                for of_way, one in zip(self.passes, made, strict=True):
+                    of_way.append(one)
+            self._tick()
+
+    def under_load(self, load: float, repetitions: int) -> list[Row]:
+        """Makes rounds at a share of the slowest way's peak rate; returns the columns of each way."""
+        rate = load * min(statistics.median(one.rate for one in of_way) for of_way in self.passes)
+        times = runs(self._seconds, self._race.events / rate)
+        loaded: list[list[Pass]] = [[] for _ in self._specs]
+        for _ in range(repetitions):
+            for i, of_way in enumerate(loaded):
+                of_way.append(self._pass(i, times, rate, middle=True))
+                self._tick()
+        rows = []
+        for i, of_way in enumerate(loaded):
+            row = open_loop.under_load(load, rate, of_way)
+            effect = self._reconfigured(loaded, i)
+            rows.append(row | {f"loaded_{name}": value for name, value in effect.items()})
+        return rows
+
+    def over_time(self, phases: Sequence[tuple[float, float]], repetitions: int) -> list[list[Row]]:
+        """Makes runs at a rate that changes; returns the rows of each way, one instant after the other."""
+        peak = statistics.median(one.rate for one in self.passes[0])
+        rates = open_loop.phased(phases, peak, self._race.events)
+        rows: list[list[Row]] = [[] for _ in self._specs]
+        for number in range(repetitions):
+            for i, of_way in enumerate(rows):
+                [sample] = self._pass(i, 1, rates).samples
+                of_way += open_loop.over_time(number, rates, sample)
+                self._tick()
+        return rows
+
+    def _pass(
+        self,
+        i: int,
+        times: int | None = None,
+        rate: float | engine.Rates = 0.0,
+        is_first: bool = False,
+        middle: bool = False,
+    ) -> Pass:
+        spec = self._specs[i].model_copy(update={"sink": "digest"}) if is_first else self._specs[i]
+        one = self._race.one_pass(
+            spec, times or self._runs[i], rate, self._requests[i], self._loop_seconds, self._has_requests, middle
+        )
+        self.wrong[i] |= not one.is_right
+        return one
+
+    def rows(self, ways: Sequence[RunSpec]) -> list[Row]:
+        """Returns the row of the loop and that of each way at the peak rate.
+
+        Args:
+            ways: The ways as they were declared, which name the rows.
+        """
+        loop = self._row("loop", 1, self._loop_runs, [turn.rate for turn in self.turns], "yardstick")
+        costs = ("cpu_ns", "energy_nj")
+        rows = [loop | _columns({name: [getattr(turn, name) for turn in self.turns] for name in costs}, loop["rounds"])]
+        for i, (way, spec) in enumerate(zip(ways, self._specs, strict=True)):
+            passes = self.passes[i]
+            # The batch size has its own column.
+            name = way.model_copy(update={"batch": DEFAULT_BATCH}).strategy
+            result = "bound" if spec.is_bound else "different" if self.wrong[i] else "equal"
+            row = self._row(name, spec.threads, self._runs[i], [one.rate for one in passes], result)
+            axes = ("executor", *AXES, "stealing", "punctuation", "batch")
+            row |= {axis: value for axis in axes if (value := spec.option(axis)) is not None}
+            if plan := spec.option("plan"):
+                row["plan"] = plan
+            samples = [sample for one in passes for sample in one.samples]
+            row["rejected"] = samples[0].rejected / self._race.events if self._race.events else None
+            row["breakdown"] = self._breakdown(samples)
+            measured = {name: [getattr(one, name) for one in passes] for name in costs}
+            row |= _columns(measured | {"p99_us": [one.processing("p99") for one in passes]}, row["rounds"])
+            if self._has_requests:
+                row |= self._reconfigured(self.passes, i)
+                row["switched"] = "no" if (asking := self._requests[i]) is None else asking.kind
+                if spec.threads > (os.cpu_count() or 1):
+                    for name in ("voluntary", "involuntary"):
+                        row[name] = statistics.median(getattr(one, name) for one in passes)
+            rows.append(row)
+        return rows
+
+    def _row(self, way: str, threads: int, times: int, rates: list[float], result: str) -> Row:
+        race = self._race
+        known = rates if race.events else []  # without events there is no rate
+        row: Row = {
+            "app": race.app.name,
+            "params": race.given,
+            "way": way,
+            "threads": threads,
+            "events": race.events,
+            "runs": times,
+            "rates": known,
+            "outputs_per_s": None,
+            "result": result,
+        }
+        ratios: list[float | None] = []
+        if known:
+            ratios += [rate / turn.rate for rate, turn in zip(known, self.turns, strict=True)]
+        row |= _columns({"to_loop": ratios})
+        row |= {"events_per_s": median(known), "events_per_s_range": interval(known) if known else None}
+        if known:
+            row["outputs_per_s"] = race.outputs_per_event * row["events_per_s"]
+        return row
+
+    def _breakdown(self, samples: list[engine.Sample]) -> dict[str, float | None]:
+        """Returns nanoseconds per event and component, summed over threads."""
+        events = self._race.events
+        return {
+            part: statistics.median(s.breakdown[part] for s in samples) * 1e9 / events if events else None
+            for part in samples[0].breakdown
+        }
+
+    def _reconfigured(self, passes: list[list[Pass]], i: int) -> Row:
+        equal = [j for j, spec in enumerate(self._specs) if spec == self._specs[i]]
+        return reconfigured(passes, i, equal, self._requests)
+
+
+def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: Sequence[Requests | None]) -> Row:
+    """Returns how long the reconfigurations in the passes of way `i` took, and their effect on outputs.
+
+    For a way without requests, it looks at the events at which an equal way was reconfigured in the same round.
+
+    Args:
+        passes: The passes of each way.
+        i: The way.
+        equal: The ways that are equal to it.
+        requests: The requests of each way.
+    """
+    if not any(requests):
+        return {}
+    where = next((passes[j] for j in (i, *equal) if requests[j] is not None), passes[i])
+    samples, deliveries = _of_runs(passes[i])
+    events = [[one.event for one in sample.reconfigurations] for sample in _of_runs(where)[0]]
+    row = switched(samples) if requests[i] is not None else {}
+    return row | seen(zip(deliveries, events, strict=True))
+
+
+def joined(row: Row, more: Row) -> Row:
+    """Returns a row with the columns of another one, and with the rounds of both."""
+    return row | more | {"rounds": row["rounds"] | more.get("rounds", {})}
+
+
+def _of_runs(passes: list[Pass]) -> tuple[list[engine.Sample], list]:
+    samples = [sample for one in passes for sample in one.samples]
+    return samples, [made for one in passes for made in one.deliveries]
+
+
+def _columns(rounds: dict[str, list[float | None]], known: dict[str, list] | None = None) -> Row:
+    """Returns the median and the interval of each column, and `rounds` with its values."""
+    row: Row = {"rounds": (known or {}) | {name: values for name, values in rounds.items() if None not in values}}
+    for name, values in rounds.items():
+        row |= summary(name, values)
+    return row
