@@ -188,7 +188,11 @@ def page() -> str:
 
 _OTHERS = (
     ("`text`", "bytes; an operator emits slices of its input", "binary"),
-    ("`Array[item, length]`", "a fixed number of scalars", "fixed-size list"),
+    (
+        "`Array[item, length]`",
+        "a fixed number of scalars. In a state or a table row, the number may be 0; the array is then no column",
+        "fixed-size list",
+    ),
 )
 
 

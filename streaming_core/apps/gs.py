@@ -5,12 +5,18 @@
 The application comes from TStream, section VI-A. Every write stores values that no other write stores. So the sum of a
 read shows exactly which writes came before it.
 
-A record takes 32 bytes. An event with a key outside the table is invalid.
+A record has a value and `payload` more words, which all equal the value. A write stores every word, and a read copies
+them all. By default, a record takes 32 bytes. With 15 words it takes the 128 bytes of the paper. An event with a key
+outside the table is invalid.
+
+A single-partition event has keys of one partition. A multi-partition event divides its keys among `mp_len` partitions,
+as evenly as possible. Scheme `pat` has the same partitions, because `gen_parts` sets both. The paper has a partition
+per executor. Here the number does not depend on threads, so all points of a curve have the same events.
 """
 
 import numpy as np
 
-from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u8, u32
+from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u32
 from streaming_core.errors import BadInput
 from streaming_core.generator import Draws, Keys, mix64, of_eight
 
@@ -21,7 +27,9 @@ app = App(
         "length": Param(10, "records that an event reads or overwrites", minimum=1, maximum=16),
         "n_items": Param(10_000, "records in the table", minimum=1, maximum=100_000_000),
         "read_ratio": Param(0.5, "share of events that read", minimum=0.0, maximum=1.0),
+        "summation": Param(True, "sum the values read; false: an answer holds the value of the last record read only"),
         "post_compute": Param(1, "rounds of extra work per read event, after the sum", minimum=0, maximum=1_000_000),
+        "payload": Param(3, "words of 8 bytes in a record, besides its value", minimum=0, maximum=1_000),
         "work": Param(0, "rounds of extra work per record read or written", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
         "partitioned": Param(True, "draw keys partition by partition; false: from the whole table"),
@@ -68,7 +76,7 @@ class Request:
 @record
 class Item:
     value: i64
-    filler: Array[u8, 24]
+    payload: Array[i64, "payload"]
 
 
 @record
@@ -78,13 +86,23 @@ class Result:
     mixed: i64
 
 
-items = app.table("items", Item, "n_items", lambda key, params: {"value": key})
+items = app.table("items", Item, "n_items", lambda key, params: {"value": key, "payload": key[:, None]})
 
 
 def write(item, request, i):
     item.value = request.vals[i]
+    for word in range(len(item.payload)):
+        item.payload[word] = request.vals[i]
     if p.work > 0:
         item.value += burn(item.value, p.work)
+
+
+def value_of(item):
+    """The value of a record. A word of its payload that differs changes it, so that a torn record shows."""
+    value = item.value
+    for word in range(len(item.payload)):
+        value += item.payload[word] - item.value
+    return value
 
 
 @app.transaction(input=Request, output=Result)
@@ -107,8 +125,9 @@ def sum_up(request, txn, out):
     total = 0
     mixed = 0
     if request.is_read:
-        for i in range(len(request.keys)):
-            total += txn.result(items, i).value
+        first = 0 if p.summation else len(request.keys) - 1
+        for i in range(first, len(request.keys)):
+            total += value_of(txn.result(items, i))
             if p.work > 0:
                 total += burn(total, p.work)
         # Only this field depends on the extra work. It is part of the output so that the compiler keeps the work.
@@ -132,17 +151,14 @@ def requests(params, seed, start, stop):
     draws = Draws(seed, "gs.keys", start, stop)
     space = Keys(n_items, params["theta"], params["gen_parts"], params["partitioned"])
     first = space.start(draws, length)
-    per_part = -(-length // min(params["mp_len"], space.parts))
-    partitions = space.partitions(draws, first, -(-length // per_part), params["mp_partitions"] == "neighbours")
-    columns = []
-    for i in range(length):
-        group = i // per_part
+    shares = space.shares(length, params["mp_len"])
+    partitions = space.partitions(draws, first, len(shares), params["mp_partitions"] == "neighbours")
+    columns: list[np.ndarray] = []
+    for group, share in enumerate(shares):
         partition = np.where(multi, partitions[group], first)
-        if params["duplicates"]:
-            needs, avoid = (1, 1), ()
-        else:
-            needs, avoid = (length, min(per_part, length - group * per_part)), columns
-        columns.append(space.draw(draws, i, partition, multi, needs, avoid))
+        for _ in range(share):
+            needs, avoid = ((1, 1), ()) if params["duplicates"] else ((length, share), columns)
+            columns.append(space.draw(draws, len(columns), partition, multi, needs, avoid))
     keys = np.stack(columns, axis=1)
 
     seq = np.arange(start, stop)
@@ -177,8 +193,8 @@ app.invariant(
 app.invariant(
     "a read sums the latest earlier write of each record",
     f"""SELECT o.seq, o.total, r.expected FROM outputs o JOIN
-    (SELECT seq, sum(coalesce(seen, key)) AS expected FROM
-    (SELECT seq, key, is_read, last_value(CASE WHEN NOT is_read THEN vals[pos] END, true) OVER
+    (SELECT seq, IF(:summation, sum(coalesce(seen, key)), max_by(coalesce(seen, key), pos)) AS expected FROM
+    (SELECT seq, key, pos, is_read, last_value(CASE WHEN NOT is_read THEN vals[pos] END, true) OVER
     (PARTITION BY key ORDER BY seq, pos ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS seen FROM
     (SELECT seq, is_read, vals, posexplode(keys) AS (pos, key) FROM events WHERE {VALID}))
     WHERE is_read GROUP BY seq) r ON o.seq = r.seq WHERE o.total <> r.expected""",

@@ -18,6 +18,9 @@ An event is invalid if its kind is unknown, it has no items or too many, or a ke
 price or quantity is invalid too, and so is a bid that names an item twice.
 
 The initial asking prices belong to the application. They do not depend on the seed of the workload.
+
+A record takes 16 bytes, and 8 more for each of its `payload` words. Each word is the sum of price and quantity. A
+change stores all words, and a bid reads them all. With 4 words, a record takes about 50 bytes, as in the paper.
 """
 
 import numpy as np
@@ -42,6 +45,7 @@ app = App(
         "init_qty": Param(100, "initial quantity of every item", minimum=0, maximum=10**15),
         "max_price": Param(100, "upper bound of asking and bid prices, exclusive", minimum=1, maximum=10**9),
         "max_qty": Param(20, "upper bound of the quantities in bids and TOPs, exclusive", minimum=1, maximum=10**9),
+        "payload": Param(0, "words of 8 bytes in a record, besides price and quantity", minimum=0, maximum=1_000),
         "users": Param(10_000, "number of users who send events", minimum=1, maximum=10**9),
         "work": Param(0, "rounds of extra work per changed item", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
@@ -98,6 +102,7 @@ class Request:
 class Item:
     ask: i64
     qty: i64
+    payload: Array[i64, "payload"]
 
 
 @record
@@ -110,7 +115,8 @@ class Answer:
 
 
 def offer(key, params):
-    return {"ask": Draws(OWN, "ob.init", units=key).below(0, params["max_price"]), "qty": params["init_qty"]}
+    ask, qty = Draws(OWN, "ob.init", units=key).below(0, params["max_price"]), params["init_qty"]
+    return {"ask": ask, "qty": qty, "payload": (ask + qty)[:, None]}
 
 
 goods = app.table("goods", Item, "n_items", offer)
@@ -120,20 +126,36 @@ def sells(item, request, i):
     return request.prices[i] >= item.ask and request.qtys[i] <= item.qty
 
 
+def seal(item):
+    for word in range(len(item.payload)):
+        item.payload[word] = item.ask + item.qty
+
+
+def quantity_of(item):
+    """The quantity of a record. A word of its payload that differs changes it, so that a torn record shows."""
+    qty = item.qty
+    for word in range(len(item.payload)):
+        qty += item.payload[word] - item.ask - item.qty
+    return qty
+
+
 def take(item, request, i):
     item.qty -= request.qtys[i]
+    seal(item)
     if p.work > 0:
         item.qty += burn(item.qty, p.work)
 
 
 def alter(item, request, i):
     item.ask = request.prices[i]
+    seal(item)
     if p.work > 0:
         item.ask += burn(item.ask, p.work)
 
 
 def top_up(item, request, i):
     item.qty += request.qtys[i]
+    seal(item)
     if p.work > 0:
         item.qty += burn(item.qty, p.work)
 
@@ -181,7 +203,7 @@ def answer(request, txn, out):
     if request.auth and request.kind == BID:
         for i in range(request.n):
             ask += txn.result(goods, i).ask
-            qty += txn.result(goods, i).qty
+            qty += quantity_of(txn.result(goods, i))
     out.emit(kind=request.kind, auth=request.auth, ok=request.auth and txn.accepted, ask=ask, qty=qty)
     if not request.auth:
         out.drop()
@@ -240,19 +262,18 @@ def requests(params, seed, start, stop):
 def _keys(draws, space, length, multi, params, distinct):
     """Draws `length` keys per event.
 
-    A single-partition event has the keys of one partition. A multi-partition event has equally many keys of each of
-    `mp_len` partitions, in order.
+    A single-partition event has the keys of one partition. A multi-partition event has keys of `mp_len` partitions, as
+    evenly as possible, in order.
     """
     first = space.start(draws, length)
-    per_part = -(-length // min(params["mp_len"], space.parts))
-    partitions = space.partitions(draws, first, -(-length // per_part), params["mp_partitions"] == "neighbours")
-    columns = []
-    for i in range(length):
-        group = i // per_part
-        needs, avoid = (1, 1), ()
-        if distinct:
-            needs, avoid = (length, min(per_part, length - group * per_part)), columns
-        columns.append(space.draw(draws, i, np.where(multi, partitions[group], first), multi, needs, avoid))
+    shares = space.shares(length, params["mp_len"])
+    partitions = space.partitions(draws, first, len(shares), params["mp_partitions"] == "neighbours")
+    columns: list[np.ndarray] = []
+    for group, share in enumerate(shares):
+        partition = np.where(multi, partitions[group], first)
+        for _ in range(share):
+            needs, avoid = ((length, share), columns) if distinct else ((1, 1), ())
+            columns.append(space.draw(draws, len(columns), partition, multi, needs, avoid))
     return np.stack(columns, axis=1)
 
 

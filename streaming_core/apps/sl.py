@@ -9,11 +9,17 @@ source account, and more than its amount in its source asset. Otherwise it is re
 
 The output holds the balances after the event; after a rejected transfer they are unchanged. An event is invalid if an
 amount is negative, its kind is unknown, or a key lies outside the tables.
+
+A record takes 8 bytes, and 8 more for each of its `payload` words, which equal the balance. A change stores all words,
+and a read copies them all. With 11 words, a record takes about 100 bytes, as in the paper.
+
+The records of a single-partition event have the same partition number in both tables. Those of a multi-partition event
+have different ones, up to `mp_len`.
 """
 
 import numpy as np
 
-from streaming_core.api import App, Param, Profile, boolean, burn, i64, record, u8, u32
+from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u8, u32
 from streaming_core.errors import BadInput
 from streaming_core.generator import Draws, Keys, of_eight
 
@@ -35,6 +41,7 @@ app = App(
         ),
         "deposit_ratio": Param(0.5, "share of deposits", minimum=0.0, maximum=1.0),
         "work": Param(0, "rounds of extra work per changed balance", minimum=0, maximum=1_000_000),
+        "payload": Param(0, "words of 8 bytes in a record, besides its balance", minimum=0, maximum=1_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
         "partitioned": Param(True, "draw keys partition by partition; false: from the whole table"),
         "gen_parts": Param(
@@ -42,9 +49,17 @@ app = App(
         ),
         "mp_ratio": Param(
             0.25,
-            "share of multi-partition events: transfers over 4 partitions, deposits over 2",
+            "share of multi-partition events",
             minimum=0.0,
             maximum=1.0,
+        ),
+        "mp_len": Param(
+            4, "partitions that a multi-partition transfer touches; a deposit at most 2", minimum=1, maximum=4
+        ),
+        "mp_partitions": Param(
+            "neighbours",
+            "neighbours: a multi-partition event touches consecutive partitions; any: random ones",
+            choices=("neighbours", "any"),
         ),
         "pattern": Param(
             "code",
@@ -86,6 +101,7 @@ class Request:
 @record
 class Balance:
     balance: i64
+    payload: Array[i64, "payload"]
 
 
 @record
@@ -99,7 +115,7 @@ class Outcome:
 
 
 def opening(key, params):
-    return {"balance": params["init_balance"]}
+    return {"balance": params["init_balance"], "payload": params["init_balance"]}
 
 
 accounts = app.table("accounts", Balance, "n_items", opening)
@@ -114,26 +130,43 @@ def covered(asset, request):
     return asset.balance > request.amt_asset
 
 
+def seal(record):
+    for word in range(len(record.payload)):
+        record.payload[word] = record.balance
+
+
+def balance_of(record):
+    """The balance of a record. A word of its payload that differs changes it, so that a torn record shows."""
+    balance = record.balance
+    for word in range(len(record.payload)):
+        balance += record.payload[word] - record.balance
+    return balance
+
+
 def debit_account(account, request):
     account.balance -= request.amt_acct
+    seal(account)
     if p.work > 0:
         account.balance += burn(account.balance, p.work)
 
 
 def credit_account(account, request):
     account.balance += request.amt_acct
+    seal(account)
     if p.work > 0:
         account.balance += burn(account.balance, p.work)
 
 
 def debit_asset(asset, request):
     asset.balance -= request.amt_asset
+    seal(asset)
     if p.work > 0:
         asset.balance += burn(asset.balance, p.work)
 
 
 def credit_asset(asset, request):
     asset.balance += request.amt_asset
+    seal(asset)
     if p.work > 0:
         asset.balance += burn(asset.balance, p.work)
 
@@ -174,18 +207,18 @@ def settle(request, txn, out):
             kind=DEPOSIT,
             ok=txn.accepted,
             src_acct=0,
-            dst_acct=txn.result(accounts, 0).balance,
+            dst_acct=balance_of(txn.result(accounts, 0)),
             src_asset=0,
-            dst_asset=txn.result(assets, 1).balance,
+            dst_asset=balance_of(txn.result(assets, 1)),
         )
     else:
         out.emit(
             kind=TRANSFER,
             ok=txn.accepted,
-            src_acct=txn.result(accounts, 0).balance,
-            dst_acct=txn.result(accounts, 1).balance,
-            src_asset=txn.result(assets, 2).balance,
-            dst_asset=txn.result(assets, 3).balance,
+            src_acct=balance_of(txn.result(accounts, 0)),
+            dst_acct=balance_of(txn.result(accounts, 1)),
+            src_asset=balance_of(txn.result(assets, 2)),
+            dst_asset=balance_of(txn.result(assets, 3)),
         )
 
 
@@ -201,17 +234,22 @@ def requests(params, seed, start, stop):
     multi = of_eight(params["mp_ratio"], draws, 6, start, stop, drawn)
 
     space = Keys(n_items, params["theta"], params["gen_parts"], params["partitioned"])
-    partition = space.start(draws, 0)
+    # The partition of each record, by its number among the event's. A transfer has a source and a target account, and a
+    # source and a target asset. A deposit has an account and an asset.
+    transfers, deposits = (_groups(space.shares(records, params["mp_len"])) for records in (4, 2))
+    neighbours = params["mp_partitions"] == "neighbours"
+    partitions = np.stack(space.partitions(draws, space.start(draws, 0), transfers[-1] + 1, neighbours))
+    shared = transfers[0] == transfers[1] or transfers[2] == transfers[3]
 
-    def key(lane, further, *avoid):
-        where = (partition + further * multi) % space.parts
-        return space.draw(draws, lane, where, multi, (2, 1) if distinct else (1, 1), avoid if distinct else ())
+    def key(lane, group, *avoid):
+        where = partitions[np.where(multi, group, 0), np.arange(stop - start)]
+        needs = (2, 2 if shared else 1) if distinct else (1, 1)
+        return space.draw(draws, lane, where, multi, needs, avoid if distinct else ())
 
-    # A multi-partition transfer goes to the next partition at each record, a deposit from account to asset.
     account = key(1, 0)
-    other_account = key(2, 1, account)
-    asset = key(3, np.where(transfer, 2, 1))
-    other_asset = key(4, 3, asset)
+    other_account = key(2, transfers[1], account)
+    asset = key(3, np.where(transfer, transfers[2], deposits[1]))
+    other_asset = key(4, transfers[3], asset)
 
     amt_acct, amt_asset = draws.below(7, params["max_amount"]), draws.below(8, params["max_asset_amount"])
     min_bal = params["min_balance"] + seq * params["min_balance_rise"] // 1000
@@ -229,6 +267,10 @@ def requests(params, seed, start, stop):
         "amt_asset": amt_asset,
         "min_bal": np.where(transfer, min_bal, 0),
     }
+
+
+def _groups(shares):
+    return np.repeat(np.arange(len(shares)), shares)
 
 
 VALID = """greatest(src_acct, dst_acct) < (SELECT count(*) FROM state_accounts)

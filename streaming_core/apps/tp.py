@@ -1,6 +1,6 @@
 """Toll processing: the toll of a road's segments, from their average speed and their number of vehicles.
 
-    road_speed + vehicle_count + toll_notification (one joint transaction of three operators) -> sink
+    road_speed + vehicle_count + toll_notification (one joint transaction, or three with `separate`) -> sink
 
 The application comes from TStream, sections II and VI-A. Three transactional operators share two tables:
 
@@ -8,15 +8,25 @@ The application comes from TStream, sections II and VI-A. Three transactional op
 - `vehicle_count` adds the vehicle to the segment's set.
 - `toll_notification` reads both, after the event's own updates.
 
-The condition of `road_speed` rejects a report with a negative speed, and thereby all three operators. A report of a
-segment outside the tables is invalid.
+By default, a report is one event with a joint transaction of all three operators. With `separate`, as in the paper, a
+report is three consecutive events, one per operator. Their `kind` is 0, 1 and 2. Each is a transaction of its own, of
+length 1, 1 and 2. The joint operator switches on the kind (section V). Every event has an output, but only that of the
+notification holds results. These equal the results of the joint transaction.
+
+All three operators reject a report with a negative speed. A report of a segment outside the tables is invalid. So is an
+unknown kind with `separate`.
+
+A row of `speeds` takes 16 bytes, and 8 more for each of its `payload` words, which equal the average. An update stores
+all words, and a notification reads them all. With 8 words, a row takes 80 bytes, as in the paper.
 
 `input` selects the reports. With `zipf`, each report is an independent draw, skewed over segments (`vehicles`,
 `max_speed`, `theta`, `reports_per_s`). With `linear_road`, the vehicles on one of Linear Road's expressways report
 (`veh_per_s`, `seconds`); only the number of the segment counts here. Event time is in seconds.
 """
 
-from streaming_core.api import App, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
+import numpy as np
+
+from streaming_core.api import App, Array, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
 from streaming_core.generator.linear_road import PARAMS, position_reports
 
 app = App(
@@ -26,6 +36,8 @@ app = App(
         "input": Param(
             "zipf", "zipf: independent draws; linear_road: the vehicles of Linear Road", choices=("zipf", "linear_road")
         ),
+        "separate": Param(False, "a report is three events, a transaction per operator; false: one joint transaction"),
+        "payload": Param(0, "words of 8 bytes in a row of the speeds, besides its fields", minimum=0, maximum=1_000),
         "segments": Param(100, "number of segments", minimum=1, maximum=256),
         "vehicles": Param(100_000, "number of vehicles", minimum=1, maximum=1 << 32),
         "max_speed": Param(100, "highest reported speed", minimum=0, maximum=32_767),
@@ -47,12 +59,16 @@ app = App(
         "tp-clean": Profile(
             "a flag, separate from the speed, marks segments without a measured speed", {"flagged": True}
         ),
+        "tp-separate": Profile("three transactions per report, as in TStream's paper", {"separate": True}),
         "tp-minutes": Profile("count vehicles per minute, as in Linear Road", {"window": 60}),
     },
 )
 p = app.params
 SLOW = 40  # a toll is due below this speed
 CROWD = 50  # and above this number of vehicles
+ROAD_SPEED = 0
+VEHICLE_COUNT = 1
+TOLL_NOTIFICATION = 2
 
 
 @record
@@ -65,12 +81,14 @@ class Report:
     lane: u8
     dir: u8
     seg: u8
+    kind: u8
 
 
 @record
 class Speed:
     average: f64
     measured: boolean
+    payload: Array[f64, "payload"]
 
 
 @record
@@ -104,8 +122,18 @@ def average(segment, report):
     else:
         segment.average = report.speed
     segment.measured = p.flagged
+    for word in range(len(segment.payload)):
+        segment.payload[word] = segment.average
     if p.work > 0:
         segment.average += burn(report.vid, p.work)
+
+
+def speed_of(segment):
+    """The average speed. A word of the payload that differs changes it, so that a torn row shows."""
+    speed = segment.average
+    for word in range(len(segment.payload)):
+        speed += segment.payload[word] - segment.average
+    return speed
 
 
 def enter(segment, report):
@@ -120,7 +148,6 @@ def enter(segment, report):
 
 
 def road_speed(report, txn):
-    txn.require(forward)
     txn.modify(txn.row(speeds, report.seg), average)
 
 
@@ -135,34 +162,52 @@ def toll_notification(report, txn):
 
 @app.transaction(input=Report, output=Toll)
 def toll_processing(report, txn):
-    if report.seg >= p.segments:
+    if report.seg >= p.segments or (p.separate and report.kind > TOLL_NOTIFICATION):
         txn.drop()
         return
-    road_speed(report, txn)
-    vehicle_count(report, txn)
-    toll_notification(report, txn)
+    txn.require(forward)
+    if not p.separate or report.kind == ROAD_SPEED:
+        road_speed(report, txn)
+    if not p.separate or report.kind == VEHICLE_COUNT:
+        vehicle_count(report, txn)
+    if not p.separate or report.kind == TOLL_NOTIFICATION:
+        toll_notification(report, txn)
 
 
 @toll_processing.post
 def notify(report, txn, out):
-    if not txn.accepted:
-        out.emit(vid=report.vid, seg=report.seg, ok=False, speed=0.0, count=0, toll=0)
-        return
-    speed = txn.result(speeds, 0).average
-    count = txn.result(presence, 1).count
+    speed = 0.0
+    count = 0
     toll = 0
-    if speed < SLOW and count > CROWD:
-        toll = 2 * (count - CROWD) * (count - CROWD)
-    out.emit(vid=report.vid, seg=report.seg, ok=True, speed=speed, count=count, toll=toll)
+    if txn.accepted and (not p.separate or report.kind == TOLL_NOTIFICATION):
+        speed = speed_of(txn.result(speeds, 0))
+        count = txn.result(presence, 1).count
+        if speed < SLOW and count > CROWD:
+            toll = 2 * (count - CROWD) * (count - CROWD)
+    out.emit(vid=report.vid, seg=report.seg, ok=txn.accepted, speed=speed, count=count, toll=toll)
 
 
-app.generates(position_reports)
+@app.generates
+def reports(params, seed, start, stop):
+    """The reports of `input`. With `separate`, each makes three events, one for each operator."""
+    if not params["separate"]:
+        return position_reports(params, seed, start, stop) | {"kind": np.zeros(stop - start, np.int64)}
+    events = np.arange(start, stop)
+    first = start // 3
+    columns = position_reports(params, seed, first, -(-stop // 3))
+    return {name: column[events // 3 - first] for name, column in columns.items()} | {"kind": events % 3}
 
+
+# The events that move an average, that enter a vehicle, and whose outputs hold results.
+MOVES = f"(NOT :separate OR e.kind = {ROAD_SPEED})"
+ENTERS = f"(NOT :separate OR e.kind = {VEHICLE_COUNT})"
+SHOWS = f"(NOT :separate OR e.kind = {TOLL_NOTIFICATION})"
 
 app.invariant(
     "each valid report has one output with its vehicle and segment, and other reports have none",
     """SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.vid, e.seg, o.outputs, o.of_vid, o.of_seg FROM
-    (SELECT seq, vid, seg, seg < (SELECT count(*) FROM state_speeds) AS valid FROM events) e FULL OUTER JOIN
+    (SELECT seq, vid, seg, seg < (SELECT count(*) FROM state_speeds) AND (NOT :separate OR kind <= 2) AS valid
+    FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(vid) AS of_vid, max(seg) AS of_seg FROM outputs GROUP BY seq) o
     ON e.seq = o.seq WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)
     OR o.of_vid <> e.vid OR o.of_seg <> e.seg""",
@@ -178,31 +223,45 @@ app.invariant(
     WHERE toll <> IF(speed < {SLOW} AND count > {CROWD}, 2 * (count - {CROWD}) * (count - {CROWD}), 0)""",
 )
 app.invariant(
-    # Depending on `flagged`, a segment with an average of 0 takes the reported speed, or moves halfway to it.
+    # Depending on `flagged`, a segment with an average of 0 takes the reported speed, or moves halfway to it. Between
+    # two results of a segment, its average moves once. Imported events with `separate` may move it more often.
     "a report moves its segment's average halfway to its speed, and the first report sets it",
-    """SELECT * FROM (SELECT o.seq, o.seg, o.speed, e.speed AS reported,
-    lag(o.speed) OVER (PARTITION BY o.seg ORDER BY o.seq) AS former
-    FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.ok)
-    WHERE speed < 0 OR speed > (SELECT max(speed) FROM events) OR NOT (speed = (former + reported) / 2
-    OR (coalesce(former, 0) = 0 AND speed = reported))""",
+    f"""SELECT * FROM (SELECT seq, seg, speed, reported, coalesce(lag(speed) OVER shown, 0) AS former,
+    moves - lag(moves, 1, 0) OVER shown AS moves FROM
+    (SELECT o.seq, o.seg, o.speed, {SHOWS} AS shows,
+    last_value(IF({MOVES}, e.speed, NULL), true) OVER sofar AS reported, count_if({MOVES}) OVER sofar AS moves
+    FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.ok
+    WINDOW sofar AS (PARTITION BY o.seg ORDER BY o.seq)) WHERE shows WINDOW shown AS (PARTITION BY seg ORDER BY seq))
+    WHERE speed < 0 OR speed > (SELECT max(speed) FROM events) OR moves = 0 AND speed <> former OR moves = 1 AND NOT
+    (speed = (former + reported) / 2 OR (former = 0 AND speed = reported))""",
 )
 app.invariant(
     "a segment's count grows by at most one, and shrinks only when a new window starts",
-    """SELECT * FROM (SELECT o.seq, o.seg, o.count, s.begin,
-    lag(o.count, 1, 0) OVER (PARTITION BY o.seg ORDER BY o.seq) AS former
-    FROM outputs o JOIN state_presence s ON s.key = o.seg WHERE o.ok)
-    WHERE count NOT IN (former, former + 1) AND NOT (begin > 0 AND count = 1)""",
+    f"""SELECT * FROM (SELECT seq, seg, count, begin, lag(count, 1, 0) OVER shown AS former,
+    entered - lag(entered, 1, 0) OVER shown AS entered FROM
+    (SELECT o.seq, o.seg, o.count, s.begin, {SHOWS} AS shows,
+    count_if({ENTERS}) OVER (PARTITION BY o.seg ORDER BY o.seq) AS entered
+    FROM outputs o JOIN events e ON o.seq = e.seq JOIN state_presence s ON s.key = o.seg WHERE o.ok)
+    WHERE shows WINDOW shown AS (PARTITION BY seg ORDER BY seq))
+    WHERE count NOT BETWEEN former AND former + entered AND NOT (begin > 0 AND count BETWEEN 1 AND entered)""",
 )
 app.invariant(
+    # With `separate`, the events may end between a change and the output that shows it.
     "a segment's final state is that after its last accepted report",
-    """SELECT s.key, s.average, c.count, o.* FROM state_speeds s JOIN state_presence c ON c.key = s.key LEFT JOIN
-    (SELECT seg, max_by(speed, seq) AS speed, max_by(count, seq) AS last FROM outputs WHERE ok GROUP BY seg) o
-    ON o.seg = s.key WHERE s.average <> coalesce(o.speed, 0) OR c.count <> coalesce(o.last, 0)""",
+    f"""SELECT s.key, s.average, c.count, o.* FROM state_speeds s JOIN state_presence c ON c.key = s.key LEFT JOIN
+    (SELECT o.seg, max_by(o.speed, IF({SHOWS}, o.seq, NULL)) AS speed,
+    max_by(o.count, IF({SHOWS}, o.seq, NULL)) AS last,
+    coalesce(max(IF({SHOWS}, o.seq, NULL)), -1) AS shown, coalesce(max(IF({MOVES}, o.seq, NULL)), -1) AS moved,
+    coalesce(max(IF({ENTERS}, o.seq, NULL)), -1) AS entered
+    FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.ok GROUP BY o.seg) o ON o.seg = s.key
+    WHERE s.average <> coalesce(o.speed, 0) AND coalesce(o.moved <= o.shown, true)
+    OR c.count <> coalesce(o.last, 0) AND coalesce(o.entered <= o.shown, true)""",
 )
 app.invariant(
     "a segment's set holds the vehicles that reported from it since its window started, each once",
-    """SELECT s.key, s.count, size(s.vehicles) AS vehicles, size(v.seen) AS seen FROM state_presence s LEFT JOIN
+    f"""SELECT s.key, s.count, size(s.vehicles) AS vehicles, size(v.seen) AS seen FROM state_presence s LEFT JOIN
     (SELECT c.key, collect_set(e.vid) AS seen FROM events e JOIN outputs o ON o.seq = e.seq
-    JOIN state_presence c ON c.key = e.seg WHERE o.ok AND e.ts >= c.begin GROUP BY c.key) v ON v.key = s.key
+    JOIN state_presence c ON c.key = e.seg WHERE o.ok AND {ENTERS} AND e.ts >= c.begin
+    GROUP BY c.key) v ON v.key = s.key
     WHERE s.count <> size(s.vehicles) OR array_sort(s.vehicles) <> coalesce(array_sort(v.seen), array())""",
 )

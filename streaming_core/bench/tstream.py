@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from streaming_core.apps import registry
 from streaming_core.bench.race import Race
 from streaming_core.bench.ratios import Row, best, compare, quantity, threads_of, versus
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
@@ -62,13 +61,11 @@ def _is_numa() -> bool:
 
 def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[Transactional]:
     """Returns every transactional scheme that may run the application, at every thread count."""
-    loaded = registry.load(app)
-    ways = [
+    return [
         Transactional(app=app, params=params, scheme=scheme, threads=count, pin=_is_numa())
         for scheme in AXES["scheme"]
         for count in threads
     ]
-    return [spec for spec in ways if not spec.is_unsafe(loaded)]
 
 
 def _schemes(counts: list[int]) -> Sweep:

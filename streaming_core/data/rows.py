@@ -121,7 +121,7 @@ def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Tab
     columns: list[pa.Array] = [] if keys is None else [keys]
     fields: list[pa.Field] = [] if keys is None else [pa.field("key", keys.type, nullable=False)]
     schema = record.arrow()
-    for slot in record.state[0].values():
+    for slot in record.columns:
         field = schema.field(slot.name)
         fields.append(field)
         if isinstance(slot.type, Scalar | Array):

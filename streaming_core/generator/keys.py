@@ -48,6 +48,15 @@ class Keys:
             found.append(every.draw(draws, lane + i, whole, single, (1, 1), found))
         return found
 
+    def shares(self, length: int, partitions: int) -> list[int]:
+        """How many of `length` keys a multi-partition event has in each of its partitions, as evenly as possible.
+
+        Args:
+            partitions: The wanted number of partitions; there are fewer if there are fewer keys or fewer partitions.
+        """
+        number = min(partitions, length, self.parts)
+        return [length // number + (group < length % number) for group in range(number)]
+
     def pools(self, need: int) -> np.ndarray:
         """Per partition, from how many keys on from its first one `need` distinct keys are drawn: its own, and whole
         next partitions while those are too few."""

@@ -114,6 +114,8 @@ class _Sized:
 class Array(_Sized):
     """A fixed number of scalars; `len(row.field)` is the declared length.
 
+    In a table row or a state, the length may be 0. The array then takes no bytes, and it is no column of exported rows.
+
     An operator emits a whole array if the output has an array of the same item type and length:
     `out.emit(items=state.items)`.
     """
@@ -311,13 +313,14 @@ class Resolved:
         self.name = declaration.name
         self.params = params
 
-    def _count(self, value: int | str, field: str) -> int:
+    def _count(self, value: int | str, field: str, least: int = 1) -> int:
         names = value.split("*") if isinstance(value, str) else []
         if missing := next((name for name in names if name not in self.params), None):
             raise BadInput(f"record {self.name}.{field}: size {value!r}: {unknown('parameter', missing, self.params)}")
         count = math.prod(self.params[name] for name in names) if names else value
-        if not isinstance(count, int) or not 1 <= count <= MOST_ITEMS:
-            raise BadInput(f"record {self.name}.{field}: the size must be between 1 and {MOST_ITEMS}, got {count!r}")
+        if not isinstance(count, int) or not least <= count <= MOST_ITEMS:
+            limits = f"between {least} and {MOST_ITEMS}"
+            raise BadInput(f"record {self.name}.{field}: the size must be {limits}, got {count!r}")
         return count
 
     def _layout(self, start: int) -> tuple[list[Slot], int]:
@@ -330,7 +333,8 @@ class Resolved:
                 case Text():
                     align, size = 4, 8
                 case Array(item, length):
-                    count = self._count(length, name)
+                    # Rows with a header leave the engine as columns, and a column has items.
+                    count = self._count(length, name, least=1 if start else 0)
                     align, size = item.width, item.width * count
                 case Ring(item, capacity):
                     count = self._count(capacity, name)
@@ -353,9 +357,20 @@ class Resolved:
 
     @cached_property
     def state(self) -> tuple[dict[str, Slot], int]:
-        """Slots by name and row size, without header."""
+        """Slots by name and row size, without header.
+
+        Raises:
+            BadInput: A size is invalid, or all fields are arrays of length 0.
+        """
         slots, size = self._layout(0)
+        if not size:
+            raise BadInput(f"record {self.name}: all its arrays have length 0; a row needs a field with a value")
         return {s.name: s for s in slots}, size
+
+    @cached_property
+    def columns(self) -> list[Slot]:
+        """The slots, without header, of the fields that are columns of exported rows: all but arrays of length 0."""
+        return [slot for slot in self.state[0].values() if slot.count]
 
     @cached_property
     def growing(self) -> list[dict[str, Any]]:
@@ -403,9 +418,9 @@ class Resolved:
         return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
     def arrow(self, leading: tuple[str, ...] = ()) -> pa.Schema:
-        """Parquet schema: `leading` i64 columns, then the fields (containers as lists)."""
+        """Parquet schema: `leading` i64 columns, then the fields (containers as lists; no arrays of length 0)."""
         columns = [pa.field(name, pa.int64(), nullable=False) for name in leading]
-        for slot in self._layout(0)[0]:
+        for slot in self.columns:
             match slot.type:
                 case Array():
                     kind = slot.type.arrow(slot.count)

@@ -78,7 +78,7 @@ STRATEGIES: dict[str, dict[str, str]] = {
         "partition insert their locks in any order.",
         "auto": "Measures `serial` and `owners`, and uses the faster one. It measures again from time to time.",
         "no_lock": "`lock` without its locks and its counter. This is a bound: its results are wrong, and Lockstep "
-        "never counts them.",
+        "never counts them. A latch per access keeps the containers of a row whole, but orders no events.",
     },
     "pool": {
         "shared_nothing": "Each thread has its own pool.",
@@ -317,10 +317,6 @@ class RunSpec(BaseModel):
                 f"application {app.name} runs in total order only: it does not say what agrees without order"
             )
 
-    def is_unsafe(self, app: App) -> bool:
-        """Whether this is a bound under which threads could change a container of the application at the same time."""
-        return self.is_bound and any(t.row.resolve(app.bind(self.params)).has_containers for t in app.tables)
-
     @property
     def is_bound(self) -> bool:
         """Whether it bounds a result and produces none: it is compared, reported `not_comparable` and never counted."""
@@ -430,12 +426,6 @@ class Transactional(RunSpec):
     def checkpoint_interval(self) -> int:
         """Events between two checkpoints; 0 = no checkpoints."""
         return self.checkpoint * self.punctuation
-
-    def check(self, app: App) -> None:
-        """Raise BadInput unless the application runs in this way."""
-        super().check(app)
-        if self.is_unsafe(app):
-            raise BadInput(f"scheme {self.scheme} is refused for {app.name}: its tables hold containers")
 
 
 class Pooled(RunSpec):

@@ -12,7 +12,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
-from streaming_core.run.way import Transactional
+from streaming_core.run.way import Pooled, Transactional
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel
 
@@ -195,3 +195,86 @@ def test_an_array_of_any_length_is_hashed_as_it_is(size):
     assert outputs.equals(Interpreter(app, params).process(events))
     assert outputs.equals(Kernel(app, params).process(events))
     assert loop.digest == digest_table(outputs, ("seq", "sub"))
+
+
+@record
+class Padded:
+    n: i64
+    padding: Array[i64, "padding"]  # noqa: F821
+
+
+@record
+class Number:
+    ts: i64
+
+
+def padded(keyed):
+    """An application whose rows, or states, have padding."""
+    app = App("padded", params={"padding": Param(0, minimum=0)})
+
+    def count(row, number):
+        row.n += number.ts
+        for i in range(len(row.padding)):
+            row.padding[i] = row.padding[i] + i + 1
+
+    def total(row):
+        sum_of_row = row.n
+        for i in range(len(row.padding)):
+            sum_of_row += row.padding[i]
+        return sum_of_row
+
+    def step(number, state, out):
+        count(state, number)
+        out.emit(ts=total(state))
+
+    if keyed:
+        app.source(Number).key_by("ts").process(step, Padded, Number).sink()
+    else:
+        table = app.table("rows", Padded, 3)
+
+        @app.transaction(input=Number, output=Number)
+        def change(number, txn):
+            row = txn.row(table, number.ts % 3)
+            txn.modify(row, count)
+            txn.read(row)
+
+        @change.post
+        def answer(number, txn, out):
+            out.emit(ts=total(txn.result(table, 0)))
+
+    app.generates(lambda *args: {})
+    return app
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("padding", [0, 1, 3])
+def test_an_array_of_length_0_takes_no_bytes_and_is_no_column(padding, keyed):
+    app = padded(keyed)
+    params = app.bind({"padding": padding})
+    events = pa.Table.from_pylist([{"seq": i, "ts": i % 4} for i in range(100)], workload.schema(app, params))
+    case = Case(app, params, events)
+    loop = Loop(app, params)
+    assert loop.process(events).equals(case.outputs)
+    assert loop.state() == case.state
+    [state] = case.state.values()
+    assert state.column_names == ["key", "n"] + ["padding"] * (padding > 0)
+    assert Padded.resolve(params).state[1] == 8 + 8 * padding
+    way = Pooled if keyed else Transactional
+    for threads in (1, 2):
+        case.check(way(app="padded", threads=threads), 30)
+
+
+@record
+class Nothing:
+    padding: Array[i64, "padding"]  # noqa: F821
+
+
+def test_an_array_of_length_0_needs_another_field_beside_it_and_is_none_of_an_event():
+    with pytest.raises(
+        BadInput, match="record Nothing: all its arrays have length 0; a row needs a field with a value"
+    ):
+        Nothing.resolve({"padding": 0}).state  # noqa: B018
+    with pytest.raises(BadInput, match=r"record Padded.padding: the size must be between 1 and 1000000, got 0"):
+        Padded.resolve({"padding": 0}).event  # noqa: B018
+    with pytest.raises(BadInput, match=r"record Padded.padding: the size must be between 0 and 1000000, got -1"):
+        Padded.resolve({"padding": -1}).state  # noqa: B018

@@ -548,6 +548,10 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
     others = {
         "windows of tp": computed("tp", {**PARAMS["tp"], "window": 1, "reports_per_s": 150}),
         "tp on a road": computed("tp", road),
+        "tp as three transactions": computed("tp", {**PARAMS["tp"], "separate": True, "payload": 8, "window": 1}),
+        "tp as three transactions, cut": computed("tp", {**PARAMS["tp"], "separate": True, "invalid_ratio": 0.0}),
+        "gs without sums": computed("gs", {**PARAMS["gs"], "summation": False, "payload": 15}),
+        "sl with larger records": computed("sl", {**PARAMS["sl"], "payload": 11}),
         "tpk on a road": computed("tpk", road),
         "new_seg that forgets": computed("new_seg", {**PARAMS["new_seg"], "purge": 31}),
         "wordcount of bags": computed("wordcount", {**PARAMS["wordcount"], "multiplicity": "bag"}),

@@ -141,7 +141,7 @@ class Txn:
         self.accepted = all(condition(*rows, request, *argument) for condition, rows, argument in self.conditions)
         for fn, row, others, *argument in self.operations:
             if fn is None:
-                self.reads.append(SimpleNamespace(**vars(row)))
+                self.reads.append(SimpleNamespace(**{n: v[:] if type(v) is list else v for n, v in vars(row).items()}))
             elif self.accepted:
                 fn(row, *others, request, *argument)
 
@@ -299,7 +299,9 @@ def run(app: App, params, events: pa.Table) -> Result:
         size = params[table.size] if isinstance(table.size, str) else table.size
         tables[table.name] = {key: fresh(table.row.resolve(params)) for key in range(size)}
         for name, values in (table.init(np.arange(size), params) if table.init else {}).items():
-            for key, value in enumerate(np.broadcast_to(values, size).tolist()):
+            field = table.row.resolve(params).state[0][name]
+            shape = (size, field.count) if isinstance(field.type, Array) else (size,)
+            for key, value in enumerate(np.broadcast_to(values, shape).tolist()):
                 setattr(tables[table.name][key], name, value)
     states = {o.name: (o.state, {}) for o in app.operators if o.kind in ("partitioned", "stateful")}
     windows = {o.name: Windows(o, params) for o in app.operators if o.kind == "windowed"}

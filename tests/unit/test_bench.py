@@ -57,8 +57,7 @@ def test_sweeps_cover_what_they_say(counts):
     for name in BY_NAME:
         assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name))
     schemes = Counter((spec.app, spec.scheme) for _, spec in ways("schemes"))
-    # no_lock is refused where threads could change a container at the same time.
-    wanted = {(app, scheme) for app in tstream.APPS for scheme in SCHEMES} - {("tp", "no_lock")}
+    wanted = {(app, scheme) for app in tstream.APPS for scheme in SCHEMES}
     assert schemes == dict.fromkeys(wanted, len(counts))
     for name, parameter, values in (
         ("partition-ratio", "mp_ratio", [0, 0.25, 0.5, 0.75, 1]),

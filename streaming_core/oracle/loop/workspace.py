@@ -167,7 +167,7 @@ class Workspace:
 
     def _states_table(self, resolved: Resolved, rows: np.ndarray, keys: pa.Array | None) -> pa.Table:
         schema = resolved.arrow()
-        arrays = [column_of(rows[n], s, None).cast(schema.field(n).type) for n, s in resolved.state[0].items()]
+        arrays = [column_of(rows[s.name], s, None).cast(schema.field(s.name).type) for s in resolved.columns]
         fields = list(schema)
         if keys is not None:
             fields.insert(0, pa.field("key", keys.type, nullable=False))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from streaming_core.apps import registry
+from streaming_core.data import workload
 from tests.unit import by_hand
 
 
@@ -14,6 +16,8 @@ from tests.unit import by_hand
         {"length": 16, "n_items": 40, "post_compute": 3},
         {"n_items": 60, "invalid_ratio": 0.1, "read_ratio": 0.3},
         {"length": 1, "n_items": 1, "read_ratio": 1.0},
+        {"n_items": 50, "payload": 0},
+        {"n_items": 50, "payload": 15, "summation": False},
     ],
 )
 def test_gs_reads_what_was_written_before(params):
@@ -27,7 +31,7 @@ def test_gs_reads_what_was_written_before(params):
             continue
         total = mixed = 0
         if e["is_read"]:
-            total = mixed = sum(table[k] for k in e["keys"])
+            total = mixed = sum(table[k] for k in e["keys"][0 if bound["summation"] else -1 :])
             mixed %= 2**31 - 1
             for _ in range(bound["post_compute"]):
                 mixed = (mixed * 48271 + 11) % (2**31 - 1)
@@ -38,4 +42,27 @@ def test_gs_reads_what_was_written_before(params):
     assert result.outputs == expected
     assert result.dropped == dropped
     assert [row.value for row in result.state["state_items"][1].values()] == table
+    assert [row.payload for row in result.state["state_items"][1].values()] == [[v] * bound["payload"] for v in table]
     assert (dropped > 0) == ("invalid_ratio" in params)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 4, 6, 8, 10, 12])
+@pytest.mark.parametrize("neighbours", [True, False])
+def test_multi_partition_events_touch_exactly_mp_len_partitions(partitions, neighbours):
+    params = {"mp_ratio": 1.0, "mp_len": partitions, "mp_partitions": "neighbours" if neighbours else "any"}
+    keys = workload.generate_chunk("gs", params, 400, 3, 0, 400)["keys"].to_pylist()
+    touched = [{key // 250 for key in event} for event in keys]  # 40 partitions of 10,000 records
+    assert {len(event) for event in touched} == {min(partitions, 10)}
+    # Each of them has as many keys as the others, or one fewer.
+    counts = [
+        [sum(key // 250 == part for key in event) for part in parts] for event, parts in zip(keys, touched, strict=True)
+    ]
+    assert all(max(event) - min(event) <= 1 for event in counts)
+
+
+@pytest.mark.parametrize(("app", "payload", "size"), [("gs", 15, 128), ("sl", 11, 96), ("ob", 4, 48), ("tp", 8, 80)])
+def test_records_reach_the_sizes_of_the_paper(app, payload, size):
+    loaded = registry.load(app)
+    assert loaded.tables[0].row.resolve(loaded.bind({"payload": payload})).state[1] == size
+    default = {"gs": 32, "sl": 8, "ob": 16, "tp": 16}[app]
+    assert loaded.tables[0].row.resolve(loaded.bind({})).state[1] == default

@@ -14,6 +14,7 @@ from tests.unit import by_hand
         {},
         {"n_items": 20, "gen_parts": 1, "init_qty": 30, "unauth_ratio": 0.1, "invalid_ratio": 0.1},
         {"bid_length": 4, "n_items": 40, "length": 6},
+        {"n_items": 40, "init_qty": 30, "payload": 4},
         {"n_items": 3, "length": 5, "duplicates": True, "bid_ratio": 0.5},
         {"len_mode": "code", "length": 24, "pattern": "independent", "partitioned": False},
     ],
@@ -47,6 +48,8 @@ def test_ob_trades(params):
     assert result.outputs == expected
     assert result.dropped == dropped
     assert [[row.ask, row.qty] for row in result.state["state_goods"][1].values()] == goods
+    payloads = [row.payload for row in result.state["state_goods"][1].values()]
+    assert payloads == [[ask + qty] * bound["payload"] for ask, qty in goods]
     bids = [o["ok"] for o in expected if o["kind"] == 0 and o["auth"]]
     assert 0 < sum(bids) < len(bids)
 

@@ -1,5 +1,7 @@
 """SL against the same computation written again, and its conditions by hand."""
 
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 
@@ -16,6 +18,7 @@ from tests.unit import by_hand
         {"n_items": 30, "theta": 1.5, "init_balance": 100_000, "min_balance": 90_000},
         {"n_items": 3, "duplicates": True, "deposit_ratio": 0.3, "max_amount": 10, "max_asset_amount": 10},
         {"n_items": 20, "invalid_ratio": 0.1},
+        {"n_items": 20, "payload": 11, "mp_ratio": 1.0, "mp_len": 2, "gen_parts": 5, "mp_partitions": "any"},
     ],
 )
 def test_sl_moves_money(params):
@@ -45,8 +48,24 @@ def test_sl_moves_money(params):
     assert result.dropped == len(events) - len(expected)
     assert [row.balance for row in result.state["state_accounts"][1].values()] == a
     assert [row.balance for row in result.state["state_assets"][1].values()] == b
+    assert [row.payload for row in result.state["state_assets"][1].values()] == [[v] * bound["payload"] for v in b]
     rejected = sum(not o["ok"] for o in expected)
     assert 0 < rejected < len(expected)
+
+
+@pytest.mark.parametrize("mp_len", [1, 2, 3, 4])
+@pytest.mark.parametrize("mp_partitions", ["neighbours", "any"])
+def test_sl_multi_partition_transfers_touch_mp_len_partitions_and_deposits_two(mp_len, mp_partitions):
+    params = {"mp_ratio": 1.0, "mp_len": mp_len, "mp_partitions": mp_partitions}
+    events = workload.generate_chunk("sl", params, 400, 3, 0, 400).to_pylist()
+    for event in events:
+        roles = ("src_acct", "dst_acct", "src_asset", "dst_asset") if event["kind"] else ("dst_acct", "dst_asset")
+        partitions = [event[role] // 250 for role in roles]  # 40 partitions of 10,000 records
+        assert len(set(partitions)) == min(mp_len, len(roles))
+        if mp_partitions == "neighbours":
+            assert all((after - before) % 40 <= 1 for before, after in pairwise(partitions))
+    single = workload.generate_chunk("sl", params | {"mp_ratio": 0.0}, 400, 3, 0, 400).to_pylist()
+    assert all(e["dst_acct"] // 250 == e["dst_asset"] // 250 for e in single)
 
 
 def sl_event(**fields):

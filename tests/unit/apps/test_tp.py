@@ -17,6 +17,7 @@ from tests.unit import by_hand
         {"segments": 2, "vehicles": 90, "invalid_ratio": 0.1, "max_speed": 60},
         {"segments": 1, "max_speed": 1, "flagged": True},
         {"segments": 1, "max_speed": 1},
+        {"segments": 1, "vehicles": 90, "max_speed": 60, "payload": 8},
         {"segments": 3, "vehicles": 50, "window": 3, "reports_per_s": 60, "theta": 1.0},
         {"input": "linear_road", "seconds": 300, "veh_per_s": 9.0, "window": 60},
     ],
@@ -48,11 +49,47 @@ def test_tp_charges_tolls(params):
     assert [row.average for row in result.state["state_speeds"][1].values()] == [
         speed.get(k, 0.0) for k in range(bound["segments"])
     ]
+    assert all(row.payload == [row.average] * bound["payload"] for row in result.state["state_speeds"][1].values())
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"segments": 2, "vehicles": 90, "invalid_ratio": 0.1, "max_speed": 60, "payload": 8},
+        {"segments": 3, "vehicles": 50, "window": 3, "reports_per_s": 60, "flagged": True},
+        {"input": "linear_road", "seconds": 300, "veh_per_s": 9.0, "segments": 80},
+    ],
+)
+def test_tp_as_three_transactions_charges_the_tolls_of_the_joint_one(params):
+    reports, joint = by_hand.run_generated("tp", params, events=1000)
+    events, separate = by_hand.run_generated("tp", params | {"separate": True}, events=3000)
+    assert [e["kind"] for e in events] == [0, 1, 2] * 1000
+    for number, report in enumerate(reports):
+        assert events[3 * number : 3 * number + 3] == [report | {"seq": 3 * number + k, "kind": k} for k in range(3)]
+    notifications = [o for o in separate.outputs if o["seq"] % 3 == 2]
+    assert [o | {"seq": o["seq"] // 3} for o in notifications] == joint.outputs
+    others = [o for o in separate.outputs if o["seq"] % 3 < 2]
+    assert len(others) == 2 * len(notifications)
+    assert all(o["speed"] == o["count"] == o["toll"] == 0 for o in others)
+    assert separate.dropped == 3 * joint.dropped
+    for name in ("state_speeds", "state_presence"):
+        assert separate.state_tables()[name] == joint.state_tables()[name]
+
+
+def test_tp_runs_one_operator_per_event_if_separate():
+    result = tp_run(
+        {"kind": 1, "vid": 7}, {"kind": 2, "speed": 90}, {"kind": 0, "speed": 60}, {"kind": 2}, {"kind": 3},
+        separate=True,
+    )  # fmt: skip
+    assert [(o["seq"], o["speed"], o["count"]) for o in result.outputs] == [
+        (0, 0.0, 0), (1, 0.0, 1), (2, 0.0, 0), (3, 60.0, 1),
+    ]  # fmt: skip
+    assert result.dropped == 1
 
 
 def tp_run(*events, **params):
     app = registry.load("tp")
-    zeros = dict.fromkeys(("ts", "vid", "pos", "speed", "xway", "lane", "dir", "seg"), 0)
+    zeros = dict.fromkeys(("ts", "vid", "pos", "speed", "xway", "lane", "dir", "seg", "kind"), 0)
     rows = [{"seq": i, **zeros, **event} for i, event in enumerate(events)]
     return by_hand.run(app, {"segments": 2, **params}, pa.Table.from_pylist(rows, workload.schema(app, {})))
 
@@ -89,7 +126,7 @@ def test_tp_drops_a_segment_that_is_not_there():
 )
 def test_tpk_puts_out_what_tp_does_and_ends_with_the_same_state(params):
     (events, shared), (same_events, keyed) = by_hand.run_generated("tp", params), by_hand.run_generated("tpk", params)
-    assert same_events == events
+    assert [event | {"kind": 0} for event in same_events] == events
     assert keyed.outputs == shared.outputs
     assert keyed.dropped == shared.dropped == sum(e["seg"] >= keyed.params["segments"] for e in events)
     assert any(o["toll"] for o in keyed.outputs) == ("vehicles" in params)
