@@ -127,6 +127,7 @@ def sells(item, request, i):
 
 
 def seal(item):
+    """Makes the payload of an item agree with its fields."""
     for word in range(len(item.payload)):
         item.payload[word] = item.ask + item.qty
 

@@ -131,6 +131,7 @@ def covered(asset, request):
 
 
 def seal(record):
+    """Makes the payload of a record agree with its balance."""
     for word in range(len(record.payload)):
         record.payload[word] = record.balance
 

@@ -52,6 +52,7 @@ class Keys:
         """How many of `length` keys a multi-partition event has in each of its partitions, as evenly as possible.
 
         Args:
+            length: The number of keys.
             partitions: The wanted number of partitions; there are fewer if there are fewer keys or fewer partitions.
         """
         number = min(partitions, length, self.parts)
