@@ -9,9 +9,9 @@ A record has a value and `payload` more words, which all equal the value. A writ
 them all. By default, a record takes 32 bytes. With 15 words it takes the 128 bytes of the paper. An event with a key
 outside the table is invalid.
 
-A single-partition event has keys of one partition. A multi-partition event divides its keys among `mp_len` partitions,
-as evenly as possible. Scheme `pat` has the same partitions, because `gen_parts` sets both. The paper has a partition
-per executor. Here the number does not depend on threads, so all points of a curve have the same events.
+A single-partition event has keys of one partition. A multi-partition event divides its keys among `mp_len` partitions.
+Scheme `pat` has the same partitions, because `gen_parts` sets both. The paper has a partition per executor. Here the
+number does not depend on threads, so all points of a curve have the same events.
 """
 
 import numpy as np

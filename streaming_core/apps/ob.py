@@ -263,8 +263,8 @@ def requests(params, seed, start, stop):
 def _keys(draws, space, length, multi, params, distinct):
     """Draws `length` keys per event.
 
-    A single-partition event has the keys of one partition. A multi-partition event has keys of `mp_len` partitions, as
-    evenly as possible, in order.
+    A single-partition event has the keys of one partition. A multi-partition event has keys of `mp_len` partitions, in
+    order.
     """
     first = space.start(draws, length)
     shares = space.shares(length, params["mp_len"])

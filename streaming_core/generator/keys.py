@@ -49,14 +49,19 @@ class Keys:
         return found
 
     def shares(self, length: int, partitions: int) -> list[int]:
-        """How many of `length` keys a multi-partition event has in each of its partitions, as evenly as possible.
+        """How many of its keys a multi-partition event has in each of its partitions.
+
+        Each partition gets an equal share, rounded up, as long as one key is left for each partition behind it.
 
         Args:
             length: The number of keys.
             partitions: The wanted number of partitions; there are fewer if there are fewer keys or fewer partitions.
         """
         number = min(partitions, length, self.parts)
-        return [length // number + (group < length % number) for group in range(number)]
+        shares: list[int] = []
+        for behind in reversed(range(number)):
+            shares.append(min(-(-length // number), length - sum(shares) - behind))
+        return shares
 
     def pools(self, need: int) -> np.ndarray:
         """Per partition, from how many keys on from its first one `need` distinct keys are drawn: its own, and whole
