@@ -6,8 +6,8 @@
 //! kernels, outside of Rust's memory model: plain loads and stores of up to eight bytes.
 //!
 //! **Tables with containers**, such as those of TP, hold addresses and lengths. A torn address could point anywhere. So a
-//! thread holds a latch of the row while it accesses the row. A latch is no lock of the scheme: it orders no events, covers one
-//! row at a time, and is not kept to the end of the transaction. Its time is part of the bound, and the result stays wrong.
+//! thread holds a latch of the row while it accesses the row. A latch is no lock of the scheme: it orders no events, and a
+//! thread releases it before it takes the next. Its time is part of the bound, and the result stays wrong.
 //!
 //! A latch is enough, because an access touches one row: reads and captures are copies of bytes, without the entries of
 //! containers. There is no deadlock, because a thread holds at most one latch, and a kernel waits for nothing.
