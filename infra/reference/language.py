@@ -78,8 +78,9 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "source": "The only input stream.",
             "sources": "Several input streams, one for each record. Each record has an integer field `ts`. Rows are "
             "ordered by `ts`, then by stream.",
-            "table": "A shared table with the keys 0 to `size` - 1, for transactions. `init(keys, params)` returns its "
-            "first values as NumPy columns.",
+            "table": "A shared table for transactions. `init(keys, params)` returns its first values as NumPy columns. "
+            "Without `key`, it has the keys 0 to `size` - 1. With `key`, an integer type or `text`, it has a hash "
+            "index.",
             "constant": "A decorator. The function returns a read-only array for the operators.",
             "transaction": "A decorator. The function `fn(request, txn)` declares the transaction of one event.",
             "window": "An operator with windows over event time, on one or several streams.",
@@ -113,7 +114,13 @@ PLACES = (
     ("state of an operator or a window", "scalars, `Array`, all containers"),
     ("row of a table", "scalars, `Array`, all containers except `Queue`"),
     ("scratch of a stateless operator", "scalars, `Array`, `Ring`"),
-    ("key", "one integer or `text` field; several with `app.window(key=Record, keys=function)`"),
+    ("key of an operator", "one integer or `text` field; several with `app.window(key=Record, keys=function)`"),
+)
+# How `txn.row(table, key)` finds a row: `lookup`, the rows that exist, and a key without a row.
+KEYS_OF_TABLES = (
+    ("`dense`", "0 to `size` - 1; the key is the number of the row", "`IndexError`"),
+    ("`hash`", "the `size` keys that `keys(params)` returns; default 0 to `size` - 1", "`KeyError`"),
+    ("`insert`", "every key that an event has named", "gets a row; `OverflowError` beyond `size` rows"),
 )
 STATEMENTS = (
     ("assignment", "`x = 1`, `x += 1`, `state.n = 1`, `state.items[i] = 1`"),
@@ -170,6 +177,13 @@ def page() -> str:
         *(part for kind in CONTAINERS for part in _container(kind)),
         "## Declarations",
         table(("call", "what it declares"), [row for kind in DECLARATIONS for row in _calls(kind)]),
+        "## Keys of tables",
+        "`lookup` says how `txn.row(table, key)` finds a row. It may be the name of a parameter. The default is `hash` "
+        "for a table with `key`, and `dense` for any other.",
+        table(("lookup", "keys that have a row", "a key without a row"), KEYS_OF_TABLES),
+        "With `insert`, a row exists as soon as an event names its key. It stays if the event is rejected or dropped, "
+        "or only reads the row. `init(None, params)` returns one value for all rows. A key that its type cannot hold "
+        "is an `OverflowError`.",
         "## Statements",
         table(("statement", "form"), STATEMENTS),
         "## Expressions",

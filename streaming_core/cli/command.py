@@ -155,6 +155,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
         "output": {f.name: str(f.type) for f in loaded.outputs.resolve(params).arrow()},
         "tables": {
             t.name: {**{f.name: str(f.type) for f in t.row.resolve(params).arrow()}, "rows": t.size}
+            | ({"key_type": t.key.name, "lookup": t.lookup} if t.key else {})
             for t in loaded.tables
         },
         "params": {

@@ -1,7 +1,7 @@
-"""The C ABI that kernels are built against: where the fields of the runtime's structs lie, in bytes.
+"""The C ABI of kernels: where the fields of the runtime's structs lie, in bytes.
 
-`runtime/ABI.md` says what they mean. What stands here is compared with what the runtime says of itself
-(`_runtime.abi()`, tests/unit/test_abi.py); no other module of kernels writes an offset down.
+`runtime/ABI.md` says what they mean. A test compares them with what the runtime says of itself (`_runtime.abi()`,
+tests/unit/test_abi.py). No other module of kernels writes an offset down.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ STRUCTS = {
     "EMITTER": "Emitter",
     "ARENA": "ArenaHeader",
     "ACCESS": "Access",
+    "INDEX": "IndexHeader",
     "BATCH": "BatchContext",
     "WINDOW": "WindowContext",
     "ENTRY": "EntryHeader",
@@ -32,7 +33,7 @@ EMITTER_HOME = 56
 
 ARENA_ALLOC = 0
 
-# Written and read as two words: event and row, and the other fields.
+# Kernels write and read two words: event and row, and the other fields.
 ACCESS_EVENT = 0
 ACCESS_ROW = 4
 ACCESS_SLOT = 8
@@ -40,6 +41,8 @@ ACCESS_FUNCTION = 12
 ACCESS_TABLE = 14
 ACCESS_KIND = 15
 ACCESS_SIZE = 16
+
+INDEX_FIND = 0
 
 BATCH_ROWS = 0
 BATCH_N = 8
@@ -87,6 +90,8 @@ PLAN_CAPTURES = 112
 PLAN_DROPPED = 120
 PLAN_ERROR_AT = 128
 PLAN_ERROR = 136
+PLAN_INDEXES = 160
+PLAN_LOOKUPS = 168
 
 APPLY_ROWS = 0
 APPLY_TEXT = 8
@@ -128,6 +133,8 @@ EXECUTE_REJECTED = 88
 EXECUTE_ERROR_AT = 96
 EXECUTE_ERROR = 104
 EXECUTE_SELECTION = 120
+EXECUTE_INDEXES = 128
+EXECUTE_LOOKUPS = 136
 
 PLACE_ROWS = 0
 PLACE_BEGIN = 8
@@ -136,9 +143,14 @@ PLACE_TEXT = 24
 PLACE_PLACES = 32
 PLACE_ERROR_AT = 40
 PLACE_ERROR = 48
+PLACE_INDEXES = 64
+PLACE_LOOKUPS = 72
 
-# What an access does; from CAPTURE on, the number of the row within its condition is added.
+# What an access does; a CAPTURE adds the number of the row within its condition.
 CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
 
 # The bits of a decision: conditions to be evaluated, conditions that failed, and whether the event is invalid.
 PENDING, FAILED, DROPPED = 0xFFFF, 0x3FFF0000, 1 << 31
+
+# What an index returns in place of a row, negated: no row has the key, every row has another key, memory ran out.
+ABSENT, FULL, NO_MEMORY = 1, 2, 3

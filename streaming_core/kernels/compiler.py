@@ -56,7 +56,12 @@ class Work:
         self.output = self.operator.emitted.resolve(self.params)
         self.rows = [table.row.resolve(self.params) for table in self.app.tables]
         self.sizes = [tables.size(self.app, table, self.params) for table in self.app.tables]
-        self.bound = Bound(self.rows, self.sizes, self.event)
+        self.bound = self.unseen()
+
+    def unseen(self, **seen: Any) -> Bound:
+        """The tables, before a kernel shows what a plan does with them."""
+        indexes = [tables.index(self.app, table, self.params) for table in self.app.tables]
+        return Bound(self.rows, self.sizes, self.event, indexes, [table.name for table in self.app.tables], **seen)
 
     def state(self) -> Resolved:
         """The record of the operator's state."""
@@ -92,9 +97,9 @@ def flush_states(work: Work) -> None:
 
 def see(work: Work) -> None:
     # Compiled once only to see what it looks at, for reads need not bring along more.
-    scout = Bound(work.rows, work.sizes, work.event, seen=[set() for _ in work.rows])
+    scout = work.unseen(seen=[set() for _ in work.rows])
     shapes.post_kernel(work.functions["post"], work.event, scout, work.output)
-    work.bound = Bound(work.rows, work.sizes, work.event, spans=scout.spans_seen())
+    work.bound = work.unseen(spans=scout.spans_seen())
 
 
 def plan(work: Work) -> None:

@@ -39,6 +39,8 @@ class EventModel(models.StructModel):
 class DirectType(types.Type):
     """`txn` where nobody else is at the tables: it looks for drops, checks conditions, acts on rows, or several."""
 
+    context, indexes, lookups = "context", abi.EXECUTE_INDEXES, abi.EXECUTE_LOOKUPS
+
     def __init__(self, bound: tx.Bound, modifications: list[Callable], conditions: list[Callable], what: str):
         self.bound, self.modifications, self.conditions = bound, modifications, conditions
         self.drops, self.checks, self.acts = "drop" in what, "check" in what, "act" in what
@@ -207,7 +209,8 @@ def _argument(typingctx, txn, word, value):
 def _name(txn, table, key):
     if not isinstance(txn, DirectType):
         return None
-    if txn.drops:  # the first time
+    # A dense row is checked the first time. The index of a table is asked each time.
+    if txn.drops or (isinstance(table, types.IntegerLiteral) and txn.bound.indexes[table.literal_value]):
         return lambda txn, table, key: tx.name_row(txn, table, key)
     return lambda txn, table, key: _known_row(txn, table, key)
 

@@ -27,6 +27,8 @@ BITS = 16
 class PlaceType(types.Type):
     """`txn` that takes note of rows."""
 
+    context, indexes, lookups = "context", abi.PLACE_INDEXES, abi.PLACE_LOOKUPS
+
     def __init__(self, bound: tx.Bound):
         self.bound = bound
         super().__init__(f"Place({id(bound):x})")

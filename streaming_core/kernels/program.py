@@ -53,8 +53,9 @@ class Program:
     Attributes:
         description: the program of runtime/ABI.md, as a dict.
         compile_seconds: time until the kernels were ready, reported apart from running.
-        event, output: resolved records; tables: (table, resolved row, number of rows), and `initial` the rows that each
-            starts with; states: (operator, resolved).
+        event, output: resolved records; tables: (table, resolved row, number of rows), and by table `initial` the rows
+            that it starts with, `indexes` its index or None, `keys` those that it starts with (tables.keys);
+            states: (operator, resolved).
     """
 
     def __init__(self, app: App, params: dict[str, Any], kept: machine_code.Kept, whole: Program | None = None):
@@ -64,6 +65,11 @@ class Program:
         self.output = app.outputs.resolve(params)
         self.tables = [(t, t.row.resolve(params), tables.size(app, t, params)) for t in app.tables]
         self.initial = [tables.initial_rows(app, table, row, params) for table, row, _ in self.tables]
+        self.indexes = [tables.index(app, table, params) for table in app.tables]
+        self.keys = [
+            None if index is None else tables.keys(app, table, params)
+            for table, index in zip(app.tables, self.indexes, strict=True)
+        ]
         self.states = [(o, o.state.resolve(params)) for o in app.operators if o.state is not None]
         self.description = self._transaction() if app.kind == "transaction" else self._dataflow()
         self.description["columns"] = columns(self.output)
@@ -120,7 +126,8 @@ class Program:
                 entry.get("window", {}).pop(name, None)
         compiler = machine_code.fingerprint(*_SOURCES, Path(errors.__file__))
         written = [path.read_text() for path in sources(Path(self.app.file))]
-        source = [compiler, written, self.app.name, described]
+        keys = [index and index.key.name for index in self.indexes]
+        source = [compiler, written, self.app.name, described, keys]
         constants = [
             hashlib.sha256(tables.constant(self.app, c, self.params).tobytes()).hexdigest() for c in self.app.constants
         ]
@@ -221,8 +228,9 @@ class Program:
                     "stride": row.state[1],
                     "containers": row.has_containers,
                     "growing": row.growing,
+                    **({} if index is None else {"index": _index(index)}),
                 }
-                for t, row, size in self.tables
+                for (t, row, size), index in zip(self.tables, self.indexes, strict=True)
             ],
             "transaction": {
                 "name": name,
@@ -235,6 +243,11 @@ class Program:
             },
             "partitions": self.params.get("gen_parts", PARTITIONS),
         }
+
+
+def _index(index: tables.Index) -> dict:
+    """The index of a table as the runtime takes it."""
+    return {"key": "text" if index.is_text else "integer", "inserts": index.inserts}
 
 
 def columns(record: Resolved) -> list[dict]:

@@ -19,11 +19,13 @@ from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.abi import CAPTURE, CONDITION, MODIFY, READ
 from streaming_core.kernels.emitter import drop
-from streaming_core.kernels.values import RowType
-from streaming_core.language.record import Resolved
+from streaming_core.kernels.values import RowType, text_type
+from streaming_core.language.record import Resolved, Text
 
 if TYPE_CHECKING:
     from numba.core.dispatcher import Dispatcher
+
+    from streaming_core.language.tables import Index
 
 FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, abi.FAILED, abi.PENDING, abi.DROPPED
 MAX_CONDITIONS = FAILED_MASK >> 16
@@ -32,7 +34,9 @@ NO_CONDITION = (1 << 16) - 1  # the `fn` of a CAPTURE for a modification: no con
 
 @dataclass(eq=False)
 class Bound:
-    """The tables of a bound application, and what its plan turned out to do, filled in while the plan is compiled.
+    """The tables of a bound application, with their indexes and names, and what its plan turned out to do.
+
+    That is filled in while the plan is compiled.
 
     `modifications` and `conditions` map what a plan names (function index and tables, a modification's own first) to
     the `fn` of an access.
@@ -43,6 +47,8 @@ class Bound:
     tables: list[Resolved]
     sizes: list[int]
     event: Resolved
+    indexes: list[Index | None]
+    names: list[str]
     modifications: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
     conditions: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -80,6 +86,9 @@ class Bound:
 
 class PlanType(types.Type):
     """`txn` in compute mode."""
+
+    # The member that holds the address of the kernel's context, and where that has indexes and the number of look-ups.
+    context, indexes, lookups = "address", abi.PLAN_INDEXES, abi.PLAN_LOOKUPS
 
     def __init__(self, bound: Bound):
         self.bound = bound
@@ -157,16 +166,47 @@ def takes_argument(function: Dispatcher, rows: int) -> bool:
 
 
 @intrinsic(prefer_literal=True)
-def name_row(typingctx, bound_sizes, table, key):
-    """Checks the key and names the row; `bound_sizes` is a txn type carrying `bound`."""
-    index = table.literal_value
-    size = bound_sizes.bound.sizes[index]
+def name_row(typingctx, txn, table, key):
+    """Names the row of a key: its number in a dense table, or what the index finds."""
+    number = table.literal_value
+    size, indexed = txn.bound.sizes[number], txn.bound.indexes[number]
 
     def codegen(context, builder, signature, args):
-        key = context.cast(builder, args[2], signature.args[2], types.int64)
-        return code.checked_index(context, builder, key, code.i64(size), f"table {index}")
+        if indexed is None:
+            key = context.cast(builder, args[2], signature.args[2], types.int64)
+            return code.checked_index(context, builder, key, code.i64(size), f"table {number}")
+        return _find(context, builder, txn, number, args[0], args[2], signature.args[2])
 
-    return NamedRow(index)(bound_sizes, table, types.unliteral(key)), codegen
+    return NamedRow(number)(txn, table, types.unliteral(key)), codegen
+
+
+def _find(context, builder, txn, number: int, held, key, kind: types.Type):
+    """The row that a table's index finds for a key, or inserts."""
+    key_type, name = txn.bound.indexes[number].key, txn.bound.names[number]
+    address = getattr(cgutils.create_struct_proxy(txn)(context, builder, held), txn.context)
+    indexes = code.load(builder, address, txn.indexes, code.PTR, code.CONTEXT)
+    index = code.load(builder, indexes, 8 * number, code.PTR, code.CONTEXT)
+    if isinstance(key_type, Text):
+        text = cgutils.create_struct_proxy(text_type)(context, builder, key)
+        words = builder.ptrtoint(text.address, code.I64), text.length
+    else:
+        wide = context.cast(builder, key, kind, types.int64)
+        if key_type.width < 8:
+            low, high = key_type.bounds
+            beyond = builder.icmp_unsigned(">", builder.sub(wide, code.i64(low)), code.i64(high - low))
+            reason = f"table {name}: the key does not fit {key_type.name}"
+            code.raise_if(context, builder, beyond, OverflowError, reason)
+        words = wide, code.i64(0)
+    find = code.load(builder, index, abi.INDEX_FIND, code.PTR, code.CONTEXT)
+    row = code.call(builder, find, index, *words, code.at(builder, address, txn.lookups))
+    with builder.if_then(builder.icmp_signed("<", row, code.i64(0)), likely=False):
+        for answer, error, reason in (
+            (abi.ABSENT, KeyError, f"table {name} has no row with this key"),
+            (abi.FULL, OverflowError, f"table {name} is full: it has at most {txn.bound.sizes[number]} rows"),
+        ):
+            code.raise_if(context, builder, builder.icmp_signed("==", row, code.i64(-answer)), error, reason)
+        code.raise_error(context, builder, MemoryError, f"no memory for a row of table {name}")
+    return row
 
 
 # Per-event counters the plan kernel keeps on its stack, zeroed for each event (bytes).

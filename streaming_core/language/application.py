@@ -51,6 +51,8 @@ from streaming_core.language.window import EVERY, KINDS, Window
 
 # What a name is that becomes a column, a file or a view of SQL.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# How a row of a table is found (App.table).
+LOOKUPS = ("dense", "hash", "insert")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +74,27 @@ class Unordered:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A shared table: rows `0..size-1` of `row`, which `init(key, params) -> dict | None` initialises (None: zero).
+    """A shared table: rows of `row`, which `init(key, params) -> dict | None` initialises (None: zero).
 
-    `init` takes all row numbers at once, as an int64 array, and gives columns (App.table, language/tables.py).
+    `init` takes all keys at once, and gives columns (App.table, language/tables.py).
+
+    Attributes:
+        index: the number of the table.
+        key: the type of the keys; None: they are the numbers 0..size-1.
+        lookup: `dense`, `hash` or `insert`, or the name of the parameter that is it.
+        keys: gives the keys of a table with lookup `hash`; None: the integers 0..size-1.
+        where: file and line of the declaration.
     """
 
     name: str
     row: Record
     size: int | str
-    init: Callable[[np.ndarray, dict], dict[str, Any]] | None
+    init: Callable[[Any, dict], dict[str, Any]] | None
     index: int
+    key: Scalar | Text | None = None
+    lookup: str = "dense"
+    keys: Callable[[dict], Any] | None = None
+    where: tuple[str, int] = ("?", 0)
 
 
 class Transaction:
@@ -188,20 +201,64 @@ class App:
         self.constants.append(constant)
         return constant
 
-    def table(self, name: str, row: Record, size: int | str, init: Callable | None = None) -> Table:
-        """A shared table keyed 0..size-1.
+    def table(
+        self,
+        name: str,
+        row: Record,
+        size: int | str,
+        init: Callable | None = None,
+        *,
+        key: Scalar | Text | None = None,
+        lookup: str | None = None,
+        keys: Callable[[dict], Any] | None = None,
+    ) -> Table:
+        """A shared table. Without `key` it is dense: its keys are 0..size-1, and the key of a row is its number.
 
         Args:
             row: what a row holds; every field begins as zero, or empty.
             size: number of rows, or the name of the parameter that is it; at most 2^32-1.
             init: what rows begin with. It is called once, with NumPy, and not row by row: `init(key, params)` takes the
-                numbers of all rows as an int64 array, and gives a dict of columns by field, or None. The column of a
+                keys of all rows as an int64 array, and gives a dict of columns by field, or None. The column of a
                 scalar is an array with a value for each row, or one value for all; that of an array a 2-D array, or one
                 row of items for all. So an `if` on `key` is an error: write `np.where(key < 10, ...)`. What a field
-                cannot hold is refused as a store of it would be.
+                cannot hold is refused as a store of it would be. Text keys come as an object array of bytes.
+            key: the type of the keys, any integer type or `text`. The table then has a hash index.
+            lookup: how `txn.row(table, key)` finds a row, or the name of the parameter that says so. Default: `hash` if
+                there is a `key`, else `dense`.
+
+                - `dense`: the key is the number of the row, and `key` only says what type it has.
+                - `hash`: by an index. The table has the keys that `keys` gives, and no others.
+                - `insert`: by an index. The table starts empty. A row exists as soon as an event names its key, even if
+                  the event is rejected or dropped. `size` is the largest number of rows, and `init(None, params)` gives
+                  one value for all of them.
+            keys: `keys(params)` gives the `size` keys of a table with lookup `hash`, in any order: an array of
+                integers, or a list of texts. Default: the integers 0..size-1.
+
+        Raises:
+            BadInput: `key` is neither an integer type nor `text`, or `lookup` and `keys` do not go with it.
         """
         self._refuse("table", row, Text, Queue)
-        table = Table(name, row, size, init, len(self.tables))
+        frame = inspect.currentframe()
+        assert frame is not None
+        assert frame.f_back is not None  # who declares the table
+        where = frame.f_back.f_code.co_filename, frame.f_back.f_lineno
+
+        def refusal(why: str) -> BadInput:
+            return BadInput(f"app {self.name}: table {name}: {why}")
+
+        is_integer = isinstance(key, Scalar) and not key.is_float and key.name != "boolean"
+        if key is not None and not is_integer and not isinstance(key, Text):
+            raise refusal(f"a key is an integer or a text, not {getattr(key, 'name', None) or repr(key)}")
+        lookup = lookup or ("dense" if key is None else "hash")
+        if lookup not in LOOKUPS and lookup not in self.declared:
+            raise refusal(f"lookup must be one of {', '.join(LOOKUPS)}, or the name of a parameter, got {lookup!r}")
+        if lookup != "dense" and key is None:
+            raise refusal(f"lookup {lookup} needs the type of the keys; write key=u32, for example")
+        if keys is not None and (lookup in ("dense", "insert") or not inspect.isfunction(keys)):
+            raise refusal("keys must be a function, and goes only with lookup hash")
+        if isinstance(key, Text) and (lookup == "dense" or (lookup == "hash" and keys is None)):
+            raise refusal("texts are no numbers of rows; add keys=function, or use lookup insert")
+        table = Table(name, row, size, init, len(self.tables), key, lookup, keys, where)
         self.tables.append(table)
         return table
 
@@ -460,7 +517,9 @@ class App:
         values = self.bind(params)
         found = {"outputs": self.outputs.resolve(values).arrow(("seq", "sub"))}
         for table in self.tables:
-            found[f"state_{table.name}"] = table.row.resolve(values).arrow(("key",))
+            state = table.row.resolve(values).arrow()
+            key = pa.binary() if isinstance(table.key, Text) else pa.int64()
+            found[f"state_{table.name}"] = state.insert(0, pa.field("key", key, nullable=False))
         for operator in self.operators:
             if operator.state is not None:
                 state = operator.state.resolve(values).arrow()

@@ -1,4 +1,4 @@
-"""The tables and constants of an application before the first event: their sizes and their values.
+"""The tables and constants of an application before the first event: their sizes, their keys and their values.
 
 This is bookkeeping, so the oracle and the kernel compiler share it. Each of them finds the meaning of the operators by
 itself.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from streaming_core.errors import BadInput, range_text
-from streaming_core.language.application import App, Constant, Table
-from streaming_core.language.record import Array, Resolved, Scalar, one_nan
+from streaming_core.language.application import LOOKUPS, App, Constant, Table
+from streaming_core.language.record import Array, Resolved, Scalar, Text, one_nan
 from streaming_core.language.source import place
 
 MOST_ROWS = (1 << 32) - 1  # an access of a plan names its row in 32 bits (runtime/ABI.md)
@@ -32,17 +33,108 @@ def size(app: App, table: Table, params: dict[str, Any]) -> int:
     return rows
 
 
+@dataclass(frozen=True)
+class Index:
+    """The index of a table whose rows have keys.
+
+    Attributes:
+        key: their type.
+        inserts: whether the table starts empty, and events insert the keys that they name.
+    """
+
+    key: Scalar | Text
+    inserts: bool
+
+    @property
+    def is_text(self) -> bool:
+        """Whether keys are texts."""
+        return isinstance(self.key, Text)
+
+
+def index(app: App, table: Table, params: dict[str, Any]) -> Index | None:
+    """The index of a table under these parameters; None: it is dense.
+
+    Raises:
+        BadInput: The parameter names no lookup, or one that does not go with the table's keys.
+    """
+    lookup = table.lookup if table.lookup in LOOKUPS else params[table.lookup]
+    what = f"app {app.name}: table {table.name} ({place(*table.where)})"
+    if lookup not in LOOKUPS:
+        raise BadInput(f"{what}: parameter {table.lookup} must be one of {', '.join(LOOKUPS)}, got {lookup!r}")
+    if lookup != "hash" and table.keys is not None:
+        raise BadInput(f"{what}: keys goes only with lookup hash, got {lookup}")
+    if isinstance(table.key, Text) and (lookup == "dense" or (lookup == "hash" and table.keys is None)):
+        raise BadInput(f"{what}: texts are no numbers of rows; add keys=function, or use lookup insert")
+    if lookup == "dense":
+        return None
+    assert table.key is not None  # App.table
+    return Index(table.key, lookup == "insert")
+
+
+def keys(app: App, table: Table, params: dict[str, Any]) -> np.ndarray | list[bytes] | None:
+    """The keys that an indexed table starts with, in the order of its rows: int64 or bytes; None: it inserts them.
+
+    Raises:
+        BadInput: `keys` raises, or does not return `size` different keys of the table's type; cites file and line.
+    """
+    indexed, rows = index(app, table, params), size(app, table, params)
+    assert indexed is not None
+    if indexed.inserts:
+        return None
+    what = f"app {app.name}: table {table.name}"
+    if table.keys is None:
+        what, returned = f"{what} ({place(*table.where)})", np.arange(rows, dtype=np.int64)
+    else:
+        returned = called(f"{what}: keys", table.keys, dict(params))
+        what = f"{what}: keys ({_place(table.keys)})"
+    values = _texts(what, returned) if isinstance(indexed.key, Text) else _integers(what, returned, indexed.key)
+    if len(values) != rows:
+        raise BadInput(f"{what}: must return as many keys as the table has rows, {rows}, got {len(values)}")
+    distinct = len(set(values)) if isinstance(values, list) else len(np.unique(values))
+    if distinct != rows:
+        raise BadInput(f"{what}: must return every key once; {rows - distinct} of {rows} occur again")
+    return values
+
+
+def _integers(what: str, returned: Any, kind: Scalar) -> np.ndarray:
+    values = np.asarray(returned)
+    if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+        reason = f"must return a 1-D array of integers, got a {values.ndim}-D {values.dtype} array"
+        raise BadInput(f"{what}: {reason}")
+    wrong = (values < kind.low) | (values > kind.high)
+    if wrong.any():
+        limits = range_text(*kind.bounds)
+        raise BadInput(f"{what}: must be {limits} ({kind.name}), got {int(values[wrong.argmax()])}")
+    return values.astype(np.int64)
+
+
+def _texts(what: str, returned: Any) -> list[bytes]:
+    if not isinstance(returned, list) or not all(isinstance(value, str | bytes) for value in returned):
+        raise BadInput(f"{what}: must return a list of texts, got {type(returned).__name__}")
+    return [value.encode() if isinstance(value, str) else value for value in returned]
+
+
 def initial(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> dict[str, np.ndarray]:
     """The columns that a table's `init` returns, in the types of their fields. Other columns start at zero.
+
+    A table that inserts keys has one row here, which every new row starts as.
 
     Raises:
         BadInput: `init` raises, or returns values that the fields of `row` cannot hold; cites file and line.
     """
     rows = size(app, table, params)
+    key: Any = np.arange(rows, dtype=np.int64)
+    if index(app, table, params) is not None:
+        key = keys(app, table, params)
+        rows = 1 if key is None else rows
+        if isinstance(key, list):
+            texts = np.empty(rows, object)
+            texts[:] = key
+            key = texts
     if table.init is None:
         return {}
     what = f"app {app.name}: table {table.name}: init"
-    initial_values = called(what, table.init, np.arange(rows, dtype=np.int64), dict(params))
+    initial_values = called(what, table.init, key, dict(params))
     what = f"{what} ({_place(table.init)})"
     if not isinstance(initial_values, dict | None):
         raise BadInput(f"{what}: must return a dict of columns by name, got a {type(initial_values).__name__}")
@@ -57,8 +149,10 @@ def initial(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> di
 
 
 def initial_rows(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> np.ndarray:
-    """The initial rows of a table, in the layout of the runtime. Raises as `initial` does."""
-    rows = np.zeros(size(app, table, params), row.dtype(header=False))
+    """The initial rows of a table, in the layout of the runtime: one if it inserts rows. Raises as `initial` does."""
+    indexed = index(app, table, params)
+    count = 1 if indexed is not None and indexed.inserts else size(app, table, params)
+    rows = np.zeros(count, row.dtype(header=False))
     for name, column in initial(app, table, row, params).items():
         rows[name] = column
     return rows

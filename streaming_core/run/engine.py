@@ -264,7 +264,7 @@ def _durable(spec, program, blocks, opened, out, say, passes) -> RunReport:
         "application code": registry.code_digest(program.app),
         "workload": opened.manifest["content_digest"],
         "table layout": [
-            {name: table[name] for name in ("name", "rows", "stride", "growing")}
+            {name: table.get(name) for name in ("name", "rows", "stride", "growing", "index")}
             for table in program.description["tables"]
         ],
     }
@@ -436,8 +436,7 @@ def one_pass(
         if last is not None:
             engine.resume(json.dumps(last.standing), last.images)
         else:
-            for index, rows in enumerate(program.initial):
-                engine.load_table(index, rows.view(np.uint8))
+            load_tables(engine, program)
         done, read = (last.events, last.read) if last else (0, (0, 0))
         # The energy up to a checkpoint that is gone on from is not known.
         spent = Spent(None, last.cpu_seconds) if last else Spent(meter)
@@ -536,25 +535,32 @@ def _take(engine, program: Program, text: np.ndarray, writer: Writer) -> None:
             writer.write(row_format.decode(rows[part], text, program.output, np.frombuffer(subs, "<u4")[part]))
 
 
+def load_tables(engine: _runtime.Engine, program: Program) -> None:
+    """Hands the initial rows of the tables to an engine, and their keys."""
+    for index, (rows, keys) in enumerate(zip(program.initial, program.keys, strict=True)):
+        engine.load_table(index, rows.view(np.uint8), keys.tobytes() if isinstance(keys, np.ndarray) else keys)
+
+
 def final_state(engine, program: Program) -> dict[str, pa.Table]:
     """Shared tables and keyed states by name, sorted by key."""
     state = {}
     for index, (table, record, size) in enumerate(program.tables):
-        keys = to_arrow(np.arange(size, dtype=np.int64))
-        state[table.name] = row_format.decode_state(engine.table(index), record, keys)
+        keys, data = engine.table(index)
+        numbers = to_arrow(np.arange(size, dtype=np.int64)) if keys is None else _key_column(keys)
+        state[table.name] = row_format.decode_state(data, record, numbers)
     for index, operator in enumerate(program.description.get("operators", [])):
         found = [record for op, record in program.states if op.name == operator["name"]]
         if not found:
             continue
         keys, data = engine.states(index)
-        if operator["kind"] == "stateful":
-            keys = None
-        elif isinstance(keys, bytes):
-            keys = to_arrow(np.frombuffer(keys, "<i8"))
-        else:
-            keys = from_bytes(keys)
-        state[operator["name"]] = row_format.decode_state(data, found[0], keys)
+        column = None if operator["kind"] == "stateful" else _key_column(keys)
+        state[operator["name"]] = row_format.decode_state(data, found[0], column)
     return state
+
+
+def _key_column(keys: bytes | list[bytes]) -> pa.Array:
+    """Integers or texts as the runtime exports them."""
+    return to_arrow(np.frombuffer(keys, "<i8")) if isinstance(keys, bytes) else from_bytes(keys)
 
 
 @cache

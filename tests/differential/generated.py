@@ -14,7 +14,7 @@ from pathlib import Path
 
 HEAD = """
 from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64, record
-from streaming_core.api import u8, u16, u32
+from streaming_core.api import text, u8, u16, u32
 
 app = App("generated")
 
@@ -27,6 +27,7 @@ class Event:
     m: i32
     x: f64
     p: boolean
+    w: text
 
 
 """
@@ -34,6 +35,9 @@ EVENT = 12  # bytes of a drawn event (test_generated.py)
 # What a field of each width may hold of a value that is not negative.
 MASKS = {"i8": 127, "i16": 32767, "i32": 2**31 - 1, "i64": 2**62 - 1, "u8": 255, "u16": 65535, "u32": 2**32 - 1}
 SIZES = (1, 1, 2, 3, 5, 17, 64)
+# The texts of events (test_generated.py): some begin others, and some are too long to be kept in two words.
+WORDS = (b"", b"\0", b"a", b"ab", b"abcdefgh", b"abcdefgh" * 2, b"abcdefgh" * 2 + b"i", b"abcdefgh" * 20)
+MOST_INSERTED = 20_000  # more rows than the events of a stream can name
 INDENT = "    "
 
 
@@ -72,16 +76,50 @@ class Table:
         self.fields = [Field(r, f"f{i}") for i in range(r.randint(1, 5))]
         if not any(f.kind in MASKS for f in self.fields):
             self.fields[0].kind = "i64"
+        self.lookup = r.choice(("dense", "dense", "hash", "insert"))
+        self.kind = r.choice([*MASKS, "text", "text"]) if self.lookup != "dense" else ""
+        if self.kind == "text" and self.lookup == "hash":
+            self.size = len(WORDS)
+        if self.kind in MASKS:  # the least key, and the distance to the next
+            high, is_signed = MASKS[self.kind], self.kind[0] == "i"
+            high = 2**63 - 1 if self.kind == "i64" else high
+            self.low = -high - 1 if is_signed else 0
+            self.apart = max(1, min((high - self.low) // max(1, self.size - 1), 2**63 - 1))
+
+    def key(self, r: random.Random, index: str) -> str:
+        """A key of the table, as an expression."""
+        number = f"{r.choice(('event.a', 'event.b', 'event.m', 'event.a * 7 + event.b'))} + {index}"
+        match self.lookup, self.kind:
+            case "dense", _:
+                return f"({number}) % {self.size}"
+            case "hash", "text":
+                return "event.w"
+            case "hash", _:
+                return f"({number}) % {self.size} * {self.apart} - {-self.low // 2} - {-self.low - -self.low // 2}"
+            case _, "text":
+                return r.choice(("event.w", "event.w[1:9]", f"event.w[0:({number}) % 30]"))
+        part = r.choice(("& 127", "& 7", ">> 1 & 127"))
+        return f"(({number}) {part}) * {r.choice((1, -1)) if self.low else 1}"
 
     def declaration(self, r: random.Random) -> str:
         lines = [f"@record\nclass Row{self.name}:\n"]
         lines += [f"{INDENT}{f.name}: {f.declared()}\n" for f in self.fields]
-        given = [
+        columns = [
             f'"{f.name}": (key * {r.randint(0, 9)} + {r.randint(0, 9)}) % 100' for f in self.fields if f.kind in MASKS
         ]
-        first = f"lambda key, params: {{{', '.join(given)}}}" if r.random() < 0.7 else "None"
+        if self.lookup == "insert" or self.kind == "text":  # without a number to begin with
+            columns = [column.replace("key * ", "") for column in columns]
+        first = f"lambda key, params: {{{', '.join(columns)}}}" if r.random() < 0.7 else "None"
+        size = MOST_INSERTED if self.lookup == "insert" else self.size
+        extra = ""
+        if self.lookup != "dense":
+            extra = f', key={self.kind}, lookup="{self.lookup}"'
+        if self.lookup == "hash":
+            keys = list(WORDS) if self.kind == "text" else [self.low + i * self.apart for i in range(self.size)]
+            r.shuffle(keys)
+            extra += f", keys=lambda params: {keys}"
         return (
-            "".join(lines) + f'\n\n{self.name} = app.table("{self.name}", Row{self.name}, {self.size}, {first})\n\n\n'
+            "".join(lines) + f'\n\n{self.name} = app.table("{self.name}", Row{self.name}, {size}, {first}{extra})\n\n\n'
         )
 
 
@@ -231,13 +269,9 @@ class Writer:
 
     # --- the plan: lines of it, and of what looks at its reads afterwards
 
-    def key(self, table: Table, index: str) -> str:
-        r = self.r
-        return f"({r.choice(('event.a', 'event.b', 'event.m', 'event.a * 7 + event.b'))} + {index}) % {table.size}"
-
     def row(self, index: str) -> tuple[Table, str]:
         table = self.r.choice(self.tables)
-        return table, f"txn.row({table.name}, {self.key(table, index)})"
+        return table, f"txn.row({table.name}, {table.key(self.r, index)})"
 
     def step(self, index: str, kinds: str) -> tuple[list[str], list[str]]:
         r = self.r

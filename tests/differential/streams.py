@@ -129,7 +129,11 @@ class Subject:
         oracle.shared.dropped_invalid = oracle.shared.rejected = oracle.events = 0
         oracle._last = (0, 0)
         for table, rows in oracle.tables.items():
-            rows[:] = oracle._rows(table)
+            if isinstance(rows, dict):
+                rows.clear()
+                rows.update(oracle._rows(table))
+            else:
+                rows[:] = oracle._rows(table)
         try:
             outputs = pa.concat_tables([oracle.process(events), oracle.finish(events.num_rows)])
         except RunFailed as failure:

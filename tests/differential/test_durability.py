@@ -22,7 +22,7 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
 from streaming_core.run.checkpoint import FOLDER
 from streaming_core.run.comparison import diff
-from streaming_core.run.engine import final_state
+from streaming_core.run.engine import final_state, load_tables
 from streaming_core.run.way import EXECUTORS
 from tests.differential.case import Case
 from tests.differential.killed import Command
@@ -282,8 +282,7 @@ def test_containers_live_on_in_images(keys, people):
     grown = 0
     for _ in range(8):
         engine = made()
-        for index, table in enumerate(case.program.initial):
-            engine.load_table(index, table.view(np.uint8))
+        load_tables(engine, case.program)
         for begin, end in pairwise([0, *sorted(dice.sample(range(1, len(rows)), 9)), len(rows)]):
             engine.process(rows[begin:end].view(np.uint8), end - begin, text)
             standing, images = engine.checkpoint()

@@ -11,7 +11,7 @@ from hypothesis import given
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
-from tests.differential.generated import EVENT, write
+from tests.differential.generated import EVENT, WORDS, write
 from tests.differential.streams import SEED, Stream, Subject, examine, streams, ways
 from tests.draws import seeds
 
@@ -33,6 +33,7 @@ def encode(app):
             "m": drawn["m"] & 0x7FFFFFFF,
             "x": drawn["x"] / 8,
             "p": drawn["p"] % 2 == 1,
+            "w": [WORDS[i] for i in drawn["p"] // 2 % len(WORDS)],
         }
         arrays = [pa.array(columns[name], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
         return pa.table(arrays, schema=schema)

@@ -60,6 +60,7 @@ class Output:
 
 
 rows = app.table("rows", State, 4)
+people = app.table("people", State, 9, key=text, lookup="insert")
 foreign = other.table("foreign", State, 4)
 
 
@@ -647,6 +648,8 @@ REFUSED = {
         ("x = txn.row(3, event.a)", "the first argument of txn.row must be a table of the application"),
         ("x = txn.row(foreign, event.a)", "foreign belongs to another application than NAME"),
         ("x = txn.row(rows, 0.5)", "a float is not an integer; convert it with int(...)"),
+        ("x = txn.row(rows, event.line)", "a text is not an integer"),
+        ("x = txn.row(people, event.a)", "the keys of table people are texts, not an integer"),
         (
             "x = txn.result(rows, 0)",
             "txn.result is available only after the transaction; write txn.row(table, key) here",
@@ -816,7 +819,12 @@ DECLARED = [
     (
         'rows = app.table("rows", State, 4)',
         'for i in range(257):\n    rows = app.table(f"rows{i}", State, 4)\n',
-        "at most 256 tables, got 257",
+        "at most 256 tables, got 258",
+    ),
+    (
+        'rows = app.table("rows", State, 4)',
+        'rows = app.table("rows", State, 4, key=f64)',
+        r"NAME.py:\d+: table rows: a key is an integer or a text, not f64",
     ),
     ('"rows", State, 4', '"rows", State, 0', "table rows: the size must be between 1 and 4294967295, got 0"),
     # What people write first.

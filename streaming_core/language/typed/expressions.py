@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import did_you_mean, unknown
+from streaming_core.language import tables
 from streaming_core.language.application import Constant, Table
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import (
@@ -440,7 +441,6 @@ class Expressions(Scope):
         if not isinstance(table, Table):
             raise self.fail(node, f"the first argument of txn.{name} must be a table of the application")
         self.own(node, table)
-        index = self.integer(node, self.expression(node.args[1]))
         resolved = self.program.resolved(table.row)
         if (owner.kind == PLAN) != (name == "row"):
             where, instead = (
@@ -450,7 +450,21 @@ class Expressions(Scope):
             )
             raise self.fail(node, f"txn.{name} is available only {where}; write {instead} here")
         role = "place" if name == "row" else "result"
+        value = self.expression(node.args[1])
+        index = self.key(node, table, value) if name == "row" else self.integer(node, value)
         return Node(name, RowKind(resolved, role, False, table), [index], table)
+
+    def key(self, node: ast.Call, table: Table, value: Node) -> Node:
+        """A key of a table, which has the type that the table declares."""
+        indexed = tables.index(self.program.app, table, self.program.params)
+        if indexed is not None and isinstance(indexed.key, Text):
+            if value.kind != TEXT:
+                raise self.fail(node, f"the keys of table {table.name} are texts, not {value.kind}")
+            return value
+        key = self.integer(node, value)
+        if indexed is None or indexed.key == i64:
+            return key
+        return Node("fit", INT, [key], (indexed.key, f"the key of table {table.name}"), node.lineno)
 
     # --- conversions -------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class Program(Bound):
                     self.resolved(record).state  # noqa: B018  sizes that are parameters
         for table in app.tables:
             tables.size(app, table, params)
+            tables.index(app, table, params)
         for operator in app.operators:
             if operator.window is not None:
                 operator.window.bound(operator.name, params)

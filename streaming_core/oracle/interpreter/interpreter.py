@@ -12,12 +12,12 @@ import pyarrow as pa
 from streaming_core import interruption
 from streaming_core.errors import RunFailed
 from streaming_core.language import tables
-from streaming_core.language.application import App
+from streaming_core.language.application import App, Table
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Array, Scalar
+from streaming_core.language.record import Array, Scalar, Text
 from streaming_core.language.source import place
 from streaming_core.language.typed import Program
-from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
+from streaming_core.oracle.interpreter.rows import Inserting, Keyed, decode, export, row_class, zero
 from streaming_core.oracle.interpreter.steps import Shared, Stateful, Stateless, Step, Transaction
 from streaming_core.oracle.interpreter.windows import windowed
 
@@ -175,7 +175,9 @@ class Interpreter:
         """Final tables by name, then keyed states by operator, ascending by key."""
         found = {}
         for table, rows in self.tables.items():
-            found[table.name] = export(self.program.resolved(table.row), rows, range(len(rows)), pa.int64())
+            keys = sorted(rows) if isinstance(rows, dict) else range(len(rows))
+            kind = pa.binary() if isinstance(table.key, Text) else pa.int64()
+            found[table.name] = export(self.program.resolved(table.row), [rows[key] for key in keys], keys, kind)
         for step in self._steps:
             found |= step.state()
         return found
@@ -194,18 +196,31 @@ class Interpreter:
         arrays = [pa.array(c, f.type) for c, f in zip(columns, self.output_schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.output_schema)
 
-    def _rows(self, table: Any) -> list:
-        resolved = self.program.resolved(table.row)
-        new = zero(resolved)
-        rows = [new() for _ in range(tables.size(self.app, table, self.program.params))]
-        for name, column in tables.initial(self.app, table, resolved, self.program.params).items():
+    def _rows(self, table: Table) -> list | dict:
+        """The initial rows of a table, by number; of an indexed one, by key."""
+        resolved, params = self.program.resolved(table.row), self.program.params
+        new, size = zero(resolved), tables.size(self.app, table, params)
+        columns = []
+        for name, column in tables.initial(self.app, table, resolved, params).items():
             kind = resolved.state[0][name].type
             item = kind.item if isinstance(kind, Array) else kind
             assert isinstance(item, Scalar)
-            values = column.astype(bool).tolist() if item.name == "boolean" else column.tolist()
-            for row, value in zip(rows, values, strict=True):
-                setattr(row, name, value)
-        return rows
+            columns.append((name, column.astype(bool).tolist() if item.name == "boolean" else column.tolist()))
+
+        def initial(number: int) -> Any:
+            row = new()
+            for name, values in columns:
+                value = values[number]
+                setattr(row, name, value[:] if isinstance(value, list) else value)
+            return row
+
+        indexed = tables.index(self.app, table, params)
+        if indexed is None:
+            return [initial(number) for number in range(size)]
+        keys = tables.keys(self.app, table, params)
+        if keys is None:
+            return Inserting(table.name, size, lambda: initial(0))
+        return Keyed(table.name, {key: initial(number) for number, key in enumerate(_plain(keys))})
 
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:
         """One line: operator, event, error, where in the application."""
@@ -217,6 +232,11 @@ class Interpreter:
             frame = frame.tb_next
         name = step.operator.name if step else "source"
         return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {error}{where}")
+
+
+def _plain(keys: Any) -> list:
+    """Keys as the values of operators."""
+    return keys if isinstance(keys, list) else keys.tolist()
 
 
 # What the language can raise; anything else is a defect of the oracle and keeps its traceback.

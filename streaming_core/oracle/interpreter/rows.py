@@ -62,6 +62,35 @@ def decode(resolved: Resolved, table: pa.Table, make: Callable) -> Any:
     return map(make, *columns)
 
 
+class Keyed(dict):
+    """The rows of an indexed table by key, which are those that it starts with."""
+
+    def __init__(self, name: str, rows: dict):
+        """Take the name of the table, for errors, and its rows."""
+        super().__init__(rows)
+        self.name = name
+
+    def __missing__(self, key: Any) -> Any:
+        """Report a key that has no row."""
+        raise KeyError(f"table {self.name} has no row with the key {key!r}")
+
+
+class Inserting(dict):
+    """The rows of an indexed table by key: a key that is named gets a row, of at most so many."""
+
+    def __init__(self, name: str, most: int, new: Callable[[], Any]):
+        """Take the name of the table, for errors, the largest number of rows, and what makes one."""
+        super().__init__()
+        self.name, self.most, self.new = name, most, new
+
+    def __missing__(self, key: Any) -> Any:
+        """Insert a row."""
+        if len(self) == self.most:
+            raise OverflowError(f"table {self.name} is full: it has at most {self.most} rows")
+        row = self[key] = self.new()
+        return row
+
+
 def export(resolved: Resolved, rows: list, keys: Any, key: pa.DataType | None) -> pa.Table:
     """Table rows or states as a table: `key` (unless None), then the fields."""
     fields = list(resolved.arrow())

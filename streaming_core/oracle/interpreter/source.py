@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from streaming_core.language import tables
 from streaming_core.language.record import Scalar
 from streaming_core.language.typed import Program
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
@@ -265,6 +266,8 @@ class Source(Printer):
 
     def e_row(self, node: Node) -> str:
         table = f"_table_{node.data.index}"
+        if tables.index(self.program.app, node.data, self.program.params) is not None:
+            return f"{table}[{self.expression(node.args[0])}]"
         return f"({table}[_t] if (_t := {self.expression(node.args[0])}) >= 0 else _negative())"
 
     def e_result(self, node: Node) -> str:

@@ -23,7 +23,7 @@ class Shared:
     """What the operators of an application have in common: what they mean, the tables' rows, and what was counted."""
 
     program: Program
-    tables: dict[Table, list]
+    tables: dict[Table, list | dict]
     dropped_invalid: int = 0
     rejected: int = 0
     dropped_late: int = 0

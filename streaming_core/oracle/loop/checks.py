@@ -24,6 +24,8 @@ ERRORS = (
     "IndexError: a search does not start before the text",
     "ValueError: a byte lies in 0..255",
     "IndexError: popleft of an empty queue",
+    "KeyError: the table has no row with this key",
+    "OverflowError: the table is full",
 )
 
 

@@ -32,7 +32,7 @@ _CALLED = {
         "text_item", "text_slice", "text_find", "text_equal", "text_word",
     ),
     maps: (
-        "text_state", "integer_state", "text_hash", "mix",
+        "text_state", "integer_state", "text_row", "integer_row", "text_hash", "mix",
     ),
     panes: (
         "table_add", "table_remove", "pane_open", "first_open", "pane_take", "pane_memory", "pane_append",
@@ -513,8 +513,13 @@ class Functions(Printer):
         return next(name for name, kind in self.function.parameters if kind == POST)
 
     def e_row(self, node: Node) -> str:
-        rows = self.work.tables[node.data]
-        position = f"_index(_ctx, {self.expression(node.args[0])}, {len(rows)}, {self.site(node.line)})"
+        rows, indexed = self.work.tables[node.data], self.work.indexes.get(node.data)
+        key, site = self.expression(node.args[0]), self.site(node.line)
+        if indexed is None:
+            position = f"_index(_ctx, {key}, {len(rows)}, {site})"
+        else:
+            kind, most = "text" if indexed.is_text else "integer", len(rows) if indexed.inserts else 0
+            position = f"_{kind}_row(_ctx, {self.place(self.work.key_maps[node.data])}, {key}, {most}, {site})"
         return f"({self.place(rows)} + {position} * {rows.dtype.itemsize})"
 
     def e_result(self, node: Node) -> str:

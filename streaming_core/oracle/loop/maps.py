@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from streaming_core.oracle.loop.layout import ENTRIES, ENTRY, INSIDE, MASK, STATE, USED
+from streaming_core.oracle.loop.layout import ENTRIES, ENTRY, INSIDE, MASK, SITE, STATE, USED
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.memory import allocate, arena, copy_bytes, get, get_u64, put, put_u64, release
 from streaming_core.oracle.loop.text import same_bytes, text_word
@@ -141,6 +141,54 @@ def text_state(ctx, table, text):
         copy_bytes(key, address, length)
         put(entry + 16, key)
     return _fresh(ctx, table, entry, 24)
+
+
+# The index of a table is a map whose states are words: the number of a row, and 1.
+
+
+@compiled
+def _row(ctx, table, word, most, site):
+    """The row that `word` holds for a key; a new one if there are at most `most` rows then."""
+    row = get(word)
+    if row == 0:
+        if most == 0:
+            put(ctx + SITE, 16 * site + 14)
+            raise KeyError("the table has no row with this key")
+        row = get(table + USED)
+        if row > most:
+            put(ctx + SITE, 16 * site + 15)
+            raise OverflowError("the table is full")
+        put(word, row)
+    return row - 1
+
+
+@compiled
+def integer_row(ctx, table, key, most, site):
+    """The row of an integer key. `most`: rows there can be, if keys are inserted; else 0."""
+    return _row(ctx, table, integer_state(ctx, table, key), most, site)
+
+
+@compiled
+def text_row(ctx, table, text, most, site):
+    """The row of a text key, as `integer_row`."""
+    return _row(ctx, table, text_state(ctx, table, text), most, site)
+
+
+@compiled
+def enter_integers(ctx, table, keys, count):
+    """Gives these keys the rows from 0 on."""
+    for i in range(count):
+        put(integer_state(ctx, table, get(keys + 8 * i)), i + 1)
+    return 0
+
+
+@compiled
+def enter_texts(ctx, table, bytes_, offsets, count):
+    """The same; `offsets`: where each key begins, and where the last one ends."""
+    for i in range(count):
+        at = get(offsets + 8 * i)
+        put(text_state(ctx, table, (bytes_ + at, get(offsets + 8 * i + 8) - at)), i + 1)
+    return 0
 
 
 @compiled

@@ -29,6 +29,7 @@ class Workspace:
         operators: without source and sink, in topological order; each has an emitter.
         unions: those who take several streams; behind the operators' emitters each has one for what is merged for it.
         tables: rows by table.
+        indexes, key_maps: of each table that has an index, that and the map from keys to rows.
         maps: the states of operators, in their order: address of a map, or of the only state.
         windows: of each windowed operator its numbers, its words, and the addresses of its panes.
         places: address by symbol of the blocks that printed code names.
@@ -51,11 +52,17 @@ class Workspace:
         self._blocks: list[np.ndarray] = []  # live as long as the loop
         self.sites: list[str] = ["?"]
         self.tables = {table: self._rows(table) for table in app.tables}
+        found = {table: tables.index(app, table, program.params) for table in app.tables}
+        self.indexes = {table: index for table, index in found.items() if index is not None}
+        self.key_maps = {table: np.zeros(layout.MAP_BYTES // 8, np.int64) for table in self.indexes}
         self.maps: list[tuple[Operator, int]] = []
         self.windows: list[tuple[Bounds, np.ndarray]] = []
         self._tools = tools()
+        for table in self.indexes:
+            self._open_index(table)
         # Loaded now, because they are needed when nothing can be loaded any more.
-        weakref.finalize(self, _give_back, self._tools, self.context, self.maps, self.windows, self._blocks, emitters)
+        memory = self.context, self.maps, self.windows, self.key_maps, self._blocks
+        weakref.finalize(self, _give_back, self._tools, *memory, emitters)
 
     def _ends(self, sink: Operator) -> bool:
         """Whether the sink takes what the last operator puts out, and nobody else does."""
@@ -94,12 +101,31 @@ class Workspace:
             self.context[word // 8] = 0
         for i in range(len(self.operators)):
             view(self.emitter(i) + layout.DROPPED, 8)[:] = 0
+        for table, block in self.key_maps.items():
+            self._tools["release"](word_at(block.ctypes.data + layout.ENTRIES))
+            self._open_index(table)
 
     def open_map(self, operator: Operator, table: int) -> None:
         """Makes an operator's empty map."""
         slot = self.program.resolved(operator.input).event[0][operator.keyed_by]
         state = self.program.resolved(operator.kept).state[1]
         if not self._tools["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
+            raise RunFailed("out of memory")
+
+    def _open_index(self, table: Table) -> None:
+        """Makes the map from a table's keys to its rows, with the keys that it starts with."""
+        indexed, block = self.indexes[table], self.key_maps[table]
+        block[:] = 0
+        address, keys = block.ctypes.data, tables.keys(self.app, table, self.program.params)
+        complete = self._tools["map_open"](address, 8, 3 if indexed.is_text else 2)
+        if isinstance(keys, list):
+            offsets = np.cumsum([0, *map(len, keys)], dtype=np.int64)
+            content = np.frombuffer(b"".join(keys) + bytes(16), np.uint8)
+            where = content.ctypes.data, offsets.ctypes.data
+            complete = complete and self._tools["enter_texts"](self.ctx, address, *where, len(keys))
+        elif keys is not None:
+            complete = complete and self._tools["enter_integers"](self.ctx, address, keys.ctypes.data, len(keys))
+        if not complete:
             raise RunFailed("out of memory")
 
     def open_windows(self, bounds: Bounds, words: np.ndarray) -> None:
@@ -117,6 +143,13 @@ class Workspace:
         found = {}
         for table, rows in self.tables.items():
             keys = pa.array(np.arange(len(rows), dtype=np.int64))
+            if table in self.indexes:
+                text, address = self.indexes[table].is_text, self.key_maps[table].ctypes.data
+                addresses = self._entries(text, address)
+                numbers = np.zeros(len(addresses), np.int64)
+                where = addresses.ctypes.data, len(addresses), 24 if text else 16, numbers.ctypes.data
+                self._tools["copy_states"](address, *where)
+                keys, rows = self._keys(text, addresses), rows[numbers - 1]
             found[table.name] = self._states_table(self.program.resolved(table.row), rows, keys)
         for operator, address in self.maps:
             resolved = self.program.resolved(operator.kept)
@@ -125,7 +158,8 @@ class Workspace:
                 rows = view(address, dtype.itemsize).view(dtype).copy()
                 found[operator.name] = self._states_table(resolved, rows, None)
                 continue
-            text, addresses = self._entries(operator, address)
+            text = self._has_text_keys(operator)
+            addresses = self._entries(text, address)
             rows = np.zeros(len(addresses), dtype)
             self._tools["copy_states"](
                 address, addresses.ctypes.data, len(addresses), 24 if text else 16, rows.ctypes.data
@@ -133,13 +167,15 @@ class Workspace:
             found[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
         return found
 
-    def _entries(self, operator: Operator, table: int) -> tuple[bool, np.ndarray]:
-        """Whether keys are text; entries in use, ascending by key."""
-        text = isinstance(self.program.resolved(operator.input).event[0][operator.keyed_by].type, Text)
+    def _has_text_keys(self, operator: Operator) -> bool:
+        return isinstance(self.program.resolved(operator.input).event[0][operator.keyed_by].type, Text)
+
+    def _entries(self, text: bool, table: int) -> np.ndarray:
+        """The entries of a map that are in use, ascending by key."""
         addresses = np.empty(int(word_at(table + layout.USED)), np.int64)
         self._tools["entries_in_use"](table, 0 if text else 8, addresses.ctypes.data)
         order = pc.sort_indices(self._keys(text, addresses)).to_numpy()
-        return text, np.ascontiguousarray(addresses[order])
+        return np.ascontiguousarray(addresses[order])
 
     def _keys(self, text: bool, addresses: np.ndarray) -> pa.Array:
         if not text:
@@ -160,7 +196,8 @@ class Workspace:
         """Addresses of an operator's states, ascending by key."""
         if operator.key is None:
             return np.array([table], np.int64)
-        text, addresses = self._entries(operator, table)
+        text = self._has_text_keys(operator)
+        addresses = self._entries(text, table)
         if word_at(table + layout.INSIDE):
             return addresses + (24 if text else 16)
         return np.array([word_at(int(a) + (24 if text else 16)) for a in addresses], np.int64)
@@ -175,7 +212,10 @@ class Workspace:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def _rows(self, table: Table) -> np.ndarray:
-        return tables.initial_rows(self.app, table, self.program.resolved(table.row), self.program.params)
+        """All rows that a table can have, as they begin."""
+        rows = tables.initial_rows(self.app, table, self.program.resolved(table.row), self.program.params)
+        size = tables.size(self.app, table, self.program.params)
+        return rows if len(rows) == size else np.repeat(rows, size)
 
 
 def _give_back(
@@ -183,6 +223,7 @@ def _give_back(
     context: np.ndarray,
     maps: list[tuple[Operator, int]],
     windows: list[tuple[Bounds, np.ndarray]],
+    key_maps: dict[Table, np.ndarray],
     blocks: list,
     emitters: int,
 ) -> None:
@@ -194,5 +235,6 @@ def _give_back(
     owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
     owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
     owners += [table + layout.ENTRIES for operator, table in maps if operator.key is not None]
+    owners += [block.ctypes.data + layout.ENTRIES for block in key_maps.values()]
     for owner in owners:
         tools["release"](word_at(owner))

@@ -3,21 +3,7 @@
 use crate::error::RunError;
 use crate::output::metrics::{Metrics, Standing};
 use crate::rows::block::Block;
-
-/// Keys and states of a keyed operator, ascending by key; a stateful operator has one state and no keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct States {
-    pub keys: Keys,
-    /// `state_size` bytes each. Containers in them point into memory that lives as long as the executor.
-    pub states: Vec<u8>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keys {
-    None,
-    Integers(Vec<i64>),
-    Texts(Vec<Vec<u8>>),
-}
+use crate::state::states::{Keys, States};
 
 /// A handle for other threads to change the replicas of an operator.
 pub trait Reconfigurable: Send + Sync {
@@ -45,12 +31,14 @@ pub trait Executor: Send {
 
     fn metrics(&self) -> Metrics;
 
-    /// Replaces a table's rows; before the first block.
-    fn load_table(&mut self, index: usize, _rows: &[u8]) -> Result<(), RunError> {
+    /// Replaces a table's rows, before the first block. An indexed table takes the key of each row. If it inserts rows, it takes
+    /// no keys and one row: what a new row starts with.
+    fn load_table(&mut self, index: usize, _keys: &Keys, _rows: &[u8]) -> Result<(), RunError> {
         Err(RunError::Invalid(format!("there is no table {index}")))
     }
 
-    fn table(&self, index: usize) -> Result<Vec<u8>, RunError> {
+    /// All rows of a table, in the order of its keys.
+    fn table(&self, index: usize) -> Result<States, RunError> {
         Err(RunError::Invalid(format!("there is no table {index}")))
     }
 

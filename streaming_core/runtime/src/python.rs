@@ -14,7 +14,7 @@ use crate::dataflow::windowed::controller;
 use crate::engine::make;
 use crate::error::RunError;
 
-use crate::executor::{Executor, Keys, Reconfigurable};
+use crate::executor::{Executor, Reconfigurable};
 use crate::interruption;
 use crate::memory::fetching::{Fetching, between_cores, node_bandwidths};
 use crate::output::digest::{Digest, Hasher};
@@ -25,6 +25,7 @@ use crate::program::options::Options;
 use crate::rows::block::{Block, TEXT_PADDING, Text};
 use crate::rows::column::Column;
 use crate::rows::texts::Texts;
+use crate::state::states::{Keys, States};
 use crate::threads::sync::Arc;
 use crate::threads::timing;
 use crate::threads::topology::Topology;
@@ -108,6 +109,36 @@ impl Bytes {
     }
 }
 
+/// Keys as Python passes them: a list of bytes (text), or the bytes of i64s.
+fn keys_of(keys: &Bound<'_, PyAny>) -> PyResult<Keys> {
+    if let Ok(texts) = keys.cast::<PyList>() {
+        return Ok(Keys::Texts(texts.extract()?));
+    }
+    let bytes = Bytes::of(keys, "keys")?;
+    // SAFETY: the buffer is held, and Python does not run meanwhile: the GIL is not released.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.pointer(), bytes.len()) };
+    let words = bytes.chunks_exact(8);
+    if !words.remainder().is_empty() {
+        return Err(PyValueError::new_err("integer keys must have eight bytes each"));
+    }
+    Ok(Keys::Integers(
+        words.map(|word| i64::from_le_bytes(word.try_into().expect("chunks have eight bytes"))).collect(),
+    ))
+}
+
+/// Keys and states as Python takes them.
+fn exported(py: Python<'_>, states: States) -> PyResult<(Bound<'_, PyAny>, Bound<'_, PyBytes>)> {
+    let keys = match &states.keys {
+        Keys::None => py.None().into_bound(py),
+        Keys::Integers(keys) => {
+            let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
+            PyBytes::new(py, &bytes).into_any()
+        }
+        Keys::Texts(keys) => PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))?.into_any(),
+    };
+    Ok((keys, PyBytes::new(py, &states.states)))
+}
+
 /// Makes a block of `n` rows of `stride` bytes and their text. Rejects sizes that do not fit.
 fn rows(rows: &Bytes, n: usize, stride: usize, text: &Bytes) -> PyResult<Block> {
     let bytes = n.checked_mul(stride).ok_or_else(|| PyValueError::new_err("too many rows"))?;
@@ -179,13 +210,16 @@ impl Engine {
         Ok(Self { executor: Some(executor), event_stride, failed: false, _texts: texts })
     }
 
-    /// Replaces all rows of a table.
-    fn load_table(&mut self, index: usize, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Replaces all rows of a table. An indexed table takes a key for each row, in the form of `table`. If it inserts rows, it
+    /// takes only the row that new rows start with.
+    #[pyo3(signature = (index, rows, keys = None))]
+    fn load_table(&mut self, index: usize, rows: &Bound<'_, PyAny>, keys: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let keys = keys.map_or(Ok(Keys::None), keys_of)?;
         let bytes = Bytes::of(rows, "rows")?;
         // SAFETY: the buffer is held, and Python does not run meanwhile: the GIL is not released.
         let rows = unsafe { std::slice::from_raw_parts(bytes.pointer(), bytes.len()) };
         let executor = self.running()?;
-        guarded(|| executor.load_table(index, rows))
+        guarded(|| executor.load_table(index, &keys, rows))
     }
 
     /// Processes one block without the GIL; returns when all its outputs are delivered.
@@ -211,10 +245,10 @@ impl Engine {
         Ok((PyBytes::new(py, &rows), PyBytes::new(py, subs), n))
     }
 
-    /// Returns all rows of a table.
-    fn table<'py>(&mut self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyBytes>> {
+    /// Returns `(keys, rows)` of a table, ascending by key, as `states` does; keys are None for a dense table.
+    fn table<'py>(&mut self, py: Python<'py>, index: usize) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
         let executor = self.running()?;
-        Ok(PyBytes::new(py, &guarded(|| executor.table(index))?))
+        exported(py, guarded(|| executor.table(index))?)
     }
 
     /// Returns `(standing, images)`: the position of the run, as JSON, and an image of every table.
@@ -246,16 +280,7 @@ impl Engine {
     /// i64s, or None for a stateful operator.
     fn states<'py>(&mut self, py: Python<'py>, operator: usize) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
         let executor = self.running()?;
-        let states = guarded(|| executor.states(operator))?;
-        let keys = match &states.keys {
-            Keys::None => py.None().into_bound(py),
-            Keys::Integers(keys) => {
-                let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
-                PyBytes::new(py, &bytes).into_any()
-            }
-            Keys::Texts(keys) => PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))?.into_any(),
-        };
-        Ok((keys, PyBytes::new(py, &states.states)))
+        exported(py, guarded(|| executor.states(operator))?)
     }
 
     /// Returns the metrics of the run as JSON, with the names of the run report's samples.

@@ -7,7 +7,7 @@ use crate::dataflow::operator::Chain;
 use crate::dataflow::windowed::control::Offered;
 use crate::dataflow::windowed::{PARALLELISMS, Replicated};
 use crate::error::RunError;
-use crate::executor::{Executor, Reconfigurable, States};
+use crate::executor::{Executor, Reconfigurable};
 use crate::interruption;
 use crate::output::clock::{Arrivals, Clock, Running};
 use crate::output::counters::Counters;
@@ -20,6 +20,7 @@ use crate::program::registry::find;
 use crate::rows::block::{Block, Text};
 use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
+use crate::state::states::States;
 use crate::threads::sync::{Arc, Mutex, Ordering, UnsafeCell, lock};
 use crate::threads::team::{Signals, Team};
 

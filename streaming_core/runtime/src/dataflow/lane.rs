@@ -4,7 +4,6 @@ use std::ptr::null_mut;
 
 use crate::dataflow::operator::{Chain, Operator};
 use crate::error::RunError;
-use crate::executor::Keys;
 use crate::memory::arena::Arena;
 use crate::program::Key;
 use crate::program::kernel::BatchContext;
@@ -15,6 +14,7 @@ use crate::rows::view::Rows;
 use crate::state::key_group::{GROUPS, group};
 use crate::state::key_range::KeyRanges;
 use crate::state::keyed::{KeyRef, KeyedRows, KeyedState};
+use crate::state::states::{Keys, States};
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
 /// The state of one lane (partition) of a stateful stage. One thread at a time works on a lane.
@@ -282,11 +282,7 @@ impl Lane {
 ///
 /// # Safety
 /// Nobody else uses the lanes meanwhile; they belong to the chain.
-pub unsafe fn keyed_states(
-    chain: &Chain,
-    lanes: &[Lanes],
-    operator: usize,
-) -> Result<crate::executor::States, RunError> {
+pub unsafe fn keyed_states(chain: &Chain, lanes: &[Lanes], operator: usize) -> Result<States, RunError> {
     let Ok(stage) = chain.stateful.binary_search(&operator) else {
         return Err(RunError::Invalid(format!("operator {operator} has no state")));
     };
@@ -307,5 +303,5 @@ pub unsafe fn keyed_states(
         Some(key) if key.kind == ColumnKind::Text => Keys::Texts(texts),
         Some(_) => Keys::Integers(integers),
     };
-    Ok(crate::executor::States { keys, states })
+    Ok(States { keys, states })
 }

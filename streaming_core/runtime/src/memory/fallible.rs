@@ -18,11 +18,19 @@ pub fn boxed<T>(value: T) -> Option<Box<T>> {
 
 /// So many zeroed words, one at least; None: there is no memory.
 pub fn zeroed_words(n: usize) -> Option<Box<[u64]>> {
-    let n = n.max(1);
-    let layout = Layout::array::<u64>(n).ok()?;
-    // SAFETY: the layout is not empty; the memory is that of a slice of `n` words, for which zero bits are a value.
+    // SAFETY: zero bits are a word.
+    unsafe { zeroed(n.max(1)) }
+}
+
+/// So many zeroed values; None: there is no memory, or none is asked for.
+///
+/// # Safety
+/// Zero bits are a value of `T`.
+pub unsafe fn zeroed<T>(n: usize) -> Option<Box<[T]>> {
+    let layout = Layout::array::<T>(n).ok().filter(|layout| layout.size() > 0)?;
+    // SAFETY: the layout is not empty; the memory is that of a slice of `n` values, for which zero bits are one.
     unsafe {
-        let memory = alloc_zeroed(layout).cast::<u64>();
+        let memory = alloc_zeroed(layout).cast::<T>();
         (!memory.is_null()).then(|| Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, n)))
     }
 }

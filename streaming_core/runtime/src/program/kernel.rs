@@ -148,6 +148,24 @@ pub mod decision {
     }
 }
 
+/// The part of a table's index that kernels see.
+#[repr(C)]
+#[derive(Debug)]
+pub struct IndexHeader {
+    /// The row of a key, which is an integer (the second argument is 0), or the address and the length of a text. Otherwise
+    /// one of the numbers in `row`. The last argument is the address of the context's `lookups`.
+    pub find: Find,
+}
+
+pub type Find = extern "C" fn(*const IndexHeader, i64, i64, *mut i64) -> i64;
+
+/// What `IndexHeader::find` returns in place of a row.
+pub mod row {
+    pub const ABSENT: i64 = -1;
+    pub const FULL: i64 = -2;
+    pub const NO_MEMORY: i64 = -3;
+}
+
 /// Compute mode of a transaction.
 #[repr(C)]
 #[derive(Debug)]
@@ -172,6 +190,8 @@ pub struct PlanContext {
     pub error: *const u8,
     pub error_len: i64,
     pub owner: *mut u8,
+    pub indexes: *const *const IndexHeader,
+    pub lookups: i64,
 }
 
 /// Rows that meet windows, windows that have expired, windows that have slid.
@@ -270,6 +290,8 @@ pub struct ExecuteContext {
     pub error: *const u8,
     pub error_len: i64,
     pub selection: *const u32,
+    pub indexes: *const *const IndexHeader,
+    pub lookups: i64,
 }
 
 /// Where the rows of events lie.
@@ -284,6 +306,8 @@ pub struct PlaceContext {
     pub error_at: i64,
     pub error: *const u8,
     pub error_len: i64,
+    pub indexes: *const *const IndexHeader,
+    pub lookups: i64,
 }
 
 /// The start of an entry, the state of a key in a window. The fields of the key, its states and the bytes of its texts follow.
@@ -345,9 +369,11 @@ layouts! {
     EntryHeader 16 { hash 0, beside 8 }
     BeforeEntry 24 { last 0, next 8, arena 16 }
     Access 16 { event 0, row 4, slot 8, function 12, table 14, kind 15 }
-    PlanContext 160 {
+    IndexHeader 8 { find 0 }
+    PlanContext 176 {
         rows 0, begin 8, end 16, text 24, accesses 32, len 40, cap 48, grow 56, decisions 64, results 72, first 80, next 88,
-        limit 96, more 104, captures 112, dropped 120, error_at 128, error 136, error_len 144, owner 152
+        limit 96, more 104, captures 112, dropped 120, error_at 128, error 136, error_len 144, owner 152,
+        indexes 160, lookups 168
     }
     ApplyContext 112 {
         rows 0, text 8, accesses 16, n 24, tables 32, decisions 40, results 48, captures 56, arena 64, done 72, shared 80,
@@ -357,11 +383,14 @@ layouts! {
         rows 0, begin 8, end 16, text 24, decisions 32, results 40, emitter 48, rejected 56, error_at 64, error 72,
         error_len 80
     }
-    ExecuteContext 128 {
+    ExecuteContext 144 {
         rows 0, begin 8, end 16, text 24, tables 32, arena 40, emitter 48, results 56, capacity 64, more 72, dropped 80,
-        rejected 88, error_at 96, error 104, error_len 112, selection 120
+        rejected 88, error_at 96, error 104, error_len 112, selection 120,
+        indexes 128, lookups 136
     }
-    PlaceContext 64 { rows 0, begin 8, end 16, text 24, places 32, error_at 40, error 48, error_len 56 }
+    PlaceContext 80 {
+        rows 0, begin 8, end 16, text 24, places 32, error_at 40, error 48, error_len 56, indexes 64, lookups 72
+    }
 }
 
 /// What the words of the ABI mean, told to Python likewise.
@@ -373,6 +402,9 @@ pub const CONSTANTS: &[(&str, u32)] = &[
     ("PENDING", decision::PENDING),
     ("FAILED", decision::FAILED),
     ("DROPPED", decision::DROPPED),
+    ("ABSENT", -row::ABSENT as u32),
+    ("FULL", -row::FULL as u32),
+    ("NO_MEMORY", -row::NO_MEMORY as u32),
     ("TEXT_PADDING", TEXT_PADDING as u32),
 ];
 

@@ -175,6 +175,25 @@ pub struct TableSpec {
     pub growing: Vec<Growing>,
     /// The bytes of a row that a READ copies: the first one, and one past the last.
     pub read: (usize, usize),
+    /// None: the key of a row is its number.
+    #[serde(default)]
+    pub index: Option<IndexSpec>,
+}
+
+/// The index of a table whose rows have keys of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IndexSpec {
+    pub key: KeyKind,
+    /// Whether the first access of a key inserts its row. The table then starts empty.
+    pub inserts: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyKind {
+    Integer,
+    Text,
 }
 
 /// The offset of a growing container's head in a row, and whether an index follows its entries.

@@ -3,7 +3,9 @@
 mod container;
 pub mod index;
 pub mod key_group;
+pub mod key_index;
 pub mod key_range;
 pub mod keyed;
+pub mod states;
 pub mod table;
 pub mod windows;

@@ -1,16 +1,24 @@
-//! Shared tables: fixed rows that state transactions access by number.
+//! Shared tables: fixed rows that state transactions access by number, and the index of tables whose rows have keys.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::borrow::Cow;
+use std::ptr::null;
 
 use crate::error::RunError;
 use crate::memory::arena::{Arena, ArenaHeader};
 use crate::memory::placement::TableRows;
 use crate::program;
+use crate::program::KeyKind;
+use crate::program::kernel::IndexHeader;
 use crate::state::container::{ContainerHead, ENTRY};
+use crate::state::key_index::KeyIndex;
+use crate::state::states::{Keys, States};
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
 /// Rows start on a page, so that those of one cache line are the same in every table and run.
 const ALIGN: usize = 4096;
+/// What the allocator aligns without writing zeros itself: pages that no thread touches then take no memory.
+const LAZY: usize = 16;
 
 /// The tables of a run and, per thread, the memory that containers in their rows grow into.
 ///
@@ -18,40 +26,55 @@ const ALIGN: usize = 4096;
 #[derive(Debug)]
 pub struct Tables {
     layouts: Vec<program::TableSpec>,
-    memory: Vec<Layout>,
+    memory: Vec<(*mut u8, Layout)>,
     /// Base address per table; never written after `new`.
     bases: Vec<*mut u8>,
+    /// The index of each table whose rows have keys. Boxed, because kernels have its address.
+    indexes: Vec<Option<Box<KeyIndex>>>,
+    /// The address of each index; null for a dense table.
+    headers: Vec<*const IndexHeader>,
     /// One per thread, used by that thread only.
     arenas: Vec<CachePadded<UnsafeCell<Arena>>>,
 }
 
-// SAFETY: bases never change; what lies behind them is accessed by kernels under a scheme's protocol; an arena is
-// used by its own thread only.
+// SAFETY: bases and indexes never change. Kernels access the rows under a scheme's protocol. Any thread may use an index, and
+// only its own thread an arena.
 unsafe impl Sync for Tables {}
 // SAFETY: nothing refers to the thread that made it.
 unsafe impl Send for Tables {}
 
 impl Tables {
-    /// Zeroed rows.
+    /// Zeroed rows, and empty indexes.
     pub fn new(tables: &[program::TableSpec], threads: usize) -> Result<Self, RunError> {
-        let mut memory = Vec::new();
-        let mut bases = Vec::new();
-        for table in tables {
-            let bytes = table.rows.saturating_mul(table.stride).max(1);
-            let layout = Layout::from_size_align(bytes, ALIGN)
-                .map_err(|_| RunError::Invalid(format!("table {} is too large", table.name)))?;
-            memory.push(layout);
-        }
-        for layout in &memory {
+        let mut made = Self {
+            layouts: tables.to_vec(),
+            memory: Vec::new(),
+            bases: Vec::new(),
+            indexes: Vec::new(),
+            headers: Vec::new(),
+            arenas: (0..threads).map(|_| CachePadded::new(UnsafeCell::new(Arena::new()))).collect(),
+        };
+        let sizes = tables.iter().map(|table| {
+            let bytes = table.rows.saturating_mul(table.stride).saturating_add(ALIGN);
+            Layout::from_size_align(bytes, LAZY)
+                .map_err(|_| RunError::Invalid(format!("table {} is too large", table.name)))
+        });
+        let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
+        for (table, layout) in tables.iter().zip(sizes) {
             // SAFETY: the size is not zero.
-            let base = unsafe { alloc_zeroed(*layout) };
-            if base.is_null() {
-                handle_alloc_error(*layout);
+            let memory = unsafe { alloc_zeroed(layout) };
+            if memory.is_null() {
+                handle_alloc_error(layout);
             }
-            bases.push(base);
+            made.memory.push((memory, layout));
+            let base = memory.wrapping_add(memory.align_offset(ALIGN));
+            made.bases.push(base);
+            // SAFETY: the rows live as long as the tables.
+            let index = table.index.map(|spec| unsafe { KeyIndex::new(spec, table.rows, base, table.stride) });
+            made.indexes.push(index.transpose()?.map(Box::new));
         }
-        let arenas = (0..threads).map(|_| CachePadded::new(UnsafeCell::new(Arena::new()))).collect();
-        Ok(Self { layouts: tables.to_vec(), memory, bases, arenas })
+        made.headers = made.indexes.iter().map(|index| index.as_ref().map_or(null(), |index| index.header())).collect();
+        Ok(made)
     }
 
     pub fn len(&self) -> usize {
@@ -72,6 +95,16 @@ impl Tables {
         self.bases.as_ptr()
     }
 
+    /// What goes into the contexts of kernels that name rows.
+    pub fn indexes(&self) -> *const *const IndexHeader {
+        self.headers.as_ptr()
+    }
+
+    /// An estimate of the time that threads have spent in indexes.
+    pub fn lookup_nanoseconds(&self) -> u64 {
+        self.indexes.iter().flatten().map(|index| index.nanoseconds()).sum()
+    }
+
     /// The arena of a thread.
     ///
     /// # Safety
@@ -81,41 +114,93 @@ impl Tables {
         self.arenas[thread].with_mut(|arena| unsafe { (*arena).header() })
     }
 
-    /// Replaces all rows of a table.
-    pub fn load(&mut self, index: usize, rows: &[u8]) -> Result<(), RunError> {
+    /// Replaces all rows of a table. An indexed one takes the key of each row; if it inserts rows, no keys and one row, which
+    /// a new row starts with.
+    pub fn load(&mut self, index: usize, keys: &Keys, rows: &[u8]) -> Result<(), RunError> {
         let table = self.layout(index)?;
-        let bytes = table.rows * table.stride;
+        let inserts = self.index(index).is_some_and(KeyIndex::inserts);
+        let bytes = if inserts { table.stride } else { table.rows * table.stride };
         if rows.len() != bytes {
             let message = format!("table {} needs {bytes} bytes of rows, got {}", table.name, rows.len());
             return Err(RunError::Invalid(message));
         }
-        // SAFETY: `bytes` bytes are there, and `&mut self` means that no thread runs.
-        unsafe { std::ptr::copy_nonoverlapping(rows.as_ptr(), self.bases[index], bytes) };
-        Ok(())
+        match self.index(index) {
+            Some(known) if inserts && *keys == Keys::None => known.set_initial(rows),
+            Some(_) if !inserts => self.enter(index, keys, rows),
+            None if *keys == Keys::None => {
+                // SAFETY: `bytes` bytes are there, and `&mut self` means that no thread runs.
+                unsafe { std::ptr::copy_nonoverlapping(rows.as_ptr(), self.bases[index], bytes) };
+                Ok(())
+            }
+            _ => Err(RunError::Invalid(format!("table {} takes no keys", table.name))),
+        }
     }
 
-    /// All rows of a table; the caller sees to it that no thread runs.
-    pub fn copy(&self, index: usize) -> Result<Vec<u8>, RunError> {
+    /// Enters keys and their rows into an indexed table without any.
+    fn enter(&mut self, index: usize, keys: &Keys, rows: &[u8]) -> Result<(), RunError> {
+        let (base, stride) = (self.bases[index], self.layouts[index].stride);
+        let known = self.indexes[index].as_ref().expect("the caller asks for indexed tables");
+        let given = match keys {
+            Keys::None => 0,
+            Keys::Integers(keys) => keys.len(),
+            Keys::Texts(keys) => keys.len(),
+        };
+        if rows.len() != given * stride {
+            let message =
+                format!("table {} has {given} keys for {} bytes of rows", self.layouts[index].name, rows.len());
+            return Err(RunError::Invalid(message));
+        }
+        known.enter(keys, |number, row| {
+            let bytes = &rows[number * stride..][..stride];
+            // SAFETY: the row is inside of the table, and `&mut self` means that no thread runs.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(row * stride), stride) };
+        })
+    }
+
+    /// The keys of a table in ascending order and their rows; the caller sees to it that no thread runs.
+    pub fn copy(&self, index: usize) -> Result<States, RunError> {
         let table = self.layout(index)?;
         // SAFETY: that many bytes are there, initialised.
-        Ok(unsafe { std::slice::from_raw_parts(self.bases[index], table.rows * table.stride) }.to_vec())
+        let all = unsafe { std::slice::from_raw_parts(self.bases[index], table.rows * table.stride) };
+        Ok(match self.index(index) {
+            None => States { keys: Keys::None, states: all.to_vec() },
+            Some(known) => {
+                let (keys, rows) = known.keys();
+                let states = rows.iter().flat_map(|row| &all[row * table.stride..][..table.stride]).copied().collect();
+                States { keys, states }
+            }
+        })
     }
 
-    /// A table as it can be kept outside of this process: its rows, with zeros for addresses, then the entries of their
-    /// growing containers, row by row. The caller sees to it that no thread runs.
+    /// A table as it can be kept outside of this process. An indexed one begins with the initial row and the keys. Then come the
+    /// rows, with zeros for addresses, and the entries of their growing containers, row by row. The caller sees to it that no
+    /// thread runs.
     pub fn image(&self, index: usize) -> Result<Vec<u8>, RunError> {
         let table = self.layout(index)?;
-        let mut image = self.copy(index)?;
-        let bytes = image.len();
-        let heads = || heads(table);
-        let entries: usize = heads().map(|(at, _)| ContainerHead::read(&image[at..bytes]).length * ENTRY).sum();
-        image.reserve_exact(entries);
-        for (at, _) in heads() {
-            let head = ContainerHead::read(&image[at..bytes]);
-            image[at..at + 8].fill(0);
-            // SAFETY: the head is that of a kernels' container, and no kernel runs.
-            image.extend_from_slice(unsafe { head.entries() });
+        let States { keys, states: mut rows } = self.copy(index)?;
+        let mut image = Vec::new();
+        if let Some(known) = self.index(index) {
+            pack(&[Cow::Borrowed(known.initial())], &mut image);
+            match keys {
+                Keys::None => {}
+                Keys::Integers(keys) => {
+                    pack(&[Cow::Owned(keys.iter().flat_map(|key| key.to_le_bytes()).collect())], &mut image);
+                }
+                Keys::Texts(keys) => {
+                    pack(&keys.iter().map(|key| Cow::Borrowed(&key[..])).collect::<Vec<_>>(), &mut image)
+                }
+            }
         }
+        let mut entries = Vec::new();
+        for (at, _) in heads(table, rows.len()) {
+            let head = ContainerHead::read(&rows[at..]);
+            rows[at..at + 8].fill(0);
+            // SAFETY: the head is that of a kernels' container, and no kernel runs.
+            entries.extend_from_slice(unsafe { head.entries() });
+        }
+        image.reserve_exact(rows.len() + entries.len());
+        image.extend_from_slice(&rows);
+        image.extend_from_slice(&entries);
         Ok(image)
     }
 
@@ -123,9 +208,27 @@ impl Tables {
     pub fn restore(&mut self, index: usize, image: &[u8]) -> Result<(), RunError> {
         let table = self.layout(index)?.clone();
         let unfit = || RunError::Invalid(format!("the image does not fit table {}", table.name));
-        let (rows, mut entries) = image.split_at_checked(table.rows * table.stride).ok_or_else(unfit)?;
+        let (mut keys, mut initial, mut image, mut bytes) = (Keys::None, Vec::new(), image, table.rows * table.stride);
+        if let Some(spec) = table.index {
+            initial = unpack(&mut image).filter(|pieces| pieces.len() == 1).ok_or_else(unfit)?.remove(0);
+            let pieces = unpack(&mut image).ok_or_else(unfit)?;
+            keys = match (spec.key, &pieces[..]) {
+                (KeyKind::Text, _) => Keys::Texts(pieces),
+                (KeyKind::Integer, [piece]) if piece.len().is_multiple_of(8) => {
+                    let word = |word: &[u8]| i64::from_le_bytes(word.try_into().expect("chunks have eight bytes"));
+                    Keys::Integers(piece.chunks_exact(8).map(word).collect())
+                }
+                _ => return Err(unfit()),
+            };
+            bytes = match &keys {
+                Keys::None => 0,
+                Keys::Integers(keys) => keys.len() * table.stride,
+                Keys::Texts(keys) => keys.len() * table.stride,
+            };
+        }
+        let (rows, mut entries) = image.split_at_checked(bytes).ok_or_else(unfit)?;
         let mut rows = rows.to_vec();
-        for (at, container) in heads(&table) {
+        for (at, container) in heads(&table, bytes) {
             let head = ContainerHead::read(&rows[at..]);
             if head.block != 0 || !head.is_sound(container.indexed) {
                 return Err(unfit());
@@ -140,24 +243,62 @@ impl Tables {
         if !entries.is_empty() {
             return Err(unfit());
         }
-        self.load(index, &rows)
+        match self.index(index) {
+            Some(known) if known.inserts() => {
+                if !initial.is_empty() {
+                    self.load(index, &Keys::None, &initial)?;
+                }
+                self.enter(index, &keys, &rows)
+            }
+            _ => self.load(index, &keys, &rows),
+        }
     }
 
     fn layout(&self, index: usize) -> Result<&program::TableSpec, RunError> {
         self.layouts.get(index).ok_or_else(|| RunError::Invalid(format!("there is no table {index}")))
     }
+
+    fn index(&self, index: usize) -> Option<&KeyIndex> {
+        self.indexes[index].as_deref()
+    }
 }
 
-/// Where in a table's rows the heads of growing containers lie, row by row.
-fn heads(table: &program::TableSpec) -> impl Iterator<Item = (usize, &program::Growing)> {
-    (0..table.rows).flat_map(move |row| table.growing.iter().map(move |head| (row * table.stride + head.offset, head)))
+/// Appends the number of pieces, and each with its length before it.
+fn pack(pieces: &[Cow<[u8]>], image: &mut Vec<u8>) {
+    image.extend_from_slice(&(pieces.len() as u64).to_le_bytes());
+    for piece in pieces {
+        image.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+        image.extend_from_slice(piece);
+    }
+}
+
+/// Takes from an image what `pack` appended; None: it is not there.
+fn unpack(image: &mut &[u8]) -> Option<Vec<Vec<u8>>> {
+    let pieces = number(image)?;
+    (0..pieces).map(|_| number(image).and_then(|bytes| take(image, bytes)).map(<[u8]>::to_vec)).collect()
+}
+
+fn number(image: &mut &[u8]) -> Option<usize> {
+    usize::try_from(u64::from_le_bytes(take(image, 8)?.try_into().ok()?)).ok()
+}
+
+fn take<'a>(image: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = image.split_at_checked(bytes)?;
+    *image = rest;
+    Some(taken)
+}
+
+/// Where in so many bytes of a table's rows the heads of growing containers lie, row by row.
+fn heads(table: &program::TableSpec, bytes: usize) -> impl Iterator<Item = (usize, &program::Growing)> {
+    let rows = (0..bytes).step_by(table.stride);
+    rows.flat_map(move |row| table.growing.iter().map(move |head| (row + head.offset, head)))
 }
 
 impl Drop for Tables {
     fn drop(&mut self) {
-        for (&base, &layout) in self.bases.iter().zip(&self.memory) {
+        for &(memory, layout) in &self.memory {
             // SAFETY: allocated with this layout, freed once.
-            unsafe { dealloc(base, layout) };
+            unsafe { dealloc(memory, layout) };
         }
     }
 }
@@ -170,8 +311,15 @@ mod tests {
     fn tables() -> Tables {
         let growing =
             [(8, true), (40, false)].map(|(offset, indexed)| Growing { offset, indexed, columns: vec![] }).to_vec();
-        let layout =
-            program::TableSpec { name: "t".into(), rows: 3, stride: 72, containers: true, growing, read: (0, 8) };
+        let layout = program::TableSpec {
+            name: "t".into(),
+            rows: 3,
+            stride: 72,
+            containers: true,
+            growing,
+            read: (0, 8),
+            index: None,
+        };
         Tables::new(&[layout], 2).unwrap()
     }
 
@@ -185,22 +333,22 @@ mod tests {
     fn an_image_holds_entries_and_no_addresses() {
         let mut tables = tables();
         let mut rows = vec![7; 3 * 72];
-        for head in heads(&tables.layouts[0]) {
+        for head in heads(&tables.layouts[0], rows.len()) {
             set(&mut rows, head.0, 0, 0, 0);
         }
-        tables.load(0, &rows).unwrap();
+        tables.load(0, &Keys::None, &rows).unwrap();
         assert_eq!(tables.image(0).unwrap(), rows);
         let mut blocks = [vec![1_u8; 8 * 24], vec![2; 3 * 16]];
         set(&mut rows, 72 + 8, blocks[0].as_mut_ptr() as u64, 2, 8);
         set(&mut rows, 2 * 72 + 40, blocks[1].as_mut_ptr() as u64, 1, 3);
-        tables.load(0, &rows).unwrap();
+        tables.load(0, &Keys::None, &rows).unwrap();
         let image = tables.image(0).unwrap();
         assert_eq!(image[3 * 72..], [&blocks[0][..2 * 16], &blocks[1][..16]].concat());
         let mut other = self::tables();
         other.restore(0, &image).unwrap();
         drop((tables, blocks));
         assert_eq!(other.image(0).unwrap(), image);
-        let set_back = ContainerHead::read(&other.copy(0).unwrap()[72 + 8..]);
+        let set_back = ContainerHead::read(&other.copy(0).unwrap().states[72 + 8..]);
         assert_eq!((set_back.length, set_back.capacity, set_back.block % 8), (2, 8, 0));
         let mut uneven = image.clone();
         set(&mut uneven, 72 + 8, 0, 2, 7);
@@ -209,5 +357,57 @@ mod tests {
         {
             assert!(matches!(other.restore(0, damaged), Err(RunError::Invalid(_))));
         }
+    }
+
+    /// Tables of four rows with a key each.
+    fn indexed(key: KeyKind, inserts: bool) -> Tables {
+        let growing = vec![Growing { offset: 8, indexed: false, columns: vec![] }];
+        let index = Some(program::IndexSpec { key, inserts });
+        let layout = program::TableSpec {
+            name: "t".into(),
+            rows: 4,
+            stride: 40,
+            containers: true,
+            growing,
+            read: (0, 8),
+            index,
+        };
+        Tables::new(&[layout], 1).unwrap()
+    }
+
+    #[test]
+    fn an_image_holds_keys_and_what_new_rows_start_with() {
+        let row = |value: u8| [&[value; 8][..], &[0; 32]].concat();
+        let texts = Keys::Texts(vec![vec![], b"of more bytes than sixteen".to_vec(), vec![0; 3]]);
+        let integers = Keys::Integers(vec![i64::MAX, i64::MIN, 0]);
+        for (kind, keys) in [(KeyKind::Text, &texts), (KeyKind::Integer, &integers)] {
+            let mut tables = indexed(kind, true);
+            tables.load(0, &Keys::None, &row(9)).unwrap();
+            tables.enter(0, keys, &[row(1), row(2), row(3)].concat()).unwrap();
+            let image = tables.image(0).unwrap();
+            let mut other = indexed(kind, true);
+            other.restore(0, &image).unwrap();
+            assert_eq!(other.copy(0).unwrap(), tables.copy(0).unwrap());
+            assert_eq!(other.image(0).unwrap(), image);
+            assert_eq!(other.index(0).unwrap().initial(), row(9));
+            for damaged in [&image[1..], &image[..image.len() - 1], &image[..9], &[&image[..], &[0]].concat()] {
+                assert!(matches!(indexed(kind, true).restore(0, damaged), Err(RunError::Invalid(_))));
+            }
+            // A table whose keys are all there at the start has a row for each of its four.
+            assert!(indexed(kind, false).restore(0, &image).is_err());
+        }
+    }
+
+    #[test]
+    fn a_table_refuses_keys_and_rows_that_do_not_fit() {
+        let keys = Keys::Integers(vec![4, 3, 2, 1]);
+        let mut tables = indexed(KeyKind::Integer, false);
+        assert!(tables.load(0, &Keys::None, &[0; 160]).is_err());
+        assert!(tables.load(0, &keys, &[0; 40]).is_err());
+        assert!(tables.load(0, &Keys::Integers(vec![1]), &[0; 160]).is_err());
+        tables.load(0, &keys, &[0; 160]).unwrap();
+        assert_eq!(tables.copy(0).unwrap().keys, Keys::Integers(vec![1, 2, 3, 4]));
+        assert!(indexed(KeyKind::Integer, true).load(0, &keys, &[0; 160]).is_err());
+        assert!(self::tables().load(0, &keys, &[0; 3 * 72]).is_err());
     }
 }

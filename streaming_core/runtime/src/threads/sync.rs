@@ -40,6 +40,7 @@ pub use loom::cell::UnsafeCell;
 /// Plain memory shared under a protocol; the same face as loom's cell, which checks the protocol.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
+#[repr(transparent)]
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]

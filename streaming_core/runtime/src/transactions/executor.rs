@@ -19,6 +19,7 @@ use crate::transactions::delivery::Delivery;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::scheme;
 
+use crate::state::states::{Keys, States};
 use crate::state::table::Tables;
 use crate::transactions::transaction::Transaction;
 
@@ -42,6 +43,9 @@ impl Transactional {
     fn counters(&self) -> Counters {
         let (mut counters, mut scheme) = (self.before, self.scheme.counters());
         scheme.time.take_out_remote();
+        if self.scheme.counts_plans_as_useful() {
+            scheme.time.take_out_lookups(self.tables.lookup_nanoseconds());
+        }
         counters += scheme;
         counters.cpu_nanoseconds += self.team.cpu_nanoseconds();
         counters
@@ -80,8 +84,8 @@ pub fn make_with(
     let delivered = Delivered::new(Sink::new(options.sink, program.hasher()?));
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
-        // SAFETY: the creator of a program guarantees its addresses.
-        transaction: unsafe { Transaction::new(transaction)? },
+        // SAFETY: the creator of a program guarantees its addresses; the executor holds the tables as long.
+        transaction: unsafe { Transaction::new(transaction, &tables)? },
         scheme,
         tables,
         placement,
@@ -154,11 +158,11 @@ impl Executor for Transactional {
         }
     }
 
-    fn load_table(&mut self, index: usize, rows: &[u8]) -> Result<(), RunError> {
-        self.tables.load(index, rows)
+    fn load_table(&mut self, index: usize, keys: &Keys, rows: &[u8]) -> Result<(), RunError> {
+        self.tables.load(index, keys, rows)
     }
 
-    fn table(&self, index: usize) -> Result<Vec<u8>, RunError> {
+    fn table(&self, index: usize) -> Result<States, RunError> {
         self.tables.copy(index)
     }
 

@@ -1,7 +1,7 @@
 //! Planners: where a thread's plan kernel puts accesses and finds memory for results.
 
 use std::alloc::{Layout, alloc, dealloc, realloc};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use crate::program::kernel::{Access, PlanContext};
 
@@ -50,6 +50,8 @@ impl Planner {
             error: null_mut(),
             error_len: 0,
             owner: null_mut(),
+            indexes: null(),
+            lookups: 0,
         };
         Self { inner: Box::new(PlannerInner { context, chunks: Vec::new(), current: 0 }) }
     }

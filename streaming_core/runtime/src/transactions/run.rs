@@ -125,6 +125,11 @@ pub trait Scheme: Send + Sync {
         Vec::new()
     }
 
+    /// Whether the time to plan counts as useful, and with it the time of look-ups in indexes.
+    fn counts_plans_as_useful(&self) -> bool {
+        true
+    }
+
     /// Summed over threads. The caller sees to it that no thread is in `block`.
     fn counters(&self) -> Counters;
 }

@@ -1,6 +1,6 @@
 //! Where READs of an event go that is executed at once.
 
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use crate::program::kernel::ExecuteContext;
 
@@ -41,6 +41,8 @@ impl Slots {
             error: null_mut(),
             error_len: 0,
             selection: null_mut(),
+            indexes: null(),
+            lookups: 0,
         };
         let mut inner = Box::new(SlotsInner { context, words: Vec::new() });
         more_results(&raw mut inner.context, 1024);

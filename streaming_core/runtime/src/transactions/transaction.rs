@@ -6,9 +6,11 @@ use crate::error::RunError;
 use crate::memory::arena::ArenaHeader;
 use crate::program;
 use crate::program::kernel::{
-    Access, ApplyContext, ExecuteContext, Kernel, PlaceContext, PlanContext, PostContext, Raised,
+    Access, ApplyContext, ExecuteContext, IndexHeader, Kernel, PlaceContext, PlanContext, PostContext, Raised,
 };
 use crate::rows::buffer::RowBuffer;
+use crate::state::table::Tables;
+use crate::threads::sync::Shared;
 use crate::transactions::batch::Batch;
 use crate::transactions::outcome::{Outcome, address};
 use crate::transactions::planner::Planner;
@@ -23,12 +25,14 @@ pub struct Transaction {
     post: Kernel<PostContext>,
     execute: Kernel<ExecuteContext>,
     place: Kernel<PlaceContext>,
+    /// By table; null for a dense one.
+    indexes: Shared<*const IndexHeader>,
 }
 
 impl Transaction {
     /// # Safety
-    /// The program's addresses are kernels that follow ABI.md and outlive this.
-    pub unsafe fn new(transaction: &program::TransactionSpec) -> Result<Self, RunError> {
+    /// The program's addresses are kernels that follow ABI.md and outlive this, and so do the tables.
+    pub unsafe fn new(transaction: &program::TransactionSpec, tables: &Tables) -> Result<Self, RunError> {
         // SAFETY: as the caller says.
         unsafe {
             Ok(Self {
@@ -38,6 +42,8 @@ impl Transaction {
                 post: Kernel::at(transaction.post)?,
                 execute: Kernel::at(transaction.execute)?,
                 place: Kernel::at(transaction.place)?,
+                // Kernels read the addresses, and any thread may call an index.
+                indexes: Shared::new(tables.indexes().cast_mut()),
             })
         }
     }
@@ -69,6 +75,7 @@ impl Transaction {
         context.results = address(&outcome.results);
         context.captures = address(&outcome.captures);
         context.first = address(&outcome.first);
+        context.indexes = self.indexes.get();
         // SAFETY: the arrays have an entry per event; accesses and result memory belong to the planner.
         unsafe { self.plan.call(context) }.map_err(|raised| self.failed(batch, raised))
     }
@@ -131,6 +138,9 @@ impl Transaction {
             error_at: 0,
             error: null_mut(),
             error_len: 0,
+            indexes: self.indexes.get(),
+            // Not always the same, so that the look-ups of short calls are measured in their turn.
+            lookups: events.start as i64,
         };
         // SAFETY: the caller's array has an entry per event.
         unsafe { self.place.call(&mut context) }.map_err(|raised| self.failed(batch, raised))
@@ -161,6 +171,7 @@ impl Transaction {
         context.emitter = outputs.emitter();
         context.dropped = 0;
         context.rejected = 0;
+        context.indexes = self.indexes.get();
         // SAFETY: the batch has that many rows, the scratch memory is this thread's; the caller answers for the tables.
         unsafe { self.execute.call(context) }.map_err(|raised| self.failed(batch, raised))?;
         Ok((context.dropped as u64, context.rejected as u64))

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::error::RunError;
-use crate::executor::{Executor, Keys, States};
+use crate::executor::Executor;
 use crate::output::digest::Digest;
 use crate::output::sink::{Sink, SinkKind};
 use crate::program::kernel::BatchContext;
@@ -18,6 +18,7 @@ use crate::program::{OperatorKind, Program, ProgramKind};
 use crate::rows::block::{Block, Text};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::emitter::Emitter;
+use crate::state::states::{Keys, States};
 
 /// All rows here: seq, a key (an integer, or a text slice), a value.
 pub type Row = [i64; 3];

@@ -15,8 +15,7 @@ use crate::state::index::Index;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64};
 use crate::state::key_range::{position_i64, position_text};
 
-pub use rows::KeyedRows;
-use rows::TextKey;
+pub use rows::{KeyedRows, TextKey};
 
 const FIRST_BLOCK: usize = 4 << 10;
 const LARGEST_BLOCK: usize = 64 << 10;
@@ -126,22 +125,10 @@ impl KeyedState {
     #[cold]
     #[inline(never)]
     fn insert_text(&mut self, hash: u64, key: &TextKey) -> Result<*mut u8, RunError> {
-        let high = if key.len <= SHORT {
-            key.high
-        } else {
-            // SAFETY: the arena gives `len` bytes and more, the key has `len`.
-            unsafe {
-                let copy = self.long.alloc(key.len);
-                if copy.is_null() {
-                    return Err(out_of_memory());
-                }
-                std::ptr::copy_nonoverlapping(key.bytes, copy, key.len);
-                copy as usize as u64
-            }
-        };
+        let head = key.entry(|bytes| self.long.alloc(bytes)).ok_or_else(out_of_memory)?;
         let entry = self.insert()?;
         // SAFETY: a new entry of this table, large enough for its head.
-        unsafe { entry.cast::<[u64; 3]>().write([key.len as u64, key.low, high]) };
+        unsafe { entry.cast::<[u64; 3]>().write(head) };
         self.adopt(hash, entry)?;
         Ok(entry.wrapping_add(TEXT_HEAD))
     }

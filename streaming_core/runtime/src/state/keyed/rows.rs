@@ -5,7 +5,7 @@
 use crate::error::RunError;
 use crate::program::Key;
 use crate::rows::column::ColumnKind;
-use crate::rows::mix::first_words;
+use crate::rows::mix::{first_words, word};
 use crate::rows::view::Rows;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64, hash_short};
 use crate::state::key_range::{position_i64, position_text};
@@ -106,6 +106,27 @@ impl TextKey {
         // SAFETY: as the caller says.
         let (low, high) = unsafe { first_words(bytes, len) };
         Self { bytes, len, low, high }
+    }
+
+    /// Of a slice, behind which nothing needs to be readable.
+    pub fn of(bytes: &[u8]) -> Self {
+        let (low, rest) = bytes.split_at(bytes.len().min(8));
+        let high = &rest[..rest.len().min(8)];
+        Self { bytes: bytes.as_ptr(), len: bytes.len(), low: word(low), high: word(high) }
+    }
+
+    /// The entry that `matches` compares with. A long key is copied to memory that `alloc` gives; None: it gives none.
+    pub fn entry(&self, alloc: impl FnOnce(usize) -> *mut u8) -> Option<[u64; 3]> {
+        if self.len <= SHORT {
+            return Some([self.len as u64, self.low, self.high]);
+        }
+        let copy = alloc(self.len);
+        if copy.is_null() {
+            return None;
+        }
+        // SAFETY: `len` bytes are at both addresses, and no other thread knows the new ones yet.
+        unsafe { std::ptr::copy_nonoverlapping(self.bytes, copy, self.len) };
+        Some([self.len as u64, self.low, copy as usize as u64])
     }
 
     /// `key_group::hash_bytes` of the key.

@@ -136,10 +136,11 @@ impl World {
         .unwrap();
         let rows = Box::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
         let event = (&raw const *rows) as usize;
+        let tables = Tables::new(&program.tables, 2).unwrap();
         World {
-            // SAFETY: the kernels above.
-            transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap()).unwrap() },
-            tables: Tables::new(&program.tables, 2).unwrap(),
+            // SAFETY: the kernels above; the world holds the tables as long.
+            transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap(), &tables).unwrap() },
+            tables,
             placement: Placement::flat(2, "a model"),
             delivery: Delivery::new(Delivered::new(Sink::new(SinkKind::Count, program.hasher().unwrap()))),
             idle: Idle::new(Strategy::Yield, 2, 2),

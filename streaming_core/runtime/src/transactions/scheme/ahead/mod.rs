@@ -196,6 +196,10 @@ impl<G: Guard> Scheme for Ahead<G> {
         self.guard.rewind();
     }
 
+    fn counts_plans_as_useful(&self) -> bool {
+        false // only accesses to rows are useful
+    }
+
     fn counters(&self) -> Counters {
         // SAFETY: no thread is in `block`.
         unsafe { self.workers.sum(|worker| worker.counters) }

@@ -7,6 +7,7 @@ use crate::output::sink::{Sink, SinkKind};
 use crate::program::Program;
 use crate::rows::block::{Block, TEXT_PADDING, Text};
 use crate::rows::buffer::RowBuffer;
+use crate::state::states::Keys;
 use crate::state::table::Tables;
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::AtomicBool;
@@ -108,11 +109,11 @@ pub(crate) fn stage<G: Guard>(
     test: impl FnOnce(&mut Stage<G>),
 ) {
     assert_eq!(size_of::<Transfer>(), EVENT);
-    // SAFETY: the kernels of the bank.
-    let transaction = unsafe { Transaction::new(program.transaction.as_ref().unwrap()).unwrap() };
     let mut tables = Tables::new(&program.tables, threads).unwrap();
+    // SAFETY: the kernels of the bank; this function holds the tables as long as the transaction.
+    let transaction = unsafe { Transaction::new(program.transaction.as_ref().unwrap(), &tables).unwrap() };
     for (index, table) in program.tables.iter().enumerate() {
-        tables.load(index, &BALANCE.to_le_bytes().repeat(table.rows)).unwrap();
+        tables.load(index, &Keys::None, &BALANCE.to_le_bytes().repeat(table.rows)).unwrap();
     }
     let padding = [0_u64; TEXT_PADDING / 8];
     // SAFETY: both outlive the block.

@@ -6,6 +6,7 @@ use crate::memory::placement::Placement;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::{Block, TEXT_PADDING, Text};
+use crate::state::states::Keys;
 use crate::transactions::executor::make;
 use crate::transactions::testing::bank::kernels::{EVENT, Transfer, VERDICT, Verdict, program, sequential};
 
@@ -62,8 +63,8 @@ pub fn check_program(program: Program, events: &[Transfer], options: Options, bl
 
 pub fn check_engine(mut engine: Box<dyn Executor>, rows: [usize; 2], events: &[Transfer], block: usize, what: &str) {
     let (mut a, mut s) = (vec![50_i64; rows[0]], vec![60_i64; rows[1]]);
-    engine.load_table(0, bytes(&a)).unwrap();
-    engine.load_table(1, bytes(&s)).unwrap();
+    engine.load_table(0, &Keys::None, bytes(&a)).unwrap();
+    engine.load_table(1, &Keys::None, bytes(&s)).unwrap();
     let sizes = rows;
     let mut rows = Vec::new();
     for block in events.chunks(block) {
@@ -79,8 +80,8 @@ pub fn check_engine(mut engine: Box<dyn Executor>, rows: [usize; 2], events: &[T
         panic!("{what}: output {i} of {events} events: {:?}, not {:?}", got[i], wanted[i], events = events.len());
     }
     assert_eq!(got.len(), wanted.len(), "{what}");
-    assert_eq!(engine.table(0).unwrap(), bytes(&a), "{what}");
-    assert_eq!(engine.table(1).unwrap(), bytes(&s), "{what}");
+    assert_eq!(engine.table(0).unwrap().states, bytes(&a), "{what}");
+    assert_eq!(engine.table(1).unwrap().states, bytes(&s), "{what}");
     let metrics = engine.metrics();
     assert!(metrics.in_order);
     assert_eq!(metrics.events, events.len() as u64);

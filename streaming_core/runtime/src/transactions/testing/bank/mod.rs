@@ -12,6 +12,7 @@ use crate::memory::placement::Placement;
 use crate::output::sink::SinkKind;
 use crate::program::Program;
 use crate::program::options::Options;
+use crate::state::states::Keys;
 use crate::threads::topology::Topology;
 use crate::transactions::executor::{self, make};
 use crate::transactions::scheme;
@@ -101,7 +102,7 @@ fn an_interval_is_executed_as_one_however_long() {
     let events = events(100_700, 1000, 500, 1, 7);
     for (scheme, threads) in CHAINED.into_iter().flat_map(|scheme| [(scheme, 1), (scheme, 2)]) {
         let mut engine = make(program(1000, 500), options(scheme, threads, 100_000, "")).unwrap();
-        engine.load_table(0, bytes(&[50_i64; 1000])).unwrap();
+        engine.load_table(0, &Keys::None, bytes(&[50_i64; 1000])).unwrap();
         process(&mut *engine, [1000, 500], &events).unwrap();
         let counts = engine.metrics().processing.counts();
         assert_eq!(counts.iter().map(|(_, batches)| batches).sum::<u64>(), 2, "{scheme} {threads}");
@@ -158,7 +159,7 @@ fn a_failing_kernel_stops_the_run_with_operator_and_event() {
             let mut events = events(4000, 10, 5, 1, 11);
             events[2345] = Transfer { kind: 0, amount, ..events[2345] };
             let mut engine = make(program(10, 5), options(scheme, threads, 500, "")).unwrap();
-            engine.load_table(0, bytes(&[1000_i64; 10])).unwrap();
+            engine.load_table(0, &Keys::None, bytes(&[1000_i64; 10])).unwrap();
             let outcome = process(&mut *engine, [10, 5], &events);
             let exception = RAISED.to_vec();
             assert_eq!(
@@ -208,7 +209,7 @@ fn nobody_is_caught_in_a_run_that_fails() {
     for scheme in ["serial", "owners", "tstream", "lock", "mvlk", "pat"] {
         for _ in 0..if scheme == "serial" { 1500 } else { 100 } {
             let mut engine = make(program(10, 5), options(scheme, 8, 4, r#", "batch": 4"#)).unwrap();
-            engine.load_table(0, bytes(&[1000_i64; 10])).unwrap();
+            engine.load_table(0, &Keys::None, bytes(&[1000_i64; 10])).unwrap();
             let outcome = process(&mut *engine, [10, 5], &events);
             let exception = RAISED.to_vec();
             assert_eq!(
@@ -236,8 +237,8 @@ fn what_cannot_run_is_refused() {
     let message = refused(program(1, 1), options("owners", 1, 500, r#", "stealing": true"#));
     assert_eq!(message, "stealing needs a shared pool");
     let mut engine = make(program(4, 1), options("owners", 1, 500, "")).unwrap();
-    assert!(engine.load_table(0, &[0; 31]).is_err());
-    assert!(engine.load_table(2, &[]).is_err());
+    assert!(engine.load_table(0, &Keys::None, &[0; 31]).is_err());
+    assert!(engine.load_table(2, &Keys::None, &[]).is_err());
     assert!(engine.table(2).is_err());
     assert!(engine.states(0).is_err());
 }

@@ -6,6 +6,7 @@ use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::buffer::RowBuffer;
+use crate::state::states::Keys;
 use crate::threads::sync::AtomicUsize;
 use crate::transactions::batch::Batch;
 use crate::transactions::executor;
@@ -90,8 +91,8 @@ fn shuttle_a_race_is_found_out() {
         let mut engine =
             executor::make_with(make_scheme, flat(2), program(5, 3), options("owners", 2, 500, "")).unwrap();
         let (mut a, mut s) = (vec![50_i64; 5], vec![60_i64; 3]);
-        engine.load_table(0, bytes(&a)).unwrap();
-        engine.load_table(1, bytes(&s)).unwrap();
+        engine.load_table(0, &Keys::None, bytes(&a)).unwrap();
+        engine.load_table(1, &Keys::None, bytes(&s)).unwrap();
         process(&mut *engine, [5, 3], events).unwrap();
         let equal = verdicts(&engine.take_outputs().0) == sequential(events, &mut a, &mut s);
         if equal { &EQUAL } else { &DIFFERENT }.fetch_add(1, Ordering::Relaxed);
