@@ -30,6 +30,11 @@ app = App(
         "summation": Param(True, "sum the values read; false: an answer holds the value of the last record read only"),
         "post_compute": Param(1, "rounds of extra work per read event, after the sum", minimum=0, maximum=1_000_000),
         "payload": Param(3, "words of 8 bytes in a record, besides its value", minimum=0, maximum=1_000),
+        "index": Param(
+            "dense",
+            "dense: the key of a row is its number; hash: a hash index finds the row, as in TStream's code",
+            choices=("dense", "hash"),
+        ),
         "work": Param(0, "rounds of extra work per record read or written", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
         "partitioned": Param(True, "draw keys partition by partition; false: from the whole table"),
@@ -86,7 +91,14 @@ class Result:
     mixed: i64
 
 
-items = app.table("items", Item, "n_items", lambda key, params: {"value": key, "payload": key[:, None]})
+items = app.table(
+    "items",
+    Item,
+    "n_items",
+    lambda key, params: {"value": key, "payload": key[:, None]},
+    key=u32,
+    lookup="index",
+)
 
 
 def write(item, request, i):

@@ -47,6 +47,11 @@ app = App(
         "max_qty": Param(20, "upper bound of the quantities in bids and TOPs, exclusive", minimum=1, maximum=10**9),
         "payload": Param(0, "words of 8 bytes in a record, besides price and quantity", minimum=0, maximum=1_000),
         "users": Param(10_000, "number of users who send events", minimum=1, maximum=10**9),
+        "index": Param(
+            "dense",
+            "dense: the key of a row is its number; hash: a hash index finds the row, as in TStream's code",
+            choices=("dense", "hash"),
+        ),
         "work": Param(0, "rounds of extra work per changed item", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
         "partitioned": Param(True, "draw keys partition by partition; false: from the whole table"),
@@ -119,7 +124,7 @@ def offer(key, params):
     return {"ask": ask, "qty": qty, "payload": (ask + qty)[:, None]}
 
 
-goods = app.table("goods", Item, "n_items", offer)
+goods = app.table("goods", Item, "n_items", offer, key=u32, lookup="index")
 
 
 def sells(item, request, i):

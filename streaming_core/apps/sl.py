@@ -40,6 +40,11 @@ app = App(
             1_000, "upper bound of amounts moved between assets, exclusive", minimum=1, maximum=10**9
         ),
         "deposit_ratio": Param(0.5, "share of deposits", minimum=0.0, maximum=1.0),
+        "index": Param(
+            "dense",
+            "dense: the key of a row is its number; hash: a hash index finds the row, as in TStream's code",
+            choices=("dense", "hash"),
+        ),
         "work": Param(0, "rounds of extra work per changed balance", minimum=0, maximum=1_000_000),
         "payload": Param(0, "words of 8 bytes in a record, besides its balance", minimum=0, maximum=1_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
@@ -118,8 +123,8 @@ def opening(key, params):
     return {"balance": params["init_balance"], "payload": params["init_balance"]}
 
 
-accounts = app.table("accounts", Balance, "n_items", opening)
-assets = app.table("assets", Balance, "n_items", opening)
+accounts = app.table("accounts", Balance, "n_items", opening, key=u32, lookup="index")
+assets = app.table("assets", Balance, "n_items", opening, key=u32, lookup="index")
 
 
 def solvent(account, request):

@@ -41,6 +41,11 @@ app = App(
         "segments": Param(100, "number of segments", minimum=1, maximum=256),
         "vehicles": Param(100_000, "number of vehicles", minimum=1, maximum=1 << 32),
         "max_speed": Param(100, "highest reported speed", minimum=0, maximum=32_767),
+        "index": Param(
+            "dense",
+            "dense: the key of a row is its number; hash: a hash index finds it; insert: reports also insert the rows",
+            choices=("dense", "hash", "insert"),
+        ),
         "work": Param(0, "rounds of extra work per changed segment", minimum=0, maximum=1_000_000),
         "theta": Param(0.2, "Zipf exponent of the segments", minimum=0.0, maximum=4.0),
         "reports_per_s": Param(1_000, "reports per second of event time", minimum=1, maximum=1_000_000_000),
@@ -108,8 +113,8 @@ class Toll:
     toll: i64
 
 
-speeds = app.table("speeds", Speed, "segments")
-presence = app.table("presence", Presence, "segments")
+speeds = app.table("speeds", Speed, "segments", key=u8, lookup="index")
+presence = app.table("presence", Presence, "segments", key=u8, lookup="index")
 
 
 def forward(report):
@@ -206,7 +211,7 @@ SHOWS = f"(NOT :separate OR e.kind = {TOLL_NOTIFICATION})"
 app.invariant(
     "each valid report has one output with its vehicle and segment, and other reports have none",
     """SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.vid, e.seg, o.outputs, o.of_vid, o.of_seg FROM
-    (SELECT seq, vid, seg, seg < (SELECT count(*) FROM state_speeds) AND (NOT :separate OR kind <= 2) AS valid
+    (SELECT seq, vid, seg, seg < :segments AND (NOT :separate OR kind <= 2) AS valid
     FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(vid) AS of_vid, max(seg) AS of_seg FROM outputs GROUP BY seq) o
     ON e.seq = o.seq WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)

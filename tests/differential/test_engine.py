@@ -22,13 +22,27 @@ EVENTS = 3000
 INTERVALS = 300
 # The smallest key spaces an application allows: the most conflicts.
 SMALL = {
-    "gs": {"n_items": 10, "gen_parts": 1},
-    "sl": {"n_items": 2, "partitioned": False},
+    "gs": {"n_items": 10, "gen_parts": 1, "index": "hash"},
+    "sl": {"n_items": 2, "partitioned": False, "index": "hash"},
     "wc": {"vocabulary": 5, "skew": 1.2},
     "fd": {"entities": 3, "invalid_ratio": 0.05},
     "sd": {"devices": 2, "window": 7, "invalid_ratio": 0.05},
-    "ob": {"n_items": 20, "gen_parts": 1, "bid_length": 3, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
-    "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05},
+    "ob": {
+        "n_items": 20,
+        "gen_parts": 1,
+        "bid_length": 3,
+        "unauth_ratio": 0.05,
+        "invalid_ratio": 0.05,
+        "index": "hash",
+    },
+    "tp": {
+        "segments": 2,
+        "vehicles": 400,
+        "window": 1,
+        "flagged": True,
+        "invalid_ratio": 0.05,
+        "index": "insert",
+    },
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
     "fx": {"n_accounts": 3, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.05},
     "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
