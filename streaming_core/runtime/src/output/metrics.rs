@@ -58,6 +58,8 @@ pub struct Metrics {
     pub memory: Value,
     /// Events by the scheme that ran them, where one chooses between several.
     pub chosen: BTreeMap<String, u64>,
+    /// Times in nanoseconds and counts of the scheme's own, summed over threads, since the run began or was resumed.
+    pub costs: BTreeMap<&'static str, u64>,
 }
 
 impl Metrics {
@@ -93,6 +95,7 @@ impl Metrics {
             "binding": self.binding,
             "memory": self.memory,
             "chosen": self.chosen,
+            "costs": self.costs,
         })
     }
 }

@@ -154,6 +154,7 @@ impl Executor for Transactional {
             binding: self.team.binding(),
             memory,
             chosen: self.chosen(),
+            costs: self.scheme.costs(),
             ..delivered.metrics()
         }
     }

@@ -1,5 +1,6 @@
 //! A block with everything a scheme runs it with, and what a scheme is.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::error::RunError;
@@ -132,6 +133,11 @@ pub trait Scheme: Send + Sync {
 
     /// Summed over threads. The caller sees to it that no thread is in `block`.
     fn counters(&self) -> Counters;
+
+    /// Times and counts of the scheme's own, by name, summed over threads. The caller sees to it that no thread is in `block`.
+    fn costs(&self) -> BTreeMap<&'static str, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// Batches of a punctuated stream: whole punctuation intervals, as far as they lie in the block.

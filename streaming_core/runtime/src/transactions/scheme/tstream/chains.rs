@@ -1,22 +1,23 @@
 //! Operation chains (TStream, section IV-C): the operations of each row, in event order.
 //!
-//! The paper inserts into concurrent skip lists. Here operations are routed to the partitions of their rows first. The thread
-//! of a partition then inserts them, one decomposing thread's after the other's, which is event order. The chains are the
-//! same, without contention.
+//! The paper inserts into concurrent skip lists. Here operations are routed to the partitions of their rows first. Then all
+//! threads insert at once, each into the chains of its partition, one decomposing thread's operations after the other's. That
+//! is event order. The chains are the same, without contention. The operations of a chain lie together in memory, so one call
+//! of a kernel walks many short chains.
 //!
-//! **Versions.** If other chains depend on a row, all its versions are kept to the end of the batch. These are the one before
-//! the batch, and the one after each event that writes it. So the evaluation of a condition finds the version that its event must see,
-//! however far the chain has been walked. The next batch drops the versions.
+//! A chain is *plain* if no event depends on its row and its operations depend on nothing but the operations before them. Only
+//! other chains keep track of a walk.
+//!
+//! **Versions.** A chain keeps its row for each condition of another chain's operations, as it is after all earlier events.
+//! So the condition finds the version that its event must see, however far the chain has been walked. The next batch drops the
+//! versions.
 
-use std::cell;
 use std::ops::Range;
 
 use crate::program::TableSpec;
-use crate::program::kernel::{Access, kind};
+use crate::program::kernel::Access;
 use crate::threads::sync::{AtomicU64, Ordering, UnsafeCell};
-use crate::transactions::scheme::tstream::decomposition::{Decomposition, Needs, RowName};
-
-const WORD: usize = size_of::<u64>();
+use crate::transactions::scheme::tstream::decomposition::{Decomposition, Link, Operation, Role, RowName, Sight};
 
 /// The locations of rows: numbers of all rows of all tables, and their addresses.
 pub(super) struct Layout {
@@ -42,10 +43,6 @@ impl Layout {
         self.strides[usize::from(table)]
     }
 
-    pub fn tables(&self) -> usize {
-        self.strides.len()
-    }
-
     #[inline(always)]
     fn number(&self, name: RowName) -> usize {
         self.starts[usize::from(name.table)] + name.row as usize
@@ -60,8 +57,8 @@ impl Layout {
     }
 }
 
-/// Per row, the number of its chain in its partition + 1; 0: it has none. In compute mode, the thread of the row's partition
-/// writes the entry. In state access mode, after a barrier, all threads read it.
+/// Per row, the number of its chain in its partition + 1; 0: it has none. Only the thread of the row's partition uses the
+/// entry, in compute mode.
 pub(super) struct Directory(Box<[UnsafeCell<u32>]>);
 
 // SAFETY: see above.
@@ -74,43 +71,43 @@ impl Directory {
         Self((0..layout.rows).map(|_| UnsafeCell::new(0)).collect())
     }
 
-    /// # Safety
-    /// It is state access mode, or the row is in the calling thread's partition.
-    #[inline(always)]
-    pub unsafe fn chain(&self, layout: &Layout, name: RowName) -> Option<usize> {
-        // SAFETY: as the caller says.
-        let entry = self.0[layout.number(name)].with(|entry| unsafe { *entry });
-        entry.checked_sub(1).map(|chain| chain as usize)
-    }
-
+    /// Lends the entry of a row.
+    ///
     /// # Safety
     /// It is compute mode, and the row is in the calling thread's partition.
-    unsafe fn set(&self, layout: &Layout, name: RowName, entry: u32) {
+    #[inline(always)]
+    unsafe fn with<R>(&self, layout: &Layout, name: RowName, work: impl FnOnce(&mut u32) -> R) -> R {
         // SAFETY: as the caller says.
-        self.0[layout.number(name)].with_mut(|chain| unsafe { *chain = entry });
+        self.0[layout.number(name)].with_mut(|entry| work(unsafe { &mut *entry }))
     }
 }
 
 /// The progress of a walk through a chain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cursor {
-    /// The numbers of evaluated operations, and of writing events whose version is kept.
+    /// The numbers of evaluated operations and of kept versions.
     pub operations: usize,
     pub versions: usize,
 }
 
-/// The operations of a row in a batch.
+/// A version that a chain keeps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Version {
+    /// The number of operations before it.
+    pub position: usize,
+    to: *mut u8,
+}
+
+/// The operations of a row in a batch, if the chain is not plain.
+#[repr(align(64))]
 pub(super) struct Chain {
-    pub name: RowName,
+    name: RowName,
     /// The range of its operations in the partition's.
-    range: Range<usize>,
+    range: Range<u32>,
+    /// The range of its versions in the partition's, except for those before its first operation.
+    versions: Range<u32>,
     /// The mark: whether one of its operations depends on another row.
     pub is_dependent: bool,
-    is_awaited: bool,
-    /// The range, in the partition's `writers`, of the events that write the row; empty unless versions are kept.
-    writers: Range<usize>,
-    /// The position, in words, of the first version in the partition's.
-    versions: usize,
     /// For the thread that walks the chain in a round; barriers separate rounds.
     cursor: UnsafeCell<Cursor>,
     /// For even and odd rounds: the number of evaluated operations at the end of a round. The upper bits hold the number of
@@ -118,175 +115,307 @@ pub(super) struct Chain {
     evaluated: [AtomicU64; 2],
 }
 
-/// The chains of a partition. In compute mode, its thread writes them, except for cursors and versions. In state access
-/// mode, after a barrier, all threads read them.
+/// The relation of an operation to the conditions of its event, and the thread that decomposed the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Origin {
+    pub thread: u32,
+    pub link: Link,
+}
+
+// What an insertion must know of a chain.
+const IS_TRACKED: u8 = 1;
+const IS_DEPENDENT: u8 = 2;
+
+/// The chains of a partition. In compute mode, its thread writes them, except for cursors. In state access mode, all threads
+/// read them.
 #[derive(Default)]
 pub(super) struct Chains {
-    list: Vec<Chain>,
     operations: Vec<Access>,
-    /// Of each operation.
-    needs: Vec<Needs>,
-    /// Events, ascending within a chain.
-    writers: Vec<u32>,
-    /// The thread that walks a chain writes a version before the end of a round; later rounds read it. These are cells of std,
-    /// not of the shim, because no model sees what kernels write into rows.
-    versions: Vec<cell::UnsafeCell<u64>>,
-    /// The chain of each operation, in the order of their routing.
+    /// Of each operation, if there are chains that are not plain.
+    origins: Vec<Origin>,
+    /// The chains that are not plain. Their operations lie behind those of all plain ones.
+    tracked: Vec<Chain>,
+    /// By chain.
+    versions: Vec<Version>,
+    /// The end of each plain chain in `operations`, if the chains are tasks of a shared pool.
+    plain: Vec<u32>,
+    /// The end of the plain chains in `operations`.
+    plain_end: usize,
+
+    // For insertion. Per chain, in the order of their first entries: the row; the number of operations, then the place of the
+    // next one; the number of versions behind the first operation; marks; its number in `tracked`.
+    len: usize,
+    names: Vec<RowName>,
+    places: Vec<u32>,
+    later: Vec<u32>,
+    marks: Vec<u8>,
+    numbers: Vec<u32>,
+    /// The chain of each entry, in the order of their routing.
     inserted: Vec<u32>,
 }
 
-// SAFETY: cursors and versions are used as their comments say; chains do not refer to threads.
+// SAFETY: cursors are used as their comment says, and versions point into decompositions; nothing belongs to a thread.
 unsafe impl Sync for Chains {}
+// SAFETY: as above.
+unsafe impl Send for Chains {}
+
+/// What the entries of a batch are inserted from and with.
+pub(super) struct Insertion<'a> {
+    pub partition: usize,
+    /// The decompositions of all threads, in the order of their slices.
+    pub decomposed: &'a [&'a Decomposition],
+    pub layout: &'a Layout,
+    pub directory: &'a Directory,
+    pub bases: *const *mut u8,
+}
 
 impl Chains {
-    /// Replaces the chains by those of a batch. `decomposed`: the decompositions of all threads, in the order of their slices.
+    /// Replaces the chains by those of a batch.
     ///
     /// # Safety
-    /// It is compute mode, the partition is the calling thread's, and its rows are in the tables at `bases`.
-    pub unsafe fn insert<'a>(
-        &mut self,
-        partition: usize,
-        decomposed: impl Iterator<Item = &'a Decomposition> + Clone,
-        layout: &Layout,
-        directory: &Directory,
-        bases: *const *mut u8,
-    ) {
-        for chain in self.list.drain(..) {
+    /// It is compute mode, the partition is the calling thread's, and its rows are in the tables at the bases.
+    pub unsafe fn insert(&mut self, from: &Insertion) {
+        let &Insertion { partition, decomposed, layout, directory, .. } = from;
+        for &name in &self.names[..self.len] {
             // SAFETY: as the caller says.
-            unsafe { directory.set(layout, chain.name, 0) };
+            unsafe { directory.with(layout, name, |entry| *entry = 0) };
         }
-        self.inserted.clear();
-        for operation in decomposed.clone().flat_map(|one| &one.operations[partition]) {
-            let name = RowName::of(&operation.access);
-            // SAFETY: as the caller says.
-            let known = unsafe { directory.chain(layout, name) };
-            let number = known.unwrap_or_else(|| {
-                self.list.push(Chain::new(name));
-                // SAFETY: as above.
-                unsafe { directory.set(layout, name, self.list.len() as u32) };
-                self.list.len() - 1
-            });
-            let chain = &mut self.list[number];
-            chain.range.end += 1;
-            chain.is_dependent |= operation.needs == Needs::Others;
-            self.inserted.push(number as u32);
+        self.len = 0;
+        self.tracked.clear();
+        let entries: usize = decomposed.iter().map(|one| one.operations[partition].len()).sum();
+        if self.names.len() < entries {
+            self.names.resize(entries, RowName::default());
+            self.inserted.resize(entries, 0);
         }
-        let mut begin = 0;
-        for chain in &mut self.list {
-            let operations = chain.range.end;
-            chain.range = begin..begin;
-            begin += operations;
-        }
-        self.operations.resize(begin, Access::default());
-        self.needs.resize(begin, Needs::Nothing);
-        let operations = decomposed.clone().flat_map(|one| &one.operations[partition]);
-        for (operation, &number) in operations.zip(&self.inserted) {
-            let end = &mut self.list[number as usize].range.end;
-            self.operations[*end] = operation.access;
-            self.needs[*end] = operation.needs;
-            *end += 1;
-        }
-        for name in decomposed.flat_map(|one| &one.awaited[partition]) {
-            // SAFETY: as above.
-            if let Some(number) = unsafe { directory.chain(layout, *name) } {
-                self.list[number].is_awaited = true;
+        self.places.clear();
+        self.places.resize(entries, 0);
+        // SAFETY: as the caller says.
+        unsafe {
+            if decomposed.iter().any(|one| one.has_groups()) {
+                self.insert_linked(from, entries);
+            } else {
+                self.insert_plain(from);
             }
         }
-        self.make_room(layout, bases);
     }
 
-    /// Makes room for the versions of rows that others depend on, and keeps the present row as the first version.
-    fn make_room(&mut self, layout: &Layout, bases: *const *mut u8) {
-        self.writers.clear();
-        let mut words = 0;
-        for chain in self.list.iter_mut().filter(|chain| chain.is_awaited) {
-            let begin = self.writers.len();
-            let writes = self.operations[chain.range.clone()].iter().filter(|one| one.kind == kind::MODIFY);
-            for write in writes {
-                if self.writers.len() == begin || self.writers.last() != Some(&write.event) {
-                    self.writers.push(write.event);
+    /// Returns the chain of a row, and makes it if this is its first entry. Without a branch, because half of the rows are new.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    #[inline(always)]
+    unsafe fn chain_of(&mut self, name: RowName, from: &Insertion) -> usize {
+        // SAFETY: as the caller says.
+        unsafe {
+            from.directory.with(from.layout, name, |entry| {
+                let is_new = *entry == 0;
+                let number = if is_new { self.len } else { *entry as usize - 1 };
+                *entry = number as u32 + 1;
+                self.names[number] = name;
+                self.len += usize::from(is_new);
+                number
+            })
+        }
+    }
+
+    /// Inserts entries that are all plain.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    unsafe fn insert_plain(&mut self, from: &Insertion) {
+        let mut at = 0;
+        for one in from.decomposed {
+            for operation in &one.operations[from.partition] {
+                // SAFETY: as the caller says.
+                let number = unsafe { self.chain_of(RowName::of(&operation.access), from) };
+                self.places[number] += 1;
+                self.inserted[at] = number as u32;
+                at += 1;
+            }
+        }
+        let mut end = 0;
+        for place in &mut self.places[..self.len] {
+            end += std::mem::replace(place, end);
+        }
+        self.plain_end = end as usize;
+        self.operations.resize(self.plain_end, Access::default());
+        let mut inserted = self.inserted.iter();
+        for one in from.decomposed {
+            for (operation, &number) in one.operations[from.partition].iter().zip(&mut inserted) {
+                let place = &mut self.places[number as usize];
+                self.operations[*place as usize] = operation.access;
+                *place += 1;
+            }
+        }
+    }
+
+    /// Inserts entries of which some have to do with conditions.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    unsafe fn insert_linked(&mut self, from: &Insertion, entries: usize) {
+        let &Insertion { partition, decomposed, layout, bases, .. } = from;
+        for counts in [&mut self.later, &mut self.numbers] {
+            counts.clear();
+            counts.resize(entries, 0);
+        }
+        self.marks.clear();
+        self.marks.resize(entries, 0);
+        let mut at = 0;
+        for one in decomposed {
+            for operation in &one.operations[partition] {
+                // SAFETY: as the caller says.
+                let number = unsafe { self.chain_of(RowName::of(&operation.access), from) };
+                self.inserted[at] = number as u32;
+                at += 1;
+                let role = operation.link.role();
+                self.marks[number] |= match role {
+                    Role::Plain => 0,
+                    Role::Own(_) | Role::Version(_) | Role::Watched(_) => IS_TRACKED,
+                    Role::Dependent(_) => IS_TRACKED | IS_DEPENDENT,
+                };
+                let is_version = matches!(role, Role::Version(_));
+                self.later[number] += u32::from(is_version && self.places[number] > 0);
+                self.places[number] += u32::from(!is_version);
+            }
+        }
+        let mut end = 0;
+        for (place, mark) in self.places.iter_mut().zip(&self.marks[..self.len]) {
+            if mark & IS_TRACKED == 0 {
+                end += std::mem::replace(place, end);
+            }
+        }
+        self.plain_end = end as usize;
+        let mut versions = 0;
+        for number in 0..self.len {
+            if self.marks[number] & IS_TRACKED != 0 {
+                self.numbers[number] = self.tracked.len() as u32;
+                let begin = end;
+                end += std::mem::replace(&mut self.places[number], begin);
+                self.tracked.push(Chain {
+                    name: self.names[number],
+                    range: begin..end,
+                    versions: versions..versions,
+                    is_dependent: self.marks[number] & IS_DEPENDENT != 0,
+                    cursor: UnsafeCell::default(),
+                    evaluated: [AtomicU64::new(0), AtomicU64::new(0)],
+                });
+                versions += self.later[number];
+            }
+        }
+        self.operations.resize(end as usize, Access::default());
+        self.origins.resize(end as usize, Origin::default());
+        self.versions.resize(versions as usize, Version { position: 0, to: std::ptr::null_mut() });
+        let mut at = 0;
+        for (thread, one) in decomposed.iter().enumerate() {
+            for &Operation { access, link } in &one.operations[partition] {
+                let number = self.inserted[at] as usize;
+                at += 1;
+                let place = self.places[number];
+                let role = link.role();
+                if !matches!(role, Role::Version(_)) {
+                    self.operations[place as usize] = access;
+                    self.origins[place as usize] = Origin { thread: thread as u32, link };
+                    self.places[number] += 1;
+                }
+                if let Role::Version(version) | Role::Watched(version) = role {
+                    let slot = one.slot(partition, version);
+                    let chain = &mut self.tracked[self.numbers[number] as usize];
+                    let position = self.places[number] - chain.range.start;
+                    let sight = Sight { partition: partition as u32, chain: self.numbers[number], position };
+                    // SAFETY: as the caller says.
+                    unsafe { one.set_sight(slot, sight) };
+                    if matches!(role, Role::Version(_)) {
+                        // SAFETY: the slot is that of this condition.
+                        let to = unsafe { one.version(access.table, slot, layout) };
+                        let version = Version { position: position as usize, to };
+                        if position == 0 {
+                            // SAFETY: in compute mode no thread writes rows, and only this thread has the slot.
+                            unsafe { chain.keep(version, layout, bases) };
+                        } else {
+                            self.versions[chain.versions.end as usize] = version;
+                            chain.versions.end += 1;
+                        }
+                    }
                 }
             }
-            chain.writers = begin..self.writers.len();
-            if !chain.writers.is_empty() {
-                chain.versions = words;
-                words += (chain.writers.len() + 1) * layout.stride(chain.name.table).div_ceil(WORD);
-            }
-        }
-        if self.versions.len() < words {
-            self.versions.resize_with(words, cell::UnsafeCell::default);
-        }
-        for chain in self.list.iter().filter(|chain| !chain.writers.is_empty()) {
-            // SAFETY: in compute mode no thread writes rows, and what is in no chain yet is this thread's.
-            unsafe { self.keep(chain, 0, layout, bases) };
         }
     }
 
+    /// Makes plain chains tasks of their own, for a pool that several threads share.
+    pub fn separate(&mut self) {
+        self.plain.clear();
+        let is_plain = |number: &usize| self.tracked.is_empty() || self.marks[*number] & IS_TRACKED == 0;
+        self.plain.extend((0..self.len).filter(is_plain).map(|number| self.places[number]));
+    }
+
+    /// The number of plain chains, if they are tasks of their own.
+    pub fn plain_len(&self) -> usize {
+        self.plain.len()
+    }
+
+    /// The operations of a plain chain, if they are tasks of their own, as a range of `operations`.
+    pub fn plain(&self, number: usize) -> Range<usize> {
+        let begin = number.checked_sub(1).map_or(0, |before| self.plain[before]);
+        begin as usize..self.plain[number] as usize
+    }
+
+    /// The operations of all plain chains, chain by chain.
+    pub fn all_plain(&self) -> Range<usize> {
+        0..self.plain_end
+    }
+
+    /// The number of chains.
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.len
     }
 
+    /// The operations of all chains, chain by chain.
+    pub fn operations(&self) -> &[Access] {
+        &self.operations
+    }
+
+    /// The origin of each operation, if there are tracked chains.
+    pub fn origins(&self) -> &[Origin] {
+        &self.origins
+    }
+
+    /// The chains that are not plain.
+    pub fn tracked(&self) -> &[Chain] {
+        &self.tracked
+    }
+
+    /// The versions that a chain keeps behind its first operation, in the order of their positions.
     #[inline(always)]
-    pub fn chain(&self, number: usize) -> &Chain {
-        &self.list[number]
-    }
-
-    #[inline(always)]
-    pub fn operations(&self, chain: &Chain) -> (&[Access], &[Needs]) {
-        (&self.operations[chain.range.clone()], &self.needs[chain.range.clone()])
-    }
-
-    #[inline(always)]
-    fn version(&self, chain: &Chain, version: usize, layout: &Layout) -> *mut u8 {
-        let words = layout.stride(chain.name.table).div_ceil(WORD);
-        cell::UnsafeCell::raw_get(&raw const self.versions[chain.versions + version * words]).cast()
-    }
-
-    /// Whether to keep a version after the event is applied, if `kept` versions are kept already.
-    #[inline(always)]
-    pub fn writes(&self, chain: &Chain, kept: usize, event: u32) -> bool {
-        self.writers[chain.writers.clone()].get(kept) == Some(&event)
-    }
-
-    /// Keeps the row as its version of this number.
-    ///
-    /// # Safety
-    /// The calling thread walks the chain, whose versions are kept, or it is compute mode. No thread has read that version.
-    pub unsafe fn keep(&self, chain: &Chain, version: usize, layout: &Layout, bases: *const *mut u8) {
-        // SAFETY: the row is the thread's, and has so many bytes; `make_room` has made room for the version.
-        unsafe {
-            let row = layout.address(chain.name, bases);
-            row.copy_to_nonoverlapping(self.version(chain, version, layout), layout.stride(chain.name.table));
-        }
-    }
-
-    /// The address of the version that `event` must see, for a thread that does not walk the chain.
-    ///
-    /// # Safety
-    /// Earlier rounds evaluated all operations of the chain before the event.
-    #[inline]
-    pub unsafe fn seen(&self, chain: &Chain, event: u32, layout: &Layout, bases: *const *mut u8) -> *const u8 {
-        if chain.writers.is_empty() {
-            // SAFETY: a row of a chain lies inside its table. No thread writes it in this batch.
-            return unsafe { layout.address(chain.name, bases) };
-        }
-        let before = self.writers[chain.writers.clone()].partition_point(|&writer| writer < event);
-        self.version(chain, before, layout)
+    pub fn versions(&self, chain: &Chain) -> &[Version] {
+        &self.versions[chain.versions.start as usize..chain.versions.end as usize]
     }
 }
 
 impl Chain {
-    fn new(name: RowName) -> Self {
-        Self {
-            name,
-            range: 0..0,
-            is_dependent: false,
-            is_awaited: false,
-            writers: 0..0,
-            versions: 0,
-            cursor: UnsafeCell::default(),
-            evaluated: [AtomicU64::new(0), AtomicU64::new(0)],
+    /// Keeps the row as this version.
+    ///
+    /// # Safety
+    /// The calling thread walks the chain, or it is compute mode. No thread has read the version.
+    #[inline(always)]
+    pub unsafe fn keep(&self, version: Version, layout: &Layout, bases: *const *mut u8) {
+        let stride = layout.stride(self.name.table);
+        // SAFETY: the row is the thread's, and the slot has as many bytes.
+        unsafe {
+            let row = layout.address(self.name, bases);
+            if stride == size_of::<u64>() {
+                // Frequent, and far faster than a copy of unknown length.
+                version.to.cast::<u64>().write_unaligned(row.cast::<u64>().read_unaligned());
+            } else {
+                row.copy_to_nonoverlapping(version.to, stride);
+            }
         }
+    }
+
+    /// Its operations, as a range of the partition's.
+    #[inline(always)]
+    pub fn range(&self) -> Range<usize> {
+        self.range.start as usize..self.range.end as usize
     }
 
     /// Lends the cursor of the chain.
@@ -324,6 +453,7 @@ impl Chain {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::program::kernel::kind;
     use crate::transactions::scheme::tstream::decomposition::Partitioning;
 
     fn access(event: u32, row: u32, kind: u8) -> Access {
@@ -331,75 +461,143 @@ mod tests {
     }
 
     /// Two threads' slices in a table of four rows of two words, which hold their number.
-    fn inserted(slices: [&[Access]; 2], work: impl FnOnce(&Chains, &Layout, &Directory, *const *mut u8)) {
+    struct Inserted {
+        layout: Layout,
+        rows: Box<[u64; 8]>,
+        decomposed: Vec<Decomposition>,
+        chains: Chains,
+        directory: Directory,
+    }
+
+    fn inserted(slices: [&[Access]; 2]) -> Inserted {
         let spec = r#"{"name": "t", "rows": 4, "stride": 16, "read": [0, 16]}"#;
         let layout = Layout::new(&[serde_json::from_str(spec).unwrap()]);
-        let directory = Directory::new(&layout);
-        let mut rows = [0_u64, 0, 1, 1, 2, 2, 3, 3];
-        let bases = [rows.as_mut_ptr().cast::<u8>()];
-        let mut chains = Chains::default();
-        for slices in [[&[access(0, 3, kind::MODIFY)][..], &[]], slices] {
-            let decomposed = slices.map(|accesses| {
-                let mut decomposition = Decomposition::new(1, vec![false]);
-                decomposition.decompose(accesses, &Partitioning::new(1));
-                decomposition
-            });
-            // SAFETY: there is no other thread.
-            unsafe { chains.insert(0, decomposed.iter(), &layout, &directory, bases.as_ptr()) };
+        let decomposed = (0..2).map(|_| Decomposition::new(1, vec![false])).collect();
+        let (rows, directory) = (Box::new([0, 0, 1, 1, 2, 2, 3, 3]), Directory::new(&layout));
+        let mut made = Inserted { layout, rows, decomposed, chains: Chains::default(), directory };
+        // Something of the batches before, plain and linked.
+        made.insert([&[access(0, 3, kind::MODIFY)], &[access(1, 3, kind::MODIFY)]]);
+        made.insert([&[access(0, 3, kind::CONDITION), access(0, 1, kind::MODIFY)], &[]]);
+        made.insert(slices);
+        made
+    }
+
+    impl Inserted {
+        fn bases(&mut self) -> [*mut u8; 1] {
+            [self.rows.as_mut_ptr().cast::<u8>()]
         }
-        work(&chains, &layout, &directory, bases.as_ptr());
+
+        fn insert(&mut self, slices: [&[Access]; 2]) {
+            let bases = self.bases();
+            for (decomposition, accesses) in self.decomposed.iter_mut().zip(slices) {
+                decomposition.decompose(accesses, &Partitioning::new(1), &self.layout);
+            }
+            let from = Insertion {
+                partition: 0,
+                decomposed: &self.decomposed.iter().collect::<Vec<_>>(),
+                layout: &self.layout,
+                directory: &self.directory,
+                bases: bases.as_ptr(),
+            };
+            // SAFETY: there is no other thread.
+            unsafe { self.chains.insert(&from) };
+        }
+
+        /// Row and events of each plain chain.
+        fn plain(&mut self) -> Vec<(u32, Vec<u32>)> {
+            self.chains.separate();
+            (0..self.chains.plain_len()).map(|number| self.events(self.chains.plain(number))).collect()
+        }
+
+        fn events(&self, range: Range<usize>) -> (u32, Vec<u32>) {
+            let operations = &self.chains.operations()[range];
+            assert!(operations.iter().all(|one| one.row == operations[0].row));
+            (operations[0].row, operations.iter().map(|one| one.event).collect())
+        }
+
+        /// The positions of a group's conditions, of a thread.
+        fn positions(&self, thread: usize, group: usize) -> Vec<(u32, u32)> {
+            // SAFETY: there is no other thread.
+            let sights = unsafe { self.decomposed[thread].sights(group) };
+            sights.map(|sight| (sight.chain, sight.position)).collect()
+        }
+
+        /// The version that a condition of a thread sees.
+        fn seen(&self, thread: usize, group: usize, condition: usize) -> [u64; 2] {
+            let decomposition = &self.decomposed[thread];
+            let slot = decomposition.conditions(group).0[condition].row as usize;
+            // SAFETY: the slot is that of a condition on this table; rows are two words.
+            unsafe { decomposition.version(0, slot, &self.layout).cast::<[u64; 2]>().read() }
+        }
     }
 
     #[test]
     fn a_row_has_one_chain_with_its_operations_in_event_order() {
         let first = [access(0, 2, kind::MODIFY), access(1, 0, kind::MODIFY), access(1, 2, kind::READ)];
         let second = [access(4, 0, kind::READ), access(5, 2, kind::MODIFY), access(5, 2, kind::READ)];
-        inserted([&first, &second], |chains, layout, directory, _| {
-            let found: Vec<(u32, Vec<u32>)> = (0..chains.len())
-                .map(|number| {
-                    let chain = chains.chain(number);
-                    (chain.name.row, chains.operations(chain).0.iter().map(|one| one.event).collect())
-                })
-                .collect();
-            assert_eq!(found, [(2, vec![0, 1, 5, 5]), (0, vec![1, 4])]);
-            // SAFETY: there is no other thread.
-            let chain = |row| unsafe { directory.chain(layout, RowName { table: 0, row }) };
-            assert_eq!([0, 1, 2, 3].map(chain), [Some(1), None, Some(0), None], "those of the batch before are gone");
-            assert!((0..2).all(|number| !chains.chain(number).is_dependent && chains.chain(number).writers.is_empty()));
-        });
+        let mut made = inserted([&first, &second]);
+        assert_eq!(made.plain(), [(2, vec![0, 1, 5, 5]), (0, vec![1, 4])]);
+        assert_eq!((made.chains.len(), made.chains.all_plain(), made.chains.tracked().len()), (2, 0..6, 0));
+        // SAFETY: there is no other thread.
+        let entry = |row| unsafe { made.directory.with(&made.layout, RowName { table: 0, row }, |entry| *entry) };
+        assert_eq!([0, 1, 2, 3].map(entry), [2, 0, 1, 0], "those of the batch before are gone");
     }
 
     #[test]
-    fn versions_are_kept_of_what_is_written_and_awaited() {
-        let accesses = [
+    fn chains_that_events_depend_on_or_that_depend_on_others_lie_behind_plain_ones() {
+        let first = [access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY), access(1, 3, kind::MODIFY)];
+        let second = [access(2, 2, kind::READ), access(3, 1, kind::MODIFY), access(4, 3, kind::READ)];
+        let mut made = inserted([&first, &second]);
+        assert_eq!((made.plain(), made.chains.all_plain()), (vec![(3, vec![1, 4])], 0..2));
+        let tracked = made.chains.tracked();
+        let wanted = [((1, vec![3]), false), ((2, vec![0, 2]), true)];
+        assert!(tracked.iter().map(|one| (made.events(one.range()), one.is_dependent)).eq(wanted));
+        let origins = &made.chains.origins()[tracked[1].range()];
+        assert_eq!(origins.iter().map(|one| one.link.role()).collect::<Vec<_>>(), [Role::Dependent(0), Role::Plain]);
+        assert_eq!((origins[0].thread, origins[1].thread), (0, 1));
+    }
+
+    #[test]
+    fn a_condition_sees_the_version_after_all_earlier_events() {
+        let first = [
             access(0, 0, kind::CONDITION),
             access(0, 1, kind::MODIFY),
             access(2, 0, kind::MODIFY),
             access(2, 0, kind::MODIFY),
+            access(3, 0, kind::CONDITION),
+            access(3, 2, kind::CONDITION),
             access(3, 0, kind::MODIFY),
-            access(4, 1, kind::CONDITION),
-            access(4, 0, kind::MODIFY),
         ];
-        inserted([&accesses, &[]], |chains, layout, _, bases| {
-            let (one, zero) = (chains.chain(0), chains.chain(1));
-            assert_eq!((one.name.row, one.is_dependent, !one.writers.is_empty()), (1, true, true));
-            assert_eq!((zero.name.row, zero.is_dependent, !zero.writers.is_empty()), (0, true, true));
-            // SAFETY: there is no other thread; rows are two words.
-            unsafe {
-                for version in 1..4 {
-                    layout.address(zero.name, bases).cast::<u64>().write(10 * version as u64);
-                    chains.keep(zero, version, layout, bases);
-                }
-                layout.address(zero.name, bases).cast::<u64>().write(99);
-                let seen = |event| chains.seen(zero, event, layout, bases).cast::<[u64; 2]>().read();
-                assert_eq!([0, 2, 3, 4, 5].map(seen), [[0, 0], [0, 0], [10, 0], [20, 0], [30, 0]]);
-            }
-        });
+        let second = [access(4, 1, kind::CONDITION), access(4, 0, kind::MODIFY), access(5, 0, kind::CONDITION)];
+        let mut made = inserted([&first, &[&second[..], &[access(5, 3, kind::MODIFY)]].concat()]);
+        let chain = |row| {
+            let tracked = made.chains.tracked();
+            tracked.iter().position(|one| one.name.row == row).unwrap() as u32
+        };
+        assert_eq!(made.positions(0, 0), [(chain(0), 0)]);
+        assert_eq!(made.positions(0, 1), [(chain(0), 2), (chain(2), 0)]);
+        assert_eq!(made.positions(1, 0), [(chain(1), 1)]);
+        assert_eq!(made.positions(1, 1), [(chain(0), 4)]);
+        // A version before the first operation is kept at once; the others are kept on the walk.
+        assert_eq!((made.seen(0, 0, 0), made.seen(0, 1, 1)), ([0, 0], [2, 2]));
+        let zero = chain(0) as usize;
+        let positions = |chain: &Chain| made.chains.versions(chain).iter().map(|one| one.position).collect::<Vec<_>>();
+        assert_eq!(positions(&made.chains.tracked()[zero]), [2, 4]);
+        for (number, value) in [(0, 10), (1, 20)] {
+            made.rows[..2].fill(value);
+            let bases = made.bases();
+            let chain = &made.chains.tracked()[zero];
+            // SAFETY: there is no other thread.
+            unsafe { chain.keep(made.chains.versions(chain)[number], &made.layout, bases.as_ptr()) };
+        }
+        made.rows[..2].fill(99);
+        assert_eq!([made.seen(0, 0, 0), made.seen(0, 1, 0), made.seen(1, 1, 0)], [[0, 0], [10, 10], [20, 20]]);
     }
 
     #[test]
     fn what_was_evaluated_before_a_round_does_not_hang_on_the_round() {
-        let chain = Chain::new(RowName { table: 0, row: 0 });
+        let made = inserted([&[access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY)], &[]]);
+        let chain = &made.chains.tracked()[0];
         assert_eq!(chain.evaluated_before(1), 0);
         for (round, operations) in [(1, 2), (2, 2), (3, 7)] {
             let before = chain.evaluated_before(round);

@@ -6,8 +6,12 @@
 //! each other, such as those of two accounts with a transfer each way. Here a chain is walked up to the first operation that
 //! is not ready, and the next round goes on there. So the number of rounds depends only on the events of the batch.
 //!
-//! **Conditions** of an event are evaluated once, on copies of the versions of their rows. The thread that first comes to a
-//! ready operation that needs them evaluates them. Another thread waits for the decision, which is under way.
+//! **Conditions** of an event are evaluated once, on the versions of their rows. The thread that first comes to a ready
+//! operation that needs them evaluates them. Another thread waits for the decision, which is under way.
+//!
+//! **Kernels** are called for many operations at a time. A thread collects operations that lie behind each other in memory
+//! and applies them when it must: before it keeps a version of their row, before a condition among them is needed, and at the
+//! end of the round.
 //!
 //! **No deadlock.** Take the earliest event with an operation that no earlier round has evaluated. The operations before it,
 //! in its chain and in those that it depends on, belong to earlier events. Others are conditions of this event without
@@ -17,51 +21,36 @@
 //! earlier operations. Of another row, it sees the version after all earlier events, which exists when it is read. A write
 //! or read is applied when its event is decided.
 
-use std::ptr::null_mut;
+use std::ops::Range;
 
 use crate::error::RunError;
 use crate::program::kernel::{Access, ApplyContext};
 use crate::threads::own::Own;
-use crate::threads::sync::{AtomicBool, Ordering};
+use crate::threads::sync::{AtomicU32, Ordering};
 use crate::transactions::scheme::assignment::Assignment;
-use crate::transactions::scheme::tstream::chains::{Chain, Chains, Cursor, Directory, Layout};
-use crate::transactions::scheme::tstream::decomposition::{Decomposition, Needs, Partitioning, RowName, conditions};
+use crate::transactions::scheme::tstream::chains::{Chain, Chains, Cursor, Layout, Origin};
+use crate::transactions::scheme::tstream::decomposition::{Decomposition, Role};
 use crate::transactions::scheme::tstream::tasks::Task;
-use crate::transactions::workbench::Workbench;
 
 /// The data that all threads read in state access mode. `Chains` defines the only changes.
 pub(super) struct Processing<'a> {
     pub task: Assignment<'a>,
-    pub partitioning: &'a Partitioning,
     pub layout: &'a Layout,
-    pub directory: &'a Directory,
-    /// Per thread: the chains of its partition, and its plans.
+    /// Per partition.
     pub chains: &'a Own<Chains>,
-    pub benches: &'a Own<Workbench>,
-    /// The conditions that are evaluated on versions; that of any thread.
-    pub decomposition: &'a Decomposition,
-    /// Per event: whether a thread evaluates its conditions, or has done so.
-    pub claimed: &'a [AtomicBool],
+    /// Per thread.
+    pub decompositions: &'a Own<Decomposition>,
+    /// Per event: 1 + the round in which a thread decided it by its conditions, or decides it; 0: none so far.
+    pub claims: &'a [AtomicU32],
     pub round: u32,
 }
 
-/// A thread's copies of rows for conditions.
-pub(super) struct Copies {
-    /// Per table: copied rows.
-    rows: Vec<Vec<u64>>,
-    /// The base addresses of the copies, like `Tables::bases`.
-    bases: Vec<*mut u8>,
-    /// The conditions, on the copies.
-    conditions: Vec<Access>,
-}
-
-// SAFETY: `bases` points into `rows`.
-unsafe impl Send for Copies {}
-
-impl Copies {
-    pub fn new(tables: usize) -> Self {
-        Self { rows: vec![Vec::new(); tables], bases: vec![null_mut(); tables], conditions: Vec::new() }
-    }
+/// Operations that a thread has to apply, in order.
+pub(super) struct Pending<'a> {
+    context: ApplyContext,
+    /// The operations of a partition, and the range of those to apply.
+    partition: &'a [Access],
+    range: Range<usize>,
 }
 
 /// The progress of a chain in a round.
@@ -71,18 +60,75 @@ pub(super) struct Walked {
     pub is_done: bool,
 }
 
-impl Processing<'_> {
-    /// Walks a chain as far as its operations are ready.
+impl<'a> Processing<'a> {
+    /// Returns the state of a thread's walk through the chains of a round.
+    ///
+    /// `is_shared`: whether other threads decide the same events meanwhile, or wait for their decisions.
+    pub fn start(&self, is_shared: bool) -> Pending<'a> {
+        let Assignment { thread, run, batch, outcome, .. } = self.task;
+        // SAFETY: the thread's own arena.
+        let arena = unsafe { run.tables.arena(thread) };
+        Pending { context: outcome.apply_context(batch, run.tables.bases(), arena, is_shared), partition: &[], range: 0..0 }
+    }
+
+    /// Adds operations of a partition to those that are to be applied.
+    ///
+    /// # Safety
+    /// Their rows are this thread's until it applies them. Their events are decided by then, except by conditions among them.
+    pub unsafe fn append(
+        &self,
+        pending: &mut Pending<'a>,
+        partition: &'a [Access],
+        range: Range<usize>,
+    ) -> Result<(), RunError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        if pending.range.end == range.start && std::ptr::eq(pending.partition, partition) {
+            pending.range.end = range.end;
+            return Ok(());
+        }
+        // SAFETY: as the caller says.
+        unsafe { self.apply(pending)? };
+        (pending.partition, pending.range) = (partition, range);
+        Ok(())
+    }
+
+    /// Applies all operations that are to be applied.
+    ///
+    /// # Safety
+    /// As for `append`.
+    pub unsafe fn apply(&self, pending: &mut Pending<'a>) -> Result<(), RunError> {
+        let operations = &pending.partition[pending.range.clone()];
+        pending.range.start = pending.range.end;
+        if operations.is_empty() {
+            return Ok(());
+        }
+        let Assignment { run, batch, .. } = self.task;
+        let (address, len) = (operations.as_ptr(), operations.len());
+        // SAFETY: as the caller says.
+        if unsafe { run.transaction.apply(batch, &mut pending.context, address, len)? } != len {
+            return Err(RunError::Engine("an operation was not ready in its round".into()));
+        }
+        Ok(())
+    }
+
+    /// Walks a chain as far as its operations are ready. The operations may still be pending afterwards.
     ///
     /// # Safety
     /// It is state access mode, and no other thread walks the chain in this round.
-    pub unsafe fn walk(&self, task: Task, copies: &mut Copies) -> Result<Walked, RunError> {
+    pub unsafe fn walk(&self, task: Task, pending: &mut Pending<'a>) -> Result<Walked, RunError> {
         // SAFETY: in state access mode chains are only read, except for the fields of the walking thread, which is this one.
         unsafe {
-            self.chains.with(task.partition, |chains| {
-                let chain = chains.chain(task.chain);
-                chain.walk(|cursor| self.evaluate(chains, chain, cursor, copies))
-            })
+            let chains = &*self.chains.with(task.partition as usize, |chains| &raw const *chains);
+            let Some(number) = (task.chain as usize).checked_sub(chains.plain_len()) else {
+                let range = chains.plain(task.chain as usize);
+                let bytes = range.len() * size_of::<Access>();
+                self.append(pending, chains.operations(), range)?;
+                return Ok(Walked { bytes, is_done: true });
+            };
+            let chain = &chains.tracked()[number];
+            chain.walk(|cursor| self.evaluate(chains, chain, (task.partition, number as u32), cursor, pending))
         }
     }
 
@@ -90,126 +136,120 @@ impl Processing<'_> {
     /// As for `walk`.
     unsafe fn evaluate(
         &self,
-        chains: &Chains,
-        chain: &Chain,
+        chains: &'a Chains,
+        chain: &'a Chain,
+        own: (u32, u32),
         cursor: &mut Cursor,
-        copies: &mut Copies,
+        pending: &mut Pending<'a>,
     ) -> Result<Walked, RunError> {
-        let Assignment { thread, run, batch, outcome, .. } = self.task;
-        let bases = run.tables.bases();
-        // SAFETY: the thread's own arena.
-        let mut context = outcome.apply_context(batch, bases, unsafe { run.tables.arena(thread) }, true);
-        let (operations, needs) = chains.operations(chain);
-        // Operations up to here are next to apply; those up to the cursor are applied.
-        let mut at = cursor.operations;
+        let bases = self.task.run.tables.bases();
+        let (partition, origins) = (chains.operations(), chains.origins());
+        let Range { start, end } = chain.range();
+        let versions = chains.versions(chain);
+        // Operations up to `at` are evaluated; those up to `appended` are applied or pending.
+        let mut at = start + cursor.operations;
+        let mut appended = at;
         let mut is_ready = true;
-        while at < operations.len() {
-            let Access { event, .. } = operations[at];
-            let waits = operations[at].waits();
-            let of_event = |one: &&Access| one.event == event && one.waits() == waits;
-            let end = at + operations[at..].iter().take_while(of_event).count();
-            if needs[at] != Needs::Nothing {
-                is_ready = needs[at] == Needs::Own || self.is_ready(event, chain.name);
+        loop {
+            while let Some(&version) = versions.get(cursor.versions).filter(|version| version.position == at - start) {
+                // SAFETY: the row is this thread's in this round; the version is read in later rounds only.
+                unsafe {
+                    self.append(pending, partition, appended..at)?;
+                    self.apply(pending)?;
+                    chain.keep(version, self.layout, bases);
+                }
+                appended = at;
+                cursor.versions += 1;
+            }
+            if at == end {
+                break;
+            }
+            let Origin { thread, link } = origins[at];
+            if let Role::Own(group) | Role::Dependent(group) = link.role() {
+                // SAFETY: decompositions are only read in state access mode.
+                let decomposition = unsafe {
+                    &*self.decompositions.with(thread as usize, |decomposition| &raw const *decomposition)
+                };
+                let event = partition[at].event;
+                is_ready = matches!(link.role(), Role::Own(_)) || self.is_ready(event, decomposition, group, own);
                 if !is_ready {
                     break;
                 }
-                if !outcome.is_decided(event) {
-                    // SAFETY: the row is this thread's in this round, and all earlier operations are applied.
-                    unsafe { self.apply(&mut context, operations, cursor, at)? };
-                    self.decide(event, chain.name, copies, &mut context)?;
+                if decomposition.conditions(group).1 && !self.task.outcome.is_decided(event) {
+                    // Conditions on rows with containers may be among the pending operations.
+                    // SAFETY: the row is this thread's in this round, and events of earlier operations are decided.
+                    unsafe {
+                        self.append(pending, partition, appended..at)?;
+                        self.apply(pending)?;
+                    }
+                    appended = at;
+                }
+                if !self.task.outcome.is_decided(event) {
+                    self.decide(event, decomposition, group, pending)?;
                 }
             }
-            at = end;
-            if waits && chains.writes(chain, cursor.versions, event) {
-                // SAFETY: as above; the version is read in later rounds only.
-                unsafe {
-                    self.apply(&mut context, operations, cursor, at)?;
-                    cursor.versions += 1;
-                    chains.keep(chain, cursor.versions, self.layout, bases);
-                }
-            }
+            at += 1;
         }
         // SAFETY: as above.
-        unsafe { self.apply(&mut context, operations, cursor, at)? };
-        chain.set_evaluated(self.round, at);
-        Ok(Walked { bytes: size_of_val(operations), is_done: is_ready })
+        unsafe { self.append(pending, partition, appended..at)? };
+        cursor.operations = at - start;
+        chain.set_evaluated(self.round, cursor.operations);
+        Ok(Walked { bytes: (end - start) * size_of::<Access>(), is_done: is_ready })
     }
 
-    /// Applies a chain's operations from the cursor on up to number `end`.
-    ///
-    /// # Safety
-    /// The chain's row is this thread's, and the events are decided, except for conditions among these operations.
-    unsafe fn apply(
-        &self,
-        context: &mut ApplyContext,
-        operations: &[Access],
-        cursor: &mut Cursor,
-        end: usize,
-    ) -> Result<(), RunError> {
-        let part = &operations[cursor.operations..end];
-        if part.is_empty() {
-            return Ok(());
+    /// Whether earlier rounds have evaluated all operations before the event, in the chains of its conditions' rows other
+    /// than `own`, a partition and a chain. It is the same at any time of a round.
+    fn is_ready(&self, event: u32, decomposition: &Decomposition, group: usize, own: (u32, u32)) -> bool {
+        // ORDERING: Relaxed; a barrier has published the claims of earlier rounds, and only those count.
+        let claim = self.claims[event as usize].load(Ordering::Relaxed);
+        if claim != 0 && claim <= self.round {
+            // It was ready in that round. The thread that decided it walked its own chain up to it, and finds the others as
+            // they were.
+            return true;
         }
-        let Assignment { run, batch, .. } = self.task;
-        // SAFETY: as the caller says.
-        let done = unsafe { run.transaction.apply(batch, context, part.as_ptr(), part.len())? };
-        if done != part.len() {
-            return Err(RunError::Engine("an operation was not ready in its round".into()));
-        }
-        cursor.operations = end;
-        Ok(())
-    }
-
-    fn conditions(&self, event: u32) -> &[Access] {
-        let Assignment { threads, batch, outcome, .. } = self.task;
-        conditions(batch, event, threads, outcome, |planner| {
-            // SAFETY: in state access mode no thread plans, and accesses stay in place until the next batch is planned.
-            unsafe {
-                let planned = self.benches.with(planner, |bench| &raw const *bench.planner.accesses());
-                &*planned
+        // SAFETY: chains with dependent operations are walked after the first round.
+        let mut sights = unsafe { decomposition.sights(group) };
+        sights.all(|sight| {
+            sight.position == 0 || (sight.partition, sight.chain) == own || {
+                // SAFETY: in state access mode chains are only read.
+                let evaluated = unsafe {
+                    self.chains.with(sight.partition as usize, |chains| {
+                        chains.tracked()[sight.chain as usize].evaluated_before(self.round)
+                    })
+                };
+                evaluated >= sight.position as usize
             }
         })
     }
 
-    /// Whether earlier rounds have evaluated all operations before the event, in the chains of its conditions' rows other
-    /// than `own`.
-    fn is_ready(&self, event: u32, own: RowName) -> bool {
-        let is_there = |name: RowName| {
-            // SAFETY: in state access mode directory and chains are only read.
-            unsafe {
-                let Some(number) = self.directory.chain(self.layout, name) else { return true };
-                self.chains.with(self.partitioning.of(name), |chains| {
-                    let chain = chains.chain(number);
-                    let operations = chains.operations(chain).0;
-                    let evaluated = chain.evaluated_before(self.round);
-                    evaluated == operations.len() || {
-                        // Conditions that are operations precede the event's other operations.
-                        let is_before = |one: &Access| (one.event, one.waits()) < (event, true);
-                        evaluated >= operations.partition_point(is_before)
-                    }
-                })
-            }
-        };
-        self.conditions(event).iter().map(RowName::of).all(|name| name == own || is_there(name))
-    }
-
-    /// Decides the event, or waits for its decision. `own`: the row whose chain the calling thread walks, up to this event.
+    /// Decides a ready event by its conditions, or waits for its decision.
     fn decide(
         &self,
         event: u32,
-        own: RowName,
-        copies: &mut Copies,
-        context: &mut ApplyContext,
+        decomposition: &Decomposition,
+        group: usize,
+        pending: &mut Pending,
     ) -> Result<(), RunError> {
-        let Assignment { run, batch, outcome, .. } = self.task;
-        // ORDERING: Relaxed; one thread finds it not claimed, and the decision publishes the result.
-        if !self.claimed[event as usize].swap(true, Ordering::Relaxed) {
-            self.copy(event, own, copies);
-            let tables = std::mem::replace(&mut context.tables, copies.bases.as_ptr());
-            let accesses = &copies.conditions;
-            // SAFETY: these are conditions only, on the thread's own copies, and no other thread evaluates them.
-            let done = unsafe { run.transaction.apply(batch, context, accesses.as_ptr(), accesses.len()) };
-            context.tables = tables;
+        let Assignment { threads, run, batch, outcome, .. } = self.task;
+        let claim = &self.claims[event as usize];
+        let is_first = if threads == 1 {
+            // ORDERING: Relaxed; there is no other thread.
+            let is_first = claim.load(Ordering::Relaxed) == 0;
+            claim.store(self.round + 1, Ordering::Relaxed);
+            is_first
+        } else {
+            // ORDERING: Relaxed; one thread finds it not claimed, and the decision publishes the result.
+            claim.compare_exchange(0, self.round + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        if is_first {
+            let (conditions, _) = decomposition.conditions(group);
+            let tables = std::mem::replace(&mut pending.context.tables, decomposition.bases());
+            // SAFETY: these are conditions only, on versions that no thread writes any more, and no other thread evaluates
+            // them.
+            let done = unsafe {
+                run.transaction.apply(batch, &mut pending.context, conditions.as_ptr(), conditions.len())
+            };
+            pending.context.tables = tables;
             done?;
             if !outcome.is_decided(event) {
                 return Err(RunError::Engine("an event is undecided after all its conditions".into()));
@@ -223,35 +263,5 @@ impl Processing<'_> {
             patience.pass();
         }
         Ok(())
-    }
-
-    /// Copies the rows of an event's conditions in the versions that the event must see.
-    fn copy(&self, event: u32, own: RowName, copies: &mut Copies) {
-        let bases = self.task.run.tables.bases();
-        copies.conditions.clear();
-        copies.rows.iter_mut().for_each(Vec::clear);
-        for condition in self.conditions(event).iter().filter(|one| self.decomposition.is_on_version(one)) {
-            let name = RowName::of(condition);
-            let stride = self.layout.stride(name.table);
-            // SAFETY: in state access mode directory and chains are only read. This thread walks the row's own chain. Earlier
-            // rounds evaluated all operations before the event in other chains. A row without a chain is not written.
-            let from = unsafe {
-                match self.directory.chain(self.layout, name).filter(|_| name != own) {
-                    None => self.layout.address(name, bases).cast_const(),
-                    Some(number) => self.chains.with(self.partitioning.of(name), |chains| {
-                        chains.seen(chains.chain(number), event, self.layout, bases)
-                    }),
-                }
-            };
-            let rows = &mut copies.rows[usize::from(name.table)];
-            let row = copies.conditions.len();
-            rows.resize(((row + 1) * stride).div_ceil(size_of::<u64>()), 0);
-            // SAFETY: a row has so many bytes, and room was just made for them.
-            unsafe { from.copy_to_nonoverlapping(rows.as_mut_ptr().cast::<u8>().add(row * stride), stride) };
-            copies.conditions.push(Access { row: row as u32, ..*condition });
-        }
-        for (base, rows) in copies.bases.iter_mut().zip(&mut copies.rows) {
-            *base = rows.as_mut_ptr().cast();
-        }
     }
 }

@@ -8,8 +8,8 @@ use crate::transactions::scheme::pool::{Pools, Taking};
 /// A chain, by its partition and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Task {
-    pub partition: usize,
-    pub chain: usize,
+    pub partition: u32,
+    pub chain: u32,
 }
 
 pub(super) struct Tasks {
@@ -29,6 +29,25 @@ impl Tasks {
 
     pub fn made_up(&self) -> bool {
         self.pools.made_up
+    }
+
+    /// Whether several threads take tasks from the thread's pool.
+    pub fn is_shared(&self, thread: usize) -> bool {
+        self.members(thread).len() > 1
+    }
+
+    /// Whether several threads take tasks from any pool.
+    pub fn has_shared(&self) -> bool {
+        self.pools.threads().any(|members| members.len() > 1)
+    }
+
+    fn members(&self, thread: usize) -> &[usize] {
+        self.pools.threads().nth(self.pools.pool(thread)).expect("every thread has a pool")
+    }
+
+    /// Whether any thread that is free takes the next task.
+    pub fn stealing(&self) -> bool {
+        self.pools.stealing()
     }
 
     fn list(&self, round: u32) -> &Own<Vec<Task>> {
@@ -58,6 +77,15 @@ impl Tasks {
         unsafe { self.list(round).with_mut(thread, |list| list.push(task)) };
     }
 
+    /// How many a thread has for a round.
+    ///
+    /// # Safety
+    /// As for `set`.
+    pub unsafe fn len(&self, thread: usize, round: u32) -> usize {
+        // SAFETY: as the caller says.
+        unsafe { self.list(round).with(thread, Vec::len) }
+    }
+
     /// How many there are in a round, in all pools.
     ///
     /// # Safety
@@ -72,7 +100,7 @@ impl Tasks {
     /// # Safety
     /// As for `count`, as long as the result is used.
     pub unsafe fn take(&self, thread: usize, round: u32, number: usize) -> TakenTasks<'_> {
-        let members = self.pools.threads().nth(self.pools.pool(thread)).expect("every thread has a pool");
+        let members = self.members(thread);
         let list = self.list(round);
         // SAFETY: as the caller says.
         let tasks = members.iter().map(|&member| unsafe { list.with(member, Vec::len) }).sum();
@@ -115,13 +143,13 @@ mod tests {
     use super::*;
 
     /// Chains by tens of their partition, of a round in which partition 0 has three, 1 none, 2 one and 3 two.
-    fn taken(pools: &[usize], stealing: bool, order: &[usize]) -> Vec<Vec<usize>> {
+    fn taken(pools: &[usize], stealing: bool, order: &[usize]) -> Vec<Vec<u32>> {
         let tasks = Tasks::of(Pools::of(pools, stealing), 4);
         // SAFETY: there is no other thread.
         unsafe {
             for (thread, chains) in [3, 0, 1, 2].into_iter().enumerate() {
                 tasks.set(thread, 4, std::iter::once(Task { partition: 9, chain: 9 }));
-                tasks.set(thread, 4, (0..chains).map(|chain| Task { partition: thread, chain }));
+                tasks.set(thread, 4, (0..chains).map(|chain| Task { partition: thread as u32, chain }));
             }
             assert_eq!((tasks.count(4), tasks.count(5)), (6, 0));
             let mut found = vec![Vec::new(); 4];
