@@ -129,6 +129,8 @@ class Rounds:
             samples = [sample for one in passes for sample in one.samples]
             row["rejected"] = samples[0].rejected / self._race.events if self._race.events else None
             row["breakdown"] = self._breakdown(samples)
+            if parts := self._costs(samples):
+                row["costs"] = parts
             measured = {name: [getattr(one, name) for one in passes] for name in costs}
             row |= _columns(measured | {"p99_us": [one.processing("p99") for one in passes]}, row["rounds"])
             if self._has_requests:
@@ -170,6 +172,18 @@ class Rounds:
             part: statistics.median(s.breakdown[part] for s in samples) * 1e9 / events if events else None
             for part in samples[0].breakdown
         }
+
+    def _costs(self, samples: list[engine.Sample]) -> dict[str, float | None]:
+        """Returns a scheme's own times in nanoseconds per event, summed over threads, and its counts per interval."""
+        events, costs = self._race.events, {}
+        for name in samples[0].costs:
+            median_cost = statistics.median(sample.costs[name] for sample in samples)
+            if name.endswith("_ns"):
+                costs[name.removesuffix("_ns")] = median_cost / events if events else None
+            elif name != "intervals":
+                intervals = samples[0].costs["intervals"]
+                costs[f"{name}_per_interval"] = median_cost / intervals if intervals else 0.0
+        return costs
 
     def _reconfigured(self, passes: list[list[Pass]], i: int) -> Row:
         equal = [j for j, spec in enumerate(self._specs) if spec == self._specs[i]]

@@ -514,6 +514,7 @@ def one_pass(
         omitted_loads=metrics["omitted_loads"],
         tasks=metrics["tasks"] or [],
         chosen=metrics["chosen"],
+        costs=metrics["costs"],
     )
     return sample, state, {name: metrics[name] for name in ("binding", "memory", "deliveries")}
 

@@ -146,6 +146,12 @@ class Sample(BaseModel):
     chosen: dict[str, int] = Field(
         default_factory=dict, description="Events that each scheme executed; only with scheme auto."
     )
+    costs: dict[str, int] = Field(
+        default_factory=dict,
+        description="Times and counts of the scheme's own, summed over threads; times end in `_ns`. Scheme `tstream` has "
+        "the times of planning, decomposition, insertion, rounds, barriers, post-processing and delivery, and the numbers "
+        "of intervals, rounds, operations, chains and dependent chains.",
+    )
 
     # Ignored: mypy accepts no decorator above @property, and pydantic requires this order.
     @computed_field(description="Processor time per event, in nanoseconds.")  # type: ignore[prop-decorator]

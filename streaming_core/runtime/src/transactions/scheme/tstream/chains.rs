@@ -17,7 +17,9 @@ use std::ops::Range;
 use crate::program::TableSpec;
 use crate::program::kernel::Access;
 use crate::threads::sync::{AtomicU64, Ordering, UnsafeCell};
-use crate::transactions::scheme::tstream::decomposition::{Decomposition, Link, Operation, Role, RowName, Sight};
+use crate::transactions::scheme::tstream::decomposition::{
+    Decomposition, IS_DEPENDENT, IS_TRACKED, Link, Operation, RowName, Sight,
+};
 
 /// The locations of rows: numbers of all rows of all tables, and their addresses.
 pub(super) struct Layout {
@@ -122,10 +124,6 @@ pub(super) struct Origin {
     pub link: Link,
 }
 
-// What an insertion must know of a chain.
-const IS_TRACKED: u8 = 1;
-const IS_DEPENDENT: u8 = 2;
-
 /// The chains of a partition. In compute mode, its thread writes them, except for cursors. In state access mode, all threads
 /// read them.
 #[derive(Default)]
@@ -142,16 +140,23 @@ pub(super) struct Chains {
     /// The end of the plain chains in `operations`.
     plain_end: usize,
 
-    // For insertion. Per chain, in the order of their first entries: the row; the number of operations, then the place of the
-    // next one; the number of versions behind the first operation; marks; its number in `tracked`.
+    // For insertion.
     len: usize,
-    names: Vec<RowName>,
-    places: Vec<u32>,
-    later: Vec<u32>,
-    marks: Vec<u8>,
-    numbers: Vec<u32>,
+    /// In the order of their first entries: the chains. As many as entries, so that those of short chains are left over.
+    forming: Vec<Forming>,
     /// The chain of each entry, in the order of their routing.
     inserted: Vec<u32>,
+}
+
+/// A chain while it is inserted into.
+#[derive(Debug, Clone, Copy, Default)]
+struct Forming {
+    name: RowName,
+    /// The number of its operations, then the place of the next one.
+    place: u32,
+    /// The number of versions that it keeps behind its first operation, then its number in `tracked`.
+    later: u32,
+    marks: u8,
 }
 
 // SAFETY: cursors are used as their comment says, and versions point into decompositions; nothing belongs to a thread.
@@ -176,23 +181,22 @@ impl Chains {
     /// It is compute mode, the partition is the calling thread's, and its rows are in the tables at the bases.
     pub unsafe fn insert(&mut self, from: &Insertion) {
         let &Insertion { partition, decomposed, layout, directory, .. } = from;
-        for &name in &self.names[..self.len] {
+        for chain in &mut self.forming[..self.len] {
             // SAFETY: as the caller says.
-            unsafe { directory.with(layout, name, |entry| *entry = 0) };
+            unsafe { directory.with(layout, chain.name, |entry| *entry = 0) };
+            *chain = Forming::default();
         }
         self.len = 0;
         self.tracked.clear();
         let entries: usize = decomposed.iter().map(|one| one.operations[partition].len()).sum();
-        if self.names.len() < entries {
-            self.names.resize(entries, RowName::default());
+        if self.inserted.len() < entries {
+            self.forming.resize(entries, Forming::default());
             self.inserted.resize(entries, 0);
         }
-        self.places.clear();
-        self.places.resize(entries, 0);
         // SAFETY: as the caller says.
         unsafe {
             if decomposed.iter().any(|one| one.has_groups()) {
-                self.insert_linked(from, entries);
+                self.insert_linked(from);
             } else {
                 self.insert_plain(from);
             }
@@ -204,18 +208,20 @@ impl Chains {
     /// # Safety
     /// As for `insert`.
     #[inline(always)]
-    unsafe fn chain_of(&mut self, name: RowName, from: &Insertion) -> usize {
+    unsafe fn chain_of(&mut self, name: RowName, from: &Insertion) -> (u32, &mut Forming) {
         // SAFETY: as the caller says.
-        unsafe {
+        let number = unsafe {
             from.directory.with(from.layout, name, |entry| {
                 let is_new = *entry == 0;
-                let number = if is_new { self.len } else { *entry as usize - 1 };
-                *entry = number as u32 + 1;
-                self.names[number] = name;
+                let number = if is_new { self.len as u32 } else { *entry - 1 };
+                *entry = number + 1;
                 self.len += usize::from(is_new);
                 number
             })
-        }
+        };
+        let chain = &mut self.forming[number as usize];
+        chain.name = name;
+        (number, chain)
     }
 
     /// Inserts entries that are all plain.
@@ -227,24 +233,24 @@ impl Chains {
         for one in from.decomposed {
             for operation in &one.operations[from.partition] {
                 // SAFETY: as the caller says.
-                let number = unsafe { self.chain_of(RowName::of(&operation.access), from) };
-                self.places[number] += 1;
-                self.inserted[at] = number as u32;
+                let (number, chain) = unsafe { self.chain_of(RowName::of(&operation.access), from) };
+                chain.place += 1;
+                self.inserted[at] = number;
                 at += 1;
             }
         }
         let mut end = 0;
-        for place in &mut self.places[..self.len] {
-            end += std::mem::replace(place, end);
+        for chain in &mut self.forming[..self.len] {
+            end += std::mem::replace(&mut chain.place, end);
         }
         self.plain_end = end as usize;
         self.operations.resize(self.plain_end, Access::default());
         let mut inserted = self.inserted.iter();
         for one in from.decomposed {
             for (operation, &number) in one.operations[from.partition].iter().zip(&mut inserted) {
-                let place = &mut self.places[number as usize];
-                self.operations[*place as usize] = operation.access;
-                *place += 1;
+                let chain = &mut self.forming[number as usize];
+                self.operations[chain.place as usize] = operation.access;
+                chain.place += 1;
             }
         }
     }
@@ -253,100 +259,104 @@ impl Chains {
     ///
     /// # Safety
     /// As for `insert`.
-    unsafe fn insert_linked(&mut self, from: &Insertion, entries: usize) {
-        let &Insertion { partition, decomposed, layout, bases, .. } = from;
-        for counts in [&mut self.later, &mut self.numbers] {
-            counts.clear();
-            counts.resize(entries, 0);
-        }
-        self.marks.clear();
-        self.marks.resize(entries, 0);
+    unsafe fn insert_linked(&mut self, from: &Insertion) {
+        let &Insertion { partition, decomposed, .. } = from;
         let mut at = 0;
         for one in decomposed {
             for operation in &one.operations[partition] {
                 // SAFETY: as the caller says.
-                let number = unsafe { self.chain_of(RowName::of(&operation.access), from) };
-                self.inserted[at] = number as u32;
+                let (number, chain) = unsafe { self.chain_of(RowName::of(&operation.access), from) };
+                chain.marks |= operation.link.marks();
+                let is_version = operation.link.is_version();
+                chain.later += u32::from(is_version && chain.place > 0);
+                chain.place += u32::from(!is_version);
+                self.inserted[at] = number;
                 at += 1;
-                let role = operation.link.role();
-                self.marks[number] |= match role {
-                    Role::Plain => 0,
-                    Role::Own(_) | Role::Version(_) | Role::Watched(_) => IS_TRACKED,
-                    Role::Dependent(_) => IS_TRACKED | IS_DEPENDENT,
-                };
-                let is_version = matches!(role, Role::Version(_));
-                self.later[number] += u32::from(is_version && self.places[number] > 0);
-                self.places[number] += u32::from(!is_version);
             }
         }
-        let mut end = 0;
-        for (place, mark) in self.places.iter_mut().zip(&self.marks[..self.len]) {
-            if mark & IS_TRACKED == 0 {
-                end += std::mem::replace(place, end);
-            }
-        }
-        self.plain_end = end as usize;
-        let mut versions = 0;
-        for number in 0..self.len {
-            if self.marks[number] & IS_TRACKED != 0 {
-                self.numbers[number] = self.tracked.len() as u32;
-                let begin = end;
-                end += std::mem::replace(&mut self.places[number], begin);
-                self.tracked.push(Chain {
-                    name: self.names[number],
-                    range: begin..end,
-                    versions: versions..versions,
-                    is_dependent: self.marks[number] & IS_DEPENDENT != 0,
-                    cursor: UnsafeCell::default(),
-                    evaluated: [AtomicU64::new(0), AtomicU64::new(0)],
-                });
-                versions += self.later[number];
-            }
-        }
-        self.operations.resize(end as usize, Access::default());
-        self.origins.resize(end as usize, Origin::default());
-        self.versions.resize(versions as usize, Version { position: 0, to: std::ptr::null_mut() });
+        self.divide();
         let mut at = 0;
         for (thread, one) in decomposed.iter().enumerate() {
             for &Operation { access, link } in &one.operations[partition] {
-                let number = self.inserted[at] as usize;
+                let chain = &mut self.forming[self.inserted[at] as usize];
                 at += 1;
-                let place = self.places[number];
-                let role = link.role();
-                if !matches!(role, Role::Version(_)) {
-                    self.operations[place as usize] = access;
-                    self.origins[place as usize] = Origin { thread: thread as u32, link };
-                    self.places[number] += 1;
+                if !link.is_version() {
+                    self.operations[chain.place as usize] = access;
+                    self.origins[chain.place as usize] = Origin { thread: thread as u32, link };
+                    chain.place += 1;
                 }
-                if let Role::Version(version) | Role::Watched(version) = role {
-                    let slot = one.slot(partition, version);
-                    let chain = &mut self.tracked[self.numbers[number] as usize];
-                    let position = self.places[number] - chain.range.start;
-                    let sight = Sight { partition: partition as u32, chain: self.numbers[number], position };
+                if link.is_condition() {
+                    let chain = *chain;
                     // SAFETY: as the caller says.
-                    unsafe { one.set_sight(slot, sight) };
-                    if matches!(role, Role::Version(_)) {
-                        // SAFETY: the slot is that of this condition.
-                        let to = unsafe { one.version(access.table, slot, layout) };
-                        let version = Version { position: position as usize, to };
-                        if position == 0 {
-                            // SAFETY: in compute mode no thread writes rows, and only this thread has the slot.
-                            unsafe { chain.keep(version, layout, bases) };
-                        } else {
-                            self.versions[chain.versions.end as usize] = version;
-                            chain.versions.end += 1;
-                        }
-                    }
+                    unsafe { self.see(one, access.table, link, chain, from) };
                 }
             }
         }
     }
 
+    /// Gives each chain its range of the operations: plain ones first.
+    fn divide(&mut self) {
+        let mut end = 0;
+        for chain in &mut self.forming[..self.len] {
+            if chain.marks & IS_TRACKED == 0 {
+                end += std::mem::replace(&mut chain.place, end);
+            }
+        }
+        self.plain_end = end as usize;
+        let mut versions = 0;
+        for chain in &mut self.forming[..self.len] {
+            if chain.marks & IS_TRACKED != 0 {
+                let begin = end;
+                end += std::mem::replace(&mut chain.place, begin);
+                let later = std::mem::replace(&mut chain.later, self.tracked.len() as u32);
+                self.tracked.push(Chain {
+                    name: chain.name,
+                    range: begin..end,
+                    versions: versions..versions,
+                    is_dependent: chain.marks & IS_DEPENDENT != 0,
+                    cursor: UnsafeCell::default(),
+                    evaluated: [AtomicU64::new(0), AtomicU64::new(0)],
+                });
+                versions += later;
+            }
+        }
+        self.operations.resize(end as usize, Access::default());
+        self.origins.resize(end as usize, Origin::default());
+        self.versions.resize(versions as usize, Version { position: 0, to: std::ptr::null_mut() });
+    }
+
+    /// Notes where a condition of a group is in its chain: before the next operation. If it is evaluated on a version, that is
+    /// the version of its slot.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    #[inline(always)]
+    unsafe fn see(&mut self, one: &Decomposition, table: u8, link: Link, chain: Forming, from: &Insertion) {
+        let (slot, Forming { place, later: number, .. }) = (one.slot(from.partition, link.number()), chain);
+        let chain = &mut self.tracked[number as usize];
+        let position = place - chain.range.start;
+        // SAFETY: the chain is in the thread's partition, and so is the slot.
+        unsafe { one.set_sight(slot, Sight { partition: from.partition as u32, chain: number, position }) };
+        if !link.is_version() {
+            return;
+        }
+        // SAFETY: the slot is that of a condition on this table.
+        let to = unsafe { one.version(table, slot, from.layout) };
+        let version = Version { position: position as usize, to };
+        if position == 0 {
+            // SAFETY: in compute mode no thread writes rows, and only this thread has the slot.
+            unsafe { chain.keep(version, from.layout, from.bases) };
+        } else {
+            self.versions[chain.versions.end as usize] = version;
+            chain.versions.end += 1;
+        }
+    }
+
     /// Makes plain chains tasks of their own, for a pool that several threads share.
     pub fn separate(&mut self) {
+        let chains = self.forming[..self.len].iter();
         self.plain.clear();
-        let is_plain = |number: &usize| self.tracked.is_empty() || self.marks[*number] & IS_TRACKED == 0;
-        self.plain.extend((0..self.len).filter(is_plain).map(|number| self.places[number]));
+        self.plain.extend(chains.filter(|chain| chain.marks & IS_TRACKED == 0).map(|chain| chain.place));
     }
 
     /// The number of plain chains, if they are tasks of their own.
@@ -455,6 +465,7 @@ mod tests {
     use super::*;
     use crate::program::kernel::kind;
     use crate::transactions::scheme::tstream::decomposition::Partitioning;
+    use crate::transactions::scheme::tstream::decomposition::Role;
 
     fn access(event: u32, row: u32, kind: u8) -> Access {
         Access { event, row, kind, ..Access::default() }

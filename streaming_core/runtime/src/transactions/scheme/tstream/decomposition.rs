@@ -38,31 +38,81 @@ pub(super) enum Role {
     Watched(usize),
 }
 
+/// Marks of a chain: a condition of a group is in it, or an operation that needs one.
+pub(super) const IS_TRACKED: u8 = 1;
+/// One of its operations depends on another row.
+pub(super) const IS_DEPENDENT: u8 = 2;
+
 impl Link {
+    // Roles are told apart by comparisons: a jump by a table is guessed wrong too often.
     const ROLE_BITS: u32 = 3;
+    const PLAIN: u32 = 0;
+    const OWN: u32 = 1;
+    const DEPENDENT: u32 = 2;
+    const VERSION: u32 = 3;
+    const WATCHED: u32 = 4;
 
     fn new(role: Role) -> Self {
         let (tag, number) = match role {
-            Role::Plain => (0, 0),
-            Role::Own(group) => (1, group),
-            Role::Dependent(group) => (2, group),
-            Role::Version(number) => (3, number),
-            Role::Watched(number) => (4, number),
+            Role::Plain => (Self::PLAIN, 0),
+            Role::Own(group) => (Self::OWN, group),
+            Role::Dependent(group) => (Self::DEPENDENT, group),
+            Role::Version(number) => (Self::VERSION, number),
+            Role::Watched(number) => (Self::WATCHED, number),
         };
         let number = u32::try_from(number).ok().filter(|&number| number < 1 << (u32::BITS - Self::ROLE_BITS));
         Self(number.expect("an interval has fewer conditions") << Self::ROLE_BITS | tag)
     }
 
-    #[inline(always)]
+    #[cfg(test)]
     pub fn role(self) -> Role {
-        let number = (self.0 >> Self::ROLE_BITS) as usize;
-        match self.0 & ((1 << Self::ROLE_BITS) - 1) {
-            0 => Role::Plain,
-            1 => Role::Own(number),
-            2 => Role::Dependent(number),
-            3 => Role::Version(number),
+        let number = self.number();
+        match self.tag() {
+            Self::PLAIN => Role::Plain,
+            Self::OWN => Role::Own(number),
+            Self::DEPENDENT => Role::Dependent(number),
+            Self::VERSION => Role::Version(number),
             _ => Role::Watched(number),
         }
+    }
+
+    #[inline(always)]
+    fn tag(self) -> u32 {
+        self.0 & ((1 << Self::ROLE_BITS) - 1)
+    }
+
+    /// The number of its group or condition.
+    #[inline(always)]
+    pub fn number(self) -> usize {
+        (self.0 >> Self::ROLE_BITS) as usize
+    }
+
+    /// Whether it is an operation that needs the conditions of its group.
+    #[inline(always)]
+    pub fn is_conditional(self) -> bool {
+        self.tag() == Self::OWN || self.tag() == Self::DEPENDENT
+    }
+
+    #[inline(always)]
+    pub fn is_dependent(self) -> bool {
+        self.tag() == Self::DEPENDENT
+    }
+
+    /// Whether it is a condition of a group.
+    #[inline(always)]
+    pub fn is_condition(self) -> bool {
+        self.tag() >= Self::VERSION
+    }
+
+    #[inline(always)]
+    pub fn is_version(self) -> bool {
+        self.tag() == Self::VERSION
+    }
+
+    /// The marks of its chain.
+    #[inline(always)]
+    pub fn marks(self) -> u8 {
+        u8::from(self.tag() != Self::PLAIN) * IS_TRACKED | u8::from(self.is_dependent()) * IS_DEPENDENT
     }
 }
 
@@ -396,10 +446,7 @@ mod tests {
     fn conditions_are_operations_where_walking_their_chain_evaluates_them() {
         let one_row = [access(0, 1, 0, kind::CONDITION), access(0, 1, 0, kind::MODIFY)];
         let alone = decomposed(&one_row, 1);
-        assert_eq!(
-            entries(&alone, 0),
-            [(0, 1, kind::CONDITION, Role::Plain), (0, 1, kind::MODIFY, Role::Plain)]
-        );
+        assert_eq!(entries(&alone, 0), [(0, 1, kind::CONDITION, Role::Plain), (0, 1, kind::MODIFY, Role::Plain)]);
         assert!(!alone.has_groups() && !alone.is_shared, "one chain decides the event");
 
         let nothing_else = decomposed(&[access(1, 1, 0, kind::CONDITION), access(1, 2, 0, kind::CONDITION)], 1);

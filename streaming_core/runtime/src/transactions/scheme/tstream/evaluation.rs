@@ -29,7 +29,7 @@ use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU32, Ordering};
 use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::scheme::tstream::chains::{Chain, Chains, Cursor, Layout, Origin};
-use crate::transactions::scheme::tstream::decomposition::{Decomposition, Role};
+use crate::transactions::scheme::tstream::decomposition::Decomposition;
 use crate::transactions::scheme::tstream::tasks::Task;
 
 /// The data that all threads read in state access mode. `Chains` defines the only changes.
@@ -40,7 +40,7 @@ pub(super) struct Processing<'a> {
     pub chains: &'a Own<Chains>,
     /// Per thread.
     pub decompositions: &'a Own<Decomposition>,
-    /// Per event: 1 + the round in which a thread decided it by its conditions, or decides it; 0: none so far.
+    /// Per event, a `Claim`.
     pub claims: &'a [AtomicU32],
     pub round: u32,
 }
@@ -60,6 +60,38 @@ pub(super) struct Walked {
     pub is_done: bool,
 }
 
+/// In which chains of an event its operations are ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Readiness {
+    /// Not in this one, in this round.
+    Later,
+    /// In this one.
+    Here,
+    /// In all of them.
+    Everywhere,
+}
+
+/// The round in which a thread decided an event by its conditions, or decides it, and whether the event was ready everywhere;
+/// 0: none so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim(u32);
+
+impl Claim {
+    fn of(round: u32, readiness: Readiness) -> Self {
+        Self((round + 1) << 1 | u32::from(readiness == Readiness::Everywhere))
+    }
+
+    /// Whether the event is ready in any chain in a round, by what the claim tells.
+    ///
+    /// A thread that claimed the event in an earlier round walked its own chain up to it, and found the others as they had to
+    /// be.
+    #[inline(always)]
+    fn is_ready(self, round: u32) -> bool {
+        let claimed = self.0 >> 1;
+        claimed != 0 && (claimed <= round || self.0 & 1 != 0)
+    }
+}
+
 impl<'a> Processing<'a> {
     /// Returns the state of a thread's walk through the chains of a round.
     ///
@@ -68,7 +100,11 @@ impl<'a> Processing<'a> {
         let Assignment { thread, run, batch, outcome, .. } = self.task;
         // SAFETY: the thread's own arena.
         let arena = unsafe { run.tables.arena(thread) };
-        Pending { context: outcome.apply_context(batch, run.tables.bases(), arena, is_shared), partition: &[], range: 0..0 }
+        Pending {
+            context: outcome.apply_context(batch, run.tables.bases(), arena, is_shared),
+            partition: &[],
+            range: 0..0,
+        }
     }
 
     /// Adds operations of a partition to those that are to be applied.
@@ -165,14 +201,18 @@ impl<'a> Processing<'a> {
                 break;
             }
             let Origin { thread, link } = origins[at];
-            if let Role::Own(group) | Role::Dependent(group) = link.role() {
+            if link.is_conditional() {
+                let group = link.number();
                 // SAFETY: decompositions are only read in state access mode.
-                let decomposition = unsafe {
-                    &*self.decompositions.with(thread as usize, |decomposition| &raw const *decomposition)
-                };
+                let decomposition =
+                    unsafe { &*self.decompositions.with(thread as usize, |decomposition| &raw const *decomposition) };
                 let event = partition[at].event;
-                is_ready = matches!(link.role(), Role::Own(_)) || self.is_ready(event, decomposition, group, own);
-                if !is_ready {
+                let readiness = match link.is_dependent() {
+                    true => self.readiness(event, decomposition, group, own),
+                    false => Readiness::Here,
+                };
+                if readiness == Readiness::Later {
+                    is_ready = false;
                     break;
                 }
                 if decomposition.conditions(group).1 && !self.task.outcome.is_decided(event) {
@@ -185,7 +225,7 @@ impl<'a> Processing<'a> {
                     appended = at;
                 }
                 if !self.task.outcome.is_decided(event) {
-                    self.decide(event, decomposition, group, pending)?;
+                    self.decide(event, decomposition, group, readiness, pending)?;
                 }
             }
             at += 1;
@@ -197,29 +237,35 @@ impl<'a> Processing<'a> {
         Ok(Walked { bytes: (end - start) * size_of::<Access>(), is_done: is_ready })
     }
 
-    /// Whether earlier rounds have evaluated all operations before the event, in the chains of its conditions' rows other
-    /// than `own`, a partition and a chain. It is the same at any time of a round.
-    fn is_ready(&self, event: u32, decomposition: &Decomposition, group: usize, own: (u32, u32)) -> bool {
-        // ORDERING: Relaxed; a barrier has published the claims of earlier rounds, and only those count.
-        let claim = self.claims[event as usize].load(Ordering::Relaxed);
-        if claim != 0 && claim <= self.round {
-            // It was ready in that round. The thread that decided it walked its own chain up to it, and finds the others as
-            // they were.
-            return true;
+    /// Where earlier rounds have evaluated all operations before the event, in the chains of its conditions' rows other than
+    /// `own`, a partition and a chain. It is the same at any time of a round.
+    fn readiness(&self, event: u32, decomposition: &Decomposition, group: usize, own: (u32, u32)) -> Readiness {
+        // ORDERING: Relaxed; a barrier has published the claims of earlier rounds. A claim of this round only tells what is
+        // the same at any time of it.
+        let claim = Claim(self.claims[event as usize].load(Ordering::Relaxed));
+        if claim.is_ready(self.round) {
+            return Readiness::Everywhere;
         }
+        let mut readiness = Readiness::Everywhere;
         // SAFETY: chains with dependent operations are walked after the first round.
-        let mut sights = unsafe { decomposition.sights(group) };
-        sights.all(|sight| {
-            sight.position == 0 || (sight.partition, sight.chain) == own || {
-                // SAFETY: in state access mode chains are only read.
-                let evaluated = unsafe {
-                    self.chains.with(sight.partition as usize, |chains| {
-                        chains.tracked()[sight.chain as usize].evaluated_before(self.round)
-                    })
-                };
-                evaluated >= sight.position as usize
+        for sight in unsafe { decomposition.sights(group) } {
+            if sight.position == 0 {
+                continue;
             }
-        })
+            // SAFETY: in state access mode chains are only read.
+            let evaluated = unsafe {
+                self.chains.with(sight.partition as usize, |chains| {
+                    chains.tracked()[sight.chain as usize].evaluated_before(self.round)
+                })
+            };
+            if evaluated < sight.position as usize {
+                if (sight.partition, sight.chain) != own {
+                    return Readiness::Later;
+                }
+                readiness = Readiness::Here;
+            }
+        }
+        readiness
     }
 
     /// Decides a ready event by its conditions, or waits for its decision.
@@ -228,27 +274,26 @@ impl<'a> Processing<'a> {
         event: u32,
         decomposition: &Decomposition,
         group: usize,
+        readiness: Readiness,
         pending: &mut Pending,
     ) -> Result<(), RunError> {
         let Assignment { threads, run, batch, outcome, .. } = self.task;
-        let claim = &self.claims[event as usize];
+        let (claim, claimed) = (&self.claims[event as usize], Claim::of(self.round, readiness).0);
         let is_first = if threads == 1 {
-            // ORDERING: Relaxed; there is no other thread.
-            let is_first = claim.load(Ordering::Relaxed) == 0;
-            claim.store(self.round + 1, Ordering::Relaxed);
-            is_first
+            // ORDERING: Relaxed; there is no other thread, and the event was not decided before.
+            claim.store(claimed, Ordering::Relaxed);
+            true
         } else {
             // ORDERING: Relaxed; one thread finds it not claimed, and the decision publishes the result.
-            claim.compare_exchange(0, self.round + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            claim.compare_exchange(0, claimed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         if is_first {
             let (conditions, _) = decomposition.conditions(group);
             let tables = std::mem::replace(&mut pending.context.tables, decomposition.bases());
             // SAFETY: these are conditions only, on versions that no thread writes any more, and no other thread evaluates
             // them.
-            let done = unsafe {
-                run.transaction.apply(batch, &mut pending.context, conditions.as_ptr(), conditions.len())
-            };
+            let done =
+                unsafe { run.transaction.apply(batch, &mut pending.context, conditions.as_ptr(), conditions.len()) };
             pending.context.tables = tables;
             done?;
             if !outcome.is_decided(event) {

@@ -59,8 +59,8 @@ struct Tstream {
     /// Per partition; each belongs to a thread.
     chains: Own<Chains>,
     tasks: Tasks,
-    /// Per event of a batch: 1 + the round in which a thread evaluates its conditions. In compute mode, the thread of the
-    /// event's slice clears it.
+    /// Per event of a batch: the claim of the thread that evaluates its conditions. In compute mode, the thread of the event's
+    /// slice clears it.
     claims: Box<[AtomicU32]>,
     /// Two sets, used in turn, because a thread may plan the next batch while another post-processes the last one. All threads
     /// share them. In compute mode and post-processing each uses the entries of its slice; between them, decisions are atomic.
@@ -240,7 +240,8 @@ impl Tstream {
                 for round in [0, 1] {
                     let tracked = chains.tracked().iter().enumerate();
                     let chosen = tracked.filter(|(_, chain)| chain.is_dependent == (round == 1));
-                    let numbers = (0..if round == 0 { plain } else { 0 }).chain(chosen.map(|(number, _)| plain + number));
+                    let numbers =
+                        (0..if round == 0 { plain } else { 0 }).chain(chosen.map(|(number, _)| plain + number));
                     let task = |chain| Task { partition: thread as u32, chain: chain as u32 };
                     self.tasks.set(thread, round, numbers.map(task));
                 }
