@@ -139,6 +139,23 @@ def test_latencies_of_all_ways_are_measured_at_a_share_of_the_slowest_peak_rate(
         assert len(row["rounds"][name]) == len(row["rounds"]["cpu_ns"]) == 2
     assert "end_to_end_p99_us" not in loop
     assert set(rows[0]["breakdown"]) == {"useful", "sync", "lock", "remote", "other"}
+    assert "costs" not in rows[0]
+
+
+def test_tstream_states_the_costs_of_its_parts():
+    race = Race("sl", {}, 4000)
+    _, row = race.run([Transactional(app="sl", scheme="tstream", threads=2, punctuation=1000)], 1)
+    costs = row["costs"]
+    times = ["planning", "decomposition", "insertion", "rounds", "barriers", "post_processing", "delivery"]
+    counts = ["operations", "chains", "dependent_chains", "rounds"]
+    assert set(costs) == {*times, *(f"{name}_per_interval" for name in counts)}
+    assert all(costs[name] > 0 for name in times)
+    # Half of the events are deposits: two modifications and two reads. A transfer has four of each.
+    assert 4000 < costs["operations_per_interval"] < 8000
+    assert 2 <= costs["rounds_per_interval"] <= 1000
+    assert 0 < costs["dependent_chains_per_interval"] < costs["chains_per_interval"] <= 20_000
+    parts = row["breakdown"]
+    assert parts["useful"] + parts["sync"] + parts["other"] == pytest.approx(sum(costs[name] for name in times), rel=0.01)
 
 
 def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):

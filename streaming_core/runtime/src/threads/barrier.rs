@@ -17,6 +17,13 @@ impl Barrier {
         Self { arrivals: (0..threads).map(|_| CachePadded::new(AtomicUsize::new(0))).collect() }
     }
 
+    /// How often the first thread has arrived, of several.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub fn meetings(&self) -> usize {
+        // ORDERING: Relaxed; tests call it when all threads are done.
+        self.arrivals[0].load(Ordering::Relaxed)
+    }
+
     /// Returns when every thread has called it as often as this one: what they wrote before is then visible.
     ///
     /// # Errors

@@ -310,3 +310,16 @@ impl<'a> Processing<'a> {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_answers_for_later_rounds_and_in_its_own_only_if_ready_everywhere() {
+        let ready = |readiness| [1, 2, 3].map(|round| Claim::of(2, readiness).is_ready(round));
+        assert_eq!(ready(Readiness::Here), [false, false, true]);
+        assert_eq!(ready(Readiness::Everywhere)[1..], [true, true]);
+        assert!(!Claim(0).is_ready(5), "no thread has claimed the event");
+    }
+}

@@ -17,22 +17,27 @@ impl Scheme for Kept {
     }
 }
 
-/// How many rounds transfers between accounts take as one interval, however many threads have which pools.
-fn rounds(transfers: &[(u32, u32)]) -> usize {
+/// Runs transfers between accounts as one interval.
+fn ran(transfers: &[(u32, u32)], threads: usize, pool: &str) -> Arc<Tstream> {
     let event = |(seq, &(from, to))| Transfer { seq: seq as i64, kind: 0, from, to, item: 0, amount: 10 };
     let events: Vec<Transfer> = transfers.iter().enumerate().map(event).collect();
+    let mut kept = None;
+    let make = |program: &Program, options: &Options| -> Result<Box<dyn Scheme>, RunError> {
+        let scheme = kept.insert(Arc::new(tstream(program, options)?)).clone();
+        Ok(Box::new(Kept(scheme)))
+    };
+    let options = options("tstream", threads, 100_000, pool);
+    let engine = executor::make_with(make, flat(threads), program(64, 1), options).unwrap();
+    check_engine(engine, [64, 1], &events, events.len(), "rounds");
+    kept.unwrap()
+}
+
+/// How many rounds transfers between accounts take as one interval, however many threads have which pools.
+fn rounds(transfers: &[(u32, u32)]) -> usize {
     let ways = [(1, ""), (2, ""), (3, r#", "pool": "shared_everything", "stealing": true"#)];
     let found = ways.map(|(threads, pool)| {
-        let mut kept = None;
-        let make = |program: &Program, options: &Options| -> Result<Box<dyn Scheme>, RunError> {
-            let scheme = kept.insert(Arc::new(tstream(program, options)?)).clone();
-            Ok(Box::new(Kept(scheme)))
-        };
-        let options = options("tstream", threads, 100_000, pool);
-        let engine = executor::make_with(make, flat(threads), program(64, 1), options).unwrap();
-        check_engine(engine, [64, 1], &events, events.len(), "rounds");
         // SAFETY: no thread is in `block`.
-        unsafe { kept.unwrap().threads.with(0, |own| own.round) }
+        unsafe { ran(transfers, threads, pool).threads.with(0, |own| own.round) }
     });
     assert!(found.iter().all(|&rounds| rounds == found[0]), "{found:?}");
     found[0]
@@ -63,4 +68,38 @@ fn chains_that_depend_on_each_other_are_walked_in_turns() {
     // The first round finds no chain that depends on none; in the second both events that write one account are come to.
     assert_eq!(rounds(&[(0, 1), (1, 0)]), 3);
     assert_eq!(rounds(&[(0, 1), (1, 0), (0, 1), (1, 0), (0, 1)]), 6);
+}
+
+#[test]
+fn threads_meet_twice_an_interval_and_once_more_for_each_further_round() {
+    let (plain, apart) = ([(3, 3), (4, 4)], [(0, 1), (2, 3)]);
+    let meetings = |transfers, pool| ran(transfers, 2, pool).barrier.meetings();
+    assert_eq!((meetings(&plain, ""), meetings(&apart, "")), (2, 3));
+    // Threads that share a pool need each other's chains in the first round.
+    let shared = r#", "pool": "shared_everything""#;
+    assert_eq!((meetings(&plain, shared), meetings(&apart, shared)), (3, 4));
+}
+
+#[test]
+fn costs_count_what_an_interval_is_made_of() {
+    for threads in [1, 2, 3] {
+        let counts = |transfers| {
+            let costs = ran(transfers, threads, "").costs();
+            ["intervals", "rounds", "operations", "chains", "dependent_chains"].map(|name| costs[name])
+        };
+        // A transfer on one row: a condition, two modifications, two reads. On two rows its condition is evaluated on a
+        // version.
+        assert_eq!(counts(&[(3, 3), (4, 4), (3, 3)]), [1, 1, 15, 2, 0], "{threads}");
+        // The chain of each account that another transfer's condition reads has a modification and a read of its own.
+        assert_eq!(counts(&[(0, 1), (2, 3)]), [1, 2, 8, 4, 2], "{threads}");
+    }
+}
+
+#[test]
+fn times_of_the_breakdown_are_those_of_the_parts() {
+    let scheme = ran(&[(0, 1), (2, 3)], 2, "");
+    let (costs, time) = (scheme.costs(), scheme.counters().time);
+    let sum: u64 = costs.iter().filter(|(name, _)| name.ends_with("_ns")).map(|(_, nanoseconds)| nanoseconds).sum();
+    assert_eq!(time.useful + time.sync + time.other, sum);
+    assert!(costs["rounds_ns"] > 0 && time.sync >= costs["barriers_ns"]);
 }
