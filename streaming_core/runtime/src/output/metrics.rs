@@ -58,7 +58,7 @@ pub struct Metrics {
     pub memory: Value,
     /// Events by the scheme that ran them, where one chooses between several.
     pub chosen: BTreeMap<String, u64>,
-    /// Times in nanoseconds and counts of the scheme's own, summed over threads, since the run began or was resumed.
+    /// The scheme's own times in nanoseconds and counts, summed over threads, since the run began or resumed.
     pub costs: BTreeMap<&'static str, u64>,
 }
 

@@ -255,7 +255,7 @@ impl Chains {
         }
     }
 
-    /// Inserts entries of which some have to do with conditions.
+    /// Inserts entries. Some have to do with conditions.
     ///
     /// # Safety
     /// As for `insert`.

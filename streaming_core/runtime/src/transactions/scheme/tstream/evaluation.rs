@@ -9,9 +9,8 @@
 //! **Conditions** of an event are evaluated once, on the versions of their rows. The thread that first comes to a ready
 //! operation that needs them evaluates them. Another thread waits for the decision, which is under way.
 //!
-//! **Kernels** are called for many operations at a time. A thread collects operations that lie behind each other in memory
-//! and applies them when it must: before it keeps a version of their row, before a condition among them is needed, and at the
-//! end of the round.
+//! **Kernels** apply many operations at a time. A thread collects operations that lie behind each other in memory. It applies
+//! them before it keeps a version of their row, before it needs a condition among them, and at the end of the round.
 //!
 //! **No deadlock.** Take the earliest event with an operation that no earlier round has evaluated. The operations before it,
 //! in its chain and in those that it depends on, belong to earlier events. Others are conditions of this event without
@@ -71,8 +70,8 @@ enum Readiness {
     Everywhere,
 }
 
-/// The round in which a thread decided an event by its conditions, or decides it, and whether the event was ready everywhere;
-/// 0: none so far.
+/// The round in which a thread decides an event by its conditions, and whether the event was ready everywhere. 0: no thread
+/// has claimed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim(u32);
 
@@ -83,8 +82,7 @@ impl Claim {
 
     /// Whether the event is ready in any chain in a round, by what the claim tells.
     ///
-    /// A thread that claimed the event in an earlier round walked its own chain up to it, and found the others as they had to
-    /// be.
+    /// A thread claimed the event in an earlier round: it walked its own chain up to it, and found the others ready.
     #[inline(always)]
     fn is_ready(self, round: u32) -> bool {
         let claimed = self.0 >> 1;
