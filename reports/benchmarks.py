@@ -1,17 +1,19 @@
-"""What the engine's own benchmark has found, for the performance page: the newest figures of every experiment.
+"""What the engine's own benchmark has measured, for the performance page: the newest figures of every experiment.
 
-Reads the JSON that `streaming-core bench --suite NAME` leaves in reports/bench; a file that cannot be read, or that
-another version of the engine has written, is passed over.
+Reads the results that are committed in docs/benchmarks, and those that `streaming-core bench --suite NAME` and
+`--import` leave in reports/bench. A file that cannot be read, or that another version of the engine has written, is
+passed over.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from reports import series
+from reports import results, series
 from streaming_core.bench.report import VERSION, value
 
 RESULTS = {
@@ -22,33 +24,43 @@ RESULTS = {
     "simulated": "simulated",
     "measured": "measured",
 }
+# What an experiment takes from the result that it is part of, because it may have been run by itself.
+FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells", "sources")
 
 
-def suites(folder: Path) -> list[dict[str, Any]]:
-    """Suites by name, each with its experiments: of an experiment, the newest measurement there is.
+def suites(folders: Iterable[Path], current: dict[str, str]) -> list[dict[str, Any]]:
+    """Suites by name and machine, each with its experiments: of an experiment, the newest measurement on that machine.
 
-    An experiment has its own `made_at`, `build`, `host`, `topology`, `repetitions`: it may be run by itself.
+    A measurement with `--quick` counts only if there is no other. An experiment has the facts of its result, and the
+    `outdated` components of it.
+
+    Args:
+        folders: where results are.
+        current: the digests of all components in the checkout.
     """
-    newest: dict[str, dict[str, Any]] = {}
-    for found in sorted(filter(None, map(_read, folder.glob("*.json"))), key=lambda found: found["made_at"]):
-        suite = newest.setdefault(found["suite"], {"name": found["suite"], "experiments": {}})
-        suite["title"] = found["title"]
-        facts = {key: found[key] for key in ("made_at", "build", "host", "topology", "repetitions")}
+    read = [result for folder in folders for path in sorted(folder.glob("*.json")) if (result := _read(path))]
+    newest: dict[tuple[str, str], dict[str, Any]] = {}
+    for result in sorted(read, key=lambda result: (not result["quick"], result["made_at"])):
+        key = result["suite"], results.machine(result)
+        suite = newest.setdefault(key, {"name": key[0], "machine": key[1], "experiments": {}})
+        suite["title"] = result["title"]
+        facts = {fact: result[fact] for fact in FACTS} | {"outdated": results.outdated(result, current)}
         # The order of the newest file counts, because only it knows of experiments that came later.
         known = suite["experiments"]
-        for experiment in found["experiments"]:
+        for experiment in result["experiments"]:
             known[experiment["name"]] = experiment | facts
-        order = found["order"] + [name for name in known if name not in found["order"]]
+        order = result["order"] + [name for name in known if name not in result["order"]]
         suite["experiments"] = {name: known[name] for name in order if name in known}
-    return [newest[name] | {"experiments": list(newest[name]["experiments"].values())} for name in sorted(newest)]
+    return [newest[key] | {"experiments": list(newest[key]["experiments"].values())} for key in sorted(newest)]
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text())
+        result = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "suite" in found and found.get("version") == VERSION else None
+    is_suite = isinstance(result, dict) and result.get("version") == VERSION and "suite" in result
+    return result if is_suite and all(fact in result for fact in FACTS) else None
 
 
 def numbers(suite: dict[str, Any]) -> dict[str, int]:
@@ -72,14 +84,14 @@ def label(row: dict[str, Any], plot: dict[str, Any]) -> str:
         return "loop"
     words = []
     for name in plot["lines"]:
-        found = value(row, name)
+        text = value(row, name)
         if name == "threads":
-            found = f"{found} thread{'s' * (found != 1)}"
+            text = f"{text} thread{'s' * (text != 1)}"
         elif name == "batch":
-            found = f"batches of {found}"
-        elif isinstance(found, bool):
-            found = name if found else f"no {name}"
-        words.append(str(found))
+            text = f"batches of {text}"
+        elif isinstance(text, bool):
+            text = name if text else f"no {name}"
+        words.append(str(text))
     return ", ".join(words)
 
 
@@ -89,45 +101,50 @@ def charts(experiment: dict[str, Any]) -> list[list[dict[str, Any]]]:
     A result that is not the loop's is no figure and in no chart.
     """
     right = [row for row in experiment["rows"] if row["result"] != "different"]
-    found: list[list[dict[str, Any]]] = []
+    drawn: list[list[dict[str, Any]]] = []
     for plot in experiment["plots"]:
         rows = [row for row in right if plot["loop"] or row["way"] != "loop"]
         if plot["kind"] == "parts":
-            most = max((row["threads"] for row in rows), default=1)
-            rows = [row for row in rows if row["threads"] == most and "breakdown" in row]
+            rows = [row for row in rows if row.get(plot["y"])]
+            if "threads" not in (plot["x"], plot["by"]):  # one bar at each x: that of the most threads
+                most = max((row["threads"] for row in rows), default=1)
+                rows = [row for row in rows if row["threads"] == most]
         else:
             rows = [row for row in rows if row.get(plot["y"]) is not None and value(row, plot["x"]) is not None]
-        found.append([])
+        drawn.append([])
         for group in dict.fromkeys(value(row, plot["by"]) if plot["by"] else "" for row in rows):
             chosen = [row for row in rows if not plot["by"] or value(row, plot["by"]) == group]
             title = f"{group}: {plot['title']}" if plot["by"] else plot["title"]
-            found[-1].append({"plot": plot, "rows": chosen, "title": title})
-    return found
+            drawn[-1].append({"plot": plot, "rows": chosen, "title": title})
+    return drawn
 
 
-def about(chart: dict[str, Any], host: dict[str, Any]) -> str:
-    """`gs, sl; 1,000 to 100,000 events; a processor`: the applications, events and host of a chart."""
+def about(chart: dict[str, Any], machine: str) -> str:
+    """`gs, sl; 1,000 to 100,000 events; a processor, 2 cores`: the applications, events and machine of a chart."""
     apps = ", ".join(sorted({str(row["app"]) for row in chart["rows"]}))
     counts = [row["events"] for row in chart["rows"] if "events" in row]
     if not counts:
         return f"{apps}; simulated"
     ends = sorted({min(counts), max(counts)})
     events = " to ".join(f"{count:,}" for count in ends)
-    return f"{apps}; {events} event{'s' * (ends != [1])}; {host['cpu']}"
+    return f"{apps}; {events} event{'s' * (ends != [1])}; {machine}"
 
 
 def points(chart: dict[str, Any]) -> list[dict[str, Any]]:
     """What a chart draws, as charts.benchmark takes it."""
-    plot, found = chart["plot"], []
+    plot, drawn = chart["plot"], []
     for row in chart["rows"]:
         x = value(row, plot["x"])
         x = x.removeprefix("shared_") if isinstance(x, str) else x
         if plot["kind"] == "parts":
-            parts = enumerate(row["breakdown"].items())
-            found += [{"x": x, "y": spent, "part": part, "order": order} for order, (part, spent) in parts]
+            parts = enumerate(row[plot["y"]].items())
+            drawn += [{"x": x, "y": spent, "part": part, "order": order} for order, (part, spent) in parts]
         else:
             dashed = row["result"] not in ("equal", "measured")
-            found.append({"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed})
+            point = {"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed}
+            if ends := results.interval(row, plot["y"]):
+                point["low"], point["high"] = ends
             # What does not vary with threads is a level to be held against.
-            found[-1]["level"] = row["way"] == "loop" and plot["x"] == "threads"
-    return found
+            point["level"] = row["way"] == "loop" and plot["x"] == "threads"
+            drawn.append(point)
+    return drawn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Any
 
 import vl_convert
@@ -11,12 +13,18 @@ from reports.history import short
 
 INK = "#7d8590"
 # The theme of the page around a picture decides, as far as the browser knows it; else the grey is readable on both.
-THEMES = "<style>text{fill:#57606a}@media(prefers-color-scheme:dark){text{fill:#a3acb6}}</style>"
+THEMES = (
+    "<style>text{fill:#57606a}.errors_marks line{stroke:#57606a}"
+    "@media(prefers-color-scheme:dark){text{fill:#a3acb6}.errors_marks line{stroke:#a3acb6}}</style>"
+)
 WIDTH, HEIGHT = 250, 170
 PARTS = ("useful", "sync", "lock", "remote", "other")
+PART_SERIES = (2, 1, 4, 3, 5)
 UNITS = {
     "events_per_s": ("events/s", 1, "~s", False),
     "p99_us": ("ms", 1e-3, "~r", True),
+    "processing_mean_us": ("ms", 1e-3, "~r", True),
+    "end_to_end_mean_us": ("ms", 1e-3, "~r", True),
     "processing_p99_us": ("ms", 1e-3, "~r", True),
     "end_to_end_p99_us": ("ms", 1e-3, "~r", True),
     "predicted_per_s": ("predicted events/s", 1, "~s", False),
@@ -32,6 +40,8 @@ UNITS = {
     "to_loop": ("over the loop", 1, "~r", False),
     "cpu_ns": ("CPU ns an event", 1, "~s", False),
     "energy_nj": ("nJ an event", 1, "~s", False),
+    "steps": ("ns, all threads", 1, "~s", False),
+    "reports_per_s": ("reports/s", 1, "~s", False),
     "breakdown": ("ns, all threads", 1, "~s", False),
 }  # column: title, factor, format, whether its scale is logarithmic
 AXES = {
@@ -212,14 +222,17 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
 
     Args:
         points: `x`, `y`, `line`; `dashed`: the line is what others are measured by, or a bound; `level`: it is one
-            height at every x. Of stacked bars `part` and its `order` instead.
+            height at every x. The ends of an error bar are `low` and `high`. Stacked bars have `part` and its `order`
+            instead.
         plot: as the suite's JSON declares it.
         numbers: of every line, which series of the page it is.
         size: width and height, axes not counted.
     """
     title, factor, shape, logarithmic = UNITS.get(plot["y"], (plot["y"], 1, "~s", False))
     logarithmic = logarithmic and plot["kind"] == "line"  # a bar stands on zero
-    values = [point | {"y": point["y"] * factor} for point in points]
+    values = [
+        point | {name: point[name] * factor for name in ("y", "low", "high") if name in point} for point in points
+    ]
     y: dict[str, Any] = {
         "field": "y",
         "type": "quantitative",
@@ -230,14 +243,17 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
     named = AXES.get(plot["x"], plot["x"])
     names = {"labelAngle": -40, "labelOverlap": False}
     if plot["kind"] == "parts":
+        names_of_parts = list(dict.fromkeys(point["part"] for point in points))
+        parts = list(PARTS) if set(names_of_parts) <= set(PARTS) else names_of_parts
+        numbers_of_parts = PART_SERIES if parts == list(PARTS) else range(len(parts))
         colour = {
             "field": "part",
             "type": "nominal",
             "title": None,
-            "sort": list(PARTS),
+            "sort": parts,
             # No clock tells a thread's time in remote memory apart: it is a model's (runtime, memory/placement.rs).
             "legend": {"columns": 3, "labelExpr": "datum.label == 'remote' ? 'remote (estimate)' : datum.label"},
-            "scale": {"domain": list(PARTS), "range": [series.colour(i) for i in (2, 1, 4, 3, 5)]},
+            "scale": {"domain": parts, "range": [series.colour(i) for i in numbers_of_parts]},
         }
         x = {"field": "x", "type": "nominal", "title": named, "sort": None, "axis": names}
         order = {"field": "order", "type": "quantitative"}
@@ -249,7 +265,8 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
         x = {"field": "x", "type": "nominal", "title": named, "sort": None, "axis": names}
         beside = {"xOffset": {"field": "line", "sort": lines}} if any(p["x"] != p["line"] for p in points) else {}
         look = {"color": colour, "stroke": colour, "fillOpacity": _told_apart("line", lines, series.fillings(shown))}
-        return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, **look, **beside}}], size)
+        bars = {"mark": "bar", "encoding": {"x": x, "y": y, **look, **beside}}
+        return _svg(values, [bars, *_errors(values, x, y, beside, logarithmic)], size)
     x = {"field": "x", "type": "quantitative", "title": named, "axis": {"tickCount": 5}}
     if plot["kind"] == "point":
         most = max(max(value["x"], value["y"]) for value in values)
@@ -260,6 +277,7 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
         diagonal = {"type": "line", "strokeWidth": 1, "strokeDash": [4, 3], "color": "#8b929c"}
         layers = [
             {"data": equal, "mark": diagonal, "encoding": {"x": x, "y": y}},
+            *_errors(values, x, y, {"color": colour}),
             {"data": {"values": values}, "mark": dot, "encoding": {"x": x, "y": y, "color": colour, "shape": shapes}},
         ]
         return _svg(values, layers, size)
@@ -274,6 +292,7 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
         level, curve = ([v for v in data if v["level"] == flag] for flag in (True, False))
         if level:
             rule = {"type": "rule", "strokeWidth": 1.5, **mark}
+            layers += _errors(level, None, y, {"color": colour}, logarithmic)
             layers.append({"data": {"values": level}, "mark": rule, "encoding": {"y": y, "color": colour}})
         if curve:
             encoding = {"x": x, "y": y, "color": colour}
@@ -281,8 +300,38 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
             line = {"type": "line", "strokeWidth": 1.5, **mark}
             point = {"type": "point", "filled": True, "size": 35, "opacity": 1}
             layers.append({"data": {"values": curve}, "mark": line, "encoding": encoding})
+            layers += _errors(curve, x, y, {"color": colour}, logarithmic)
             layers.append({"data": {"values": curve}, "mark": point, "encoding": marked})
     return _svg(values, layers, size)
+
+
+def _errors(values: list[dict], x: dict | None, y: dict, more: dict, logarithmic: bool = False) -> list[dict]:
+    """The error bars of some points, from `low` to `high`; without x, a band over the whole width.
+
+    Args:
+        values: the points.
+        x: the encoding of x.
+        y: the encoding of y.
+        more: further encodings. Without a colour, bars have that of the page's text.
+        logarithmic: whether the scale of y has no zero.
+    """
+    known = [value for value in values if value.get("low") is not None and (value["low"] > 0 or not logarithmic)]
+    if not known:
+        return []
+    ends = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
+    if x is None:
+        band = {"type": "rect", "opacity": 0.18, "description": "interval"}
+        return [{"data": {"values": known}, "mark": band, "encoding": ends | more}]
+    bar = {"type": "rule", "strokeWidth": 1.5 if "color" not in more else 3, "description": "interval"}
+    bar |= {"opacity": 0.4} if "color" in more else {}
+    return [
+        {
+            "data": {"values": known},
+            "mark": bar,
+            "encoding": {"x": x, **ends, **more},
+            **({} if "color" in more else {"name": "errors"}),
+        }
+    ]
 
 
 def _pick(row: dict, *same: str, **renamed: str) -> dict:
@@ -332,15 +381,19 @@ def _svg(values: list[dict], layers: list[dict], size: tuple[int, int] = (WIDTH,
         "tickColor": INK,
         "tickOpacity": 0.4,
     }
-    svg = vl_convert.vegalite_to_svg(
-        {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "background": None,
-            "width": size[0],
-            "height": size[1],
-            "data": {"values": values},
-            "layer": layers,
-            "config": {"axis": {**text, **lines}, "legend": {**text, "orient": "bottom"}, "view": {"stroke": None}},
-        }
-    )
-    return svg.replace(">", f">{THEMES}", 1)
+    specification = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "background": None,
+        "width": size[0],
+        "height": size[1],
+        "data": {"values": values},
+        "layer": layers,
+        "config": {"axis": {**text, **lines}, "legend": {**text, "orient": "bottom"}, "view": {"stroke": None}},
+    }
+    return _drawn(json.dumps(specification))
+
+
+@lru_cache(512)
+def _drawn(specification: str) -> str:
+    """The picture of a specification; a process that publishes several runs draws each benchmark once."""
+    return vl_convert.vegalite_to_svg(specification).replace(">", f">{THEMES}", 1)

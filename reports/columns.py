@@ -14,6 +14,7 @@ MEANINGS = {
     "different": "Rows with the same place as an expected row, and other values.",
     "digest": "Checksum of all outputs. Passes of one cell must agree.",
     "energy per event": "Energy of all processor packages per event. It includes other processes.",
+    "end-to-end mean": "Mean time in which an event leaves after its scheduled arrival.",
     "end-to-end p99": "99 % of the events leave within this time after their scheduled arrival.",
     "events/s": "Events per second, the median over the passes at peak rate.",
     "events/s of a pass": "Events per second of this pass.",
@@ -27,6 +28,7 @@ MEANINGS = {
     "latency": "Half, 95 %, 99 % or 99.9 % of the events leave within this time after the engine starts their batch. "
     "In an open loop, the time starts at the scheduled arrival.",
     "missing": "Rows that only the oracle has.",
+    "offered": "Events per second that an open loop offers; the same for all ways.",
     "out of order": "Rows at another position than the oracle's.",
     "p50": "Half of the events leave within this time after the engine starts their batch.",
     "p95": "95 % of the events leave within this time after the engine starts their batch.",

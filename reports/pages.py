@@ -28,7 +28,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import benchmarks, columns, data_docs, morning, series, suites, times
+from reports import benchmarks, columns, data_docs, morning, results, series, suites, times
 from reports.beside import Beside, before
 from reports.estimate import expected
 from reports.evidence import attempt_of, evidence
@@ -243,7 +243,8 @@ class Pages:
             run_id: the run that it shows; None: the page that shows the default run, and every run to pick from.
             benchmarked: with the benchmark's suites, if no run is named.
         """
-        drawn, drawn_suites = suites.draw(self.reports / "bench") if benchmarked and run_id is None else ({}, [])
+        folders = (results.COMMITTED, self.reports / "bench") if benchmarked and run_id is None else ()
+        drawn, drawn_suites = suites.draw(*folders)
         shown, why = (run_id, "") if run_id else self.speed.default()
         fixed: dict[str, Any] = {"here": "Performance", "suites": drawn_suites, "results": benchmarks.RESULTS}
         render = partial(self.render, "performance.html", root="../" if run_id else "", **fixed)

@@ -5,9 +5,13 @@ import re
 
 import pytest
 
+from infra.reference import files
+from reports import results
 from reports.benchmark_page import page
+from streaming_core.bench.components import COMPONENTS, digests
 from streaming_core.cli import main
 from streaming_core.errors import BadInput
+from tests.reports.test_benchmarks import claim
 
 RUNS = {
     "engine": ["sl"],
@@ -23,7 +27,7 @@ def measured(tmp_path_factory):
     for name, options in RUNS.items():
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("LOCKSTEP_HOME", str(folder / "home"))
-            sizes = ["--events", "2000", "--threads", "1", "--repetitions", "2"]
+            sizes = ["--quick", "--threads", "1", "--repetitions", "2"]
             arguments = ["bench", *options, *sizes, "--out", str(folder / f"{name}.json")]
             patch.setattr("sys.argv", ["streaming-core", *arguments])
             with pytest.raises(SystemExit) as ended:
@@ -33,12 +37,12 @@ def measured(tmp_path_factory):
 
 
 @pytest.fixture
-def results(measured, tmp_path):
-    """The results, as if measured at a commit; `write` changes one of them."""
+def write(measured, tmp_path):
+    """The results, as if measured in earnest at a commit; a function that writes one of them with changes."""
 
-    def write(name, **changes):
-        result = {"build": "abc1234"} | changes
-        (tmp_path / f"{name}.json").write_text(json.dumps(measured[name] | result))
+    def write(name, stem=None, **changes):
+        result = {"build": "abc1234", "quick": False} | changes
+        (tmp_path / f"{stem or name}.json").write_text(json.dumps(measured[name] | result))
         return tmp_path
 
     for name in measured:
@@ -46,29 +50,102 @@ def results(measured, tmp_path):
     return write
 
 
-def test_page_has_medians_intervals_and_conditions(results, measured):
-    text = page(results("engine"))
-    for name, options in RUNS.items():
-        host = measured[name]["host"]
-        assert f"`streaming-core bench {' '.join(options)} --events 2000 --threads 1 --repetitions 2`" in text
-        assert f"{host['memory_bytes'] / 2**30:.0f} GiB of memory, {host['kernel']}" in text
+def changed(rows, **changes):
+    """A copy of rows whose second one has changes."""
+    copied = json.loads(json.dumps(rows))
+    copied[1] |= changes
+    return copied
+
+
+def test_page_has_medians_intervals_and_conditions(write, measured):
+    text = page(write("engine"))
+    for name in RUNS:
+        result = measured[name]
+        host = result["host"]
+        assert f"| command | `{result['command']}` |" in text
+        assert f"{host['memory_bytes'] / 2**30:.0f} GiB of memory" in text
+        assert host["kernel"] in text
         assert host["cpu"] in text
-        assert measured[name]["made_at"] in text
+        assert result["made_at"] in text
+        assert f"| round trip between cores | {results.round_trip(host)} |" in text
+        assert f"| longest pause | {host['longest_pause_ms']:.2g} ms |" in text
+        assert f"| size | {result['cells']} cells in " in text
     row = next(row for row in measured["engine"]["results"] if row["way"] == "owners")
-    low, high = row["to_loop_range"]
-    speeds = [f"{2000 / seconds / 1e6:.3g}" for seconds in sorted(row["seconds"], reverse=True)]
-    shown = re.search(r"^\| sl \| owners \| 1 \| 2000 \| (.+) \| equal \|$", text, re.MULTILINE)[1].split(" | ")
-    assert shown[0] == f"{row['events_per_s'] / 1e6:.3g}"
-    assert shown[1:4] == [f"{speeds[0]} to {speeds[1]}", f"{row['to_loop']:.2f}", f"{low:.2f} to {high:.2f}"]
+    speed, ratio = row["events_per_s_range"], row["to_loop_range"]
+    shown = re.search(r"^\| sl \| owners \| 1 \| \d+ \| (.+) \| equal \|$", text, re.MULTILINE)[1].split(" | ")
+    assert shown[0] == f"{row['events_per_s'] / 1e6:.3g} ({speed[0] / 1e6:.3g} to {speed[1] / 1e6:.3g})"
+    assert shown[1] == f"{row['to_loop']:.2f} ({ratio[0]:.2f} to {ratio[1]:.2f})"
+
+
+def test_a_claim_stands_beside_what_was_measured(write, measured):
+    [experiment] = measured["tstream"]["experiments"]
+    text = page(write("tstream", experiments=[experiment | {"claims": [claim()]}]))
+    assert "| the paper | the paper's numbers | ours, as published | our best | not shown on this machine |" in text
+    row = "| Four times faster. (the abstract) | 4.0 times PAT | 3.1 (3.0 to 3.3) times | 5.2 (5.0 to 5.5) times | 40 "
+    assert row in text
+
+
+def test_experiments_follow_the_numbers_of_their_figures(write, measured):
+    [experiment] = measured["tstream"]["experiments"]
+    figures = ("section VI-G", "figures 13 and 14", "Figure 8", "figure 10")
+    experiments = [experiment | {"figure": figure, "title": f"{n}"} for n, figure in enumerate(figures)]
+    text = page(write("tstream", experiments=experiments))
+    headings = re.findall(r"^### (.*): \d$", text, re.MULTILINE)
+    assert headings == ["Figure 8", "Figure 10", "Figures 13 and 14", "Section VI-G"]
 
 
 @pytest.mark.parametrize(("name", "key"), [("engine", "results"), ("files", "files"), ("tstream", "experiments")])
-def test_a_changed_figure_changes_the_page(results, measured, name, key):
-    before = page(results(name))
-    changed = json.loads(json.dumps(measured[name][key]))
-    rows = changed[0]["rows"] if key == "experiments" else changed
-    rows[1]["seconds"] = [seconds * 2 for seconds in rows[1]["seconds"]]
-    assert page(results(name, **{key: changed})) != before
+def test_a_changed_figure_changes_the_page(write, measured, name, key):
+    before = page(write(name))
+    of_name = measured[name][key]
+    figures = {"to_loop": 1234.5, "to_pyarrow": 1234.5}
+    if key == "experiments":
+        rows = [of_name[0] | {"rows": changed(of_name[0]["rows"], **figures)}]
+    else:
+        rows = changed(of_name, **figures)
+    after = page(write(name, **{key: rows}))
+    assert after != before
+    assert "| 1234.50" in after
+
+
+def test_a_changed_source_makes_the_page_say_which_component_is_outdated(write):
+    folder, now = write("tstream"), digests(COMPONENTS)
+    assert "**Outdated:**" not in page(folder)
+    text = page(folder, lambda: now | {"transactions": "0" * 16})
+    warning = "**Outdated:** the sources of `transactions` changed after this result was measured."
+    assert text.count("**Outdated:**") == 3, "the two other results measure all components"
+    assert text.count(warning) == 3
+    text = page(folder, lambda: now | {"pinned": "0" * 16, "windows": "0" * 16})
+    assert text.count("**Outdated:** the sources of `pinned` and `windows` changed") == 2
+
+
+@pytest.mark.parametrize("change", ["result", "source"])
+def test_the_committed_page_is_stale_after_a_change(write, tmp_path, monkeypatch, change):
+    """The test of generated files compares the page that is there with the page that the results make now."""
+    committed = tmp_path / "docs" / "benchmarks"
+    committed.mkdir(parents=True)
+    (write("tstream") / "tstream.json").rename(committed / "tstream.json")
+    monkeypatch.setattr(files.dbt, "files", lambda folder: {})
+    monkeypatch.setattr(files, "pages", lambda: iter(()))
+    [(path, text)] = files.stale(tmp_path)
+    path.write_text(text)
+    assert not list(files.stale(tmp_path))
+    if change == "result":
+        result = json.loads((committed / "tstream.json").read_text())
+        result["experiments"][0]["rows"][0]["events_per_s"] *= 2
+        (committed / "tstream.json").write_text(json.dumps(result))
+    else:
+        now = digests(COMPONENTS)
+        monkeypatch.setattr(results, "sources", lambda: now | {"transactions": "0" * 16})
+    assert [stale for stale, _ in files.stale(tmp_path)] == [tmp_path / "docs" / "benchmarks.md"]
+
+
+def test_a_result_of_another_machine_has_a_section_of_its_own(write, measured):
+    host = measured["tstream"]["host"] | {"cpu": "a large processor", "cores": 40}
+    text = page(write("tstream", "tstream-numa", host=host))
+    title = measured["tstream"]["title"]
+    assert re.findall(rf"^## {re.escape(title)}.*$", text, re.MULTILINE) == [f"## {title}", f"## {title} (numa)"]
+    assert "| machine | a large processor, 40 cores, " in text
 
 
 def test_without_results_the_page_has_no_figures(tmp_path):
@@ -78,26 +155,47 @@ def test_without_results_the_page_has_no_figures(tmp_path):
     assert "x loop |" not in text
 
 
-def test_a_result_that_was_not_measured_at_a_commit_is_rejected(results):
+def test_a_result_that_was_not_measured_at_a_commit_is_rejected(write):
     for build in ("abc1234-dirty", "unknown"):
         with pytest.raises(BadInput, match=rf"engine.json: measured on build {build}; commit all changes"):
-            page(results("engine", build=build))
+            page(write("engine", build=build))
 
 
-def test_a_wrong_result_is_rejected(results, measured):
+@pytest.mark.parametrize("name", RUNS)
+def test_a_quick_result_is_rejected(write, name):
+    with pytest.raises(BadInput, match=rf"{name}.json: measured with --quick; run it again without"):
+        page(write(name, quick=True))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_result_of_another_version_is_rejected(write, name):
+    with pytest.raises(BadInput, match=rf"{name}.json: version 1 of a result, this is version 2; run `streaming-core "):
+        page(write(name, version=1))
+
+
+def test_a_wrong_result_is_rejected(write, measured):
     rows = [row | {"result": "different"} for row in measured["engine"]["results"]]
     with pytest.raises(BadInput, match=rf"engine.json: {len(rows)} results differ from the loop's, first sl loop"):
-        page(results("engine", results=rows))
+        page(write("engine", results=rows))
+    write("engine")
+    [experiment] = measured["tstream"]["experiments"]
+    wrong = experiment | {"rows": changed(experiment["rows"], result="different")}
+    with pytest.raises(BadInput, match=r"tstream.json: 1 results differ from the loop's, first "):
+        page(write("tstream", experiments=[wrong]))
 
 
-def test_a_file_that_is_no_result_of_its_name_is_rejected(results, measured):
-    folder = results("engine")
+def test_a_file_that_is_no_result_of_its_name_is_rejected(write):
+    folder = write("engine")
     for name, text, message in (
         ("notes", "{}", "no benchmark has this name; known: engine, files, tstream"),
         ("ordered", (folder / "tstream.json").read_text(), "not the result of `streaming-core bench --suite ordered"),
         ("stretch", (folder / "engine.json").read_text(), "not the result of `streaming-core bench --suite stretch"),
         ("viper", "{", "cannot be read: "),
-        ("rlas", '{"suite": "rlas", "experiments": []}', "command is missing; run `streaming-core bench` again"),
+        (
+            "rlas",
+            '{"version": 2, "suite": "rlas", "experiments": []}',
+            "command is missing; run `streaming-core bench --suite rlas --threads 1,2` again",
+        ),
     ):
         path = folder / f"{name}.json"
         path.write_text(text)
@@ -106,8 +204,15 @@ def test_a_file_that_is_no_result_of_its_name_is_rejected(results, measured):
         path.unlink()
 
 
-def test_text_of_a_result_is_text_on_the_page(results, measured):
+@pytest.mark.parametrize(("part", "fact"), [("host", "longest_pause_ms"), ("conditions", "pass_seconds")])
+def test_a_result_without_its_conditions_is_rejected(write, measured, part, fact):
+    lacking = {name: value for name, value in measured["files"][part].items() if name != fact}
+    with pytest.raises(BadInput, match=rf"files.json: {part}.{fact} is missing; run `streaming-core bench gs"):
+        page(write("files", **{part: lacking}))
+
+
+def test_text_of_a_result_is_text_on_the_page(write, measured):
     experiment = measured["tstream"]["experiments"][0] | {"conclusions": ["a | b <script>\n| c"]}
-    text = page(results("tstream", experiments=[experiment], title="<b>"))
+    text = page(write("tstream", experiments=[experiment], title="<b>"))
     assert "- a \\| b &lt;script> \\| c\n" in text
     assert "## &lt;b>\n" in text

@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports import benchmarks, charts, publish, series
+from reports import benchmarks, charts, publish, results, series
 from reports.history import History
 from reports.pages import Pages
-from streaming_core.bench import ordered, rlas, servers
+from streaming_core.bench import components, ordered, rlas, servers, tstream_sentences
 from streaming_core.bench import suite as suites
+from streaming_core.bench.report import VERSION
 from streaming_core.regression.home import Home
 from streaming_core.run import profile
 from streaming_core.run.way import AXES
@@ -29,10 +30,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(way, speed, threads=2, result="equal", app="gs", **more):
-    given = {"app": app, "params": {"theta": 0.5}, "way": way, "threads": threads, "events": 100, "seconds": [1.0]}
+    given = {"app": app, "params": {"theta": 0.5}, "way": way, "threads": threads, "events": 100, "runs": 3}
+    rates = [0.9 * speed, speed, 1.2 * speed]
+    ranges = {"events_per_s_range": [rates[0], rates[2]], "to_loop_range": [rates[0] / 10e6, rates[2] / 10e6]}
     parts = dict.fromkeys(("useful", "sync", "lock", "remote", "other"), 7.0)
     figures = {"events_per_s": speed, "to_loop": speed / 10e6, "p99_us": 12.0, "breakdown": parts, "result": result}
-    return given | figures | more
+    return given | {"rates": rates, "rounds": {}} | ranges | figures | more
 
 
 def plot(x="threads", y="events_per_s", **more):
@@ -40,12 +43,17 @@ def plot(x="threads", y="events_per_s", **more):
     return plain | {"x": x, "y": y} | more
 
 
+def claim(**more):
+    plain = {"says": "Four times faster.", "source": "the abstract", "numbers": "4.0 times PAT"}
+    return plain | {"published": "3.1 (3.0 to 3.3) times", "ours": "5.2 (5.0 to 5.5) times", "host": "40 cores"} | more
+
+
 def experiment(name, rows, plots=None, **more):
     plain = {
         "name": name,
         "figure": "Figure 8",
         "title": f"About {name}",
-        "claims": [{"says": "Four times faster.", "source": "the abstract"}],
+        "claims": [claim()],
         "plots": plots or [plot()],
         "varies": ["app", "threads", "way"],
         "notes": ["a note"],
@@ -56,21 +64,64 @@ def experiment(name, rows, plots=None, **more):
     return plain | more
 
 
-def measured(home, made_at, experiments, **more):
-    found = {
-        "version": suites.VERSION,
+HOST = {
+    "cores": 2,
+    "cpu": "a processor",
+    "machine": "m",
+    "memory_bytes": 8 << 30,
+    "kernel": "Linux 6",
+    "governor": None,
+    "load": 0.1,
+    "round_trip_ns": {"median": 92.4, "lowest": 85.0, "highest": 110.0, "pairs": 1, "of": 1},
+    "longest_pause_ms": 3.25,
+}
+
+
+def result(made_at, experiments, **more):
+    """The results of a suite, version 2; made of what the sources of this checkout give."""
+    return {
+        "version": VERSION,
         "suite": "tstream",
         "title": "TStream",
+        "command": "streaming-core bench --suite tstream",
+        "quick": False,
         "order": ["schemes", "skew", "pools"],
         "made_at": made_at,
         "build": "abc423def",
-        "host": {"cores": 2, "cpu": "a processor", "machine": "m", "load": 0.1},
-        "topology": {"sockets": 1, "is_mock": True},
+        "seconds": 90.0,
+        "cells": 12,
+        "host": HOST,
+        "topology": {"sockets": 1, "nodes": [0], "is_mock": True},
+        "conditions": {
+            "pass_seconds": 1.0,
+            "pinned": True,
+            "steal": 0.001,
+            "others": 0.02,
+            "preempted": 3.0,
+            "load_before": 0.1,
+            "load_after": 1.9,
+        },
+        "sources": components.digests(["transactions"]),
         "repetitions": 5,
         "threads": [1, 2],
         "experiments": experiments,
-    }
-    write_json(home.reports / "bench" / f"tstream-{made_at}.json", found | more)
+    } | more
+
+
+def measured(home, made_at, experiments, **more):
+    write_json(home.reports / "bench" / f"tstream-{made_at}.json", result(made_at, experiments, **more))
+
+
+@pytest.fixture(autouse=True)
+def committed(monkeypatch, tmp_path):
+    """No committed results."""
+    folder = tmp_path / "committed"
+    monkeypatch.setattr(results, "COMMITTED", folder)
+    return folder
+
+
+def suites_of(*folders):
+    return benchmarks.suites(folders, results.sources())
 
 
 @pytest.fixture
@@ -88,12 +139,23 @@ def test_the_page_shows_charts_beside_what_the_paper_says(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", both, kinds)])
     text, svgs = page_of(home)
     page = Outline(text)
-    for said in ("About schemes", "Figure 8", "Four times faster.", "the abstract", "a note", "a conclusion"):
-        assert said in page.text
-    for said in ("a processor", "2 cores", "1 socket (mock topology)", "build abc423def", "5 rounds", "a bound"):
-        assert said in page.text
-    for said in ("throughput gs; 100 events; a processor", "throughput sl; 100 events; a processor"):
-        assert said in page.text, "a chart names application, events and host"
+    for text_of in ("About schemes", "Figure 8", "Four times faster.", "the abstract", "a note", "a conclusion"):
+        assert text_of in page.text
+    for text_of in ("4.0 times PAT", "3.1 (3.0 to 3.3) times", "5.2 (5.0 to 5.5) times", "40 cores"):
+        assert text_of in page.text, "a claim stands beside what was measured"
+    for text_of in (
+        "build abc423def",
+        "passes of 1 s, 5 rounds, threads bound to cores",
+        "a bound",
+        "12 cells in 90 s",
+    ):
+        assert text_of in page.text
+    for text_of in ("92 ns (85 to 110), 1 pair of cores", "3.2 ms", "20 M (18 M to 24 M)"):
+        assert text_of in page.text
+    assert "TStream a processor, 2 cores, 1 socket (mock topology), 8 GiB of memory" in page.text
+    for app in ("gs", "sl"):
+        chart = f"throughput {app}; 100 events; a processor, 2 cores"
+        assert chart in page.text, "a chart names application, events and machine"
     assert sorted(svgs) == sorted(link for link in page.links if link.endswith(".svg"))
     assert len(svgs) == 8, "four plots of two applications"
     for svg in svgs.values():
@@ -105,20 +167,68 @@ def test_the_page_shows_charts_beside_what_the_paper_says(home):
 def test_of_every_experiment_the_newest_figures_count(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)]), experiment("pools", [])])
     measured(home, "2026-01-02T00:00:00Z", [experiment("schemes", []), experiment("skew", [row("lock", 2e6)])])
-    measured(home, "2026-01-03T00:00:00Z", [experiment("skew", [row("lock", 9e6)])], version=suites.VERSION + 1)
+    measured(home, "2026-01-03T00:00:00Z", [experiment("skew", [row("lock", 9e6)])], version=VERSION + 1)
     (home.reports / "bench" / "tstream-torn.json").write_text("{")
     (home.reports / "bench" / "20260104T000000Z.json").write_text('{"results": [], "version": 1}')
-    [suite] = benchmarks.suites(home.reports / "bench")
+    [suite] = suites_of(home.reports / "bench")
     assert [e["name"] for e in suite["experiments"]] == ["schemes", "skew", "pools"]
     assert [e["made_at"][:10] for e in suite["experiments"]] == ["2026-01-02", "2026-01-02", "2026-01-01"]
     assert suite["experiments"][1]["rows"][1]["events_per_s"] == 2e6
+
+
+def test_committed_results_and_own_ones_are_shown_together(home, committed):
+    write_json(committed / "tstream.json", result("2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 2e6)])]))
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)]), experiment("pools", [])])
+    [suite] = suites_of(committed, home.reports / "bench")
+    assert [(e["name"], e["made_at"][:10]) for e in suite["experiments"]] == [
+        ("skew", "2026-01-02"),
+        ("pools", "2026-01-01"),
+    ]
+    assert "About skew" in page_of(home)[0]
+    assert "About pools" in page_of(home)[0]
+
+
+def test_another_machine_has_its_own_charts(home):
+    many = HOST | {"cores": 40, "cpu": "a large processor"}
+    sockets = {"sockets": 4, "nodes": [0, 1, 2, 3], "is_mock": False}
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
+    measured(home, "2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 9e6)])], host=many, topology=sockets)
+    text, svgs = page_of(home)
+    assert sorted(svgs) == ["charts/bench-tstream-2-skew-1.svg", "charts/bench-tstream-skew-0.svg"]
+    page = Outline(text)
+    assert text.count('id="tstream"') == text.count('id="tstream-2"') == 1
+    for machine, more in (
+        ("a processor, 2 cores", "1 socket (mock topology), 8 GiB of memory"),
+        ("a large processor, 40 cores", "4 sockets, 4 memory nodes, 8 GiB of memory"),
+    ):
+        assert f"TStream {machine}, {more}" in page.text
+        assert f"throughput gs; 100 events; {machine}" in page.text
+
+
+def test_a_quick_measurement_counts_only_without_another_one(home):
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
+    quick = [experiment("skew", [row("lock", 2e6)]), experiment("pools", [row("lock", 3e6)])]
+    measured(home, "2026-01-02T00:00:00Z", quick, quick=True)
+    [suite] = suites_of(home.reports / "bench")
+    assert [(e["name"], e["quick"]) for e in suite["experiments"]] == [("skew", False), ("pools", True)]
+    assert page_of(home)[0].count("these figures say nothing about speed") == 1
+
+
+def test_outdated_results_carry_a_mark_that_names_the_components(home):
+    now = components.digests(["pinned", "channels", "windows"])
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])], sources=now)
+    assert "Outdated" not in page_of(home)[0]
+    before = now | {"channels": "0" * 16, "windows": "0" * 16}
+    measured(home, "2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 1e6)])], sources=before)
+    text = Outline(page_of(home)[0]).text
+    assert "Outdated: the sources of channels and windows changed after this result was measured." in text
 
 
 def test_a_result_that_differs_is_said_and_in_no_chart(home):
     measured(
         home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("pat", 9e6, result="different")])]
     )
-    [suite] = benchmarks.suites(home.reports / "bench")
+    [suite] = suites_of(home.reports / "bench")
     [[chart]] = benchmarks.charts(suite["experiments"][0])
     assert [r["way"] for r in chart["rows"]] == ["loop", "lock"]
     text = Outline(page_of(home)[0]).text
@@ -130,7 +240,7 @@ def test_a_line_is_one_series_everywhere_and_the_loop_is_the_grey_one(home):
     rows = [row(way, 1e6) for way in ("owners", "serial", "lock", "mvlk", "pat", "no_lock", "affinity")]
     more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
-    [suite] = benchmarks.suites(home.reports / "bench")
+    [suite] = suites_of(home.reports / "bench")
     numbers = benchmarks.numbers(suite)
     assert numbers["loop"] == series.GREY
     assert len(set(numbers.values())) == len(numbers) == 9
@@ -164,8 +274,8 @@ def test_legends_have_the_charts_colours_and_markers():
 def test_whatever_stands_in_a_file_is_text(home):
     rows = [row(HOSTILE, 1e6, app=HOSTILE), row("lock", 2e6)]
     hostile = experiment(HOSTILE, rows, title=HOSTILE, notes=[HOSTILE], conclusions=[HOSTILE], figure=HOSTILE)
-    hostile["claims"] = [{"says": HOSTILE, "source": HOSTILE}]
-    host = {"cores": 2, "cpu": HOSTILE, "machine": "m", "load": 0.1}
+    hostile["claims"] = [dict.fromkeys(claim(), HOSTILE)]
+    host = HOST | {"cpu": HOSTILE, "kernel": HOSTILE}
     measured(home, "2026-01-01T00:00:00Z", [hostile], host=host, build=HOSTILE, title=HOSTILE, suite=f"../{HOSTILE}")
     publish.performance(home)
     page = Outline((home.reports / "performance.html").read_text())
@@ -185,16 +295,6 @@ def test_whatever_stands_in_a_file_is_text(home):
     }  # fmt: skip
 
 
-CHARTS = {  # by experiment: one per plot and application, or whatever it is told apart by
-    "tstream": (4 + 4, 2, 2, 2, 2, 3 * 4, 4, 1, 2, 5),
-    "ordered": (3, 5, 2, 2, 2 * 5, 2 * 3, 2 * 2, 5, 2 * 4),
-    "viper": (4 * 2 * 4,),
-    "briskstream": (2 * 4, 3 * 4),
-    "rlas": (1, 1, 1, 1, 1, 1, 1, 2),
-    "stretch": (4, 1, 1, 2, 2 * 2, 2, 2, 4, 2),
-}
-
-
 @pytest.mark.parametrize("name", suites.SUITES)
 def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     """Every plot of every experiment, over rows as the suite makes them."""
@@ -202,14 +302,16 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     monkeypatch.setattr(profile, "EVENTS", 500)
     suite, made = suites.load(name), []
     # Of plans each experiment that is run is the same of another application, which would have to be measured.
-    others = {app for app, _, _ in rlas.PLANNED} - {"sd"}
+    others = {app for app, *_ in rlas.PLANNED} - {"sd"}
     experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
     for attribute, values in (
         ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
         ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)), ("DRAWN", 3),
     ):  # fmt: skip
         monkeypatch.setattr(servers, attribute, values)
-    figures = ("end_to_end_p99_us", "processing_p99_us", "cpu_ns", "energy_nj")
+    kinds = ("end_to_end", "processing")
+    figures = ("cpu_ns", "energy_nj", *(f"{kind}_{of}_us" for kind in kinds for of in ("mean", "p99")))
+    rounds = {name: [98.0, 99.0, 100.0] for name in ("to_loop", "p99_us", *figures)}
     took = ("switch_p50_us", "switch_p99_us", "switch_max_us")
     switched = {"switches": 3, "switch_p50s_us": [99.0], "switch_over_1ms": 0, "switch_largest": [(99.0, 7)]}
     switched |= dict.fromkeys(took, 99.0)
@@ -219,12 +321,21 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     for declared in experiments:
         heats, notes = declared.sweep([1, 2])
         rows = [*declared.model()]
-        for heat in heats:
-            more = dict.fromkeys(figures, 99.0) | {"params": heat.params, "hottest": 0.5, "operations": 7}
+        for number, heat in enumerate(heats):
+            more = dict.fromkeys(figures, 99.0) | {
+                "rounds": rounds,
+                "heat": number,
+                "params": heat.params,
+                "hottest": 0.5,
+                "operations": 7,
+            }
+            more |= {f"{name}_range": [98.0, 100.0] for name in figures}
+            per_interval = (f"{name}_per_interval" for name in ("chains", "dependent_chains", "rounds"))
+            more |= {"costs": dict.fromkeys((*tstream_sentences.STEPS, *per_interval), 7.0)}
             more |= {"comparisons": 700, "states": 1000, "state_bytes": 5, "to_loop_range": [0.5, 2.0]}
             if heat.phases:  # instants of a pass
                 more |= {"at_s": 0.5, "offered_per_s": 1e4, "replicas": 2, "work": 0.5, "pending": 0.1}
-            rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more | {"seconds": [0.1]}))
+            rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more))
             ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
             for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):
                 axes = {
@@ -243,9 +354,13 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     order = [e["name"] for e in made]
     measured(home, "2026-01-01T00:00:00Z", made, suite=name, order=order)
     text, svgs = page_of(home)
-    assert re.search(r"\(0\.50 . 2\.00\)", Outline(text).text)
+    assert "(0.50 to 2.00)" in Outline(text).text
     drawn = Counter(re.match(f"charts/bench-{name}-(.*)-[0-9]+.svg", svg)[1] for svg in svgs)
-    assert drawn == dict(zip(order, CHARTS[name], strict=True))
+    assert set(drawn) == set(order), "each experiment has a chart"
+    for one in made:
+        measured_columns = {column for row in one["rows"] for column, value in row.items() if value is not None}
+        plots = [p for p in one["plots"] if p["y"] in measured_columns]
+        assert drawn[one["name"]] >= len(plots), one["name"]
     for svg in svgs.values():
         assert "NaN" not in svg
         assert "undefined" not in svg
@@ -295,3 +410,42 @@ def test_points_are_drawn_beside_the_line_where_both_are_equal():
     assert svg.count('aria-roledescription="point"') == 3
     assert svg.count('aria-roledescription="line mark"') == 1
     assert "predicted events/s" in svg
+
+
+def bar(low, high, x="a", y=2.0, **more):
+    return {"x": x, "y": y, "line": "one", "low": low, "high": high, "dashed": False, "level": False} | more
+
+
+@pytest.mark.parametrize("kind", ["line", "bar", "point"])
+def test_intervals_are_drawn_as_error_bars(kind):
+    x = "threads" if kind == "line" else "placement" if kind == "bar" else "predicted_per_s"
+    places = ("a", "b") if kind == "bar" else (1, 2)
+    points = [bar(1.0, 4.0, places[0]), bar(1.0, 2.0, places[1], 1.5)]
+    points[1].pop("low")
+    svg = charts.benchmark(points, plot(x, y="to_loop", kind=kind), {"one": 1}, (200, 100))
+    [height] = re.findall(r'<line aria-label="interval"[^>]* y2="-([0-9.]+)"', svg)
+    assert float(height) > 50, "three quarters of the chart"
+
+
+def test_the_loop_has_a_band_and_no_interval_goes_below_a_logarithmic_scale():
+    level = bar(1.0, 4.0, 1, level=True, dashed=True)
+    svg = charts.benchmark([level, bar(1.0, 4.0, 1)], plot(y="to_loop"), {"one": 1}, (200, 100))
+    assert svg.count('aria-label="interval" role') == 2
+    points = [bar(0.0, 4e3, 1, 2e3), bar(1e3, 4e3, 2, 2e3)]
+    svg = charts.benchmark(points, plot(y="p99_us"), {"one": 1}, (200, 100))
+    assert svg.count('aria-label="interval" role') == 1
+    assert "NaN" not in svg
+    assert "Infinity" not in svg
+
+
+def test_a_single_round_has_no_interval():
+    one = row("lock", 1e6, rates=[1e6])
+    assert results.interval(one, "events_per_s") is None
+    assert results.interval(row("lock", 1e6), "events_per_s") == (0.9e6, 1.2e6)
+    assert results.interval(row("lock", 1e6, p99_us_range=[None, None]), "p99_us") is None
+
+
+def test_round_trips_of_large_and_small_machines_are_told_in_words():
+    assert results.round_trip({"round_trip_ns": None}) == "not measured: one core"
+    trips = {"median": 120.0, "lowest": 80.0, "highest": 300.0, "pairs": 64, "of": 780}
+    assert results.round_trip({"round_trip_ns": trips}) == "120 ns (80 to 300), a sample of 64 of 780 pairs of cores"
