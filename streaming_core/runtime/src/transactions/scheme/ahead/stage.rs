@@ -3,6 +3,7 @@
 
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Clock};
+use crate::output::delivered::Delivered;
 use crate::output::sink::{Sink, SinkKind};
 use crate::program::Program;
 use crate::rows::block::{Block, TEXT_PADDING, Text};
@@ -128,7 +129,7 @@ pub(crate) fn stage<G: Guard>(
         transaction: &transaction,
         tables: &tables,
         placement: &Placement::flat(threads, "a test"),
-        delivery: &Delivery::new(Sink::new(SinkKind::Count, program.hasher().unwrap())),
+        delivery: &Delivery::new(Delivered::new(Sink::new(SinkKind::Count, program.hasher().unwrap()))),
         first_ticket: 0,
         arrivals: &Arrivals::new(&[]),
         clock: Clock::default().start(),

@@ -262,9 +262,9 @@ fn without_locks_each_access_to_a_row_with_containers_is_whole() {
         let mut program = program(40_000, 1);
         program.tables[1].containers = true;
         let mut engine = make(program, options("no_lock", threads, 500, "")).unwrap();
-        engine.load_table(0, bytes(&[1000_i64; 40_000])).unwrap();
+        engine.load_table(0, &Keys::None, bytes(&[1000_i64; 40_000])).unwrap();
         process(&mut *engine, [40_000, 1], &events).unwrap();
-        assert_eq!(engine.table(1).unwrap(), bytes(&[events.len() as i64]));
+        assert_eq!(engine.table(1).unwrap().states, bytes(&[events.len() as i64]));
     }
 }
 
