@@ -39,7 +39,7 @@ def error(program, **options):
 
 def test_the_runtime_takes_the_fields_of_a_spec_that_are_for_it(programs):
     known = re.findall(r"`(\w+)`", error(programs["dataflow"], nonsense=1).partition("expected one of")[2])
-    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries"})
+    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies"})
 
 
 def test_the_runtime_has_the_declared_executors(programs):
