@@ -25,7 +25,6 @@ def run(
     progress: engine.Progress | None = None,
     keep: Callable[[dict[str, Any]], object] = lambda evidence: None,
     quick: bool = False,
-    names: Sequence[str] = suites.SUITES,
 ) -> dict[str, Any]:
     """Runs every experiment that needs a large host, and returns the file as JSON values.
 
@@ -36,7 +35,6 @@ def run(
         progress: As for `suite.run`.
         keep: Called with the file so far after every experiment.
         quick: As for `suite.run`.
-        names: The suites.
 
     Raises:
         BadInput: Thread counts or repetitions are out of range.
@@ -46,7 +44,7 @@ def run(
     def file(more: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return {"version": results.VERSION, "evidence": True, "suites": [*finished, *more]}
 
-    for suite in map(suites.load, names):
+    for suite in map(suites.load, suites.SUITES):
         if chosen := [experiment.name for experiment in suite.experiments if experiment.needs]:
             finished.append(
                 suites.run(

@@ -20,7 +20,7 @@ SHORTEST, LONGEST = 1.0, 5.0  # seconds of a pass
 PAUSES = 100  # a pass lasts so many times the longest pause
 QUICK_EVENTS = 2_000  # of a workload with --quick
 
-PILOT_EVENTS = 4_096  # of the first workload of a pilot
+PILOT_EVENTS = 64  # of the first workload of a pilot: an event may take milliseconds
 PILOT_SECONDS = 0.1  # a run of a pilot that lasts so long is long enough to tell the rate
 GROWTH = 16  # the workloads of a pilot grow at most by this factor
 BYTES, PART = 4 << 30, 4  # a workload takes at most so many bytes, and this part of the free memory

@@ -1,7 +1,7 @@
 """Latencies from an open-loop source: at equal absolute rates, and at rates that change during a pass.
 
-A latency starts at an event's intended arrival (end to end), or at the start of its batch's processing. At equal rates
-the first and the last fifth of the events are left out, so that neither the start nor the end of a run counts.
+A latency starts at an event's intended arrival (end to end), or at the start of its batch's processing. Latencies at
+equal rates leave out the first and the last fifth of the events.
 """
 
 from __future__ import annotations

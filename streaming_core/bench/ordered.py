@@ -240,7 +240,7 @@ def _costs(counts: list[int]) -> Sweep:
     for cost in COSTS:
         params = _costly(cost)
         ways = [_way("matrix", params, max(counts), batch=1, **way) for way in _over("queue")]
-        heats.append(Heat("matrix", params, ways))
+        heats.append(Heat("matrix", params, ways, share=max(10 / cost, 0.004)))
     return heats, ["Both operators have the given cost, keys are uniform, and a batch is one tuple."]
 
 
@@ -264,7 +264,7 @@ def _light(counts: list[int]) -> Sweep:
             _way("matrix", params, threads, batch=batch, **way)
             for batch, threads, way in itertools.product(BATCHES, counts, _over("reorder"))
         ]
-        heats.append(Heat("matrix", params, ways))
+        heats.append(Heat("matrix", params, ways, share=min(1.0, 1 / cost)))
     return heats, ["The cost is that of the stateless operator; the partitioned operator only counts and folds."]
 
 
@@ -294,7 +294,7 @@ def _selective(counts: list[int]) -> Sweep:
         ways = [
             _way("matrix", params, max(counts), batch=batch, **way) for batch in BATCHES[:2] for way in _over("reorder")
         ]
-        heats.append(Heat("matrix", params, ways))
+        heats.append(Heat("matrix", params, ways, share=max(2 / cost / (1 + sel), 0.002)))
     return heats, ["The stateless operator emits `sel` tuples per tuple; the partitioned operator has the same cost."]
 
 

@@ -55,6 +55,7 @@ class Turn:
     """
 
     def __init__(self, events: int, seconds: list[float], costs: list[Spent]):
+        """Sums up runs over so many events: their seconds and costs."""
         self.seconds = statistics.mean(seconds)
         self.rate = events / self.seconds if events else 0.0
         joules = [spent.joules for spent in costs]
@@ -72,6 +73,14 @@ class Race:
     """
 
     def __init__(self, app: str, params: dict[str, Any], events: int, meter: Meter | None = None):
+        """Generates and decodes the events, and compiles the application.
+
+        Args:
+            app: The application.
+            params: Its parameters.
+            events: The number of events.
+            meter: The source of energy figures; None: this machine's counters.
+        """
         from streaming_core.oracle.loop import Loop
 
         keep_memory()
@@ -153,7 +162,7 @@ class Race:
         if pinned:
             specs = [spec.model_copy(update={"pin": True}) for spec in specs]
         with confined(max((spec.threads for spec in specs), default=1)):
-            rounds = Rounds(self, specs, 0.0 if requests else seconds, requests, tick)
+            rounds = Rounds(self, specs, seconds if self.events and not requests else 0.0, requests, tick)
             rounds.at_peak(repetitions)
             rows = rounds.rows(ways)
             open_rows: list[list[Row]] = [[] for _ in ways]

@@ -43,22 +43,25 @@ FIGURES = (
 
 
 def command(
-    apps: list[str] | None,
-    suite: str | None,
-    files: bool,
+    subject: list[str],
     only: list[str] | None,
     events: int | None,
     threads: list[int] | None,
     repetitions: int,
-    quick: bool = False,
-    evidence: bool = False,
+    quick: bool,
 ) -> str:
-    """Returns the command line of a benchmark, without its output path."""
-    words = ["streaming-core", "bench", *(apps or [])]
-    words += ["--suite", suite] if suite else []
-    words += ["--evidence", "FILE"] if evidence else []
+    """Returns the command line of a benchmark, without its output path.
+
+    Args:
+        subject: What it measures: applications, `--files`, `--suite NAME` or `--evidence FILE`.
+        only: The experiments.
+        events: Events per workload.
+        threads: Thread counts.
+        repetitions: Rounds.
+        quick: Whether a pass is a single run over few events.
+    """
+    words = ["streaming-core", "bench", *subject]
     words += ["--quick"] if quick else []
-    words += ["--files"] if files else []
     words += [word for name in only or [] for word in ("--only", name)]
     words += ["--events", str(events)] if events is not None else []
     words += ["--threads", ",".join(map(str, threads))] if threads else []

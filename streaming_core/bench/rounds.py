@@ -38,6 +38,7 @@ class Rounds:
         requests: Sequence[Requests | None],
         tick: Callable[[], None],
     ):
+        """Takes what `Race.run` takes; `specs` have the plans and bindings that the runs use."""
         self._race, self._specs, self._seconds, self._tick = race, specs, seconds, tick
         self._has_requests = bool(requests)
         self._requests = list(requests) or [None] * len(specs)
@@ -50,6 +51,10 @@ class Rounds:
 
     def at_peak(self, repetitions: int) -> None:
         """Warms up, chooses the runs of each pass, and makes the rounds at the peak rate."""
+        if self._seconds:  # a first run is slower than others, and would tell too few runs
+            self._race.turn(1)
+            for i in range(len(self._specs)):
+                self._pass(i, is_first=True)
         for number in range(repetitions + 1):
             turn = self._race.turn(self._loop_runs)
             self._loop_seconds = turn.seconds

@@ -70,7 +70,7 @@ class Heat:
         app: The application.
         params: Its parameters.
         ways: The ways of executing.
-        share: The part of the experiment's events in this workload, if the experiment sets their number.
+        share: The part of the experiment's events in this workload. A pilot that chooses the events ignores it.
         phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole, and a
             share of the first way's peak rate.
         requests: For each way, the requests for reconfigurations during its passes, or None.

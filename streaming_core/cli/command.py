@@ -596,7 +596,9 @@ def bench(
         _check_alone("--evidence", chosen)
     _check_bench(names, suite, files, only, events)
     rounds = (3 if quick else 5) if repetitions is None else repetitions
-    command = report.command(names, suite, files, only, events, counts, rounds, quick, evidence is not None)
+    subject = [*(names or []), *(["--suite", suite] if suite else []), *(["--files"] if files else [])]
+    subject += ["--evidence", "FILE"] if evidence is not None else []
+    command = report.command(subject, only, events, counts, rounds, quick)
     of_command = {"command": command}
     with Bar(as_json) as bar:
         if evidence is not None:

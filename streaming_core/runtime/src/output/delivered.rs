@@ -1,4 +1,4 @@
-//! What has come out of a run so far, and how long it took: where every executor's batches end.
+//! What has come out of a run so far, and how long it took: every executor's batches end here.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::output::latency::Latencies;
 use crate::output::metrics::Metrics;
 use crate::output::sink::Sink;
 
-/// So many deliveries are noted before the list of them moves, and what is delivered then pays for that.
+/// The list has room for so many deliveries before it moves; the delivery that makes it move pays for that.
 const NOTED: usize = 1 << 20;
 
 /// Used by one thread at a time; whose turn it is, is the executor's to say.
@@ -46,7 +46,7 @@ impl Delivered {
         Self { middle, ..self }
     }
 
-    /// From now on deliveries are noted, if `noted`.
+    /// From now on the list notes deliveries, if `noted`.
     pub fn with_deliveries(self, noted: bool) -> Self {
         Self { deliveries: noted.then(|| Vec::with_capacity(NOTED)), ..self }
     }

@@ -1,0 +1,151 @@
+"""Files of measurements on larger hosts: what `--evidence` runs and writes, and what `--import` accepts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from streaming_core.bench import evidence, results, stretch, suite
+from streaming_core.bench.suite import SUITES
+from streaming_core.cli import main
+from streaming_core.errors import BadInput
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+    # Of all experiments two need a large host, and take little time to compile.
+    cheap = {"q2": "cores", "q6": "nodes"}
+    experiments = stretch.SUITE.experiments
+    chosen = tuple(replace(one, needs=cheap.get(one.name)) for one in experiments if one.name in ("q2", "q3", "q6"))
+    monkeypatch.setattr(stretch, "SUITE", replace(stretch.SUITE, experiments=chosen))
+    monkeypatch.setattr(stretch, "HEDGE", {"keys": 8})
+    monkeypatch.setattr(suite, "SUITES", ("stretch",))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path):
+    file = tmp_path / "evidence.json"
+    code, shown, error = command("--evidence", file, "--quick", "--threads", "1,2", "--repetitions", 2)
+    assert (code, error) == (0, "")
+    assert shown.splitlines()[-1] == f"written to {file}"
+    assert not list(home.glob("reports/**/*.json")), "it is to be sent back, so it is in one place"
+    [part] = json.loads(file.read_text())["suites"]
+    assert [(one["name"], one["needs"]) for one in part["experiments"]] == [("q2", "cores"), ("q6", "nodes")]
+    assert (part["version"], part["quick"], part["threads"]) == (2, True, [1, 2])
+    assert part["command"] == "streaming-core bench --evidence FILE --quick --threads 1,2 --repetitions 2"
+    assert part["order"] == ["q2", "q3", "q6"]
+
+    code, shown, error = command("--import", file)
+    assert (code, error) == (0, "")
+    [kept] = (home / "reports" / "bench").glob("*.json")
+    assert json.loads(kept.read_text()) == part
+    assert f"written to {kept}; `lockstep report` draws it" in shown
+    assert "q2: " in shown
+    assert "paper: An operator that only forwards" in shown
+    # A second time it is the same file.
+    assert command("--import", file)[0] == 0
+    assert list((home / "reports" / "bench").glob("*.json")) == [kept]
+
+
+def test_a_suite_of_one_host_can_be_imported_too(command, home, tmp_path):
+    file = tmp_path / "stretch.json"
+    options = ("--suite", "stretch", "--only", "q2", "--quick", "--threads", "1", "--repetitions", 1)
+    assert command(*options, "--out", file)[0] == 0
+    assert command("--import", file, "--json")[0] == 0
+    assert len(list((home / "reports" / "bench").glob("*.json"))) == 1
+
+
+@pytest.fixture
+def part():
+    """The results of a suite, as a file holds them."""
+    claim = {"says": "a", "source": "b", "numbers": "", "published": "", "ours": "", "host": ""}
+    row = {"app": "wc", "params": {}, "way": "loop", "threads": 1, "result": "yardstick"}
+    row |= {"events_per_s": 1.0, "to_loop": 1.0, "rates": [1.0]}
+    experiment = {"name": "q2", "figure": "", "title": "", "claims": [claim], "plots": [], "varies": [], "notes": []}
+    facts = {"build": "0123abc", "made_at": "2026-01-02T03:04:05Z", "host": {"cpu": "x", "cores": 64}, "topology": {}}
+    return facts | {
+        "version": 2, "suite": "stretch", "title": "", "quick": False, "command": "", "seconds": 1.0, "cells": 1,
+        "order": ["q2"], "threads": [64], "repetitions": 5, "conditions": {}, "sources": {},
+        "experiments": [experiment | {"conclusions": [], "rows": [row]}],
+    }  # fmt: skip
+
+
+def test_results_are_accepted_as_they_are_written(part):
+    results.check(part, "f.json", SUITES)
+
+
+def change(part, path, value):
+    *parents, last = path
+    for step in parents:
+        part = part[step]
+    part[last] = value
+
+
+ROW = ("experiments", 0, "rows", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("version",), 1, "not a results file of version 2, but of version 1"),
+        (("suite",), "nope", "unknown suite 'nope'"),
+        (("suite",), ["stretch"], "unknown suite ['stretch']"),
+        (("made_at",), "../../x", "made_at"),
+        (("host",), {"cpu": "x"}, "host.cores is missing"),
+        (("experiments",), None, "f.json: "),
+        (("experiments",), [1], "f.json: "),
+        ((*ROW, "result"), "different", "1 results differ from the loop's; the first is wc loop"),
+        ((*ROW, "result"), "fine", "result"),
+        ((*ROW, "events_per_s"), "fast", "events_per_s"),
+        ((*ROW, "rates"), [1.0, None], "rates"),
+        (("experiments", 0, "claims", 0, "says"), 7, "says"),
+    ],
+)
+def test_bad_results_are_refused_in_one_line(part, path, value, words):
+    change(part, path, value)
+    with pytest.raises(BadInput) as refused:
+        results.check(part, "f.json", SUITES)
+    assert words in str(refused.value)
+    assert str(refused.value).startswith("f.json: ")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"evidence": true}', '{"evidence": true, "suites": []}', "\xff"])
+def test_files_without_results_are_refused_and_nothing_is_kept(command, home, tmp_path, text):
+    file = tmp_path / "evidence.json"
+    file.write_text(text, encoding="latin-1")
+    code, shown, error = command("--import", file)
+    assert (code, shown, error.count("\n")) == (2, "", 1)
+    assert str(file) in error
+    assert not (home / "reports").exists()
+
+
+def test_a_wrong_part_keeps_the_whole_file_out(home, tmp_path, part):
+    wrong = json.loads(json.dumps(part))
+    change(wrong, (*ROW, "result"), "different")
+    file = tmp_path / "evidence.json"
+    file.write_text(json.dumps({"version": 2, "evidence": True, "suites": [part, wrong]}))
+    with pytest.raises(BadInput, match="differ"):
+        evidence.take(file)
+    assert not (home / "reports").exists()
+
+
+def test_every_suite_has_experiments_for_large_hosts(monkeypatch):
+    monkeypatch.undo()  # all of them
+    for name in SUITES:
+        assert any(experiment.needs for experiment in suite.load(name).experiments), name
