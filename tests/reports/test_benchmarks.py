@@ -236,6 +236,25 @@ def test_a_result_that_differs_is_said_and_in_no_chart(home):
     assert "differs" in text
 
 
+def test_stacked_bars_show_the_most_threads_or_all_thread_counts():
+    steps = {"decomposition": 3.0, "barriers": 4.0}
+    rows = [row("tstream", 1e6, threads, steps=steps) for threads in (1, 2)] + [row("owners", 1e6)]
+    kinds = [
+        plot("way", "breakdown", kind="parts", loop=False),
+        plot("threads", "breakdown", kind="parts", by="way", loop=False),
+        plot("threads", "steps", kind="parts", loop=False),
+    ]
+    most, each, [stepped] = benchmarks.charts(experiment("schemes", rows, kinds))
+    assert [[(r["way"], r["threads"]) for r in chart["rows"]] for chart in most] == [[("tstream", 2), ("owners", 2)]]
+    assert [[(r["way"], r["threads"]) for r in chart["rows"]] for chart in each] == [
+        [("tstream", 1), ("tstream", 2)],
+        [("owners", 2)],
+    ]
+    assert [(point["x"], point["part"], point["y"]) for point in benchmarks.points(stepped)] == [
+        (threads, part, ns) for threads in (1, 2) for part, ns in steps.items()
+    ]
+
+
 def test_a_line_is_one_series_everywhere_and_the_loop_is_the_grey_one(home):
     rows = [row(way, 1e6) for way in ("owners", "serial", "lock", "mvlk", "pat", "no_lock", "affinity")]
     more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
