@@ -318,7 +318,7 @@ def keyed(way: str) -> Text:
 
 
 def indexed(*names: str) -> Text:
-    """Compares tables with a hash index with dense tables, for each way."""
+    """Compares tables with a hash index with dense tables: the throughput of each way, and its share of Others."""
 
     def text(rows: list[Row]) -> str:
         ratios = []
@@ -326,7 +326,8 @@ def indexed(*names: str) -> Text:
             result = "bound" if way == BOUND else "equal"
             hashed, dense = (pick(rows, result=result, way=way, index=index) for index in ("hash", "dense"))
             if hashed and dense:
-                ratios.append(f"{way} {compare(hashed, dense).text}")
-        return f"hash index relative to dense tables: {', '.join(ratios)}" if ratios else ""
+                others = " and ".join(shown for row in (hashed, dense) if (shown := percent(row, "other")))
+                ratios.append(f"{way} {compare(hashed, dense).text}" + f", with {others} of Others" * bool(others))
+        return f"throughput with a hash index relative to dense tables: {'; '.join(ratios)}" if ratios else ""
 
     return text

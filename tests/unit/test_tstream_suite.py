@@ -287,13 +287,17 @@ def test_reports_of_three_transactions_count_once():
 
 def test_an_index_and_keyed_state_are_compared_over_workloads():
     rows = [
-        row(way, [rate] * 3, "sl", result=result, heat=heat, params={"index": index})
-        for heat, (index, rate) in enumerate((("dense", 4), ("hash", 3)))
+        row(way, [rate] * 3, "sl", result=result, heat=heat, params={"index": index}, breakdown=spent)
+        for heat, (index, rate, spent) in enumerate(
+            (("dense", 4, {"useful": 9, "other": 1}), ("hash", 3, {"useful": 5, "other": 5}))
+        )
         for way, result in (("tstream", "equal"), ("no_lock", "bound"))
     ]
     [claim] = tstream_claims.INDEX
     assert claim.published(rows) == (
-        "hash index relative to dense tables: no_lock 0.75 (0.75 to 0.75) times, tstream 0.75 (0.75 to 0.75) times"
+        "throughput with a hash index relative to dense tables: "
+        "no_lock 0.75 (0.75 to 0.75) times, with 50 % and 10 % of Others; "
+        "tstream 0.75 (0.75 to 0.75) times, with 50 % and 10 % of Others"
     )
     rows = [row("affinity", [2, 2, 2], "tpk"), row("tstream", [3, 3, 3], "tp", heat=1)]
     assert list(tstream._of_keyed(rows)) == ["tstream relative to state keyed by segment: 1.5 (1.5 to 1.5) times"]
