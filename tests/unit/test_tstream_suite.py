@@ -303,20 +303,20 @@ def test_an_index_and_keyed_state_are_compared_over_workloads():
     assert list(tstream._of_keyed(rows)) == ["tstream relative to state keyed by segment: 1.5 (1.5 to 1.5) times"]
 
 
-# Experiments whose applications take long to compile.
-SLOW = ("contention", "joint", "keyed")
+# Experiments that share one program, if sl is the only application; and all of them.
+SHARED = (["breakdown", "punctuation", "latency", "pools"], ("sl",))
+ALL = (list(BY_NAME), ("gs", "sl"))
 
 
 @pytest.mark.parametrize(
-    "names",
-    [pytest.param([n for n in BY_NAME if n not in SLOW], id="quick"), pytest.param(SLOW, marks=pytest.mark.slow)],
+    ("names", "apps"), [pytest.param(*SHARED, id="sl"), pytest.param(*ALL, id="all", marks=pytest.mark.slow)]
 )
-def test_a_quick_run_fills_every_claim(monkeypatch, tmp_path, names):
+def test_a_quick_run_fills_every_claim(monkeypatch, tmp_path, names, apps):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
-    monkeypatch.setattr(tstream, "APPS", ("gs", "sl"))
+    monkeypatch.setattr(tstream, "APPS", apps)
     monkeypatch.setattr(tstream, "FURTHER", ())
-    results = suite.run(tstream.SUITE, list(names), 1_000, [1, 2], 1, quick=True)
-    assert {experiment["name"] for experiment in results["experiments"]} == set(names)
+    results = suite.run(tstream.SUITE, names, 1_000, [1, 2], 1, quick=True)
+    assert [experiment["name"] for experiment in results["experiments"]] == names
     for experiment in results["experiments"]:
         assert {row["result"] for row in experiment["rows"]} <= {"yardstick", "equal", "bound"}
         for claim in experiment["claims"]:
