@@ -87,8 +87,8 @@ accounts = ledger.table(
     lookup="numbers",
     keys=None,
 )
-given = ledger.table(
-    "given",
+fixed = ledger.table(
+    "fixed",
     Account,
     len(NUMBERS),
     lambda key, params: {"balance": key // 4},
@@ -138,7 +138,7 @@ def move(order, txn):
         txn.drop()
         return
     source = txn.row(accounts, order.source & 7)
-    target = txn.row(given, order.target)
+    target = txn.row(fixed, order.target)
     if order.amount % 7 == 1:  # a prefix of the name, which exists as a name because of this alone
         holder = txn.row(holders, order.name[0:3])
     txn.require(covered, source)

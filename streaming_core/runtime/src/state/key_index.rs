@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_given_have_rows_in_their_order_and_no_other_key_has_one() {
+    fn listed_keys_have_rows_in_their_order_and_no_other_key_has_one() {
         let index = index(KeyKind::Integer, false, 3);
         index.enter(&Keys::Integers(vec![i64::MAX, i64::MIN, -1]), |_, _| ()).unwrap();
         assert_eq!([i64::MAX, i64::MIN, -1, 0].map(|key| integer(&index, key)), [0, 1, 2, row::ABSENT]);

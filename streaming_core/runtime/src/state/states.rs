@@ -15,3 +15,13 @@ pub enum Keys {
     Integers(Vec<i64>),
     Texts(Vec<Vec<u8>>),
 }
+
+impl Keys {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Integers(keys) => keys.len(),
+            Self::Texts(keys) => keys.len(),
+        }
+    }
+}

@@ -140,14 +140,10 @@ impl Tables {
     fn enter(&mut self, index: usize, keys: &Keys, rows: &[u8]) -> Result<(), RunError> {
         let (base, stride) = (self.bases[index], self.layouts[index].stride);
         let known = self.indexes[index].as_ref().expect("the caller asks for indexed tables");
-        let given = match keys {
-            Keys::None => 0,
-            Keys::Integers(keys) => keys.len(),
-            Keys::Texts(keys) => keys.len(),
-        };
-        if rows.len() != given * stride {
+        let count = keys.len();
+        if rows.len() != count * stride {
             let message =
-                format!("table {} has {given} keys for {} bytes of rows", self.layouts[index].name, rows.len());
+                format!("table {} has {count} keys for {} bytes of rows", self.layouts[index].name, rows.len());
             return Err(RunError::Invalid(message));
         }
         known.enter(keys, |number, row| {
@@ -220,11 +216,7 @@ impl Tables {
                 }
                 _ => return Err(unfit()),
             };
-            bytes = match &keys {
-                Keys::None => 0,
-                Keys::Integers(keys) => keys.len() * table.stride,
-                Keys::Texts(keys) => keys.len() * table.stride,
-            };
+            bytes = keys.len() * table.stride;
         }
         let (rows, mut entries) = image.split_at_checked(bytes).ok_or_else(unfit)?;
         let mut rows = rows.to_vec();
