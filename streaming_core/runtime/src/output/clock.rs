@@ -1,6 +1,10 @@
 //! Engine time: the active clock, the arrivals of an open loop, laps.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+/// Empty laps that find the cost of a lap.
+const TRIALS: usize = 1000;
 
 /// Engine time: runs while a block is processed, stands still between blocks.
 #[derive(Debug, Default)]
@@ -143,6 +147,20 @@ impl Stopwatch {
         let now = Instant::now();
         *part += (now - self.0).as_nanos() as u64;
         self.0 = now;
+    }
+
+    /// Nanoseconds that every lap contains because it reads the clock: the shortest of many empty laps.
+    pub fn cost() -> u64 {
+        static COST: OnceLock<u64> = OnceLock::new();
+        *COST.get_or_init(|| {
+            let mut watch = Self::start();
+            let empty_lap = |_| {
+                let mut spent = 0;
+                watch.lap(&mut spent);
+                spent
+            };
+            (0..TRIALS).map(empty_lap).min().unwrap_or(0)
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Breakdown {
-    /// In kernels and in digesting their outputs. The lock-ahead schemes count only accesses to state (TStream, section VI-D).
+    /// In kernels and in digesting their outputs. The schemes of TStream count only accesses to state (section VI-D).
     pub useful: u64,
     /// Waiting for other threads, also for locks that they hold.
     pub sync: u64,

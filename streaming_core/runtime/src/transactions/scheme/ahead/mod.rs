@@ -364,6 +364,8 @@ struct Times {
     waited: u64,
     /// Whether there was a long wait since the last lap.
     has_waited: bool,
+    /// Nanoseconds to read the clock.
+    lap_cost: u64,
 }
 
 impl Times {
@@ -375,6 +377,7 @@ impl Times {
             sample: Breakdown::default(),
             waited: 0,
             has_waited: false,
+            lap_cost: Stopwatch::cost(),
         }
     }
 
@@ -390,12 +393,15 @@ impl Times {
         self.events += 1;
     }
 
-    /// Adds the time since the last lap to a part of the sample.
+    /// Adds the time since the last lap to a part of the sample, without the time to read the clock.
     #[inline]
     fn lap(&mut self, part: impl FnOnce(&mut Breakdown) -> &mut u64) {
         if let Some(detail) = &mut self.detail {
-            let mut nothing = 0;
-            detail.lap(if self.has_waited { &mut nothing } else { part(&mut self.sample) });
+            let mut spent = 0;
+            detail.lap(&mut spent);
+            if !self.has_waited {
+                *part(&mut self.sample) += spent.saturating_sub(self.lap_cost);
+            }
             self.has_waited = false;
         }
     }

@@ -110,6 +110,10 @@ impl Scheme for Tstream {
         self.tasks.made_up()
     }
 
+    fn counts_plans_as_useful(&self) -> bool {
+        false // only accesses to rows are useful
+    }
+
     fn counters(&self) -> Counters {
         // SAFETY: no thread is in `block`.
         unsafe {
