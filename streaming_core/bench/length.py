@@ -1,8 +1,8 @@
 """How long a pass is, and how many events a workload has.
 
 A pass lasts at least 100 times the longest pause that this machine imposed on a busy thread, and 1 to 5 seconds. A
-pilot measures the rate of the slowest way. A workload has as many events as the slowest way processes in a pass. The
-pass of a faster way is several runs over the workload, one after the other.
+pilot measures the rate of the slowest way. A workload has a tenth more events than the slowest way processes in a pass,
+so that its pass is one run and not two. The pass of a faster way is several runs over the workload, one after the other.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from streaming_core.run.way import RunSpec
 
 SHORTEST, LONGEST = 1.0, 5.0  # seconds of a pass
 PAUSES = 100  # a pass lasts so many times the longest pause
+SLACK = 1.1  # a run of the slowest way lasts so many passes
 QUICK_EVENTS = 2_000  # of a workload with --quick
 
 PILOT_EVENTS = 64  # of the first workload of a pilot: an event may take milliseconds
@@ -33,7 +34,7 @@ def pass_seconds(longest_pause: float) -> float:
 
 
 def chosen(app: str, params: dict[str, Any], ways: Sequence[RunSpec], seconds: float) -> int:
-    """Returns the events of a workload over which a run of the slowest way takes about `seconds`.
+    """Returns the events of a workload over which a run of the slowest way takes about `seconds`, and SLACK more.
 
     Memory and the time to generate the events bound the result.
     """
@@ -42,7 +43,7 @@ def chosen(app: str, params: dict[str, Any], ways: Sequence[RunSpec], seconds: f
     while True:
         race = Race(app, params, events)
         slowest = race.slowest(known)
-        wanted = events * seconds / slowest
+        wanted = events * seconds * SLACK / slowest
         memory = min(BYTES, psutil.virtual_memory().available // PART) / race.bytes_per_event
         limit = min(memory, PREPARATION * events / race.preparation)
         if slowest >= PILOT_SECONDS or events >= limit:
