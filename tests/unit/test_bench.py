@@ -91,10 +91,6 @@ def test_tstream_states_the_costs_of_its_parts():
     assert 4000 < costs["operations_per_interval"] < 8000
     assert 2 <= costs["rounds_per_interval"] <= 1000
     assert 0 < costs["dependent_chains_per_interval"] < costs["chains_per_interval"] <= 20_000
-    parts = row["breakdown"]
-    assert parts["useful"] + parts["sync"] + parts["other"] == pytest.approx(
-        sum(costs[name] for name in times), rel=0.01
-    )
 
 
 def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):

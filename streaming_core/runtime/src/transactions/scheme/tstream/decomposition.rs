@@ -64,7 +64,7 @@ impl Link {
         Self(number.expect("an interval has fewer conditions") << Self::ROLE_BITS | tag)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn role(self) -> Role {
         let number = self.number();
         match self.tag() {
