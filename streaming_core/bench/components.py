@@ -79,7 +79,7 @@ def _apps(*names: str) -> tuple[str, ...]:
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "transactions": (f"{RUST}/transactions", *_apps("fx", "gs", "ob", "sl", "tb", "tp", "tpk")),
-    "pooled": (f"{RUST}/dataflow/pooled", *_apps("q1", "q2", "q3", "q4", "q15")),
+    "pooled": (f"{RUST}/dataflow/pooled", *_apps("matrix", "q1", "q2", "q3", "q4", "q15")),
     "pinned": (
         f"{RUST}/dataflow/pinned",
         f"{RUST}/dataflow/morsel",

@@ -127,7 +127,8 @@ class Rounds:
             name = way.model_copy(update={"batch": DEFAULT_BATCH}).strategy
             result = "bound" if spec.is_bound else "different" if self.wrong[i] else "equal"
             row = self._row(name, spec.threads, self._runs[i], [one.rate for one in passes], result)
-            axes = ("executor", *AXES, "stealing", "punctuation", "batch")
+            numbers = [name for name in ("partitions", "slice", "throughput_window") if name in type(spec).model_fields]
+            axes = ("executor", *AXES, "stealing", "punctuation", "batch", *numbers)
             row |= {axis: value for axis in axes if (value := spec.option(axis)) is not None}
             if plan := spec.option("plan"):
                 row["plan"] = plan

@@ -24,7 +24,7 @@ EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUIT
 # are some of others.
 ALIKE = {
     "rlas": {app for app, _ in rlas.PLANNED} - {"sd"},
-    "ordered": {"queries", "cost", "buffers", "light", "queues", "skew"},
+    "ordered": {"figure-8", "figure-10", "figure-12", "figure-14", "slice", "window", "batch"},
     "stretch": {"q2", "q3", "q4-outputs", "q6"},
 }
 QUICK = [(name, experiment) for name, experiment in EXPERIMENTS if experiment not in ALIKE.get(name, ())]
@@ -55,8 +55,8 @@ def races(tmp_path_factory):
 def quick(monkeypatch, races):
     """Few workloads of few events: each has to be compiled for."""
     for name, values in (
-        ("APPS", ("sd",)), ("LOADED", ("sd",)), ("QUERIES", ("q15",)), ("SIGMAS", (0.1,)), ("COSTS", (10,)),
-        ("LIGHT", (1,)), ("HEAVY", (1,)), ("SELECTIVITIES", (1,)),
+        ("QUERIES", ("q15",)), ("SWEPT", "q15"), ("SIGMAS", (0.1,)), ("COSTS", (10,)), ("LIGHT", (1,)),
+        ("SELECTIVITIES", (1,)),
     ):  # fmt: skip
         monkeypatch.setattr(ordered, name, values)
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # a single one, whatever the cost asked for
@@ -157,27 +157,35 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
         assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name, experiment))
         assert all(0 < heat.share <= 1 for heat, _ in ways(name, experiment))
         assert all(claim.says and claim.source for claim in chosen(name, experiment).claims)
-    axes = EXECUTORS["pooled"].axes()
     queries = {"q1", "q2", "q3", "q4", "q15"}
-    usual = ("affinity", "lanes", "non_blocking")
-    found = {(s.app, s.heuristic, s.threads, s.batch) for _, s in ways("ordered", "queries")}
-    assert found == {(q, h, t, b) for q in queries for h in axes["heuristic"] for t in (1, most) for b in (256, 2048)}
-    assert {(s.app, s.queue) for _, s in ways("ordered", "queues")} == {(q, w) for q in queries for w in axes["queue"]}
-    published = {(s.app, s.heuristic, s.queue, s.reorder) for _, s in ways("ordered", "buffers")}
-    assert published == {
-        (q, *way) for q in queries for way in (("ct", "hybrid", "non_blocking"), ("ct", "hybrid", "lock"), usual)
+    tuples = {"ct", "lp", "et", "qst"}
+    chosen_ways = {(s.app, s.heuristic, s.queue, s.batch, s.threads) for _, s in ways("ordered", "figure-8")}
+    assert chosen_ways == {
+        *((q, h, "hybrid", 1, most) for q in queries for h in tuples),
+        *((q, "affinity", "lanes", 256, most) for q in queries),
     }
-    assert {(s.queue, s.partitioning) for _, s in ways("ordered", "skew")} == {
-        ("lanes", None), ("hybrid", "range"), ("partitioned", "range"), ("shared", "range"),
-    }  # fmt: skip
-    skew = {(h.params["sigma"], h.params["keys"], s.queue) for h, s in ways("ordered", "skew")}
-    assert skew == {(sigma, 100, queue) for sigma in (1, 0.3, 0.1, 0.03, 0.01) for queue in axes["queue"]}
-    assert {h.params["r"] for h, _ in ways("ordered", "cost")} == {1000, 10_000, 100_000, 1_000_000}
-    assert all(s.batch == 1 and h.params["r"] == h.params["r_keyed"] for h, s in ways("ordered", "cost"))
-    light = {(s.batch, s.reorder, s.threads) for _, s in ways("ordered", "light")}
-    assert light == {(b, r, t) for b in (1, 8, 256) for r in axes["reorder"] for t in counts}
-    assert {h.params["sel"] for h, _ in ways("ordered", "selectivity")} == {1.0, 5.0, 10.0, 50.0}
-    assert chosen("ordered", "load").loads == (0.25, 0.5, 0.75, 0.9)
+    swept = {(s.app, s.heuristic, s.threads) for _, s in ways("ordered", "figure-8-threads")}
+    assert swept == {(q, h, t) for q in queries for h in ("ct", "affinity") for t in {*counts, 2 * most, 4 * most}}
+    skew = {(h.params["sigma"], s.queue, s.partitioning, s.threads, s.batch) for h, s in ways("ordered", "figure-9")}
+    kinds = (("lanes", None), ("hybrid", "range"), ("partitioned", "range"))
+    assert skew == {(sigma, *kind, t, 1) for sigma in (1, 0.1, 0.03) for kind in kinds for t in {1, most}}
+    assert {h.params["r_keyed"] for h, _ in ways("ordered", "figure-10")} == {1000, 10_000, 100_000, 1_000_000}
+    for name in ("figure-10", "figure-11", "figure-12", "figure-13", "figure-14"):
+        # One tuple a batch, and so a tuple per call of a kernel, on all sides.
+        assert {s.batch for _, s in ways("ordered", name)} == {1}
+    assert {(s.app, s.queue) for _, s in ways("ordered", "figure-11")} == {
+        (q, queue) for q in queries for queue in ("lanes", "hybrid", "partitioned")
+    }
+    light = {(s.heuristic, s.reorder, s.threads) for _, s in ways("ordered", "figure-12")}
+    buffers = (("ct", "non_blocking"), ("ct", "lock"), ("affinity", "non_blocking"))
+    assert light == {(*buffer, t) for buffer in buffers for t in {*counts, 4 * most}}
+    assert {h.params["sel"] for h, _ in ways("ordered", "figure-13")} == {1.0, 50.0}
+    assert {(s.app, s.heuristic, s.reorder) for _, s in ways("ordered", "figure-14")} == {
+        (q, *buffer) for q in queries for buffer in buffers
+    }
+    for name, option in (("partitions", "partitions"), ("slice", "slice"), ("window", "throughput_window")):
+        settings = [getattr(s, option) for _, s in ways("ordered", name)]
+        assert len(set(settings)) == len(settings) > 2
     cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "configurations")}
     assert len(cells) == 2 * 4 * 4 * 3
     assert {s.threads for _, s in ways("viper", "configurations")} == {most}
@@ -231,46 +239,99 @@ def loop(**more):
     return {"app": "q1", "way": "loop", "threads": 1, "params": {}, "rates": [1], "result": "yardstick"} | more
 
 
-def test_what_is_concluded_of_queues_and_heuristics():
-    # Ratios are those of the same rounds: the machine was half as fast in the second.
-    rows = [row([1, 2, 1]), row([2, 4, 3], queue="partitioned"), row([3, 6, 3], queue="shared")]
-    assert list(ordered._queue_gains(rows)) == [
-        "q1: throughput of lanes over partitioned: 2 (2 to 3) times, over shared: 3 (3 to 3) times"
-    ]
-    published = row([1, 2, 1], queue="hybrid", heuristic="ct")
-    assert ordered._published([*rows, published], app="q1") == "; hybrid over partitioned: 2 (2 to 3) times"
-    buffers = [published, published | {"reorder": "lock", "rates": [1 / 2, 1 / 4, 1 / 2]}, row([1, 1, 1])]
-    gains = "q1: as published, throughput of non_blocking over lock: 2 (2 to 2) times"
-    assert list(ordered._reorder_gains(buffers)) == [gains]
-    rows[1]["result"] = "different"
-    assert list(ordered._queue_gains(rows)) == ["q1: throughput of lanes over shared: 3 (3 to 3) times"]
-    rows[0]["result"] = "different"
-    assert list(ordered._queue_gains(rows)) == []
-    usual = {"batch": 256}
-    rows = [loop(), row([2], threads=1, **usual), row([1], to_loop=1.5, **usual)]
-    rows.append(row([0.8], heuristic="et", to_loop=1.9, batch=2048))
-    rows.append(row([0.1], heuristic="lp", to_loop=9.0, result="different", **usual))
-    assert list(ordered._scale(rows)) == [
-        "q1: on 2 threads, et with batches of 2048 reaches 1.90 times the loop. The default, affinity with batches of "
-        "256, reaches 1.50; over its one thread: 2 times in one round"
-    ]
+PUBLISHED = {"heuristic": "ct", "queue": "hybrid", "batch": 1, "way": "ct-hybrid"}
 
 
-def test_what_is_concluded_of_buffers_and_costs(monkeypatch):
-    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
-    rows = [loop(app="matrix", params={"r": 10})]
-    for batch, gain in ((1, 3), (8, 2)):
-        rows.append(row([1, 2], "matrix", params={"r": 10}, batch=batch))
-        rows.append(row([gain, 2 * gain], "matrix", params={"r": 10}, batch=batch, reorder="lock"))
-    ordered._priced(rows, (10,))
-    assert {r["cost_us"] for r in rows} == {10}
-    assert ordered._buffers(rows, "batch", cost_us=10) == (
-        "throughput of non_blocking over lock: batch 1: 3 (3 to 3) times; batch 8: 2 (2 to 2) times"
+def claims(experiment, rows):
+    return [claim.filled(rows) for claim in chosen("ordered", experiment).claims]
+
+
+def test_claims_on_heuristics_state_ratios_of_the_same_rounds():
+    # The machine was half as fast in the second round.
+    lp = PUBLISHED | {"heuristic": "lp", "way": "lp-hybrid"}
+    latencies = {"processing_mean_us": 2000.0, "processing_p99_us": 5000.0}
+    rows = [loop(), row([2, 4, 2], **PUBLISHED, **latencies), row([4, 8, 4], **lp), row([1, 2, 1], batch=256)]
+    throughput, latency = claims("figure-8", rows)
+    assert throughput["published"] == "throughput of ct: q1: over lp 2 (2 to 2) times"
+    assert throughput["ours"] == "throughput over ct: q1: 2 (2 to 2) times"
+    assert latency["published"] == "q1: ct mean 2 ms, p99 5 ms"
+    assert list(ordered._best_heuristics(rows)) == [
+        "q1: ct-hybrid has 2 (2 to 2) times the throughput of lp-hybrid",
+        "q1: affinity has 2 (2 to 2) times the throughput of ct-hybrid",
+    ]
+    # Where intervals meet, there is no difference, and a wrong result is no result.
+    rows[2]["rates"] = [1 / 4, 1 / 4, 1 / 2]
+    assert claims("figure-8", rows)[0]["published"] == "throughput of ct: q1: over lp no difference seen (1 to 2)"
+    rows[2]["result"] = "different"
+    assert claims("figure-8", rows)[0]["published"] == ""
+
+
+def test_claims_on_scaling_start_from_one_thread_of_the_same_strategies():
+    rows = [row([3 / threads] * 3, **PUBLISHED, threads=threads) for threads in (1, 2, 8)]
+    rows += [row([2 / threads] * 3, threads=threads, batch=256) for threads in (1, 2, 8)]
+    [claim] = claims("figure-8-threads", rows)
+    assert claim["published"] == "on 2 threads, over one of the same machinery: q1: 2 (2 to 2) times"
+    assert claim["ours"] == "on 2 threads, over one that takes batches straight through: q1: 2 (2 to 2) times"
+    assert "2 cores cannot show a speed-up beyond 2" in claim["host"]
+    assert len(list(ordered._scaling_of_both(rows))) == 4
+
+
+def test_claims_on_skew_say_what_two_workers_cannot_show():
+    partitioned = PUBLISHED | {"queue": "partitioned"}
+    rows = [
+        row([2 / threads**0.5] * 3, "matrix", **how, params={"sigma": 0.1}, threads=threads, hottest=0.05)
+        for how in (PUBLISHED, partitioned, {"batch": 1})
+        for threads in (1, 4)
+    ]
+    [claim] = claims("figure-9", rows)
+    assert claim["published"] == (
+        "hybrid on 4 threads, over one: sigma 0.1: 2 (2 to 2) times; "
+        "partitioned on 4 threads, over one: sigma 0.1: 2 (2 to 2) times"
     )
+    assert "at least three cores" not in claim["host"]
+    [claim] = claims("figure-9", [one | {"threads": min(2, one["threads"])} for one in rows])
+    assert "at least three cores" in claim["host"]
+
+
+def test_latencies_are_relative_to_the_cost_of_the_operator(monkeypatch):
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
     monkeypatch.setattr(ordered, "COSTS", (10,))
-    rows = [row([1], "matrix", params={"r": 10}, end_to_end_p99_us=60, processing_p99_us=30)]
-    [line] = ordered._delays(rows)
-    assert "the p99 latency is 3.0 times the cost of both operators. From the start of processing, it is 1.5" in line
+    rows = [loop(app="matrix", params={"r_keyed": 10})]
+    for queue, mean in (("hybrid", 20.0), ("partitioned", 80.0)):
+        more = {"processing_mean_us": mean, "rounds": {"processing_mean_us": [mean, mean]}}
+        way = PUBLISHED | {"queue": queue, "way": queue}
+        rows.append(row([1, 1], "matrix", params={"r_keyed": 10}, **way, **more))
+    assert list(ordered._delays(rows)) == [
+        "10 us: partitioned has 4 (4 to 4) times the mean processing latency of hybrid"
+    ]
+    assert [one.get("latency_to_cost") for one in rows] == [None, 2.0, 8.0]
+    [claim] = claims("figure-10", rows)
+    assert claim["published"].startswith("mean processing latency by cost, hybrid: 10 us: 2")
+
+
+def test_the_cost_of_a_tuple_is_the_time_of_all_workers(monkeypatch):
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
+    monkeypatch.setattr(ordered, "LIGHT", (10,))
+    rates = {"events_per_s": 4e5, "events_per_s_range": [2e5, 5e5], "rounds": {}}
+    rows = [
+        row([2.5e-6] * 3, "matrix", params={"r": 10}, **PUBLISHED | {"reorder": reorder, "way": reorder}, **rates)
+        | {"threads": threads, "rounds": {}}
+        for reorder in ("non_blocking", "lock")
+        for threads in (1, 2, 8)
+    ]
+    assert len(list(ordered._light_gains(rows))) == 3
+    assert [one["worker_us"] for one in rows[:3]] == [2.5, 5.0, 20.0]
+    assert rows[1]["worker_us_range"] == [4.0, 10.0]
+    [claim] = claims("figure-12", rows)
+    assert claim["published"].startswith("non_blocking on 2 threads, over one: 10 us: ")
+    assert "lock on 2 threads" in claim["published"]
+
+
+def test_settings_are_compared_with_their_default():
+    rows = [loop(), *(row([took] * 3, **PUBLISHED, slice=slice) for slice, took in ((1, 4), (5, 2), (50, 1)))]
+    assert list(ordered._against_default("slice")(rows)) == [
+        "slice 1 over 5: 0.5 (0.5 to 0.5) times", "slice 50 over 5: 2 (2 to 2) times",
+    ]  # fmt: skip
 
 
 def test_what_is_concluded_of_jumbo_tuples():
