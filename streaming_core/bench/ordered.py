@@ -52,8 +52,10 @@ def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
     return Pooled(app=app, params=params, threads=threads, **how)
 
 
-def _heat(app: str, params: dict[str, Any], hows: Iterable[tuple[int, dict[str, Any]]]) -> Heat:
-    return Heat(app, params, [_way(app, params, threads, **how) for threads, how in hows])
+def _heat(app: str, params: dict[str, Any], hows: Iterable[tuple[int, dict[str, Any]]], cost: float = 0.0) -> Heat:
+    """Returns a heat; the microseconds that a tuple costs keep `--quick` quick."""
+    ways = [_way(app, params, threads, **how) for threads, how in hows]
+    return Heat(app, params, ways, share=min(1.0, 10 / cost) if cost else 1.0)
 
 
 def rounds(cost: float) -> int:
@@ -330,7 +332,8 @@ SKEWED = Claim(
 
 def _costs(counts: list[int]) -> Sweep:
     threads = max(counts)
-    heats = [_heat("matrix", {"r": 0, "r_keyed": rounds(cost)}, [(threads, how) for how in QUEUES]) for cost in COSTS]
+    hows = [(threads, how) for how in QUEUES]
+    heats = [_heat("matrix", {"r": 0, "r_keyed": rounds(cost)}, hows, cost) for cost in COSTS]
     return heats, [
         "One partitioned operator of the given cost, uniform keys, batches of one tuple.",
         f"All queues of a cost get the same rate: {LOAD:g} times the peak of the slowest.",
@@ -500,7 +503,7 @@ LIGHTER = Claim(
 def _selective(counts: list[int]) -> Sweep:
     hows = [(threads, how) for how in BUFFERS for threads in sorted({1, max(counts)})]
     params = {"r": rounds(HEAVY), "r_keyed": rounds(HEAVY)}
-    heats = [_heat("matrix", params | {"sel": float(sel)}, hows) for sel in SELECTIVITIES]
+    heats = [_heat("matrix", params | {"sel": float(sel)}, hows, HEAVY * (1 + sel)) for sel in SELECTIVITIES]
     return heats, [
         f"Both operators cost {HEAVY} us per tuple. The stateless one emits `sel` tuples per tuple. Batches of one.",
         "The cost per tuple is that of the whole pipeline; the paper shows that of the first operator.",
@@ -518,8 +521,8 @@ def _selective_gains(rows: Rows) -> Iterator[str]:
 
 
 SELECTIVE = Claim(
-    "Behind an operator of selectivity 50, workers of lock wait for the one that adds outputs to the next queues. "
-    "non_blocking does not make them wait, so it scales better.",
+    "Behind an operator of selectivity 50, workers of lock wait while another one adds outputs to the next queues. "
+    "Buffer non_blocking does not make them wait, and scales better.",
     _source("7.3.2", 13),
     "selectivity 50, 100 microseconds per tuple of both operators",
     published=lambda rows: "; ".join(
