@@ -379,10 +379,10 @@ DELAYED = Claim(
     _source("7.2.2", 10),
     "costs of 10, 100, 1,000 and 10,000 microseconds",
     published=lambda rows: "; ".join(
-        _said(f"mean processing latency by cost, {queue}", _latency_to_cost(rows, queue=queue))
+        _said(f"mean processing latency over the cost, {queue}", _latency_to_cost(rows, queue=queue))
         for queue in ("hybrid", "partitioned")
     ),
-    ours=lambda rows: _said("mean processing latency by cost", _latency_to_cost(rows, queue="lanes")),
+    ours=lambda rows: _said("mean processing latency over the cost", _latency_to_cost(rows, queue="lanes")),
     host=_cores,
 )
 

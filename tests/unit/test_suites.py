@@ -306,7 +306,7 @@ def test_latencies_are_relative_to_the_cost_of_the_operator(monkeypatch):
     ]
     assert [one.get("latency_to_cost") for one in rows] == [None, 2.0, 8.0]
     [claim] = claims("figure-10", rows)
-    assert claim["published"].startswith("mean processing latency by cost, hybrid: 10 us: 2")
+    assert claim["published"].startswith("mean processing latency over the cost, hybrid: 10 us: 2")
 
 
 def test_the_cost_of_a_tuple_is_the_time_of_all_workers(monkeypatch):
