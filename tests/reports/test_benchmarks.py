@@ -357,11 +357,8 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more))
             ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
             for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):
-                axes = {
-                    name: spec.option(name)
-                    for name in ("executor", *AXES, "punctuation", "stealing", "batch")
-                    if name != "order"
-                }
+                numbers = ("punctuation", "stealing", "batch", "partitions", "slice", "throughput_window")
+                axes = {name: spec.option(name) for name in ("executor", *AXES, *numbers) if name != "order"}
                 of = {"plan": plan} if (plan := spec.option("plan")) else {}
                 of |= switched if asked else {}
                 of |= dict.fromkeys(views, 99.0) | {"switched": asked.kind if asked else "no"} if heat.requests else {}
