@@ -1,7 +1,7 @@
 """The experiments of Scaling Ordered Stream Processing (Prasaad, Ramalingam, Kaushik): figures 8 to 14, and sweeps.
 
 Each figure shows the published strategies and ours. Published is heuristic `ct` with queue `hybrid` and buffer
-`non_blocking`, except for what a figure varies, and a batch is one tuple, as in the paper. Ours is Lockstep's default,
+`non_blocking`, except for what a figure varies. A batch is one tuple, as in the paper. Ours is Lockstep's default,
 `affinity` with `lanes`, and its batches where a figure does not compare queues. Published strategies use queues,
 buffers and scheduler on one thread too, which is the base of their speed-ups.
 
@@ -270,7 +270,7 @@ def _skew(counts: list[int]) -> Sweep:
     params = {"r": 0, "r_keyed": rounds(SKEWED_COST), "keys": 100}
     heats = [_heat("matrix", params | {"sigma": sigma}, hows) for sigma in SIGMAS]
     return heats, [
-        f"One partitioned operator of {SKEWED_COST} us. Keys are a hundred equal ranges of normal draws within -1..1. "
+        f"One partitioned operator of {SKEWED_COST} us. Each of 100 keys is a range of normal draws. "
         "hybrid has a hundred partitions, partitioned has one per worker; both take ranges of keys. Our lanes take "
         "keys by hash. All ways have batches of one tuple.",
         "Left out: other values of sigma, and other numbers of threads.",
