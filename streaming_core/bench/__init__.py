@@ -3,6 +3,7 @@
 How to measure is declared once, for all of them:
 
 - `length`: how long a pass is, and how many events a workload has.
+- `subject`: one workload and the passes over it.
 - `race`: the compiled loop and ways of executing take turns on one workload; it checks every result.
 - `rounds`: the rounds of a race, and its rows; `passes`: one pass; `open_loop`: latencies at equal rates.
 - `confinement`: a way gets no more cores than threads.

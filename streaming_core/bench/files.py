@@ -18,11 +18,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from streaming_core.bench import host
-from streaming_core.bench.race import SEED
 from streaming_core.bench.ratios import threads_of
 from streaming_core.bench.results import Record
 from streaming_core.bench.rounds import Row
 from streaming_core.bench.statistics import interval
+from streaming_core.bench.subject import SEED
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts, write_file
 from streaming_core.oracle import oracle

@@ -1,8 +1,9 @@
 """How long a pass is, and how many events a workload has.
 
 A pass lasts at least 100 times the longest pause that this machine imposed on a busy thread, and 1 to 5 seconds. A
-pilot measures the rate of the slowest way. A workload has a tenth more events than the slowest way processes in a pass,
-so that its pass is one run and not two. The pass of a faster way is several runs over the workload, one after the other.
+pilot measures the rate of the slowest way. A workload has a tenth more events than the slowest way processes in a
+pass, so that its pass is one run and not two. The pass of a faster way is several runs over the workload, one after
+the other.
 """
 
 from __future__ import annotations

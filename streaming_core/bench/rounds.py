@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming_core.bench import open_loop
 from streaming_core.bench.passes import Pass, runs
 from streaming_core.bench.reconfigurations import seen, switched
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.statistics import interval, median, summary
+from streaming_core.bench.subject import Subject, Turn
 from streaming_core.run import engine
 from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
-
-if TYPE_CHECKING:
-    from streaming_core.bench.race import Race, Turn
 
 Row = dict[str, Any]
 
@@ -32,7 +30,7 @@ class Rounds:
 
     def __init__(
         self,
-        race: Race,
+        race: Subject,
         specs: Sequence[RunSpec],
         seconds: float,
         requests: Sequence[Requests | None],

@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from streaming_core.apps import registry
-from streaming_core.bench.race import SEED
 from streaming_core.bench.ratios import Row
+from streaming_core.bench.subject import SEED
 from streaming_core.bench.suite import Claim, Experiment, Plot
 from streaming_core.data import workload
 from streaming_core.errors import BadInput

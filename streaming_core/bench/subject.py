@@ -1,0 +1,204 @@
+"""One workload and the passes over it: of the compiled loop, and of any way of executing.
+
+Both sides run from decoded rows to encoded outputs and a digest. Both use memory that the process has used before. New
+pages can cost more than the work on them, and malloc may or may not return the loop's memory to the system.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_core import interruption
+from streaming_core.apps import registry
+from streaming_core.bench.passes import Pass, beside
+from streaming_core.bench.reconfigurations import columns
+from streaming_core.bench.requests import Requests
+from streaming_core.data import workload
+from streaming_core.data.agreement import outputs_digest, states_digest
+from streaming_core.data.digest import add, format_digest
+from streaming_core.kernels.program import compile_app
+from streaming_core.regression.home import Home
+from streaming_core.run import engine, planning
+from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.way import RunSpec
+from streaming_core.run.yardstick import keep_memory
+
+SEED = 1
+KEEP = 1 << 30  # blocks: all of them
+
+
+class Turn:
+    """The runs of the loop in one round.
+
+    Attributes:
+        seconds: The seconds of a run.
+        rate: Events per second; 0 without events.
+        cpu_ns: Processor time per event; None without events.
+        energy_nj: Energy per event; None without a figure.
+    """
+
+    def __init__(self, events: int, seconds: list[float], costs: list[Spent]):
+        """Sums up runs over so many events: their seconds and costs."""
+        self.seconds = statistics.mean(seconds)
+        self.rate = events / self.seconds if events else 0.0
+        joules = [spent.joules for spent in costs]
+        total, known = events * len(seconds), events > 0
+        self.cpu_ns = sum(spent.cpu for spent in costs) * 1e9 / total if known else None
+        self.energy_nj = sum(filter(None, joules)) * 1e9 / total if known and None not in joules else None
+
+
+class Subject:
+    """One workload, generated and decoded, with its compiled program, for any number of passes.
+
+    Attributes:
+        events: The events of the workload.
+        preparation: The seconds that it took to generate and decode them.
+    """
+
+    def __init__(self, app: str, params: dict[str, Any], events: int, meter: Meter | None = None):
+        """Generates and decodes the events, and compiles the application.
+
+        Args:
+            app: The application.
+            params: Its parameters.
+            events: The number of events.
+            meter: The source of energy figures; None: this machine's counters.
+        """
+        from streaming_core.oracle.loop import Loop
+
+        keep_memory()
+        self.app, self.given, self.events = registry.load(app), params, events
+        bound = self.app.bind(params)
+        self.loop, self.program = Loop(self.app, bound), compile_app(self.app, bound)
+        began = time.monotonic()
+        home = Home().root
+        home.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        workload.write(self.app, bound, events, SEED, folder / "workload")
+        self.source = workload.read(folder / "workload", self.app)
+        self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
+        self.preparation = time.monotonic() - began
+        self._blocks: dict[int, engine.Blocks] = {}
+        self._expected: dict[str, tuple[str, str]] = {}  # digests of outputs and final state, by order
+        self._planned: dict[str, RunSpec] = {}  # specs with the plan that was found, by the spec's digest
+        self._meter = meter or Meter()
+
+    @property
+    def bytes_per_event(self) -> float:
+        """Bytes of memory that a decoded event takes, in all forms in which ways read it."""
+        forms = [self._decoded, *(list(blocks) for blocks in self._blocks.values())]
+        return sum(part.nbytes for form in forms for block in form for part in block) / max(1, self.events)
+
+    def slowest(self, ways: Sequence[RunSpec]) -> float:
+        """Returns the seconds of the slowest way, or of the loop, in a run after one that warms up."""
+        took = []
+        for _ in range(2):
+            took = [self.turn(1).seconds]
+            took += [self.one_pass(way, 1, 0.0, None, took[0], False, False).seconds for way in ways]
+        return max(took)
+
+    def plan(self, spec: RunSpec) -> RunSpec:
+        """Returns a spec with the plan that the planner finds for it; one that needs none, as it is.
+
+        Raises:
+            BadInput: No plan was found.
+        """
+        if not spec.needs_plan:
+            return spec
+        if spec.spec_digest not in self._planned:
+            found, _ = planning.planned(spec, self.source)
+            self._planned[spec.spec_digest] = spec.model_copy(update={"plan": found.plan, "pin": True})
+        return self._planned[spec.spec_digest]
+
+    @property
+    def outputs_per_event(self) -> float:
+        """The number of outputs divided by that of events, which is not 0."""
+        return int(self._expected["total"][0].partition(":")[0]) / self.events
+
+    def turn(self, times: int) -> Turn:
+        """Runs the loop some times, and keeps the expected results."""
+        took, costs = [], []
+        for _ in range(times):
+            self.loop.reset()
+            spent = Spent(self._meter)
+            self.loop.running = spent.counting
+            for rows, text in self._decoded:
+                interruption.check()
+                self.loop.run(rows, text, keep=False)
+            self.loop.finish(self.events)
+            took.append(self.loop.seconds)
+            costs.append(spent)
+        if "total" not in self._expected:
+            self._expect()
+        return Turn(self.events, took, costs)
+
+    def _expect(self) -> None:
+        state = self.loop.state()
+        self._expected["total"] = format_digest(*self.loop.digest), states_digest(self.app, "total", state)
+        if self.app.unordered is not None:
+            parts = [
+                outputs_digest(self.app, "none", table) for table in [self.outputs(), self.loop.finish(self.events)]
+            ]
+            self._expected["none"] = format_digest(*add(*parts)), states_digest(self.app, "none", state)
+
+    def one_pass(
+        self,
+        spec: RunSpec,
+        times: int,
+        rate: float | engine.Rates,
+        requests: Requests | None,
+        loop_seconds: float,
+        deliveries: bool,
+        middle: bool,
+    ) -> Pass:
+        """Makes a pass of `times` runs. Checks the outputs of every run, and the final state of the last one."""
+        one = Pass()
+        order = spec.order
+        assert order is not None  # every RunSpec has an order
+        outputs, final = self._expected[order]
+        if spec.sink == "count":
+            outputs = outputs.partition(":")[0]
+        for number in range(times):
+            is_last = number + 1 == times
+            sample, state, more = engine.one_pass(
+                spec,
+                self.program,
+                self._blocks_of(spec),
+                rate=rate,
+                export=is_last,
+                meter=self._meter,
+                beside=beside(one, requests, loop_seconds),
+                deliveries=deliveries,
+                sink=spec.sink,
+                middle=middle,
+            )
+            digest = sample.digest.partition(":")[0] if spec.sink == "count" else sample.digest
+            one.is_right &= digest == outputs and (sample.in_order or order == "none")
+            if is_last:
+                one.is_right &= states_digest(self.app, order, state) == final
+            one.samples.append(sample)
+            if deliveries:
+                one.deliveries.append(columns(more["deliveries"] or ()))
+        return one
+
+    def outputs(self) -> pa.Table:
+        """Returns the outputs of the loop, from one run without timing."""
+        self.loop.reset()
+        made = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
+        return pa.concat_tables([self.loop.output_schema.empty_table(), *made])
+
+    def _blocks_of(self, spec: RunSpec) -> engine.Blocks:
+        size = engine.block_size(spec)
+        if size not in self._blocks:
+            self._blocks[size] = engine.Blocks(self.source, self.program, size, keep=KEEP)
+        return self._blocks[size]
