@@ -13,7 +13,7 @@ from streaming_core.bench.reconfigurations import seen, switched
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.statistics import interval, median, summary
 from streaming_core.bench.subject import Subject, Turn
-from streaming_core.run import engine
+from streaming_core.run import cores, engine
 from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 
 Row = dict[str, Any]
@@ -43,6 +43,7 @@ class Rounds:
         self.passes: list[list[Pass]] = [[] for _ in specs]
         self.turns: list[Turn] = []
         self.wrong = [False] * len(specs)
+        self._trips: list[list[float | None]] = [[] for _ in specs]  # round trips between cores, before each pass
         self._runs = [1] * len(specs)
         self._loop_runs = 1
         self._loop_seconds = 0.0  # of a run of the loop in the last round
@@ -56,8 +57,12 @@ class Rounds:
         for number in range(repetitions + 1):
             turn = self._race.turn(self._loop_runs)
             self._loop_seconds = turn.seconds
-            # The round that warms up digests the outputs; later rounds may only count them.
-            made = [self._pass(i, is_first=number == 0) for i in range(len(self._specs))]
+            made = []
+            for i, (spec, trips) in enumerate(zip(self._specs, self._trips, strict=True)):
+                if number > 0:
+                    trips.append(cores.round_trip(spec.threads))
+                # The round that warms up digests the outputs; later rounds may only count them.
+                made.append(self._pass(i, is_first=number == 0))
             if number == 0:
                 self._runs = [runs(self._seconds, one.seconds) for one in made]
                 self._loop_runs = runs(self._seconds, turn.seconds)
@@ -136,7 +141,8 @@ class Rounds:
             if parts := self._costs(samples):
                 row["costs"] = parts
             measured = {name: [getattr(one, name) for one in passes] for name in costs}
-            row |= _columns(measured | {"p99_us": [one.processing("p99") for one in passes]}, row["rounds"])
+            measured |= {"p99_us": [one.processing("p99") for one in passes], "round_trip_ns": self._trips[i]}
+            row |= _columns(measured, row["rounds"])
             if self._has_requests:
                 row |= self._reconfigured(self.passes, i)
                 row["switched"] = "no" if (asking := self._requests[i]) is None else asking.kind

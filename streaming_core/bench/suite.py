@@ -22,6 +22,7 @@ from streaming_core.errors import BadInput
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
 
+MOVED = 1.5  # round trips between cores that differ by this factor are those of different cores
 SUITES = (
     "tstream",
     "ordered",
@@ -271,7 +272,7 @@ class Heats:
             "claims": [claim.filled(rows) for claim in experiment.claims],
             "plots": [{**vars(plot), "lines": list(plot.lines)} for plot in experiment.plots],
             "varies": _varies(experiment, rows),
-            "notes": notes,
+            "notes": [*notes, *moved_cores(rows)],
             "conclusions": conclusions,
             "rows": rows,
         }
@@ -284,6 +285,16 @@ class Heats:
         if events is None:
             return length.chosen(heat.app, heat.params, heat.ways, self.seconds)
         return max(1, round(events * heat.share))
+
+
+def moved_cores(rows: list[Row]) -> Iterator[str]:
+    """Yields a note if the cores of the machine were much farther apart in some passes than in others."""
+    trips = [trip for row in rows for trip in row.get("rounds", {}).get("round_trip_ns", ())]
+    if trips and max(trips) > MOVED * min(trips):
+        yield (
+            f"A cache line took {min(trips):.0f} to {max(trips):.0f} ns from core to core and back, measured before "
+            "each pass: the host moves the cores of this virtual machine. So intervals of several threads are wide."
+        )
 
 
 def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:

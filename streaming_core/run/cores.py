@@ -9,6 +9,7 @@ from typing import Any
 from streaming_core.run.engine import topology
 
 MOST_PAIRS = 64  # a measurement of one pair takes about two milliseconds
+FEW_PAIRS = 8  # for a measurement that is repeated
 
 
 def round_trips() -> dict[str, Any] | None:
@@ -32,6 +33,18 @@ def round_trips() -> dict[str, Any] | None:
         "pairs": len(pairs),
         "of": len(every),
     }
+
+
+def round_trip(threads: int) -> float | None:
+    """Measures the median round trip, in nanoseconds, between the cores to which so many threads are bound.
+
+    A hypervisor can move the cores of a virtual machine at any time. They may be near each other in one minute and far
+    apart in the next. Returns None for a single core.
+    """
+    from streaming_core import _runtime
+
+    every = list(itertools.combinations([core["id"] for core in topology()["cores"][:threads]], 2))
+    return statistics.median(_runtime.round_trip(*pair) for pair in sample(every, FEW_PAIRS)) if every else None
 
 
 def sample(every: list[Any], most: int) -> list[Any]:

@@ -26,6 +26,18 @@ def test_facts_hold_what_a_reader_needs_to_judge_a_result():
 def test_one_core_has_no_round_trip(monkeypatch):
     monkeypatch.setattr(cores, "topology", lambda: {"cores": [{"id": 0}]})
     assert cores.round_trips() is None
+    assert cores.round_trip(4) is None
+
+
+def test_a_round_trip_is_that_of_the_cores_of_the_threads(monkeypatch):
+    pairs = []
+    monkeypatch.setattr(cores, "topology", lambda: {"cores": [{"id": core} for core in (4, 2, 9)]})
+    monkeypatch.setattr("streaming_core._runtime.round_trip", lambda *pair: pairs.append(pair) or 64.0)
+    assert cores.round_trip(1) is None
+    assert cores.round_trip(2) == 64
+    assert pairs == [(4, 2)]
+    assert cores.round_trip(8) == 64
+    assert pairs[1:] == [(4, 2), (4, 9), (2, 9)]
 
 
 def test_many_cores_have_a_sample_of_their_pairs():

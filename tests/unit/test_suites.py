@@ -480,3 +480,10 @@ def test_of_a_small_application_all_plans_are_drawn_and_no_more():
     assert len(plans) == 2 * (2 + 4) * 2
     assert len({json.dumps(plan, sort_keys=True) for plan in plans}) == len(plans)
     assert len(list(rlas._drawn("wc", 2))) == rlas.DRAWN
+
+
+@pytest.mark.parametrize(("trips", "moved"), [([64, 66], False), ([64, 212], True), ([], False)])
+def test_a_note_says_that_the_host_moved_the_cores(trips, moved):
+    rows = [{"rounds": {}}, *({"rounds": {"round_trip_ns": [trip]}} for trip in trips)]
+    notes = list(suite.moved_cores(rows))
+    assert [("64 to 212 ns" in note) for note in notes] == [True] * moved
