@@ -20,7 +20,7 @@ from jobs.session import run_job
 from streaming_core import ending
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
-from streaming_core.regression.warehouse import rows, way_columns
+from streaming_core.regression.warehouse import LATENCY, rows, way_columns
 from streaming_core.run.report import Latency
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import canonical_json
@@ -95,7 +95,7 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
 
 
 def _percentiles(kind: str, latency: Latency | None) -> dict[str, float]:
-    return {f"{kind}_{name}_us": value for name, value in latency.model_dump().items()} if latency else {}
+    return {f"{kind}_{name}_us": getattr(latency, name) for name in LATENCY} if latency else {}
 
 
 def _load(value: object) -> float | None:

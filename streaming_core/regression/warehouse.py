@@ -27,11 +27,9 @@ SCHEMA_VERSION = 1
 VERSION = "schema_version"
 VIOLATION_CAP = 20
 
-_LATENCY = [
-    (f"{kind}_{p}_us", pa.float64())
-    for kind in ("processing", "end_to_end")
-    for p in ("p50", "p95", "p99", "p999", "max")
-]
+# The columns of a latency; the mean in a report is for benchmarks.
+LATENCY = ("p50", "p95", "p99", "p999", "max")
+_LATENCY = [(f"{kind}_{p}_us", pa.float64()) for kind in ("processing", "end_to_end") for p in LATENCY]
 
 # The fields of a spec that say how a cell is executed: all but where its outputs go and how often it is measured.
 WAY = tuple(name for name in SPEC_FIELDS if name not in ("app", "params", "sink", "repetitions", "seconds"))
