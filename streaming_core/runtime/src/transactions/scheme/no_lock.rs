@@ -50,13 +50,21 @@ impl Latch {
     #[inline]
     fn hold(&self) -> Held<'_> {
         let mut spins = 0;
-        // ORDERING: Acquire takes over the containers from the thread that held the latch before.
-        while self.0.swap(true, Ordering::Acquire) {
-            // ORDERING: Relaxed; the swap above takes the latch.
-            while self.0.load(Ordering::Relaxed) {
+        // ORDERING: Acquire takes over the containers from the thread that held the latch before; Relaxed on failure, because
+        // nothing is read then.
+        while self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            loop {
                 spins += 1;
                 // The holder may have lost its core.
-                if spins % SPINS == 0 { thread::yield_now() } else { hint::spin_loop() }
+                if spins % SPINS == 0 {
+                    thread::yield_now()
+                } else {
+                    hint::spin_loop()
+                }
+                // ORDERING: Relaxed; the exchange takes the latch. In a model the load may return the old value again and again.
+                if cfg!(loom) || !self.0.load(Ordering::Relaxed) {
+                    break;
+                }
             }
         }
         Held(self)
