@@ -44,9 +44,11 @@ SHARED = (
             "state/container.rs",
             "state/index.rs",
             "state/key_group.rs",
+            "state/key_index.rs",
             "state/key_range.rs",
             "state/keyed",
             "state/mod.rs",
+            "state/states.rs",
             "state/table.rs",
             "threads",
         )
