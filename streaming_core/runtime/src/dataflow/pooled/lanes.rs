@@ -1,7 +1,7 @@
 //! What a worker does at the lanes of a stage.
 
 use crate::dataflow::frame::Job;
-use crate::dataflow::pooled::place::Place;
+use crate::dataflow::pooled::places::Place;
 use crate::dataflow::pooled::pool::{Pool, Worker};
 use crate::dataflow::pooled::worklist::list::{Reach, Visit, Visitor};
 use crate::error::RunError;

@@ -25,6 +25,7 @@ mod in_order;
 mod input;
 mod lanes;
 mod place;
+mod places;
 mod pool;
 mod regroup;
 mod scheduler;

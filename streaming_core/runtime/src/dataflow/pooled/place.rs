@@ -1,50 +1,14 @@
-//! Places: where a worker may be, and how it gets to the next one.
-//!
-//! The places of a chain are its steps and stages in topological order. A worker stays at a place for a slice of time, or
-//! until there is no work, and then chooses anew.
-//!
-//! For a heuristic of the paper, a place is an operator. A step without operators is then no place. The stage in front of it
-//! sends its batches on, as an operator of the paper does. The first stage starts batches if no step is in front of it.
-//! `affinity` sees all steps, so that another worker can merge the outputs of a stage.
+//! How a worker gets from place to place. It stays at a place for a slice of time, or until there is no work, and then
+//! chooses anew.
 
 use crate::dataflow::frame::Job;
-use crate::dataflow::operator::Chain;
 use crate::dataflow::pooled::heuristic::places::Places;
+use crate::dataflow::pooled::places::Place;
 use crate::dataflow::pooled::pool::{NOWHERE, Pool, Worker};
 use crate::dataflow::pooled::worklist::list::Reach;
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::threads::sync::Ordering;
-
-/// A part of the chain that workers are sent to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    Step(usize),
-    Stage {
-        index: usize,
-        /// Its workers start batches: the step in front has no operators.
-        starts: bool,
-        /// Its workers send batches on: the step behind has no operators.
-        sends: bool,
-    },
-}
-
-/// The places of a chain, from the source to the sink. `with_empty_steps`: steps without operators are places too.
-pub fn places(chain: &Chain, with_empty_steps: bool) -> Vec<Place> {
-    let stages = chain.stateful.len();
-    // A chain without operators has one place all the same.
-    let is_place = |step: usize| with_empty_steps || stages == 0 || !chain.step(step).is_empty();
-    let mut places = Vec::new();
-    for index in 0..=stages {
-        if is_place(index) {
-            places.push(Place::Step(index));
-        }
-        if index < stages {
-            places.push(Place::Stage { index, starts: index == 0 && !is_place(0), sends: !is_place(index + 1) });
-        }
-    }
-    places
-}
 
 /// The answer of the central scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

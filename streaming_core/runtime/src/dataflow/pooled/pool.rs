@@ -10,7 +10,7 @@ use crate::dataflow::pooled::estimates::Estimates;
 use crate::dataflow::pooled::grouping::Grouping;
 use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic};
 use crate::dataflow::pooled::input::Input;
-use crate::dataflow::pooled::place::{Place, places};
+use crate::dataflow::pooled::places::{Place, places};
 use crate::dataflow::pooled::scheduler::Scheduler;
 use crate::dataflow::pooled::slot::{BatchHead, Slot};
 use crate::dataflow::pooled::stage::Stage;

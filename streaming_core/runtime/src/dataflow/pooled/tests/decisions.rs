@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::dataflow::frame::Job;
 use crate::dataflow::pooled::heuristic::places::{Heuristic, Places};
-use crate::dataflow::pooled::place::{Allotment, Place};
+use crate::dataflow::pooled::place::Allotment;
+use crate::dataflow::pooled::places::Place;
 use crate::output::clock::{Clock, Running};
 
 /// What a heuristic sees of a place. Symbols are those of Prasaad et al., section 6.

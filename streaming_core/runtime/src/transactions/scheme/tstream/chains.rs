@@ -14,50 +14,12 @@
 
 use std::ops::Range;
 
-use crate::program::TableSpec;
 use crate::program::kernel::Access;
 use crate::threads::sync::{AtomicU64, Ordering, UnsafeCell};
 use crate::transactions::scheme::tstream::decomposition::{
-    Decomposition, IS_DEPENDENT, IS_TRACKED, Link, Operation, RowName, Sight,
+    Decomposition, IS_DEPENDENT, IS_TRACKED, Link, Operation, Sight,
 };
-
-/// The locations of rows: numbers of all rows of all tables, and their addresses.
-pub(super) struct Layout {
-    strides: Vec<usize>,
-    /// Number of the first row of each table.
-    starts: Vec<usize>,
-    rows: usize,
-}
-
-impl Layout {
-    pub fn new(tables: &[TableSpec]) -> Self {
-        let mut starts = Vec::new();
-        let mut rows = 0;
-        for table in tables {
-            starts.push(rows);
-            rows += table.rows;
-        }
-        Self { strides: tables.iter().map(|table| table.stride).collect(), starts, rows }
-    }
-
-    #[inline(always)]
-    pub fn stride(&self, table: u8) -> usize {
-        self.strides[usize::from(table)]
-    }
-
-    #[inline(always)]
-    fn number(&self, name: RowName) -> usize {
-        self.starts[usize::from(name.table)] + name.row as usize
-    }
-
-    /// # Safety
-    /// `bases` are those of the tables, and the row lies inside of its table.
-    #[inline(always)]
-    pub unsafe fn address(&self, name: RowName, bases: *const *mut u8) -> *mut u8 {
-        // SAFETY: as the caller says.
-        unsafe { (*bases.add(usize::from(name.table))).add(name.row as usize * self.stride(name.table)) }
-    }
-}
+use crate::transactions::scheme::tstream::layout::{Layout, RowName};
 
 /// Per row, the number of its chain in its partition + 1; 0: it has none. Only the thread of the row's partition uses the
 /// entry, in compute mode.

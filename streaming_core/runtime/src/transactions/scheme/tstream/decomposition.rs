@@ -15,7 +15,7 @@
 use crate::program::kernel::{Access, kind};
 use crate::state::key_group::{OwnerMap, group, hash_i64};
 use crate::threads::sync::UnsafeCell;
-use crate::transactions::scheme::tstream::chains::Layout;
+use crate::transactions::scheme::tstream::layout::{Layout, RowName};
 
 /// Rows per unit of partitioning: neighbours on one cache line are in one partition, or threads would take it from each other.
 const UNIT: u32 = 16;
@@ -112,7 +112,7 @@ impl Link {
     /// The marks of its chain.
     #[inline(always)]
     pub fn marks(self) -> u8 {
-        u8::from(self.tag() != Self::PLAIN) * IS_TRACKED | u8::from(self.is_dependent()) * IS_DEPENDENT
+        (u8::from(self.tag() != Self::PLAIN) * IS_TRACKED) | (u8::from(self.is_dependent()) * IS_DEPENDENT)
     }
 }
 
@@ -121,20 +121,6 @@ impl Link {
 pub(super) struct Operation {
     pub access: Access,
     pub link: Link,
-}
-
-/// A row of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct RowName {
-    pub table: u8,
-    pub row: u32,
-}
-
-impl RowName {
-    #[inline(always)]
-    pub fn of(access: &Access) -> Self {
-        Self { table: access.table, row: access.row }
-    }
 }
 
 /// Which partition a row belongs to: hash partitioning, as in section IV-E. A thread has one partition.

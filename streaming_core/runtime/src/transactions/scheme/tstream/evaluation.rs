@@ -27,8 +27,9 @@ use crate::program::kernel::{Access, ApplyContext};
 use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU32, Ordering};
 use crate::transactions::scheme::assignment::Assignment;
-use crate::transactions::scheme::tstream::chains::{Chain, Chains, Cursor, Layout, Origin};
+use crate::transactions::scheme::tstream::chains::{Chain, Chains, Cursor, Origin};
 use crate::transactions::scheme::tstream::decomposition::Decomposition;
+use crate::transactions::scheme::tstream::layout::Layout;
 use crate::transactions::scheme::tstream::tasks::Task;
 
 /// The data that all threads read in state access mode. `Chains` defines the only changes.

@@ -19,6 +19,7 @@ mod chains;
 mod costs;
 mod decomposition;
 mod evaluation;
+mod layout;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -38,10 +39,11 @@ use crate::transactions::run::{Run, Scheme, batches};
 use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::workbench::Workbench;
 
-use chains::{Chains, Directory, Insertion, Layout};
+use chains::{Chains, Directory, Insertion};
 use costs::Costs;
 use decomposition::{Decomposition, Partitioning};
 use evaluation::{Processing, Walked};
+use layout::Layout;
 use tasks::{Task, Tasks};
 
 struct Tstream {
