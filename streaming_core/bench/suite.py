@@ -292,8 +292,8 @@ def moved_cores(rows: list[Row]) -> Iterator[str]:
     trips = [trip for row in rows for trip in row.get("rounds", {}).get("round_trip_ns", ())]
     if trips and max(trips) > MOVED * min(trips):
         yield (
-            f"A cache line took {min(trips):.0f} to {max(trips):.0f} ns from core to core and back, measured before "
-            "each pass: the host moves the cores of this virtual machine. So intervals of several threads are wide."
+            f"Before the passes, a cache line took {min(trips):.0f} to {max(trips):.0f} ns from core to core and back. "
+            "The host moves the cores of this virtual machine, so intervals of several threads are wide."
         )
 
 
