@@ -6,7 +6,6 @@ with `--files`, else the suite's name. A result of another machine has a label b
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 from reports import results
 from streaming_core.bench import report
-from streaming_core.bench.results import VERSION, check
+from streaming_core.bench.results import VERSION, check, read
 from streaming_core.bench.suite import SUITES
 from streaming_core.errors import BadInput
 
@@ -105,10 +104,7 @@ def _read(path: Path) -> dict[str, Any]:
     if name not in COMMANDS:
         raise BadInput(f"{path}: no benchmark has this name; known: {', '.join(COMMANDS)}")
     options, key = COMMANDS[name]
-    try:
-        result = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read: {error}") from None
+    result = read(path)
     if not isinstance(result, dict) or key not in result or result.get("suite", name) != name:
         raise BadInput(f"{path}: not the result of `streaming-core bench {options}`")
     again = f"run `{result.get('command', f'streaming-core bench {options}')}` again"

@@ -8,13 +8,13 @@ passed over.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from reports import results, series
 from streaming_core.bench.report import VERSION, value
+from streaming_core.storage import left_json
 
 RESULTS = {
     "equal": "equal",
@@ -55,11 +55,8 @@ def suites(folders: Iterable[Path], current: dict[str, str]) -> list[dict[str, A
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        result = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    is_suite = isinstance(result, dict) and result.get("version") == VERSION and "suite" in result
+    result = left_json(path)
+    is_suite = result.get("version") == VERSION and "suite" in result
     return result if is_suite and all(fact in result for fact in FACTS) else None
 
 

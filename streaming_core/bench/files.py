@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from streaming_core.bench import host
+from streaming_core.bench import host, length
 from streaming_core.bench.ratios import threads_of
 from streaming_core.bench.results import Record
 from streaming_core.bench.rounds import Row
@@ -31,7 +31,6 @@ from streaming_core.run import engine
 from streaming_core.run.way import RunSpec, executors_of
 
 APPS, EVENTS = ("gs", "wc"), {"gs": 5_000_000, "wc": 500_000}
-QUICK_EVENTS = 2_000
 
 
 def run(
@@ -63,7 +62,7 @@ def run(
                 if progress:
                     progress(f"bench {name}", done, repetitions + 1)
 
-            usual = QUICK_EVENTS if quick else EVENTS.get(name, 1_000_000)
+            usual = length.QUICK_EVENTS if quick else EVENTS.get(name, 1_000_000)
             size = events if events is not None else usual
             rows += _race(name, size, counts, repetitions, Path(folder), tick)
     return record.results({"files": rows})

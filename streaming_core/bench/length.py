@@ -44,9 +44,9 @@ def chosen(app: str, params: dict[str, Any], ways: Sequence[RunSpec], seconds: f
     while True:
         race = Race(app, params, events)
         slowest = race.slowest(known)
-        wanted = events * seconds * SLACK / slowest
+        target = events * seconds * SLACK / slowest
         memory = min(BYTES, psutil.virtual_memory().available // PART) / race.bytes_per_event
         limit = min(memory, PREPARATION * events / race.preparation)
         if slowest >= PILOT_SECONDS or events >= limit:
-            return max(1, math.floor(min(wanted, max(limit, events))))
+            return max(1, math.floor(min(target, max(limit, events))))
         events = math.ceil(min(limit, events * min(GROWTH, max(2.0, 1.5 * PILOT_SECONDS / slowest))))

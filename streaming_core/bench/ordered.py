@@ -486,15 +486,29 @@ def _buffer_speed_ups(rows: Rows, name: str, threads: int, over: str, label: str
     return _said(f"{name} on {threads} threads, over one", _listed(rows, over, text, label))
 
 
+def _speed_ups_of_buffers(rows: Rows, threads: int, over: str, label: str) -> str:
+    """Returns the speed-ups of both published buffers."""
+    return "; ".join(
+        _buffer_speed_ups(rows, name, threads, over, label, reorder=name, queue="hybrid")
+        for name in ("non_blocking", "lock")
+    )
+
+
+def _compare_buffers(rows: Rows, subject: str, **having: Any) -> Iterator[str]:
+    """Compares the published buffers with each other, and ours with `non_blocking`."""
+    threads = most(rows)
+    free, locked = (_published(rows, threads, reorder=name, **having) for name in ("non_blocking", "lock"))
+    for pair in ((free, locked), (_ours(rows, threads, **having), free)):
+        if sentence := versus(*pair):
+            yield f"{subject}: {sentence}"
+
+
 LIGHTER = Claim(
     "After an operator of tens of microseconds, non_blocking scales better than lock. The cost per tuple, with waiting "
     "time, rises less.",
     _source("7.3.1", 12),
     "tens of microseconds per tuple, up to 16 workers",
-    published=lambda rows: "; ".join(
-        _buffer_speed_ups(rows, name, _cores_of(rows), "cost_us", "{:g} us", reorder=name, queue="hybrid")
-        for name in ("non_blocking", "lock")
-    ),
+    published=lambda rows: _speed_ups_of_buffers(rows, _cores_of(rows), "cost_us", "{:g} us"),
     ours=lambda rows: _buffer_speed_ups(rows, "ours", _cores_of(rows), "cost_us", "{:g} us", queue="lanes"),
     host="With two workers, a worker can wait for one other at most. The lock is held for well below a microsecond.",
 )
@@ -512,12 +526,8 @@ def _selective(counts: list[int]) -> Sweep:
 
 def _selective_gains(rows: Rows) -> Iterator[str]:
     _worker_time(rows)
-    threads = most(rows)
     for sel in _different(rows, "sel"):
-        free, locked = (_published(rows, threads, reorder=name, sel=sel) for name in ("non_blocking", "lock"))
-        for pair in ((free, locked), (_ours(rows, threads, sel=sel), free)):
-            if sentence := versus(*pair):
-                yield f"selectivity {sel:g}: {sentence}"
+        yield from _compare_buffers(rows, f"selectivity {sel:g}", sel=sel)
 
 
 SELECTIVE = Claim(
@@ -525,10 +535,7 @@ SELECTIVE = Claim(
     "Buffer non_blocking does not make them wait, and scales better.",
     _source("7.3.2", 13),
     "selectivity 50, 100 microseconds per tuple of both operators",
-    published=lambda rows: "; ".join(
-        _buffer_speed_ups(rows, name, most(rows), "sel", "selectivity {:g}", reorder=name, queue="hybrid")
-        for name in ("non_blocking", "lock")
-    ),
+    published=lambda rows: _speed_ups_of_buffers(rows, most(rows), "sel", "selectivity {:g}"),
     ours=lambda rows: _buffer_speed_ups(rows, "ours", most(rows), "sel", "selectivity {:g}", queue="lanes"),
     host="With two workers, a worker can wait for one other at most.",
 )
@@ -540,12 +547,8 @@ def _buffers(counts: list[int]) -> Sweep:
 
 
 def _buffer_gains(rows: Rows) -> Iterator[str]:
-    threads = most(rows)
     for query in _different(rows, "app"):
-        free, locked = (_published(rows, threads, app=query, reorder=name) for name in ("non_blocking", "lock"))
-        for pair in ((free, locked), (_ours(rows, threads, app=query), free)):
-            if sentence := versus(*pair):
-                yield f"{query}: {sentence}"
+        yield from _compare_buffers(rows, query, app=query)
 
 
 def _buffer_ratios(rows: Rows) -> str:

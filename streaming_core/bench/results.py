@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -165,8 +166,6 @@ def check(results: Any, where: str, known: Sequence[str]) -> None:
 
 def read(path: Path) -> Any:
     """Returns the JSON value of a file; raises BadInput if it has none."""
-    import json
-
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -57,18 +57,18 @@ class Rounds:
         for number in range(repetitions + 1):
             turn = self._race.turn(self._loop_runs)
             self._loop_seconds = turn.seconds
-            made = []
+            passes = []
             for i, (spec, trips) in enumerate(zip(self._specs, self._trips, strict=True)):
                 if number > 0:
                     trips.append(cores.round_trip(spec.threads))
                 # The round that warms up digests the outputs; later rounds may only count them.
-                made.append(self._pass(i, is_first=number == 0))
+                passes.append(self._pass(i, is_first=number == 0))
             if number == 0:
-                self._runs = [runs(self._seconds, one.seconds) for one in made]
+                self._runs = [runs(self._seconds, one.seconds) for one in passes]
                 self._loop_runs = runs(self._seconds, turn.seconds)
             else:
                 self.turns.append(turn)
-                for of_way, one in zip(self.passes, made, strict=True):
+                for of_way, one in zip(self.passes, passes, strict=True):
                     of_way.append(one)
             self._tick()
 

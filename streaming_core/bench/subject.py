@@ -194,8 +194,8 @@ class Subject:
     def outputs(self) -> pa.Table:
         """Returns the outputs of the loop, from one run without timing."""
         self.loop.reset()
-        made = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
-        return pa.concat_tables([self.loop.output_schema.empty_table(), *made])
+        tables = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
+        return pa.concat_tables([self.loop.output_schema.empty_table(), *tables])
 
     def _blocks_of(self, spec: RunSpec) -> engine.Blocks:
         size = engine.block_size(spec)

@@ -51,7 +51,11 @@ def share(row: Row | None, *parts: str) -> float | None:
 def percent(row: Row | None, *parts: str) -> str:
     """Returns the share of these parts as `12 %`, or ""."""
     part = share(row, *parts)
-    return "" if part is None else f"{part:.0%}".replace("%", " %")
+    return "" if part is None else _percent(part)
+
+
+def _percent(part: float) -> str:
+    return f"{part:.0%}".replace("%", " %")
 
 
 def host_cores(rows: list[Row]) -> str:
@@ -168,7 +172,7 @@ def compute_mode(rows: list[Row]) -> str:
         if not spent:
             return ""
         working = {step: ns for step, ns in spent.items() if step != "barriers"}
-        return f"{1 - working['rounds'] / sum(working.values()):.0%}".replace("%", " %")
+        return _percent(1 - working["rounds"] / sum(working.values()))
 
     return each(APPS, said)
 
@@ -215,8 +219,8 @@ def at(name: str, where: float, way: str, other: str) -> Text:
     """Compares two ways at one value of a parameter."""
 
     def text(rows: list[Row]) -> str:
-        said = versus(having(rows, way, name, where), having(rows, other, name, where))
-        return f"at {name} {where:g}, {said}" if said else ""
+        sentence = versus(having(rows, way, name, where), having(rows, other, name, where))
+        return f"at {name} {where:g}, {sentence}" if sentence else ""
 
     return text
 

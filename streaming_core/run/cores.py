@@ -19,18 +19,15 @@ def round_trips() -> dict[str, Any] | None:
         The median, lowest and highest of the pairs, in nanoseconds; the number of `pairs` measured, and `of` how many.
         None on one core. A machine of many cores has a sample of its pairs.
     """
-    from streaming_core import _runtime
-
-    every = list(itertools.combinations([core["id"] for core in topology()["cores"]], 2))
+    every = _pairs(topology()["cores"])
     if not every:
         return None
-    pairs = sample(every, MOST_PAIRS)
-    trips = [_runtime.round_trip(near, far) for near, far in pairs]
+    trips = _trips(every, MOST_PAIRS)
     return {
         "median": statistics.median(trips),
         "lowest": min(trips),
         "highest": max(trips),
-        "pairs": len(pairs),
+        "pairs": len(trips),
         "of": len(every),
     }
 
@@ -41,10 +38,19 @@ def round_trip(threads: int) -> float | None:
     A hypervisor can move the cores of a virtual machine at any time. They may be near each other in one minute and far
     apart in the next. Returns None for a single core.
     """
+    every = _pairs(topology()["cores"][:threads])
+    return statistics.median(_trips(every, FEW_PAIRS)) if every else None
+
+
+def _pairs(cores: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return list(itertools.combinations([core["id"] for core in cores], 2))
+
+
+def _trips(pairs: list[tuple[int, int]], most: int) -> list[float]:
+    """Measures the round trips of at most so many pairs."""
     from streaming_core import _runtime
 
-    every = list(itertools.combinations([core["id"] for core in topology()["cores"][:threads]], 2))
-    return statistics.median(_runtime.round_trip(*pair) for pair in sample(every, FEW_PAIRS)) if every else None
+    return [_runtime.round_trip(*pair) for pair in sample(pairs, most)]
 
 
 def sample(every: list[Any], most: int) -> list[Any]:

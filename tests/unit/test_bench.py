@@ -2,13 +2,13 @@
 
 import itertools
 import json
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from streaming_core.bench import report, suite, tstream
 from streaming_core.bench.race import Race
-from streaming_core.cli import main
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.run import engine
 from streaming_core.run.way import Transactional
@@ -24,15 +24,9 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return run
+def command(command):
+    """Runs `streaming-core bench ...`."""
+    return partial(command, "bench")
 
 
 def test_a_suite_writes_what_was_measured_and_where(command, home):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from streaming_core.bench import evidence, results, stretch, suite
 from streaming_core.bench.suite import SUITES
-from streaming_core.cli import main
 from streaming_core.errors import BadInput
 
 
@@ -27,15 +27,9 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return run
+def command(command):
+    """Runs `streaming-core bench ...`."""
+    return partial(command, "bench")
 
 
 def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path):

@@ -52,8 +52,8 @@ class Workspace:
         self._blocks: list[np.ndarray] = []  # live as long as the loop
         self.sites: list[str] = ["?"]
         self.tables = {table: self._rows(table) for table in app.tables}
-        found = {table: tables.index(app, table, program.params) for table in app.tables}
-        self.indexes = {table: index for table, index in found.items() if index is not None}
+        indexes = {table: tables.index(app, table, program.params) for table in app.tables}
+        self.indexes = {table: index for table, index in indexes.items() if index is not None}
         self.key_maps = {table: np.zeros(layout.MAP_BYTES // 8, np.int64) for table in self.indexes}
         self.maps: list[tuple[Operator, int]] = []
         self.windows: list[tuple[Bounds, np.ndarray]] = []
