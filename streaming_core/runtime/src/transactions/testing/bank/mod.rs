@@ -195,8 +195,9 @@ fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
         assert_eq!((near.remote, none.is_null()), (0, true), "{scheme}{pool}");
         let (same, far, why, remote) = run(two_nodes());
         assert_eq!(same, digest);
-        // Half of what is handed over, or half of the rows, lie with the other thread.
-        assert!(far.remote > 0 && far.useful > 0, "{scheme}{pool}: {far:?}");
+        // Half of what is handed over, or half of the rows, lie with the other thread. What is left as useful may be
+        // nothing: the share of the fetches is estimated, and a thread may be interrupted between two reads of the clock.
+        assert!(far.remote > 0, "{scheme}{pool}: {far:?}");
         assert_eq!((why, remote), ("the topology is a mock".into(), "estimated".into()));
     }
 }
