@@ -97,6 +97,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
         f"{RUST}/state/windows",
         *_apps("forward", "hashtag", "hedge", "matrix", "paircount", "scalejoin", "wordcount"),
     ),
+    "limits": ("streaming_core/runtime/benches", *_apps("fd", "sd", "wc")),
 }
 # What each suite measures. Windowed operators run in pinned tasks, which exchange rows through channels.
 MEASURED: dict[str, tuple[str, ...]] = {
@@ -108,6 +109,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "stretch": ("pinned", "channels", "windows"),
     "engine": tuple(COMPONENTS),
     "files": tuple(COMPONENTS),
+    "limits": ("transactions", "pooled", "limits"),
 }
 
 

@@ -32,7 +32,7 @@ class Race(Subject):
         requests: Sequence[Requests | None] = (),
         pinned: bool = False,
     ) -> list[Row]:
-        """Runs rounds and returns a row for the loop and rows for each way.
+        """Runs rounds and returns a row for the loop, one for a hand-written loop if it takes part, and rows for ways.
 
         The process has as many cores as the way with the most threads has threads.
 
@@ -65,6 +65,6 @@ class Race(Subject):
             if phases:
                 for of_way, instants in zip(open_rows, rounds.over_time(phases, repetitions), strict=True):
                     of_way += instants
-        loop, *of_ways = rows
+        loops, of_ways = rows[: -len(ways) or None], rows[len(rows) - len(ways) :]
         of_ways_and_loads = zip(of_ways, open_rows, strict=True)
-        return [loop, *(joined(row, more) for row, loaded in of_ways_and_loads for more in loaded or [{}])]
+        return [*loops, *(joined(row, more) for row, loaded in of_ways_and_loads for more in loaded or [{}])]

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from streaming_core import interruption
 from streaming_core.apps import registry
+from streaming_core.bench.handwritten import Handwritten
 from streaming_core.bench.passes import Pass, beside
 from streaming_core.bench.reconfigurations import columns
 from streaming_core.bench.requests import Requests
@@ -42,16 +43,16 @@ class Turn:
     Attributes:
         seconds: The seconds of a run.
         rate: Events per second; 0 without events.
-        cpu_ns: Processor time per event; None without events.
+        cpu_ns: Processor time per event; None without events or costs.
         energy_nj: Energy per event; None without a figure.
     """
 
     def __init__(self, events: int, seconds: list[float], costs: list[Spent]):
-        """Sums up runs over so many events: their seconds and costs."""
+        """Sums up runs over so many events: their seconds, and their costs if they are known."""
         self.seconds = statistics.mean(seconds)
         self.rate = events / self.seconds if events else 0.0
         joules = [spent.joules for spent in costs]
-        total, known = events * len(seconds), events > 0
+        total, known = events * len(seconds), events > 0 and bool(costs)
         self.cpu_ns = sum(spent.cpu for spent in costs) * 1e9 / total if known else None
         self.energy_nj = sum(filter(None, joules)) * 1e9 / total if known and None not in joules else None
 
@@ -64,7 +65,14 @@ class Subject:
         preparation: The seconds that it took to generate and decode them.
     """
 
-    def __init__(self, app: str, params: dict[str, Any], events: int, meter: Meter | None = None):
+    def __init__(
+        self,
+        app: str,
+        params: dict[str, Any],
+        events: int,
+        meter: Meter | None = None,
+        handwritten: bool = False,
+    ):
         """Generates and decodes the events, and compiles the application.
 
         Args:
@@ -72,6 +80,7 @@ class Subject:
             params: Its parameters.
             events: The number of events.
             meter: The source of energy figures; None: this machine's counters.
+            handwritten: Whether the application's hand-written loop takes part.
         """
         from streaming_core.oracle.loop import Loop
 
@@ -92,6 +101,11 @@ class Subject:
         self._expected: dict[str, tuple[str, str]] = {}  # digests of outputs and final state, by order
         self._planned: dict[str, RunSpec] = {}  # specs with the plan that was found, by the spec's digest
         self._meter = meter or Meter()
+        self._handwritten = None
+        if handwritten:
+            blocks = engine.Blocks(self.source, self.program, engine.BLOCK)
+            self._handwritten = Handwritten(self.app, self.program, blocks, folder)
+            weakref.finalize(self, self._handwritten.close)
 
     @property
     def bytes_per_event(self) -> float:
@@ -141,6 +155,18 @@ class Subject:
         if "total" not in self._expected:
             self._expect()
         return Turn(self.events, took, costs)
+
+    @property
+    def has_handwritten(self) -> bool:
+        """Whether the application's hand-written loop takes part."""
+        return self._handwritten is not None
+
+    def handwritten_turn(self, times: int) -> tuple[Turn, bool]:
+        """Runs the hand-written loop some times. Returns its turn, and whether all digests equal the loop's."""
+        assert self._handwritten is not None
+        runs = [self._handwritten.run() for _ in range(times)]
+        wanted, _ = self._expected["total"]
+        return Turn(self.events, [seconds for seconds, _ in runs], []), all(digest == wanted for _, digest in runs)
 
     def _expect(self) -> None:
         state = self.loop.state()

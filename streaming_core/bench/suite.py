@@ -30,6 +30,7 @@ SUITES = (
     "briskstream",
     "rlas",
     "stretch",
+    "limits",
 )  # modules of this package that define SUITE
 
 Text = str | Callable[[list[Row]], str]
@@ -75,6 +76,7 @@ class Heat:
         phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole, and a
             share of the first way's peak rate.
         requests: For each way, the requests for reconfigurations during its passes, or None.
+        handwritten: Whether the application's hand-written loop takes part.
     """
 
     app: str
@@ -83,6 +85,7 @@ class Heat:
     share: float = 1.0
     phases: tuple[tuple[float, float], ...] = ()
     requests: tuple[Requests | None, ...] = ()
+    handwritten: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,7 +252,7 @@ class Heats:
 
         rows: list[Row] = list(experiment.model())
         for number, heat in enumerate(heats):
-            race = Race(heat.app, heat.params, self._events(heat))
+            race = Race(heat.app, heat.params, self._events(heat), handwritten=heat.handwritten)
             tick()
             columns = experiment.count(race) | {"heat": number}
             measured = race.run(

@@ -151,9 +151,9 @@ STEPS = ("planning", "decomposition", "insertion", "rounds", "barriers", "post_p
 
 
 def steps(rows: list[Row]) -> Iterator[str]:
-    """Adds `steps` to the rows with costs: nanoseconds of an event by step. Yields them, and what an interval has."""
+    """Adds `steps` to the rows of `tstream`: nanoseconds of an event by step. Yields them, and what an interval has."""
     for row in rows:
-        if costs := row.get("costs"):
+        if (costs := row.get("costs")) and row.get("scheme") == "tstream":
             row["steps"] = {step: costs[step] for step in STEPS}
             spent = ", ".join(f"{step.replace('_', '-')} {ns:.0f}" for step, ns in row["steps"].items())
             count = {name: costs[f"{name}_per_interval"] for name in ("chains", "dependent_chains", "rounds")}

@@ -41,10 +41,10 @@ def races(tmp_path_factory):
         patch.setenv("LOCKSTEP_HOME", str(tmp_path_factory.mktemp("home")))
         made = {}
 
-        def race(app, params, events):
-            key = app, json.dumps(registry.load(app).bind(params)), events
+        def race(app, params, events, handwritten=False):
+            key = app, json.dumps(registry.load(app).bind(params)), events, handwritten
             if key not in made:
-                made[key] = Race(app, params, events)
+                made[key] = Race(app, params, events, handwritten=handwritten)
             made[key].given = params
             return made[key]
 

@@ -1,0 +1,52 @@
+"""Suite limits: what its claims say of rows, and that the hand-written loops agree with the compiled one."""
+
+import pytest
+
+from streaming_core.bench import handwritten, limits, suite
+from streaming_core.errors import BadInput
+
+
+def row(app, way, rate, threads=1, result="equal", scheme=None):
+    rates = [rate] * 3
+    return {
+        "app": app, "way": way, "threads": threads, "result": result, "scheme": scheme, "heat": app, "params": {},
+        "rates": rates, "events_per_s": rate,
+    }  # fmt: skip
+
+
+def test_claims_compare_the_engine_with_both_loops():
+    one, schemes = limits.SUITE.experiments
+    rows = [row("gs", "loop", 4e6, result="yardstick"), row("gs", "hand-written", 6e6), row("gs", "owners", 5e6)]
+    assert one.claims[0].filled(rows)["ours"] == "1.2 (1.2 to 1.2) times"
+    assert one.claims[1].filled(rows)["ours"] == "", "no rows of sl"
+    assert list(one.conclude(rows)) == [
+        "gs: one thread of the engine takes 1.2 (1.2 to 1.2) times as long as the hand-written loop"
+    ]
+    rows = [
+        row("gs", "loop", 4e6, result="yardstick"),
+        row("gs", "owners", 5e6, scheme="owners"),
+        row("gs", "owners", 8e6, 2, scheme="owners"),
+        row("gs", "serial", 6e6, 2, scheme="serial"),
+        row("gs", "auto", 7.2e6, 2, scheme="auto"),
+    ]
+    assert schemes.claims[0].filled(rows)["ours"] == "owners on 2 threads has 2 (2 to 2) times its throughput"
+    assert list(schemes.conclude(rows)) == [
+        "gs: throughput of auto relative to owners on 2 threads: 0.9 (0.9 to 0.9) times"
+    ]
+
+
+def test_there_is_a_loop_for_six_applications(tmp_path):
+    from streaming_core.apps import registry
+    from streaming_core.kernels.program import compile_app
+
+    app = registry.load("tp")
+    with pytest.raises(BadInput, match="no hand-written loop for tp; known: gs, sl, ob, wc, fd, sd"):
+        handwritten.Handwritten(app, compile_app(app, app.bind({})), [], tmp_path)
+
+
+@pytest.mark.slow  # builds the loops
+def test_the_hand_written_loops_agree_with_the_compiled_one():
+    results = suite.run(limits.SUITE, ["one-thread"], 3_000, [1], 1, quick=True)
+    [experiment] = results["experiments"]
+    found = {row["app"]: row["result"] for row in experiment["rows"] if row["way"] == "hand-written"}
+    assert found == dict.fromkeys(handwritten.APPS, "equal")
