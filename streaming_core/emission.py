@@ -34,6 +34,10 @@ from numba.core.registry import cpu_target
 from streaming_core.errors import CommandFailed
 from streaming_core.machine_code import EXPORT
 
+# LLVM would turn selects in loops into branches, where it takes them to be predictable. In operators on streams, they
+# depend on the data of the event, and are not.
+llvm.set_option("", "-x86-cmov-converter=0")
+
 
 class _Linked(JITCodeLibrary):
     """Functions to be linked into others: not optimised, not loaded, without an address."""

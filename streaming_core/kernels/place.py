@@ -1,13 +1,15 @@
-"""Where an event's rows lie, without doing anything with them: what decides whose event it is.
+"""Where an event's rows lie, without access to them: this decides whose event it is.
 
 A row's place is its relative position in its table, in 2^16ths, so that tables of all sizes are cut alike. The plan
-function is compiled once more, with a `txn` that only takes note of the rows it names.
+function is compiled once more, with a `txn` that only keeps the lowest and the highest row that it names. It keeps them
+for each size of tables, and their places follow after the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, register_model
 
@@ -19,9 +21,9 @@ from streaming_core.kernels.emitter import drop
 from streaming_core.kernels.memory import load_word, store_half, store_word
 from streaming_core.language.record import Resolved
 
-# Of the event at hand, on the kernel's stack: the lowest and the highest place of its rows.
-LOW, HIGH = 0, 8
 BITS = 16
+NOWHERE = (1 << BITS) - 1  # an event without rows: the places are NOWHERE and 0
+NONE = 1 << 32  # the lowest row while there is none; the highest is then 0
 
 
 class PlaceType(types.Type):
@@ -31,6 +33,8 @@ class PlaceType(types.Type):
 
     def __init__(self, bound: tx.Bound):
         self.bound = bound
+        # Of the event at hand, on the kernel's stack: per size its lowest and its highest row.
+        self.sizes = sorted(set(bound.sizes))
         super().__init__(f"Place({id(bound):x})")
 
 
@@ -39,19 +43,64 @@ register_model(PlaceType)(EventModel)
 
 @intrinsic
 def _note(typingctx, txn, row):
-    size = txn.bound.sizes[row.table]
+    """Keeps a row that an event names."""
+    begin = 16 * txn.sizes.index(txn.bound.sizes[row.table])
 
     def codegen(context, builder, signature, args):
         counters = cgutils.create_struct_proxy(txn)(context, builder, args[0]).counters
-        # row < size, so the product stays below 2^48 and the place below 2^16.
-        place = builder.lshr(builder.mul(args[1], code.i64((1 << 48) // size)), code.i64(32))
-        for offset, closer in ((LOW, "<"), (HIGH, ">")):
+        for offset, closer in ((begin, "<"), (begin + 8, ">")):
             known = code.load(builder, counters, offset, code.I64)
-            better = builder.icmp_unsigned(closer, place, known)
-            code.store(builder, builder.select(better, place, known), counters, offset)
+            better = builder.icmp_unsigned(closer, args[1], known)
+            code.store(builder, builder.select(better, args[1], known), counters, offset)
         return args[1]
 
     return row(txn, row), codegen
+
+
+def _counting(kind: PlaceType) -> tuple[Callable, Callable, Callable]:
+    """`area()` -> address of the counters; `reset(address)`; `places(address)` -> lowest place, and highest << 16."""
+
+    @intrinsic
+    def area(typingctx):
+        def codegen(context, builder, signature, args):
+            counters = cgutils.alloca_once(builder, ir.ArrayType(code.I64, 2 * len(kind.sizes)))
+            return builder.ptrtoint(counters, code.I64)
+
+        return types.int64(), codegen
+
+    @intrinsic
+    def reset(typingctx, address):
+        def codegen(context, builder, signature, args):
+            counters = builder.inttoptr(args[0], code.PTR)
+            for number in range(len(kind.sizes)):
+                code.store(builder, code.i64(NONE), counters, 16 * number)
+                code.store(builder, code.i64(0), counters, 16 * number + 8)
+            return context.get_dummy_value()
+
+        return types.none(types.int64), codegen
+
+    @intrinsic
+    def places(typingctx, address):
+        def codegen(context, builder, signature, args):
+            counters = builder.inttoptr(args[0], code.PTR)
+            lowest, highest = code.i64(NOWHERE), code.i64(0)
+            for number, size in enumerate(kind.sizes):
+                low, high = (code.load(builder, counters, 16 * number + at, code.I64) for at in (0, 8))
+                exists = builder.icmp_unsigned("<=", low, high)
+                # row < size, so the product stays below 2^48 and the place below 2^16.
+                scaled = [
+                    builder.lshr(builder.mul(row, code.i64((1 << 48) // size)), code.i64(32)) for row in (low, high)
+                ]
+                low, high = (
+                    builder.select(exists, place, none) for place, none in zip(scaled, (lowest, highest), strict=True)
+                )
+                lowest = builder.select(builder.icmp_unsigned("<", low, lowest), low, lowest)
+                highest = builder.select(builder.icmp_unsigned(">", high, highest), high, highest)
+            return builder.or_(lowest, builder.shl(highest, code.i64(BITS)))
+
+        return types.int64(types.int64), codegen
+
+    return area, reset, places
 
 
 @overload(tx.txn_row, prefer_literal=True)
@@ -92,21 +141,22 @@ def _drop(txn):
 def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     """For every event the lowest and the highest place of its rows; (2^16 - 1, 0) where it names none."""
     make_row, size = shapes.row_maker(event, True), event.event[1]
-    make_txn = shapes.maker(PlaceType(bound), 3)
+    kind = PlaceType(bound)
+    make_txn = shapes.maker(kind, 3)
+    area, reset, places_of = _counting(kind)
 
     def place_events(context):
         rows, begin, end, text = (
             load_word(context, abi.PLACE_ROWS), load_word(context, abi.PLACE_BEGIN),
             load_word(context, abi.PLACE_END), load_word(context, abi.PLACE_TEXT),
         )  # fmt: skip
-        places, counters = load_word(context, abi.PLACE_PLACES), shapes.stack_counters()
+        places, counters = load_word(context, abi.PLACE_PLACES), area()
         for number in range(begin, end):
             store_word(context, abi.PLACE_ERROR_AT, number)
-            store_word(counters, LOW, (1 << BITS) - 1)
-            store_word(counters, HIGH, 0)
+            reset(counters)
             address = rows + number * size
             plan(make_row(address, text, 0), make_txn(context, counters, address))
-            store_half(places, number * 4, load_word(counters, LOW) | load_word(counters, HIGH) << BITS)
+            store_half(places, number * 4, places_of(counters))
         return 0
 
     return shapes.kernel(place_events, abi.PLACE_ERROR)

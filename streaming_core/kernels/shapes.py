@@ -329,7 +329,7 @@ def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Re
             store_word(context, abi.POST_ERROR_AT, event)
             address = rows + event * size
             txn = make_txn(decision, load_word(results, event * 8))
-            function(make_row(address, text, 0), txn, make_out(emitter, load_word(address, 0), event - begin))
+            function(make_row(address, text, 0), txn, make_out(emitter, load_word(address, 0), event))
         store_word(context, abi.POST_REJECTED, load_word(context, abi.POST_REJECTED) + rejected)
         return 0
 

@@ -42,7 +42,7 @@ DEFAULT_BATCH, MAX_BATCH = 256, 65_536
 ParamValue = bool | int | float | str
 
 # Schemes that evaluate operation chains, which they take from a pool.
-SCHEMES_WITH_POOL = frozenset({"owners", "tstream", "auto"})
+SCHEMES_WITH_POOL = frozenset({"tstream"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 # Queues whose partitions are fixed from the start, and those of them whose number of partitions is an option.

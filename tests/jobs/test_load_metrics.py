@@ -44,11 +44,11 @@ def test_every_planned_cell_has_a_row(world: World) -> None:
 
 def test_a_row_says_how_its_cell_was_run(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.plan(("owners", 2), pool="shared_everything", stealing=True, checkpoint=3)
+    world.plan(("tstream", 2), pool="shared_everything", stealing=True, checkpoint=3)
     assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
     (row,) = loaded(world, "cells")
-    assert (row["scheme"], row["pool"], row["stealing"]) == ("owners", "shared_everything", True)
-    assert (row["strategy"], row["checkpoint"]) == ("owners-shared_everything-stealing", 3)
+    assert (row["scheme"], row["pool"], row["stealing"]) == ("tstream", "shared_everything", True)
+    assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
 
 
 def test_rows_say_what_a_cell_was_measured_against_and_what_disturbed_it(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
     for line in (
         'streaming-core generate sl --events 100000 --seed 1 --out "$again"/workload',
         'streaming-core oracle sl --input "$again"/workload --out "$again"/oracle',
-        "--executor transactional --threads 2 --scheme owners --pool shared_nothing",
+        "--executor transactional --threads 2 --scheme owners",
         "--sink parquet --repetitions 3",
         'streaming-core diff "$again"/run "$again"/oracle',
         'lockstep invariants "$again"/run --input "$again"/workload',

@@ -31,15 +31,15 @@ def ways(**request) -> list[tuple]:
 
 
 def test_pools_are_for_schemes_that_take_chains_from_one():
-    assert ways(schemes=["owners", "serial", "auto"]) == [
-        ("owners", "shared_nothing", False),
-        ("serial", None, False),
-        ("auto", "shared_nothing", False),
+    assert ways(schemes=["owners", "tstream", "auto"]) == [
+        ("owners", None, False),
+        ("tstream", "shared_nothing", False),
+        ("auto", None, False),
     ]
-    assert ways(schemes=["serial", "owners"], pools=["shared_per_socket", "shared_nothing"]) == [
+    assert ways(schemes=["serial", "tstream"], pools=["shared_per_socket", "shared_nothing"]) == [
         ("serial", None, False),
-        ("owners", "shared_per_socket", False),
-        ("owners", "shared_nothing", False),
+        ("tstream", "shared_per_socket", False),
+        ("tstream", "shared_nothing", False),
     ]
     wc = RegressionSpec(applications=["wc"], threads=[1], pools=["shared_everything"], stealing=True).cells(KINDS)
     assert {cell.option("pool") for cell in wc} == {None}
@@ -47,12 +47,12 @@ def test_pools_are_for_schemes_that_take_chains_from_one():
 
 def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
     pools = ["shared_nothing", "shared_everything", "shared_nothing", "shared_per_socket"]
-    assert ways(schemes=["owners", "lock"], pools=pools, stealing=True) == [
-        ("owners", "shared_nothing", False),
-        ("owners", "shared_everything", False),
-        ("owners", "shared_everything", True),
-        ("owners", "shared_per_socket", False),
-        ("owners", "shared_per_socket", True),
+    assert ways(schemes=["tstream", "lock"], pools=pools, stealing=True) == [
+        ("tstream", "shared_nothing", False),
+        ("tstream", "shared_everything", False),
+        ("tstream", "shared_everything", True),
+        ("tstream", "shared_per_socket", False),
+        ("tstream", "shared_per_socket", True),
         ("lock", None, False),
     ]
 
@@ -253,8 +253,8 @@ def test_a_strategy_names_what_differs_from_the_defaults():
 
     assert strategy() == "owners"
     assert strategy(scheme="serial") == "serial"
-    assert strategy(scheme="auto", pool="shared_per_socket") == "auto-shared_per_socket"
-    assert strategy(pool="shared_everything", stealing=True) == "owners-shared_everything-stealing"
+    assert strategy(scheme="tstream", pool="shared_per_socket") == "tstream-shared_per_socket"
+    assert strategy(scheme="tstream", pool="shared_everything", stealing=True) == "tstream-shared_everything-stealing"
     assert strategy(batch=7) == "owners-batch7"
     assert Pooled(app="wc").strategy == "affinity"
     assert Pooled(app="wc", heuristic="lp", reorder="lock").strategy == "lp-lock"

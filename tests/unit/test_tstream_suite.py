@@ -253,7 +253,7 @@ def test_stealing_is_compared_within_a_pool():
         row("tstream", [4, 4, 4], pool="shared_nothing", stealing=False),
         row("tstream-e", [1, 1, 1], scheme="tstream", pool="shared_everything", stealing=False),
         row("tstream-e-s", [3, 3, 3], scheme="tstream", pool="shared_everything", stealing=True),
-        row("owners", [8, 8, 8], pool="shared_nothing", stealing=False),
+        row("owners", [8, 8, 8], pool=None, stealing=False),
     ]
     steals, best = tstream_claims.NUMA
     assert steals.published(rows) == "gs: everything 3 (3 to 3) times"

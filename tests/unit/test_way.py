@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 # Specs as they were written down before executors were classes, and the cells they named.
 WRITTEN = {
-    "sl.transactional.owners.t1.e06daffc": {"app": "sl", "executor": "transactional"},
+    "sl.transactional.owners.t1.6d6d35f6": {"app": "sl", "executor": "transactional"},
     "sl.transactional.serial.t2.dd6f87dc": {
         "app": "sl",
         "executor": "transactional",
@@ -40,10 +40,10 @@ WRITTEN = {
         "sink": "parquet",
         "repetitions": 3,
     },
-    "gs.transactional.owners-shared_everything-stealing-batch64.t4.cb34fc53": {
+    "gs.transactional.tstream-shared_everything-stealing-batch64.t4.4f6fa110": {
         "app": "gs",
         "executor": "transactional",
-        "scheme": "owners",
+        "scheme": "tstream",
         "pool": "shared_everything",
         "stealing": True,
         "threads": 4,

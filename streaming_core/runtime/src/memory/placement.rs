@@ -134,7 +134,13 @@ impl Placement {
     /// The same for one row of each event, unless rows lie on the node of their thread.
     #[inline]
     pub fn events(&self, events: usize) -> u64 {
-        if self.homed { 0 } else { (events as f64 * self.anywhere) as u64 }
+        if self.homed { 0 } else { self.scattered(events) }
+    }
+
+    /// The same, of a thread that takes rows of all threads.
+    #[inline]
+    pub fn scattered(&self, events: usize) -> u64 {
+        (events as f64 * self.anywhere) as u64
     }
 
     /// For the run report: the binding that took effect, or why none did.

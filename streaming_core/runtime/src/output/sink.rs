@@ -51,9 +51,40 @@ impl Prepared {
         Self { rows: rows.n, begin: 0, digest, first, last, leading: 1, trailing: 1, ordered }
     }
 
+    /// Of no rows.
+    pub fn nothing() -> Self {
+        Self { ordered: true, ..Self::default() }
+    }
+
     /// Sum of the hashes of the rows.
     pub fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Takes in rows that are delivered together with these, all in the order of their seq. All rows of a seq are among these
+    /// or among those. Neither goes on with an earlier batch.
+    pub fn join(&mut self, more: &Self) {
+        if more.rows == 0 {
+            return;
+        }
+        if self.rows == 0 {
+            *self = *more;
+            return;
+        }
+        self.ordered &= more.ordered && self.first != more.first && self.last != more.last;
+        if more.first < self.first {
+            (self.first, self.leading) = (more.first, more.leading);
+        }
+        if more.last > self.last {
+            (self.last, self.trailing) = (more.last, more.trailing);
+        }
+        self.rows += more.rows;
+        self.digest += more.digest;
     }
 
     /// The event of the last row, and its next `sub`; of no rows, those before.
@@ -71,6 +102,11 @@ pub struct Preparer {
 }
 
 impl Preparer {
+    /// Whether the sink keeps the rows that it delivers.
+    pub fn keeps_rows(&self) -> bool {
+        self.kind == SinkKind::Parquet
+    }
+
     /// Examines a batch of outputs whose rows are in the order in which they will be delivered.
     pub fn prepare(&self, rows: &RowBuffer, text: Text) -> Result<Prepared, RunError> {
         // SAFETY: a buffer's rows are readable.
@@ -103,7 +139,7 @@ impl Preparer {
     ) -> Result<Prepared, RunError> {
         let n = rows.n;
         if n == 0 {
-            return Ok(Prepared { ordered: true, ..Prepared::default() });
+            return Ok(Prepared::nothing());
         }
         // SAFETY: the caller says that the rows are readable; they start with their seq.
         let seq_of = |i: usize| unsafe { row(i).cast::<i64>().read_unaligned() };
@@ -218,10 +254,8 @@ impl Sink {
         if prepared.rows == 0 {
             return Ok(());
         }
-        let continues = self.so_far.last == Some(prepared.first);
-        let offset = if continues { self.so_far.sub } else { 0 };
-        self.so_far.in_order &= prepared.ordered && self.so_far.last.is_none_or(|last| last <= prepared.first);
-        self.so_far.digest += prepared.digest;
+        let offset = self.offset(prepared);
+        self.tally(prepared);
         if offset != prepared.begin && self.preparer.kind != SinkKind::Count {
             // The batch goes on with the seq the last one ended with, or does not: its first rows get other numbers.
             for i in 0..prepared.leading {
@@ -235,10 +269,37 @@ impl Sink {
             // SAFETY: as the caller says.
             unsafe { self.keep(rows, offset) }?;
         }
+        Ok(())
+    }
+
+    /// The `sub` of the first row of the next batch.
+    fn offset(&self, prepared: &Prepared) -> u64 {
+        if self.so_far.last == Some(prepared.first) { self.so_far.sub } else { 0 }
+    }
+
+    /// Delivers a batch without its rows, to a sink that keeps none.
+    ///
+    /// # Errors
+    /// `Engine`: the first rows belong to the last event before, so their numbers are not those that `prepare` assumed.
+    pub fn admit(&mut self, prepared: &Prepared) -> Result<(), RunError> {
+        if prepared.rows > 0 && self.offset(prepared) != prepared.begin {
+            return Err(RunError::Engine(format!("the outputs of event {} come in two batches", prepared.first)));
+        }
+        self.tally(prepared);
+        Ok(())
+    }
+
+    /// Adds a batch to what was delivered.
+    fn tally(&mut self, prepared: &Prepared) {
+        if prepared.rows == 0 {
+            return;
+        }
+        let offset = self.offset(prepared);
+        self.so_far.in_order &= prepared.ordered && self.so_far.last.is_none_or(|last| last <= prepared.first);
+        self.so_far.digest += prepared.digest;
         let whole = prepared.trailing == prepared.rows;
         self.so_far.sub = prepared.trailing as u64 + if whole { offset } else { 0 };
         self.so_far.last = Some(prepared.last);
-        Ok(())
     }
 
     /// Takes rows out of the digest that are in it before their time, each its event's only output.

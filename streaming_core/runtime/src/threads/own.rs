@@ -43,7 +43,7 @@ impl<T> Own<T> {
     }
 
     /// All parts; no other thread can be at them.
-    #[cfg(all(test, not(shuttle)))]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub fn each_mut(&mut self, mut work: impl FnMut(&mut T)) {
         for part in &mut self.0 {
             // SAFETY: borrowed mutably.

@@ -8,7 +8,7 @@ use crate::interruption;
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Running};
 use crate::output::counters::Counters;
-use crate::output::sink::Prepared;
+use crate::output::sink::{Prepared, Sink};
 use crate::rows::block::Block;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
@@ -56,6 +56,11 @@ impl Run<'_> {
         self.arrivals.wait(self.offset + end as u64 - 1, &self.clock, stopped);
     }
 
+    /// Whether the event before `end` (number in the block) has arrived.
+    pub fn has_arrived(&self, end: usize) -> bool {
+        !self.arrivals.is_open_loop() || self.arrivals.at(self.offset + end as u64 - 1) <= self.clock.now()
+    }
+
     /// Examines outputs before their turn to be delivered comes; any thread.
     pub fn prepare(&self, rows: &RowBuffer) -> Result<Prepared, RunError> {
         self.delivery.preparer.prepare(rows, self.block.text)
@@ -84,11 +89,21 @@ impl Run<'_> {
         prepared: &Prepared,
         timing: Option<Timing>,
     ) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        self.deliver_by(ticket, timing, |sink| unsafe { sink.deliver_rows(rows, prepared) })
+    }
+
+    /// Delivers by `work` when it is this ticket's turn, waiting for that. With `timing` the delivery completes a batch.
+    pub fn deliver_by(
+        &self,
+        ticket: u64,
+        timing: Option<Timing>,
+        work: impl FnOnce(&mut Sink) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
         // ORDERING: Acquire; nothing but the flag is used.
         let leaves = || self.stopped.load(Ordering::Acquire);
         self.delivery.deliver(ticket, self.idle, leaves, |delivered| {
-            // SAFETY: as the caller says.
-            unsafe { delivered.sink.deliver_rows(rows, prepared)? };
+            work(&mut delivered.sink)?;
             if let Some(timing) = timing {
                 delivered.record(self.clock.now(), timing.started, timing.arrival);
             }
@@ -140,16 +155,21 @@ pub trait Scheme: Send + Sync {
     }
 }
 
-/// Batches of a punctuated stream: whole punctuation intervals, as far as they lie in the block.
+/// How many batches a punctuated stream has in (a part of) a block.
+pub(crate) fn intervals(run: &Run, punctuation: usize) -> usize {
+    let Range { start, end } = run.events;
+    if start == end { 0 } else { (end - 1) / punctuation - start / punctuation + 1 }
+}
+
+/// Batch `number < intervals(...)` of a punctuated stream: a whole punctuation interval, as far as it lies in the block.
+pub(crate) fn interval<'a>(run: &Run<'a>, punctuation: usize, number: usize) -> Batch<'a> {
+    let Range { start, end } = run.events;
+    let first = (start / punctuation + number) * punctuation;
+    Batch { block: run.block, begin: first.max(start), end: first.saturating_add(punctuation).min(end) }
+}
+
+/// All batches of a punctuated stream.
 pub(crate) fn batches<'a>(run: &Run<'a>, punctuation: usize) -> impl Iterator<Item = Batch<'a>> + use<'a> {
-    let (block, Range { start: mut begin, end }) = (run.block, run.events.clone());
-    std::iter::from_fn(move || {
-        if begin == end {
-            return None;
-        }
-        let end = (begin / punctuation + 1).saturating_mul(punctuation).min(end);
-        let batch = Batch { block, begin, end };
-        begin = end;
-        Some(batch)
-    })
+    let run = run.clone();
+    (0..intervals(&run, punctuation)).map(move |number| interval(&run, punctuation, number))
 }

@@ -9,8 +9,6 @@ pub(super) struct Assignment<'a> {
     pub thread: usize,
     /// Of so many.
     pub threads: usize,
-    /// Number of the batch, from 1; the same in all threads.
-    pub number: usize,
     pub run: &'a Run<'a>,
     pub batch: &'a Batch<'a>,
     pub outcome: &'a Outcome,

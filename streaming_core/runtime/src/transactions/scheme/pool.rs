@@ -32,8 +32,6 @@ pub(super) struct Pools {
     /// Per thread: its pool, and its rank in it.
     members: Vec<(usize, usize)>,
     stealing: bool,
-    /// Whether this kind of pool can be shared by threads.
-    pub shared: bool,
     /// Whether the pools are those of sockets that this machine does not have.
     pub made_up: bool,
 }
@@ -53,7 +51,7 @@ impl Pools {
             return Err(RunError::Invalid("stealing needs a shared pool".into()));
         }
         let made_up = options.pool.as_deref() == Some(PER_SOCKET) && Topology::probe().is_mock;
-        Ok(Self { shared, made_up, ..Self::of(&pools, options.stealing) })
+        Ok(Self { made_up, ..Self::of(&pools, options.stealing) })
     }
 
     /// `pools`: the number of each thread's pool.
@@ -67,7 +65,7 @@ impl Pools {
             }
             made.push(Pool { threads, taken: Default::default() });
         }
-        Self { pools: made, members, stealing, shared: stealing, made_up: false }
+        Self { pools: made, members, stealing, made_up: false }
     }
 
     pub fn stealing(&self) -> bool {

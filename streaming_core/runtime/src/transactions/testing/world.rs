@@ -22,8 +22,8 @@ use crate::transactions::delivery::Delivery;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::transaction::Transaction;
 
-/// Of so many tables with a row each, the first has the row of an event's condition, and one whose row is in another of two
-/// shares that of its modification.
+/// Of so many tables with two rows each, the first one has the row of an event's condition. Another one has the row of its
+/// modification, in another partition of `tstream`.
 const TABLES: u8 = 8;
 
 fn modified() -> u8 {
@@ -37,11 +37,11 @@ extern "C" fn plan(context: *mut PlanContext) -> i64 {
         let context = &mut *context;
         for event in context.begin as usize..context.end as usize {
             context.first.add(event).write(context.len as u32);
-            for (table, kind) in [(0, kind::CONDITION), (modified(), kind::MODIFY)] {
+            for (row, table, kind) in [(0, 0, kind::CONDITION), (1, modified(), kind::MODIFY)] {
                 if context.len == context.cap {
                     assert_eq!((context.grow)(context), 0);
                 }
-                let access = Access { event: event as u32, row: 0, slot: 0, function: 0, table, kind };
+                let access = Access { event: event as u32, row, slot: 0, function: 0, table, kind };
                 context.accesses.add(context.len as usize).write(access);
                 context.len += 1;
             }
@@ -53,13 +53,12 @@ extern "C" fn plan(context: *mut PlanContext) -> i64 {
 }
 
 extern "C" fn apply(context: *mut ApplyContext) -> i64 {
-    // SAFETY: the context is the runtime's, an event is the address of the rows, and decisions are changed here only; loom
-    // checks which thread is at a row.
+    // SAFETY: the context is the runtime's, and decisions are changed here only; loom checks which thread is at a row.
     unsafe {
         let context = &mut *context;
         for i in 0..context.n as usize {
             let access = *context.accesses.add(i);
-            let rows = &*context.rows.cast::<*const [UnsafeCell<u64>; 2]>().add(access.event as usize).read();
+            let rows = rows_of(context.rows, access.event as usize);
             let word = AtomicU32::from_ptr(context.decisions.add(access.event as usize));
             if access.kind == kind::CONDITION {
                 rows[0].with_mut(|row| *row += 0);
@@ -80,8 +79,25 @@ extern "C" fn post(_: *mut PostContext) -> i64 {
     0
 }
 
-/// All rows lie at the start.
-extern "C" fn place(_: *mut PlaceContext) -> i64 {
+/// An event is the address of the rows, plus one if it spans shares.
+///
+/// # Safety
+/// `events` has event `i`.
+unsafe fn rows_of<'a>(events: *const u8, i: usize) -> &'a [UnsafeCell<u64>; 2] {
+    // SAFETY: as the caller says; the world outlives its runs.
+    unsafe { &*events.cast::<*const [UnsafeCell<u64>; 2]>().add(i).read().map_addr(|address| address & !1) }
+}
+
+/// The rows of an event lie at the start of their tables, or one at the start and one in the middle.
+extern "C" fn place(context: *mut PlaceContext) -> i64 {
+    // SAFETY: the context is the runtime's.
+    unsafe {
+        let context = &mut *context;
+        for i in context.begin as usize..context.end as usize {
+            let spans = context.rows.cast::<usize>().add(i).read() & 1;
+            context.places.add(i).write((spans as u32) << 31);
+        }
+    }
     0
 }
 
@@ -91,14 +107,14 @@ extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
         let context = &*context;
         for i in context.begin as usize..context.end as usize {
             let i = if context.selection.is_null() { i } else { context.selection.add(i).read() as usize };
-            let rows = &*context.rows.cast::<*const [UnsafeCell<u64>; 2]>().add(i).read();
+            let rows = rows_of(context.rows, i);
             rows[1].with_mut(|row| *row += 1);
         }
     }
     0
 }
 
-/// Two threads' world.
+/// What the threads of a model share.
 pub struct World {
     pub program: Program,
     transaction: Transaction,
@@ -113,8 +129,14 @@ pub struct World {
 }
 
 impl World {
+    /// For two threads, with events of one share.
     pub fn new() -> Self {
-        let tables = [r#"{"name": "t", "rows": 1, "stride": 8, "read": [0, 8]}"#; TABLES as usize].join(", ");
+        Self::with(2, false)
+    }
+
+    /// `spanning`: whether events have rows in two shares.
+    fn with(threads: usize, spanning: bool) -> Self {
+        let tables = [r#"{"name": "t", "rows": 2, "stride": 8, "read": [0, 8]}"#; TABLES as usize].join(", ");
         let kernels = [
             plan as extern "C" fn(*mut PlanContext) -> i64 as usize,
             apply as extern "C" fn(*mut ApplyContext) -> i64 as usize,
@@ -135,15 +157,15 @@ impl World {
         }
         .unwrap();
         let rows = Box::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
-        let event = (&raw const *rows) as usize;
-        let tables = Tables::new(&program.tables, 2).unwrap();
+        let event = (&raw const *rows).expose_provenance() + usize::from(spanning);
+        let tables = Tables::new(&program.tables, threads).unwrap();
         World {
             // SAFETY: the kernels above; the world holds the tables as long.
             transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap(), &tables).unwrap() },
             tables,
-            placement: Placement::flat(2, "a model"),
+            placement: Placement::flat(threads, "a model"),
             delivery: Delivery::new(Delivered::new(Sink::new(SinkKind::Count, program.hasher().unwrap()))),
-            idle: Idle::new(Strategy::Yield, 2, 2),
+            idle: Idle::new(Strategy::Yield, threads, threads),
             stopped: AtomicBool::new(false),
             events: [event; 2],
             text: [0; TEXT_PADDING / 8],
@@ -187,17 +209,31 @@ impl World {
 /// Two threads take the block through a scheme, in every order with so many preemptions; both events are executed, under two
 /// tickets.
 pub fn explore(preemptions: usize, make: impl Fn(&World) -> Box<dyn Scheme> + Send + Sync + 'static) {
+    explore_with(2, false, preemptions, make);
+}
+
+/// As `explore`, with so many threads. `spanning`: whether events have rows in two shares.
+pub fn explore_with(
+    threads: usize,
+    spanning: bool,
+    preemptions: usize,
+    make: impl Fn(&World) -> Box<dyn Scheme> + Send + Sync + 'static,
+) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
+    // Threads that wait for each other look often.
+    model.max_branches = 20_000;
     model.check(move || {
-        let world = World::new();
+        let world = World::with(threads, spanning);
         let shared = Arc::new((make(&world), world));
-        let other = {
-            let shared = shared.clone();
-            thread::spawn(move || shared.1.run(|run| shared.0.block(1, run).unwrap()))
-        };
+        let others: Vec<_> = (1..threads)
+            .map(|number| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.1.run(|run| shared.0.block(number, run).unwrap()))
+            })
+            .collect();
         shared.1.run(|run| shared.0.block(0, run).unwrap());
-        other.join().unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap());
         assert_eq!(shared.1.check(2), 2);
     });
 }

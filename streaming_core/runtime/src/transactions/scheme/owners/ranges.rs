@@ -1,13 +1,48 @@
 //! Ranges of rows, and their owners. Neighbouring rows have one owner, at the same relative position in every table. Every
-//! owner has about as many events.
+//! owner has about as many events, and few events have rows of two owners.
 
 /// Ranges begin at one of so many places of a table.
 pub(super) const BUCKETS: usize = 256;
 /// Places have 16 bits (ABI.md, PlaceContext).
 const SHIFT: u32 = 16 - BUCKETS.ilog2();
+/// A range may differ from an equal part of the load by a part of that: 1 in so many.
+const SLACK: u64 = 16;
 
-/// The number of events that begin in each bucket.
-pub(super) type Load = [u64; BUCKETS];
+/// Where the rows of events lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Load {
+    /// The events whose lowest row lies in each bucket.
+    events: [u64; BUCKETS],
+    /// How many more events have rows on both sides of each bucket's start, than of the start of the bucket before.
+    crossing: [i64; BUCKETS + 1],
+}
+
+impl Load {
+    pub const NONE: Self = Self { events: [0; BUCKETS], crossing: [0; BUCKETS + 1] };
+
+    /// Counts an event with its lowest and its highest place.
+    #[inline(always)]
+    pub fn count(&mut self, low: u32, high: u32) {
+        let (low, high) = (bucket(low), bucket(high));
+        self.events[low] += 1;
+        if low < high {
+            self.crossing[low + 1] += 1;
+            self.crossing[high + 1] -= 1;
+        }
+    }
+
+    /// Adds the load of another thread.
+    pub fn add(&mut self, more: &Self) {
+        self.events.iter_mut().zip(more.events).for_each(|(sum, events)| *sum += events);
+        self.crossing.iter_mut().zip(more.crossing).for_each(|(sum, events)| *sum += events);
+    }
+
+    /// Lets what was counted so far count for half as much.
+    pub fn halve(&mut self) {
+        self.events.iter_mut().for_each(|events| *events /= 2);
+        self.crossing.iter_mut().for_each(|events| *events /= 2);
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ranges {
@@ -15,17 +50,32 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Makes ranges that divide this load between `threads` owners, in ascending order, as evenly as buckets allow.
-    pub fn new(threads: usize, load: &Load) -> Self {
-        let total: u64 = load.iter().sum::<u64>().max(1);
-        let mut before = 0;
-        let owners = load.map(|events| {
-            // A bucket belongs to the owner whose share contains its middle.
-            let owner = (2 * before + events) * threads as u64 / (2 * total);
-            before += events;
-            owner.min(threads as u64 - 1) as u16
-        });
-        Self { owners }
+    /// Makes ranges that divide this load between owners, in ascending order, about as evenly as buckets allow. Without a load,
+    /// they divide the tables evenly.
+    pub fn new(owners: usize, load: &Load) -> Self {
+        let total: u64 = load.events.iter().sum();
+        let (events, total) = if total == 0 { ([1; BUCKETS], BUCKETS as u64) } else { (load.events, total) };
+        // By the bucket that a range begins with: the events before it, and those that would span the cut.
+        let (mut before, mut crossing, mut cuts) = (0, 0, Vec::with_capacity(BUCKETS + 1));
+        for bucket in 0..=BUCKETS {
+            crossing += load.crossing[bucket];
+            cuts.push((before, crossing));
+            before += events.get(bucket).copied().unwrap_or(0);
+        }
+        let (mut ranges, mut begin) = (Self { owners: [0; BUCKETS] }, 0);
+        for owner in 1..owners {
+            let ideal = total * owner as u64 / owners as u64;
+            let worth = |cut: &usize| {
+                let (before, crossing) = cuts[*cut];
+                let distance = before.abs_diff(ideal);
+                // A few more events for one owner cost less than an event that spans two.
+                let is_even = distance * owners as u64 * SLACK <= total;
+                if is_even { (0, crossing, distance) } else { (1, 0, distance) }
+            };
+            begin = (begin..=BUCKETS).min_by_key(worth).unwrap_or(BUCKETS);
+            ranges.owners[begin..].fill(owner as u16);
+        }
+        ranges
     }
 
     #[inline(always)]
@@ -54,18 +104,40 @@ pub(super) fn scale(rows: usize) -> u64 {
 mod tests {
     use super::*;
 
+    fn load(events: [u64; BUCKETS]) -> Load {
+        Load { events, ..Load::NONE }
+    }
+
     #[test]
     fn every_owner_has_its_share() {
-        let mut load = [1; BUCKETS];
-        load[..8].fill(31); // as much as all the others
-        let ranges = Ranges::new(2, &load);
+        let mut events = [1; BUCKETS];
+        events[..8].fill(31); // as much as all the others
+        let ranges = Ranges::new(2, &load(events));
         assert_eq!((ranges.owner(7 << 8), ranges.owner(9 << 8)), (0, 1));
-        let ranges = Ranges::new(3, &[5; BUCKETS]);
-        for owner in 0..3 {
-            let buckets = (0..BUCKETS as u32).filter(|bucket| ranges.owner(bucket << 8) == owner).count();
-            assert!((85..=86).contains(&buckets));
+        for none in [load([5; BUCKETS]), Load::NONE] {
+            let ranges = Ranges::new(3, &none);
+            for owner in 0..3 {
+                let buckets = (0..BUCKETS as u32).filter(|bucket| ranges.owner(bucket << 8) == owner).count();
+                assert!((85..=86).contains(&buckets));
+            }
         }
-        assert_eq!(Ranges::new(4, &[0; BUCKETS]).owner(65535), 0, "no load, one owner");
+    }
+
+    #[test]
+    fn a_cut_lies_where_the_fewest_events_span_it() {
+        let mut load = Load::NONE;
+        for bucket in 0..BUCKETS as u32 {
+            // Partitions of four buckets; one begins at 124 and one at 128. The rows of an event lie in one of them.
+            load.count(bucket << 8, (bucket | 3) << 8);
+        }
+        assert_eq!((0..BUCKETS as u32).find(|bucket| Ranges::new(2, &load).owner(bucket << 8) == 1), Some(128));
+        // A bit more in the second half, and the fair cut would lie within a partition.
+        (200..206).for_each(|bucket| load.count(bucket << 8, bucket << 8));
+        assert_eq!((0..BUCKETS as u32).find(|bucket| Ranges::new(2, &load).owner(bucket << 8) == 1), Some(132));
+        let mut sum = load.clone();
+        sum.add(&load);
+        sum.halve();
+        assert_eq!(sum, load);
     }
 
     #[test]

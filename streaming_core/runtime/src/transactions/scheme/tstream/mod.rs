@@ -140,7 +140,7 @@ impl Tstream {
             run.await_arrival(batch.end);
             run.check()?;
             let outcome = &self.outcomes[number % 2];
-            let task = Assignment { thread, threads, number, run, batch: &batch, outcome };
+            let task = Assignment { thread, threads, run, batch: &batch, outcome };
             self.batch(task, own, ticket)?;
             ticket += threads as u64;
         }

@@ -210,6 +210,9 @@ extern "C" fn post(context: *mut PostContext) -> i64 {
                 return 1;
             }
             emitter.rows.cast::<Verdict>().add(emitter.len as usize).write(verdict);
+            if !emitter.origin.is_null() {
+                emitter.origin.add(emitter.len as usize).write(i as u32);
+            }
             emitter.len += 1;
         }
         0

@@ -25,16 +25,21 @@ use proptest::prelude::*;
 /// The schemes that work by batch and not by punctuation.
 const BY_BATCH: [&str; 4] = ["serial", "lock", "mvlk", "pat"];
 
-/// Those that take tasks from pools.
-pub const CHAINED: [&str; 2] = ["owners", "tstream"];
+/// Those that work by punctuation.
+const BY_PUNCTUATION: [&str; 2] = ["owners", "tstream"];
 
-pub const POOLS: [&str; 5] = [
+const POOLS: [&str; 5] = [
     "",
     r#", "pool": "shared_everything""#,
     r#", "pool": "shared_everything", "stealing": true"#,
     r#", "pool": "shared_per_socket""#,
     r#", "pool": "shared_per_socket", "stealing": true"#,
 ];
+
+/// The pools of a scheme, as options: only `tstream` takes tasks from pools.
+pub fn pools(scheme: &str) -> &'static [&'static str] {
+    if scheme == "tstream" { &POOLS } else { &POOLS[..1] }
+}
 
 #[test]
 fn every_scheme_and_shape_equals_the_sequential_loop() {
@@ -43,8 +48,8 @@ fn every_scheme_and_shape_equals_the_sequential_loop() {
         for threads in [1, 2, 3, 8] {
             for punctuation in [1, 7, 500, 100_000] {
                 let n = if punctuation == 1 { 600 } else { events.len() };
+                check(&events[..n], accounts, stocks, options("owners", threads, punctuation, ""), 2500);
                 for pool in POOLS {
-                    check(&events[..n], accounts, stocks, options("owners", threads, punctuation, pool), 2500);
                     // All threads meet once a round, and few rows take many.
                     let n = n.min(800 / threads);
                     check(&events[..n], accounts, stocks, options("tstream", threads, punctuation, pool), n * 2 / 3);
@@ -87,7 +92,7 @@ fn every_idle_strategy_ends() {
     for idle in ["spin", "yield", "park"] {
         for threads in [2, 5] {
             for scheme in ["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto"] {
-                for pool in if CHAINED.contains(&scheme) { &POOLS[..] } else { &POOLS[..1] } {
+                for pool in pools(scheme) {
                     let more = format!(r#", "idle": "{idle}", "batch": 100 {pool}"#);
                     let events = if scheme == "tstream" { &events[..1000] } else { &events[..] };
                     check(events, 100, 50, options(scheme, threads, 100, &more), 5000);
@@ -100,7 +105,7 @@ fn every_idle_strategy_ends() {
 #[test]
 fn an_interval_is_executed_as_one_however_long() {
     let events = events(100_700, 1000, 500, 1, 7);
-    for (scheme, threads) in CHAINED.into_iter().flat_map(|scheme| [(scheme, 1), (scheme, 2)]) {
+    for (scheme, threads) in BY_PUNCTUATION.into_iter().flat_map(|scheme| [(scheme, 1), (scheme, 2)]) {
         let mut engine = make(program(1000, 500), options(scheme, threads, 100_000, "")).unwrap();
         engine.load_table(0, &Keys::None, bytes(&[50_i64; 1000])).unwrap();
         process(&mut *engine, [1000, 500], &events).unwrap();
@@ -179,8 +184,8 @@ fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
         let latencies = || Ok(vec![vec![100.0, 110.0], vec![110.0, 100.0]]);
         Placement::on(&Topology::mock(2, 1), 2, latencies)
     };
-    let pools = CHAINED.into_iter().flat_map(|scheme| POOLS.map(|pool| (scheme, pool)));
-    for (scheme, pool) in pools.chain(["serial", "lock", "mvlk", "pat", "auto"].map(|scheme| (scheme, ""))) {
+    let schemes = ["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto"];
+    for (scheme, pool) in schemes.into_iter().flat_map(|scheme| pools(scheme).iter().map(move |pool| (scheme, pool))) {
         let run = |placement| {
             let options = options(scheme, 2, 500, pool);
             let mut engine = executor::make_with(scheme::make, placement, program(100, 50), options).unwrap();
@@ -195,8 +200,8 @@ fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
         assert_eq!((near.remote, none.is_null()), (0, true), "{scheme}{pool}");
         let (same, far, why, remote) = run(two_nodes());
         assert_eq!(same, digest);
-        // Half of what is handed over, or half of the rows, lie with the other thread. What is left as useful may be
-        // nothing: the share of the fetches is estimated, and a thread may be interrupted between two reads of the clock.
+        // Half of what is handed over, or half of the rows, lie with the other thread. The useful time may be nothing, because
+        // the share of the fetches is estimated.
         assert!(far.remote > 0, "{scheme}{pool}: {far:?}");
         assert_eq!((why, remote), ("the topology is a mock".into(), "estimated".into()));
     }
@@ -233,9 +238,9 @@ fn what_cannot_run_is_refused() {
         message,
         "unknown scheme \"pessimistic\"; known: owners, tstream, serial, lock, mvlk, pat, auto, no_lock"
     );
-    let message = refused(program(1, 1), options("owners", 1, 500, r#", "pool": "puddle""#));
+    let message = refused(program(1, 1), options("tstream", 1, 500, r#", "pool": "puddle""#));
     assert_eq!(message, "unknown pool \"puddle\"; known: shared_nothing, shared_everything, shared_per_socket");
-    let message = refused(program(1, 1), options("owners", 1, 500, r#", "stealing": true"#));
+    let message = refused(program(1, 1), options("tstream", 1, 500, r#", "stealing": true"#));
     assert_eq!(message, "stealing needs a shared pool");
     let mut engine = make(program(4, 1), options("owners", 1, 500, "")).unwrap();
     assert!(engine.load_table(0, &Keys::None, &[0; 31]).is_err());
@@ -305,6 +310,7 @@ proptest! {
         scheme in prop::sample::select(vec!["owners", "owners", "tstream", "tstream", "serial", "lock", "mvlk", "pat", "auto"]),
         pool in prop::sample::select(POOLS.to_vec()),
     ) {
+        let pool = if scheme == "tstream" { pool } else { "" };
         let more = format!(r#", "batch": {punctuation} {pool}"#);
         check(&events, 6, 3, options(scheme, threads, punctuation, &more), block);
     }

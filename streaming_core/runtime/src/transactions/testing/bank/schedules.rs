@@ -15,7 +15,7 @@ use crate::transactions::planner::Planner;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::testing::bank::comparison::{bytes, check, events, flat, options, process, verdicts};
 use crate::transactions::testing::bank::kernels::{Transfer, VERDICT, program, sequential};
-use crate::transactions::testing::bank::{CHAINED, POOLS};
+use crate::transactions::testing::bank::pools;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ fn explore(run: impl Fn(&[Transfer]) + Send + Sync + 'static) {
 fn shuttle_every_schedule_equals_the_sequential_loop() {
     for idle in ["yield", "park"] {
         for scheme in ["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto"] {
-            for pool in if CHAINED.contains(&scheme) { &POOLS[..] } else { &POOLS[..1] } {
+            for pool in pools(scheme) {
                 for threads in [2, 3] {
                     let more = format!(r#", "idle": "{idle}", "batch": 4 {pool}"#);
                     explore(move |events| check(events, 5, 3, options(scheme, threads, 10, &more), 25));

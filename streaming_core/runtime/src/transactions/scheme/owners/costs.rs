@@ -1,0 +1,59 @@
+//! The time of threads, by what they do.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use crate::output::counters::Breakdown;
+
+/// Nanoseconds and counts of one thread, or summed over threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Costs {
+    /// Finding the shares of events, and planning events that span shares.
+    pub dealing: u64,
+    /// Executing events and digesting their outputs, and applying accesses.
+    pub executing: u64,
+    /// Waiting for a decision, for a deal, or for a free slot.
+    pub waiting: u64,
+    pub delivery: u64,
+    /// Waiting for events to arrive, at a set rate.
+    pub arrivals: u64,
+    pub intervals: u64,
+    /// Events that span shares.
+    pub spanning: u64,
+}
+
+impl Costs {
+    pub fn breakdown(&self) -> Breakdown {
+        Breakdown {
+            useful: self.dealing + self.executing,
+            sync: self.waiting,
+            other: self.delivery + self.arrivals,
+            ..Breakdown::default()
+        }
+    }
+
+    /// All of it by name. Times end in `_ns`.
+    pub fn named(&self) -> BTreeMap<&'static str, u64> {
+        BTreeMap::from([
+            ("dealing_ns", self.dealing),
+            ("executing_ns", self.executing),
+            ("waiting_ns", self.waiting),
+            ("delivery_ns", self.delivery),
+            ("arrivals_ns", self.arrivals),
+            ("intervals", self.intervals),
+            ("spanning", self.spanning),
+        ])
+    }
+}
+
+impl AddAssign for Costs {
+    fn add_assign(&mut self, more: Self) {
+        self.dealing += more.dealing;
+        self.executing += more.executing;
+        self.waiting += more.waiting;
+        self.delivery += more.delivery;
+        self.arrivals += more.arrivals;
+        self.intervals += more.intervals;
+        self.spanning += more.spanning;
+    }
+}
