@@ -23,9 +23,9 @@ from streaming_core import interruption
 from streaming_core.errors import BadInput
 
 PART_ROWS = 1 << 20  # rows after which a writer begins another part
+AHEAD = 2  # tables that are read while one is in use
 WAITING = 4  # tables at most that a writer was given and has not written
 T = TypeVar("T")
-_COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 
 
 def part_path(folder: Path, number: int) -> Path:
@@ -110,13 +110,16 @@ class Parts:
 
 
 def ahead(tables: Iterable[T]) -> Iterator[T]:
-    """The same, each read in a thread of its own while the one before it is in use. What fails there is raised where
-    the table would have come."""
+    """The same tables. While one is in use, a thread reads the next ones.
+
+    Yields:
+        Each table. What fails in the thread is raised where the table would have come.
+    """
     left = iter(tables)
     with ThreadPoolExecutor(1, "reading") as reading:
-        coming = reading.submit(next, left, None)
-        while (table := coming.result()) is not None:
-            coming = reading.submit(next, left, None)
+        coming = deque(reading.submit(next, left, None) for _ in range(AHEAD))
+        while (table := coming.popleft().result()) is not None:
+            coming.append(reading.submit(next, left, None))
             yield table
 
 
@@ -134,7 +137,7 @@ def _open(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _whole(batches: list[pa.RecordBatch], columns: list[str] | None) -> pa.Table:
-    table = pa.Table.from_batches(batches).combine_chunks()
+    table = pa.Table.from_batches(batches)
     return table if columns is None else table.select(columns)
 
 
@@ -143,7 +146,7 @@ def _whole(batches: list[pa.RecordBatch], columns: list[str] | None) -> pa.Table
 
 def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
     """Writes one file; `layout` as for pyarrow."""
-    pq.write_table(table, path, **_COMPRESSION, **layout)
+    pq.write_table(table, path, **_layout(table.schema) | layout)
 
 
 def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:
@@ -151,6 +154,12 @@ def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:
     (folder / "state").mkdir()
     for name, table in tables.items():
         write_file(folder / "state" / f"{name}.parquet", table)
+
+
+def _layout(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written: numbers as they are, because dictionaries of numbers cost time and seldom save space."""
+    texts = [field.name for field in schema if pa.types.is_binary(field.type) or pa.types.is_string(field.type)]
+    return {"compression": "zstd", "compression_level": 1, "use_dictionary": texts or False}
 
 
 class Writer:
@@ -185,7 +194,7 @@ class Writer:
             self._writing.shutdown(cancel_futures=True)
 
     def _open(self) -> pq.ParquetWriter:
-        self._file = pq.ParquetWriter(part_path(self._folder, self.parts), self._schema, **_COMPRESSION)
+        self._file = pq.ParquetWriter(part_path(self._folder, self.parts), self._schema, **_layout(self._schema))
         self.parts += 1
         self._rows = 0
         return self._file

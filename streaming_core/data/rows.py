@@ -7,6 +7,7 @@ padding behind (runtime/ABI.md). Exported state comes back as one table per shar
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 from collections.abc import Iterable
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.digest import MASK
 from streaming_core.errors import BadInput
 from streaming_core.language.record import (
     Array,
@@ -28,7 +30,6 @@ from streaming_core.language.record import (
     Slot,
     Text,
     TopK,
-    one_nan,
 )
 
 TEXT_PADDING = 64
@@ -43,39 +44,63 @@ def nameable_text() -> np.ndarray:
     return np.frombuffer(mmap.mmap(-1, 1 << 32, flags=_LAZY), np.uint8)
 
 
-def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
-    """Columns `seq` and the record's fields as rows and text.
+def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, int]:
+    """Columns as rows and text, with the sum of the hashes of the rows (digest.py).
+
+    Args:
+        table: Columns `seq`, `sub` if it counts in the digest, and the record's fields. No nulls.
+        record: The layout of the rows, which do not have `sub`.
 
     Raises:
-        BadInput: a block holds 4 GiB of text or more.
+        BadInput: A block holds 4 GiB of text or more.
     """
-    rows = np.zeros(table.num_rows, dtype=record.dtype(header=True))
-    rows["seq"] = to_numpy(table.column("seq"))
-    texts: list[np.ndarray] = []
-    base = 0
-    for name, slot in record.event[0].items():
-        column = table.column(name)
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-        match slot.type:
-            case Text():
+    from streaming_core import _runtime  # whatever reads no events does without it
+
+    rows = np.empty(table.num_rows, dtype=record.dtype(header=True))
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    texts = [[_text(batch.column(name)) for name in text_fields(record)] for batch in batches]
+    bases = np.cumsum([0, *(len(text) for of_batch in texts for text in of_batch)]).tolist()
+    if bases[-1] >= 1 << 32:
+        raise BadInput("the text of a block must be smaller than 4 GiB; use fewer events per block")
+    text = np.concatenate([*(text for of_batch in texts for text in of_batch), np.zeros(TEXT_PADDING, np.uint8)])
+    columns = json.dumps(layout(record))
+    sub = "sub" in table.column_names
+    at = total = 0
+    for batch in batches:
+        values, begins = [], []
+        for name, slot in record.event[0].items():
+            column = batch.column(name)
+            if isinstance(slot.type, Text):
                 offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-                data = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-                if base + data.size >= 1 << 32:
-                    raise BadInput("the text of a block must be smaller than 4 GiB; use fewer events per block")
-                rows[name]["offset"] = offsets[:-1].astype(np.int64) - offsets[0] + base
-                rows[name]["length"] = np.diff(offsets)
-                texts.append(data)
-                base += data.size
-            case Array(item):
-                values = to_numpy(column.flatten()).reshape(-1, slot.count)
-                rows[name] = one_nan(values) if item.is_float else values
-            case kind:
-                assert isinstance(kind, Scalar)  # an event holds no container
-                rows[name] = one_nan(to_numpy(column)) if kind.is_float else to_numpy(column)
-    texts.append(np.zeros(TEXT_PADDING, np.uint8))
-    return rows, np.concatenate(texts)
+                values.append(offsets.view(np.uint8))
+            else:
+                items = to_numpy(column.flatten() if isinstance(slot.type, Array) else column)
+                values.append(items.view(np.uint8))
+            begins.append(bases.pop(0) if isinstance(slot.type, Text) else 0)
+        n = batch.num_rows
+        seq, subs = to_numpy(batch["seq"]).view(np.uint8), to_numpy(batch["sub"]).view(np.uint8) if sub else None
+        part = rows[at : at + n].view(np.uint8)
+        total += _runtime.fill_rows(part, n, rows.itemsize, text, seq, subs, columns, values, begins)
+        at += n
+    return rows, text, total & MASK
+
+
+def layout(record: Resolved) -> list[dict]:
+    """The columns of a row as the runtime has them in a program."""
+    found = []
+    for slot in record.event[0].values():
+        assert isinstance(slot.type, Scalar | Text | Array)  # events and outputs hold no container
+        kind = slot.type.item if isinstance(slot.type, Array) else slot.type
+        found.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
+    return found
+
+
+def _text(column: pa.Array) -> np.ndarray:
+    """The bytes of a column of texts."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)
+    data = column.buffers()[2]
+    begin, end = offsets[column.offset], offsets[column.offset + len(column)]
+    return np.frombuffer(data, np.uint8)[begin:end] if data else np.empty(0, np.uint8)
 
 
 def decode(rows: np.ndarray, text: np.ndarray, record: Resolved, subs: np.ndarray) -> pa.Table:

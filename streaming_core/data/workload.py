@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,7 @@ from streaming_core.storage import digest_of
 CHUNK = 250_000  # events in a part
 _SLICE = 1 << 15  # events a generator is asked for at a time: what it works on stays in the cache
 _AGAIN = 100  # of them, how many are made a second time
+T = TypeVar("T")
 _KEYS = {
     "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf",
     "repeatable", "manifest_digest",
@@ -455,18 +456,37 @@ class Source:
             BadInput: A part is damaged, rows are missing or out of order, or the rows have another digest than the
                 manifest.
         """
-        return (table for table, _ in self.read_on((0, 0), rows_per_block))
+        return (table for table, _ in self.read_on((0, 0), rows_per_block, lambda table: (table, self.hashes(table))))
+
+    def hashes(self, table: pa.Table) -> int:
+        """The sum of the hashes of rows."""
+        return digest_table(table, self.leading)[1]
 
     def read_on(
-        self, read: tuple[int, int], rows_per_block: int, cut: int | None = None
-    ) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
-        """The rows after those whose number and sum of hashes are `read`; each table with what `read` is behind it.
+        self,
+        read: tuple[int, int],
+        rows_per_block: int,
+        decode: Callable[[pa.Table], tuple[T, int]],
+        cut: int | None = None,
+        reading: Callable[[Iterable[pa.Table]], Iterable[pa.Table]] = iter,
+    ) -> Iterator[tuple[T, tuple[int, int]]]:
+        """The rows behind those that were read, decoded.
 
-        Tables are those of `blocks`, and end where the number of rows is a multiple of `cut` as well. Raises as
-        `blocks` does: the manifest's digest has to be that of `read` and what follows together.
+        Args:
+            read: The number of rows that were read, and the sum of their hashes.
+            rows_per_block: Rows that are decoded together.
+            decode: Makes a block of some rows, and returns it with the sum of their hashes.
+            cut: No block spans a multiple of this number of rows.
+            reading: `ahead` reads files in a thread of its own.
+
+        Yields:
+            Each block, with `read` at its end.
+
+        Raises:
+            BadInput: As for `blocks`. The manifest's digest covers the rows read before as well.
         """
         before, known = read[0] - 1, read[0] % rows_per_block
-        for block in self.parts.slices(rows_per_block, start=read[0] - known):
+        for block in reading(self.parts.slices(rows_per_block, start=read[0] - known)):
             block, known = block.slice(known), 0
             while block.num_rows:
                 table = block.slice(0, cut - read[0] % cut if cut else None).cast(self.schema)
@@ -478,8 +498,9 @@ class Source:
                     at = int(wrong[0])
                     position = f"seq {seq[at]} comes after {seq[at - 1] if at else before}"
                     raise BadInput(f"{self.kind} {self.directory}: the rows are out of order: {position}")
-                before, read = int(seq[-1]), add(read, digest_table(table, self.leading))
-                yield table, read
+                decoded, value = decode(table)
+                before, read = int(seq[-1]), add(read, (table.num_rows, value))
+                yield decoded, read
         if (digest := format_digest(*read)) != self.manifest["content_digest"]:
             raise BadInput(
                 f"{self.kind} {self.directory}: the rows were changed after they were written: "

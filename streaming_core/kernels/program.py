@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from streaming_core import errors, machine_code
+from streaming_core.data.rows import layout
 from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Array, Resolved, Scalar, Text
+from streaming_core.language.record import Resolved, Scalar, Text
 from streaming_core.language.window import Window
 from streaming_core.storage import digest_of
 
@@ -72,7 +73,7 @@ class Program:
         ]
         self.states = [(o, o.state.resolve(params)) for o in app.operators if o.state is not None]
         self.description = self._transaction() if app.kind == "transaction" else self._dataflow()
-        self.description["columns"] = columns(self.output)
+        self.description["columns"] = layout(self.output)
         if app.unordered is not None:
             names = [*self.output.event[0]]
             self.description["unordered"] = [names.index(name) for name in app.unordered.columns]
@@ -248,16 +249,6 @@ class Program:
 def _index(index: tables.Index) -> dict:
     """The index of a table as the runtime takes it."""
     return {"key": "text" if index.is_text else "integer", "inserts": index.inserts}
-
-
-def columns(record: Resolved) -> list[dict]:
-    """The columns of an output row as the runtime's digest reads them."""
-    found = []
-    for slot in record.event[0].values():
-        assert isinstance(slot.type, Scalar | Text | Array)  # an output holds no container
-        kind = slot.type.item if isinstance(slot.type, Array) else slot.type
-        found.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
-    return found
 
 
 def sources(file: Path) -> list[Path]:

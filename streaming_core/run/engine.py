@@ -81,22 +81,28 @@ class Blocks:
         decode: Callable[[pa.Table], tuple[np.ndarray, np.ndarray]] | None = None,
     ):
         """decode: what makes a block of a table, if not the engine is to read it."""
-        self._source, self._record, self._size, self._keep = source, program.event, size, keep
-        self._decode = decode or (lambda table: row_format.encode(table, self._record))
+        self._source, self._size, self._keep = source, size, keep
+
+        def encoded(table: pa.Table) -> tuple[tuple[np.ndarray, np.ndarray], int]:
+            if decode is not None:
+                return decode(table), source.hashes(table)
+            rows, text, value = row_format.encode(table, program.event)
+            return (rows, text), value
+
+        self._decode = encoded
         self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
         self.events, self.end = source.rows, source.end
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return self.read()
 
-    def read(self, reading: Callable[[Iterator], Iterator] = iter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def read(self, reading: Callable[[Iterable], Iterable] = iter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The blocks; `reading`: `ahead`, to read one while the one before it is in use."""
         if self._kept is not None:
             yield from self._kept
             return
         kept: list[tuple[np.ndarray, np.ndarray]] | None = []
-        for table in reading(self._source.blocks(self._size)):
-            block = self._decode(table)
+        for block, _ in self._source.read_on((0, 0), self._size, self._decode, reading=reading):
             if kept is not None:
                 kept.append(block)
                 if len(kept) > self._keep:
@@ -105,11 +111,11 @@ class Blocks:
         self._kept = kept
 
     def read_on(
-        self, read: tuple[int, int], cut: int, reading: Callable[[Iterator], Iterator] = iter
+        self, read: tuple[int, int], cut: int, reading: Callable[[Iterable], Iterable] = iter
     ) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
         """The blocks behind `read`, each with `read` at its end; none spans a multiple of `cut`."""
-        for table, total in reading(self._source.read_on(read, self._size, cut)):
-            yield *self._decode(table), total
+        for block, total in self._source.read_on(read, self._size, self._decode, cut, reading):
+            yield *block, total
 
 
 def run(
@@ -321,6 +327,7 @@ def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, 
             if not spec.repetitions
             else [*kinds, ("open_loop", "digest", spec.rate)]
         )
+    keep_memory()  # a block takes the memory of an earlier one
     samples: list[Sample] = []
     digest = ""
     where: dict[str, Any] = {}
@@ -389,7 +396,6 @@ def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, 
 def _yardstick(program: Program, opened: workload.Workload) -> Yardstick:
     from streaming_core.oracle.loop import Loop  # loads the compiler, which kept kernels do without
 
-    keep_memory()
     loop = Loop(program.app, opened.manifest["params"])
     return Yardstick(loop, Blocks(opened, program, BLOCK, decode=loop.decode), opened.end)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -369,10 +369,21 @@ class _First(workload.Workload):
     def end(self) -> int:
         return self.rows
 
-    def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
-        left = self.rows
-        for table in super().blocks(rows_per_block):
-            if not left:
+    def read_on(
+        self,
+        read: tuple[int, int],
+        rows_per_block: int,
+        decode: Callable[[pa.Table], tuple[workload.T, int]],
+        cut: int | None = None,
+        reading: Callable[[Iterable[pa.Table]], Iterable[pa.Table]] = iter,
+    ) -> Iterator[tuple[workload.T, tuple[int, int]]]:
+        left = self.rows - read[0]
+
+        def first(table: pa.Table) -> tuple[workload.T, int]:
+            return decode(table.slice(0, left))
+
+        for block, total in super().read_on(read, rows_per_block, first, cut, reading):
+            yield block, total
+            left = self.rows - total[0]
+            if left <= 0:
                 return
-            yield table.slice(0, left)
-            left -= min(left, table.num_rows)

@@ -112,7 +112,7 @@ class Turns:
 
 
 def keep_memory() -> None:
-    """Has malloc give no page back to the system, so that the loop finds its own again in every pass (glibc)."""
+    """Makes malloc (glibc) keep its pages: to get new ones from the system takes longer than to fill them."""
     trim_threshold, mmap_max = -1, -4  # malloc.h
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(trim_threshold, 2**31 - 1)

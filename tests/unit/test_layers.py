@@ -52,7 +52,7 @@ OUTSIDE = {
     "airflow": ("dags", "infra.airflow"),
     "pyspark": ("jobs", "expectations", "infra.services"),
     "great_expectations": ("expectations",),
-    "streaming_core._runtime": ("streaming_core.run", "streaming_core.interruption"),
+    "streaming_core._runtime": ("streaming_core.run", "streaming_core.interruption", "streaming_core.data.rows"),
 }
 
 

@@ -17,13 +17,13 @@ use crate::error::RunError;
 use crate::executor::{Executor, Reconfigurable};
 use crate::interruption;
 use crate::memory::fetching::{Fetching, between_cores, node_bandwidths};
-use crate::output::digest::{Digest, Hasher};
 use crate::output::metrics::Standing;
 use crate::program::Program;
 use crate::program::kernel::{CONSTANTS, LAYOUTS};
 use crate::program::options::Options;
-use crate::rows::block::{Block, TEXT_PADDING, Text};
+use crate::rows::block::{Block, SEQ_BYTES, TEXT_PADDING, Text};
 use crate::rows::column::Column;
+use crate::rows::fill::{self, Values};
 use crate::rows::texts::Texts;
 use crate::state::states::{Keys, States};
 use crate::threads::sync::Arc;
@@ -401,38 +401,60 @@ fn abi() -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
     LAYOUTS.iter().map(layout).chain([("constants", constants)]).collect()
 }
 
-/// Returns `(rows, sum)`: the digest of output rows in the order of delivery; `columns` as in a program.
-///
-/// A row's `sub` is its rank among adjacent rows of the same seq.
+/// Fills rows with columns, and returns the sum of their hashes modulo 2^64. `columns` are those of a program, and `values`
+/// their values. Of a text, these are offsets, and `bases` says where its first text begins in `text`.
 #[pyfunction]
-fn digest_rows(
+#[expect(clippy::too_many_arguments, reason = "Python names them")]
+fn fill_rows(
     py: Python<'_>,
     rows: &Bound<'_, PyAny>,
     n: usize,
-    text: &Bound<'_, PyAny>,
-    columns: &str,
     stride: usize,
-) -> PyResult<(u64, u64)> {
-    let columns: Vec<Column> =
+    text: &Bound<'_, PyAny>,
+    seq: &Bound<'_, PyAny>,
+    sub: Option<&Bound<'_, PyAny>>,
+    columns: &str,
+    values: Vec<Bound<'_, PyAny>>,
+    bases: Vec<u32>,
+) -> PyResult<u64> {
+    let refused = |message: &str| PyValueError::new_err(message.to_string());
+    let layout: Vec<Column> =
         serde_json::from_str(columns).map_err(|error| PyValueError::new_err(format!("columns: {error}")))?;
-    let hasher = Hasher::new(&columns, stride).map_err(python_error)?;
     let (row_bytes, text_bytes) = (Bytes::of(rows, "rows")?, Bytes::of(text, "text")?);
     let block = self::rows(&row_bytes, n, stride, &text_bytes)?;
-    let digest = py.detach(|| guarded(|| digest(&hasher, &block)))?;
-    Ok((digest.rows, digest.sum))
-}
-
-fn digest(hasher: &Hasher, block: &Block) -> Result<Digest, RunError> {
-    let mut digest = Digest { rows: block.n as u64, sum: 0 };
-    let mut sub = 0;
-    for index in 0..block.n {
-        sub = if index > 0 && block.seq(index) == block.seq(index - 1) { sub + 1 } else { 0 };
-        // SAFETY: the row exists and has the hasher's stride.
-        let hash = unsafe { hasher.row(block.row(index), sub, block.text) }
-            .ok_or_else(|| RunError::Invalid(format!("row {index} refers to text outside its block")))?;
-        digest.sum = digest.sum.wrapping_add(hash);
+    if row_bytes.0.readonly() {
+        return Err(refused("rows must be writable"));
     }
-    Ok(digest)
+    let numbers = |numbers: &Bound<'_, PyAny>| {
+        let bytes = Bytes::of(numbers, "seq and sub")?;
+        if bytes.len() == n * 8 { Ok(bytes) } else { Err(refused("seq and sub must have eight bytes for each row")) }
+    };
+    let (seq, sub) = (numbers(seq)?, sub.map(numbers).transpose()?);
+    if stride < SEQ_BYTES || layout.len() != values.len() || layout.len() != bases.len() {
+        return Err(refused("rows need room for seq, and each column values and a base"));
+    }
+    let held = values.iter().map(|values| Bytes::of(values, "values")).collect::<PyResult<Vec<_>>>()?;
+    let columns = layout.into_iter().zip(&held).zip(bases).map(|((column, values), base)| {
+        let (bytes, values) = (values.len(), Values { column, values: values.pointer(), base });
+        let fits = values.lies_in(stride) && values.bytes(n) == Some(bytes);
+        if fits { Ok(values) } else { Err(refused("each column must lie in a row and have a value for each")) }
+    });
+    let columns = columns.collect::<PyResult<Vec<_>>>()?;
+    let rows = fill::Rows {
+        rows: row_bytes.pointer().cast_mut(),
+        n,
+        stride,
+        text: block.text,
+        seq: seq.pointer().cast(),
+        sub: sub.as_ref().map(|sub| sub.pointer().cast()),
+    };
+    py.detach(|| {
+        guarded(|| {
+            // SAFETY: buffers are held, and their sizes were checked. The caller lets no thread use the rows meanwhile.
+            let sum = unsafe { fill::fill(rows, &columns) };
+            sum.ok_or_else(|| RunError::Invalid("a row refers to text outside its block".into()))
+        })
+    })
 }
 
 #[pymodule]
@@ -451,5 +473,5 @@ fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(round_trip, module)?)?;
     module.add_function(wrap_pyfunction!(longest_pause, module)?)?;
     module.add_function(wrap_pyfunction!(abi, module)?)?;
-    module.add_function(wrap_pyfunction!(digest_rows, module)?)
+    module.add_function(wrap_pyfunction!(fill_rows, module)?)
 }

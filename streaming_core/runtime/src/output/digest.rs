@@ -6,9 +6,7 @@ use std::ops::{AddAssign, SubAssign};
 use crate::error::RunError;
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::{Column, ColumnKind};
-use crate::rows::mix::{finish, first_words, select, step, word};
-
-const SEED: u64 = 0x243F_6A88_85A3_08D3;
+use crate::rows::mix::{DIGEST_SEED, finish, step, text_words};
 
 /// Number of rows and the sum of their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -94,7 +92,7 @@ impl Hasher {
         subs: [u64; N],
         text: Text,
     ) -> Option<u64> {
-        let mut h = [SEED; N];
+        let mut h = [DIGEST_SEED; N];
         // SAFETY: rows start with their seq, and the columns lie inside of a row.
         unsafe {
             if !self.unordered {
@@ -116,7 +114,7 @@ impl Hasher {
                     match column.kind {
                         ColumnKind::Text => {
                             for (i, h) in h.iter_mut().enumerate() {
-                                *h = hash_text(*h, text.field(row(i).add(offset))?);
+                                *h = text_words(*h, text.field(row(i).add(offset))?);
                             }
                         }
                         ColumnKind::Boolean | ColumnKind::U8 => each!(ColumnKind::U8),
@@ -134,29 +132,10 @@ impl Hasher {
     }
 }
 
-/// # Safety
-/// The text's padding (`TEXT_PADDING` bytes) can be read behind it.
-#[inline(always)]
-unsafe fn hash_text(h: u64, bytes: &[u8]) -> u64 {
-    let mut h = step(h, bytes.len() as u64);
-    if bytes.len() <= 16 {
-        // SAFETY: 16 bytes are there, with the padding.
-        let (low, high) = unsafe { first_words(bytes.as_ptr(), bytes.len()) };
-        let one = step(h, low);
-        let short = select(bytes.is_empty(), h, one);
-        return select(bytes.len() > 8, step(one, high), short);
-    }
-    let mut words = bytes.chunks_exact(8);
-    for chunk in &mut words {
-        h = step(h, u64::from_le_bytes(chunk.try_into().expect("`chunks_exact` gives chunks of 8 bytes")));
-    }
-    let rest = words.remainder();
-    if rest.is_empty() { h } else { step(h, word(rest)) }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::rows::mix::word;
     use proptest::prelude::*;
 
     /// The definition of ABI.md, word by word, on big integers cut to 64 bits.

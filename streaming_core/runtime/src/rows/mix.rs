@@ -1,6 +1,8 @@
 //! The mixing step of all hashes of the runtime: of a row in a digest, and of a key. Hashes differ in their seeds and inputs.
 //! ABI.md defines the digest. Its values go into reports, so nothing here may change.
 
+/// What the hash of a row in a digest begins with.
+pub const DIGEST_SEED: u64 = 0x243F_6A88_85A3_08D3;
 pub const K1: u64 = 0x9E37_79B9_7F4A_7C15;
 const K2: u64 = 0xD6E8_FEB8_6659_FD93;
 
@@ -65,4 +67,26 @@ static MASKS: [(u64, u64); 17] = {
 #[inline(always)]
 pub fn select(condition: bool, yes: u64, no: u64) -> u64 {
     no ^ (yes ^ no) & u64::from(condition).wrapping_neg()
+}
+
+/// Adds a text: its length, and its bytes as words.
+///
+/// # Safety
+/// 16 bytes can be read at `bytes`, however short the text is.
+#[inline(always)]
+pub unsafe fn text_words(h: u64, bytes: &[u8]) -> u64 {
+    let mut h = step(h, bytes.len() as u64);
+    if bytes.len() <= 16 {
+        // SAFETY: 16 bytes are there, with the padding.
+        let (low, high) = unsafe { first_words(bytes.as_ptr(), bytes.len()) };
+        let one = step(h, low);
+        let short = select(bytes.is_empty(), h, one);
+        return select(bytes.len() > 8, step(one, high), short);
+    }
+    let mut words = bytes.chunks_exact(8);
+    for chunk in &mut words {
+        h = step(h, u64::from_le_bytes(chunk.try_into().expect("`chunks_exact` gives chunks of 8 bytes")));
+    }
+    let rest = words.remainder();
+    if rest.is_empty() { h } else { step(h, word(rest)) }
 }

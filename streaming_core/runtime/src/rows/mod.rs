@@ -4,6 +4,8 @@ pub mod block;
 pub mod buffer;
 pub mod column;
 pub mod emitter;
+#[cfg(feature = "pyo3")]
+pub mod fill;
 pub mod mix;
 pub mod texts;
 pub mod union;
