@@ -19,7 +19,7 @@ from streaming_core.kernels import abi, shapes
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType, drop
-from streaming_core.kernels.memory import load_half, load_word, store_word
+from streaming_core.kernels.memory import fetch_ahead, load_half, load_word, store_word
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
@@ -327,6 +327,8 @@ def execute_kernel(
                 store_word(counters, KEPT, 0)
                 store_word(counters, USED, 0)
             address = rows + number * size
+            if selection == 0:
+                fetch_ahead(address, size)
             plan(make_row(address, text, 0), make_first(context, counters, address))
             if load_word(counters, GONE) != 0:
                 dropped += 1

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from streaming_core.kernels import ir as code
+
+LINE = 64  # bytes of a cache line
+# A core fetches by itself what kernels read in a row, but not across a page. Of a long row, kernels read few lines.
+AHEAD, FETCHED = 1024, 256
 
 
 @intrinsic
@@ -50,6 +55,23 @@ def store_half(typingctx, address, offset, value):
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def fetch_ahead(typingctx, row, size):
+    """Lets the core fetch the row that lies `AHEAD` bytes behind this one, if there is one."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [code.PTR, code.I32, code.I32, code.I32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        lines = range(0, size.literal_value, LINE) if size.literal_value <= FETCHED else ()
+        for begin in lines:
+            place = code.at(builder, builder.inttoptr(args[0], code.PTR), AHEAD + begin)
+            # For a read, with much reuse, into the data cache.
+            builder.call(function, [place, code.I32(0), code.I32(3), code.I32(1)])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, size), codegen
 
 
 @intrinsic

@@ -19,7 +19,7 @@ from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType
-from streaming_core.kernels.memory import load_half, load_word, store_half, store_word
+from streaming_core.kernels.memory import fetch_ahead, load_half, load_word, store_half, store_word
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
@@ -286,7 +286,9 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             start = load_word(context, abi.PLAN_LEN)
             store_half(first, event * 4, start)
             txn = make_txn(context, event, counters)
-            function(make_row(rows + event * size, text, 0), txn)
+            row = rows + event * size
+            fetch_ahead(row, size)
+            function(make_row(row, text, 0), txn)
             reserve_results(txn)
             decision = load_word(counters, conditions)
             if decision >= dropped_mark:

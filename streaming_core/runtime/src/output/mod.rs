@@ -8,3 +8,4 @@ pub mod digest;
 pub mod latency;
 pub mod metrics;
 pub mod sink;
+mod vectors;

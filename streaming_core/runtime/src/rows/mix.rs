@@ -4,7 +4,7 @@
 /// What the hash of a row in a digest begins with.
 pub const DIGEST_SEED: u64 = 0x243F_6A88_85A3_08D3;
 pub const K1: u64 = 0x9E37_79B9_7F4A_7C15;
-const K2: u64 = 0xD6E8_FEB8_6659_FD93;
+pub const K2: u64 = 0xD6E8_FEB8_6659_FD93;
 
 /// Adds a word.
 #[inline(always)]
