@@ -74,10 +74,11 @@ class Events:
         self.tables = tables
         self.rows = self.end = sum(t.num_rows for t in tables)
 
-    def blocks(self, size):
+    def read_on(self, read, size, decode, cut=None, reading=iter):
         for table in self.tables:
             for at in range(0, table.num_rows, size):
-                yield table.slice(at, size)
+                block, _ = decode(table.slice(at, size))
+                yield block, read
 
 
 class Case:

@@ -34,7 +34,7 @@ class Kernel:
 
     def process(self, events: pa.Table) -> pa.Table:
         """Outputs of these events; RunFailed("event <seq>: <error>") when the operator raises."""
-        rows, text = encode(events, self.program.event)
+        rows, text, _ = encode(events, self.program.event)
         emitter = (ctypes.c_int64 * 8)(
             self.out.ctypes.data, 0, ROOM, ctypes.cast(self.grow, ctypes.c_void_p).value, 0, 0, 0, 0
         )

@@ -272,7 +272,7 @@ def test_containers_live_on_in_images(keys, people):
     params = shop.bind({"shelves": keys, "wallets": people})
     case, dice = Case(shop, params, purchases(keys)), random.Random(keys)
     ways = [(s, t) for s in EXECUTORS["transactional"].axes()["scheme"] if s != "no_lock" for t in (1, 2, 3)]
-    rows, text = encode(case.events.tables[0], case.program.event)
+    rows, text, _ = encode(case.events.tables[0], case.program.event)
 
     def made():
         scheme, threads = dice.choice(ways)
@@ -305,7 +305,7 @@ def test_containers_live_on_in_images(keys, people):
 
 def test_what_is_no_image_is_refused():
     case = Case(shop, shop.bind({"shelves": 2, "wallets": 1}), purchases(2, 200))
-    rows, text = encode(case.events.tables[0], case.program.event)
+    rows, text, _ = encode(case.events.tables[0], case.program.event)
     make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731
     engine = make()
     engine.process(rows.view(np.uint8), len(rows), text)

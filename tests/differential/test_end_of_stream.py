@@ -283,6 +283,9 @@ class Source(Events):
         super().__init__([table])
         self.app, self.manifest = app, {"params": {}}
 
+    def blocks(self, size):
+        return (table for table, _ in self.read_on((0, 0), size, lambda table: (table, 0)))
+
 
 def test_the_check_of_the_loop_sees_the_end_of_the_stream(tmp_path, monkeypatch):
     app = built(then_keys)
