@@ -84,6 +84,26 @@ def _autos(rows: list[Row]) -> Iterator[str]:
             yield f"{app}: throughput of auto relative to {others['way']} on {threads_of(others)}: {text}"
 
 
+def _costs(rows: list[Row]) -> Iterator[str]:
+    """Says where `owners` spends its time, in nanoseconds per event summed over threads."""
+    for app in TWO_THREADS:
+        row = pick(rows, app=app, way="owners", threads=max((row["threads"] for row in right(rows)), default=0))
+        if row is None or not row.get("costs"):
+            continue
+        times = {name: row["costs"][name] for name in ("dealing", "executing", "waiting", "delivery")}
+        parts = ", ".join(f"{name} {nanoseconds:.1f}" for name, nanoseconds in times.items())
+        spanning = row["costs"]["spanning_per_interval"]
+        yield (
+            f"{app}: owners on {threads_of(row)} spends, in nanoseconds per event: {parts}; "
+            f"{spanning:.0f} events of an interval span shares"
+        )
+
+
+def _conclusions(rows: list[Row]) -> Iterator[str]:
+    yield from _autos(rows)
+    yield from _costs(rows)
+
+
 SUITE = Suite(
     "limits",
     "Limits: hand-written loops, and the compiled loop",
@@ -130,7 +150,7 @@ SUITE = Suite(
             ),
             loads=(0.5,),
             needs="cores",
-            conclude=_autos,
+            conclude=_conclusions,
         ),
     ),
     pinned=True,

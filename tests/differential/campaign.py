@@ -11,6 +11,7 @@ A program has a kind and a number, which decide everything: its source, its even
 import dataclasses
 import functools
 import importlib.util
+import itertools
 import json
 import random
 import re
@@ -37,7 +38,9 @@ from tests.differential.case import Events
 from tests.differential.streams import SEED, Stream
 
 PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 20, "transaction": 50, "carried": 90}
-WAYS = 24  # of a program, all different
+WAYS = 24  # of a program at least, all different
+# Those that keep to the order of events; no_lock is a bound.
+SCHEMES = [scheme for scheme in EXECUTORS["transactional"].axes()["scheme"] if scheme != "no_lock"]
 SECONDS_OF_A_CONTROLLER = 0.25  # it is asked every 0.1 s
 
 
@@ -190,13 +193,13 @@ def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Ran
     return schedule
 
 
-def draw_way(app: App, params: dict, events: int, r: random.Random) -> Way:
-    """A way in which the application runs."""
+def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: tuple[str, int] | None = None) -> Way:
+    """A way in which the application runs; `fixed`: its scheme and its threads."""
     given = {name: value for name, value in params.items() if value != app.bind()[name]}
     while True:
         executor = r.choice([name for name, one in EXECUTORS.items() if app.kind in one.application_kinds])
-        threads = r.choice((1, 2, 2, 3, 4, 5, 6, 7, 8))
-        chosen = draw_options(executor, r)
+        threads = r.choice((1, 2, 2, 3, 4, 5, 6, 7, 8)) if fixed is None else fixed[1]
+        chosen = draw_options(executor, r) | ({} if fixed is None else {"scheme": fixed[0]})
         if executor == "pinned":
             chosen["plan"] = draw_plan(app, threads, r) if r.random() < 0.5 else {}
             if app.kind == "windowed" and r.random() < 0.6:
@@ -220,8 +223,11 @@ def draw_way(app: App, params: dict, events: int, r: random.Random) -> Way:
 
 
 def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> list[Way]:
-    """The ways of a program, all different."""
+    """The ways of a program, all different: every scheme of transactions on some numbers of threads, and others."""
     r, ways = random.Random(f"ways of {SEED} {kind} {number}"), {}
+    for fixed in itertools.product(SCHEMES, (1, 2, 3, 8)) if app.kind == "transaction" else ():
+        way = draw_way(app, params, events, r, fixed)
+        ways[str(way)] = way
     while len(ways) < WAYS:
         way = draw_way(app, params, events, r)
         ways[str(way)] = way
@@ -312,8 +318,8 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
                 say(differs=differs)
     counts = {
         "programs": 1,
-        "ways": WAYS,
-        "events": WAYS * table.num_rows,
+        "ways": len(ways),
+        "events": len(ways) * table.num_rows,
         "failing": int(expected.failure is not None),
     }
     counts["schedules"] = sum(bool(way.spec.option("schedule")) for way in ways)

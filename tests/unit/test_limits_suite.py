@@ -22,16 +22,19 @@ def test_claims_compare_the_engine_with_both_loops():
     assert list(one.conclude(rows)) == [
         "gs: one thread of the engine takes 1.2 (1.2 to 1.2) times as long as the hand-written loop"
     ]
+    costs = {"dealing": 12.0, "executing": 35.01, "waiting": 0.5, "delivery": 0.25, "spanning_per_interval": 15.8}
     rows = [
         row("gs", "loop", 4e6, result="yardstick"),
         row("gs", "owners", 5e6, scheme="owners"),
-        row("gs", "owners", 8e6, 2, scheme="owners"),
+        row("gs", "owners", 8e6, 2, scheme="owners") | {"costs": costs},
         row("gs", "serial", 6e6, 2, scheme="serial"),
         row("gs", "auto", 7.2e6, 2, scheme="auto"),
     ]
     assert schemes.claims[0].filled(rows)["ours"] == "owners on 2 threads has 2 (2 to 2) times its throughput"
     assert list(schemes.conclude(rows)) == [
-        "gs: throughput of auto relative to owners on 2 threads: 0.9 (0.9 to 0.9) times"
+        "gs: throughput of auto relative to owners on 2 threads: 0.9 (0.9 to 0.9) times",
+        "gs: owners on 2 threads spends, in nanoseconds per event: dealing 12.0, executing 35.0, waiting 0.5, delivery "
+        "0.2; 16 events of an interval span shares",
     ]
 
 
