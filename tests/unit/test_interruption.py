@@ -36,8 +36,8 @@ emission.emit = emit
 BLOCKS = """
 import streaming_core.data.workload as workload
 truth = workload.Workload.read_on
-def read_on(*arguments):
-    for table in truth(*arguments):
+def read_on(*arguments, **more):
+    for table in truth(*arguments, **more):
         here()
         yield table
 workload.Workload.read_on = read_on
