@@ -151,6 +151,7 @@ CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
 
 # The bits of a decision: conditions to be evaluated, conditions that failed, and whether the event is invalid.
 PENDING, FAILED, DROPPED = 0xFFFF, 0x3FFF0000, 1 << 31
+SELECTION_AHEAD = 8  # entries of a selection that a kernel may look further
 
 # What an index returns in place of a row, negated: no row has the key, every row has another key, memory ran out.
 ABSENT, FULL, NO_MEMORY = 1, 2, 3

@@ -19,7 +19,7 @@ from streaming_core.kernels import abi, shapes
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType, drop
-from streaming_core.kernels.memory import fetch_ahead, load_half, load_word, store_word
+from streaming_core.kernels.memory import AHEAD, fetch, load_half, load_word, store_word
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
@@ -308,6 +308,7 @@ def execute_kernel(
     make_first, make_second, make_third = (makers * 3)[:3]  # of which as many are used as there are passes
     two, three = len(passes) >= 2, len(passes) == 3
     keeps = bool(bound.readers)
+    further, event_mask = 4 * abi.SELECTION_AHEAD, (1 << 31) - 1  # the runtime marks entries by the highest bit
 
     def execute_events(context):
         rows, begin, end, text = (
@@ -328,7 +329,9 @@ def execute_kernel(
                 store_word(counters, USED, 0)
             address = rows + number * size
             if selection == 0:
-                fetch_ahead(address, size)
+                fetch(address + AHEAD, size)
+            else:
+                fetch(rows + (load_half(selection, i * 4 + further) & event_mask) * size, size)
             plan(make_row(address, text, 0), make_first(context, counters, address))
             if load_word(counters, GONE) != 0:
                 dropped += 1

@@ -58,15 +58,15 @@ def store_half(typingctx, address, offset, value):
 
 
 @intrinsic(prefer_literal=True)
-def fetch_ahead(typingctx, row, size):
-    """Lets the core fetch the row that lies `AHEAD` bytes behind this one, if there is one."""
+def fetch(typingctx, row, size):
+    """Lets the core fetch the row at an address, if there is one."""
 
     def codegen(context, builder, signature, args):
         kind = ir.FunctionType(ir.VoidType(), [code.PTR, code.I32, code.I32, code.I32])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         lines = range(0, size.literal_value, LINE) if size.literal_value <= FETCHED else ()
         for begin in lines:
-            place = code.at(builder, builder.inttoptr(args[0], code.PTR), AHEAD + begin)
+            place = code.at(builder, builder.inttoptr(args[0], code.PTR), begin)
             # For a read, with much reuse, into the data cache.
             builder.call(function, [place, code.I32(0), code.I32(3), code.I32(1)])
         return context.get_dummy_value()

@@ -18,7 +18,7 @@ from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.direct import EventModel, request_row
 from streaming_core.kernels.emitter import drop
-from streaming_core.kernels.memory import fetch_ahead, load_word, store_half, store_word
+from streaming_core.kernels.memory import AHEAD, fetch, load_word, store_half, store_word
 from streaming_core.language.record import Resolved
 
 BITS = 16
@@ -155,7 +155,7 @@ def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_word(context, abi.PLACE_ERROR_AT, number)
             reset(counters)
             address = rows + number * size
-            fetch_ahead(address, size)
+            fetch(address + AHEAD, size)
             plan(make_row(address, text, 0), make_txn(context, counters, address))
             store_half(places, number * 4, places_of(counters))
         return 0

@@ -19,7 +19,7 @@ from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType
-from streaming_core.kernels.memory import fetch_ahead, load_half, load_word, store_half, store_word
+from streaming_core.kernels.memory import AHEAD, fetch, load_half, load_word, store_half, store_word
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
@@ -287,7 +287,7 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_half(first, event * 4, start)
             txn = make_txn(context, event, counters)
             row = rows + event * size
-            fetch_ahead(row, size)
+            fetch(row + AHEAD, size)
             function(make_row(row, text, 0), txn)
             reserve_results(txn)
             decision = load_word(counters, conditions)

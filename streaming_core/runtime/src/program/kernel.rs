@@ -393,6 +393,9 @@ layouts! {
     }
 }
 
+/// A kernel that takes selected events may look so many entries further, to fetch events ahead.
+pub const SELECTION_AHEAD: usize = 8;
+
 /// What the words of the ABI mean, told to Python likewise.
 pub const CONSTANTS: &[(&str, u32)] = &[
     ("CONDITION", kind::CONDITION as u32),
@@ -406,6 +409,7 @@ pub const CONSTANTS: &[(&str, u32)] = &[
     ("FULL", -row::FULL as u32),
     ("NO_MEMORY", -row::NO_MEMORY as u32),
     ("TEXT_PADDING", TEXT_PADDING as u32),
+    ("SELECTION_AHEAD", SELECTION_AHEAD as u32),
 ];
 
 macro_rules! context {

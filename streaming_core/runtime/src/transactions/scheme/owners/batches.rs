@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::RunError;
 use crate::output::sink::Prepared;
-use crate::program::kernel::Access;
+use crate::program::kernel::{Access, SELECTION_AHEAD};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
 use crate::threads::own::Own;
@@ -233,7 +233,7 @@ impl Deal {
         for (accesses, events) in self.accesses.iter_mut().zip(&mut self.events) {
             accesses.clear();
             events.clear();
-            events.reserve(batch.len());
+            events.reserve(batch.len() + SELECTION_AHEAD);
         }
         self.planner.reset();
         run.transaction.place(batch, 0..batch.len(), places.as_mut_ptr())?;
@@ -258,6 +258,12 @@ impl Deal {
                 spanning += 1;
                 self.plan(run, batch, event, share, ranges, scales)?;
             }
+        }
+        for events in &mut self.events {
+            // Kernels look ahead, behind the end of the list too.
+            let len = events.len();
+            events.extend([0; SELECTION_AHEAD]);
+            events.truncate(len);
         }
         Ok(Dealt { dropped: self.planner.take_dropped(), spanning })
     }

@@ -62,8 +62,6 @@ const DEPTH: usize = 4;
 /// Batches that are dealt before a thread comes to them. They are enough that it does not wait for a thread that deals, and few
 /// enough that their events are still in a cache.
 const AHEAD: usize = 2;
-/// Events that are executed in one call, while the rows of the next ones come to the core's cache.
-const GROUP: usize = 16;
 /// The load is that of one batch in so many.
 const SAMPLE: usize = 8;
 /// Looks at an undecided event before the thread turns to something else: the thread of the condition is seldom far away.
@@ -349,14 +347,9 @@ unsafe fn run_through(
     while let Some(&event) = events.get(cursor.event) {
         if event & SPANS == 0 {
             let rest = &events[cursor.event..];
-            let rest = &rest[..GROUP.min(rest.len())];
             let own = &rest[..rest.iter().position(|event| event & SPANS != 0).unwrap_or(rest.len())];
-            // The rows of events came to the core that dealt the batch. They come here while this group is executed.
-            events[cursor.event + own.len()..]
-                .iter()
-                .take(GROUP)
-                .for_each(|event| batch.prefetch((event & !SPANS) as usize));
-            // SAFETY: all rows of these events are in this share, and everything before them was applied.
+            // SAFETY: all rows of these events are in this share, and everything before them was applied. `Deal` keeps
+            // `SELECTION_AHEAD` entries behind the list.
             let (dropped, rejected) =
                 unsafe { run.transaction.execute(batch, tables, arena, &mut bench.slots, Some(own), outputs)? };
             bench.counters.dropped += dropped;
