@@ -44,7 +44,7 @@ def _time(app: str, rows: list[Row]) -> str:
 def _times(rows: list[Row]) -> Iterator[str]:
     for app in handwritten.APPS:
         if text := _time(app, rows):
-            yield f"{app}: one thread of the engine takes {text} as long as the hand-written loop"
+            yield f"{app}: time of one thread of the engine relative to the hand-written loop: {text}"
 
 
 def _schemes(counts: list[int]) -> tuple[list[Heat], list[str]]:

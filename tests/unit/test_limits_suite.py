@@ -20,7 +20,7 @@ def test_claims_compare_the_engine_with_both_loops():
     assert one.claims[0].filled(rows)["ours"] == "1.2 (1.2 to 1.2) times"
     assert one.claims[1].filled(rows)["ours"] == "", "no rows of sl"
     assert list(one.conclude(rows)) == [
-        "gs: one thread of the engine takes 1.2 (1.2 to 1.2) times as long as the hand-written loop"
+        "gs: time of one thread of the engine relative to the hand-written loop: 1.2 (1.2 to 1.2) times"
     ]
     costs = {"dealing": 12.0, "executing": 35.01, "waiting": 0.5, "delivery": 0.25, "spanning_per_interval": 15.8}
     rows = [
