@@ -345,6 +345,49 @@ def prune(
     return removed(home(), int(cache_gb * 1e9), dry_run)
 
 
+@app.command()
+def backup(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write, such as NAME.tar.gz. It must be new.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Back up the history and the decisions of LOCKSTEP_HOME into one file.
+
+    The file holds raw results, acknowledgements, the plans and reports of
+    runs, expectation results, benchmarks and imports. It leaves out what a
+    command can make again: workloads, oracles, builds, compiled kernels,
+    marts, pages, and the outputs of runs. The command waits while a run is
+    in progress.
+
+    Examples:
+        lockstep backup history.tar.gz
+    """
+    from infra.cli.backup import backup
+
+    backup(home(), file, as_json)
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `lockstep backup` wrote.")],
+    as_json: Json = False,
+) -> None:
+    """Restore a backup into LOCKSTEP_HOME, which must be missing or empty.
+
+    The command checks the whole file first. It restores everything or
+    nothing. It makes no marts and no pages, but prints the commands that
+    do.
+
+    Examples:
+        lockstep restore history.tar.gz
+        LOCKSTEP_HOME=restored lockstep restore history.tar.gz
+    """
+    from infra.cli.backup import restore
+
+    restore(home(), file, as_json)
+
+
 warehouse = typer.Typer(
     help="Build the warehouse: dbt's tables (marts) and their documentation, from the results of all runs."
 )

@@ -30,7 +30,7 @@ from reports.pages import Pages, write
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
-from streaming_core.regression.warehouse import RAW, check_version, parts
+from streaming_core.regression.warehouse import RAW, check_versions
 
 PROJECT = ROOT / "dbt"
 
@@ -50,7 +50,7 @@ def build(home: Home) -> str:
     """
     _check(home)
     with _alone(home, "build"):
-        _check_versions(home)
+        check_versions(home)
         return _build(home)
 
 
@@ -63,7 +63,7 @@ def rebuild(home: Home) -> str:
             "build`"
         )
     with _alone(home, "rebuild"):
-        _check_versions(home)
+        check_versions(home)
         for name in DISPOSABLE:
             shutil.rmtree(home.root / "warehouse" / name, ignore_errors=True)
         return _build(home)
@@ -83,7 +83,7 @@ def freshness(home: Home) -> str:
     if not any(home.raw("cells").glob("run_id=*/*.parquet")):
         raise BadInput(f"{home.raw('cells')} has no results yet: start a run with `lockstep run`")
     with _alone(home, "freshness"):
-        _check_versions(home)
+        check_versions(home)
         done = dbt(home, "source", "freshness")
     results = done.result.results if done.exception is None and done.result else []
     ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
@@ -116,12 +116,6 @@ def _build(home: Home) -> str:
         f"in {time.monotonic() - started:.0f} s; the documentation is {page}"
         + "".join(f"; run {run_id} is quarantined: {reason}" for run_id, reason in sorted(quarantine.items()))
     )
-
-
-def _check_versions(home: Home) -> None:
-    for table in RAW:
-        for path in parts(home, table):
-            check_version(path, table)
 
 
 def _check(home: Home) -> None:

@@ -232,6 +232,13 @@ def check_version(path: Path, table: str) -> None:
     )
 
 
+def check_versions(home: Home) -> None:
+    """Check all files of all raw tables as `check_version` does."""
+    for table in RAW:
+        for path in parts(home, table):
+            check_version(path, table)
+
+
 def parts(home: Home, table: str) -> Iterator[Path]:
     """All files of a raw table, as Spark lists them: it reads every file whose name it does not take for hidden."""
     folder = home.raw(table)

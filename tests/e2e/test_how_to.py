@@ -10,11 +10,14 @@ import subprocess
 
 import pytest
 
+from streaming_core.regression.home import Home
 from tests import pages
+from tests.reports import past_runs
 
 pytestmark = pytest.mark.e2e
 # A whole run takes half a minute of both cores. `make test` follows one page with a run, `make test-full` all of them.
 SLOW = {"add-a-matrix"}
+WITH_HISTORY = {"back-up-the-history"}  # pages that come after runs; these have a LOCKSTEP_HOME of their own
 PAGES = [
     pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW))
     for page in pages.HOW_TO
@@ -29,8 +32,16 @@ def airflow_home(copied, user_environment):
     subprocess.run([copied / ".venv/bin/python", "-c", PREPARE], cwd=copied, env=user_environment, check=True)
 
 
+@pytest.fixture
+def history(page, user_environment, tmp_path, monkeypatch):
+    """Two green nights, for a page that needs them."""
+    if page.stem in WITH_HISTORY:
+        monkeypatch.setitem(user_environment, "LOCKSTEP_HOME", str(tmp_path / "lockstep"))
+        past_runs.make(Home(tmp_path / "lockstep"), nights=2, red=False)
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_of_the_page_succeed_and_print_what_it_promises(page, copied, shell):
+def test_commands_of_the_page_succeed_and_print_what_it_promises(page, history, copied, shell):
     try:
         for step in pages.steps(page):
             output = shell(step.command)

@@ -65,6 +65,8 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
         (["acknowledge", "20990101T000000Z-00000000"], "missing option '--reason'"),
         (["acknowledge", "20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
         (["acknowledge", "../../etc", "--reason", "x"], "no run '../../etc'"),
+        (["backup"], "missing argument 'FILE'"),
+        (["restore"], "missing argument 'FILE'"),
         (["gate"], "missing option '--against'"),
         (["gate", "--against", "nosuch"], "'nosuch' is not a commit of "),
         (["gate", "--against", "HEAD"], " has no run yet: start one with `lockstep run`"),
