@@ -448,9 +448,21 @@ class History:
         return {run_id: "; ".join(tables) for run_id, tables in reasons.items()}
 
     @cached_property
+    def _decided(self) -> tuple[dict[tuple[str, str], Decision], str]:
+        try:
+            return decisions.acknowledgements(self.home), ""
+        except BadInput as error:
+            return {}, str(error)
+
+    @property
     def acknowledgements(self) -> dict[tuple[str, str], Decision]:
-        """The acknowledgements of red cells, by run and cell."""
-        return decisions.acknowledgements(self.home)
+        """The acknowledgements of red cells, by run and cell; {} if their entries were changed."""
+        return self._decided[0]
+
+    @property
+    def decisions_fault(self) -> str:
+        """What is wrong with the entries of decisions; empty if nothing is. Pages show it, and no acknowledgement."""
+        return self._decided[1]
 
     def ways(self, run_id: str) -> set[tuple[str, str, str]]:
         """Application, executor and strategy of the cells of a run that ran to their end and are no bounds."""

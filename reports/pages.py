@@ -89,6 +89,7 @@ class Pages:
             classes=series.classes,
             beside_name=beside_name,
             spark=self._sparkline,
+            decisions_fault=lambda: history.decisions_fault,
         )
 
     def index(self, queued: Sequence[str] = (), now: datetime | None = None) -> str:

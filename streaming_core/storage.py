@@ -316,6 +316,11 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
+def sha256_of(value: object) -> str:
+    """SHA-256 over the canonical JSON of `value`, as 64 hex digits."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
 def digest_of(value: object) -> str:
     """First 16 hex digits of SHA-256 over the canonical JSON of `value`."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+    return sha256_of(value)[:16]

@@ -278,20 +278,32 @@ def gate(
 def acknowledge(
     run_id: RunId,
     why: Reason,
-    cells: Annotated[str | None, typer.Option(metavar="A,B,...", help=f"{CELLS} Default: every red cell.")] = None,
+    cells: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help=f"{CELLS} Default: every red cell; with --withdraw, every acknowledged one."
+        ),
+    ] = None,
+    withdrawn: Annotated[
+        bool, typer.Option("--withdraw", help="Withdraw earlier acknowledgements instead. Their entries stay.")
+    ] = False,
 ) -> None:
     """Record that you have seen the red cells of a run, with a reason.
 
     The cells stay red. Once all red cells of a run are acknowledged,
-    `lockstep prune` may remove the outputs of the run.
+    `lockstep prune` may remove the outputs of the run. The record only
+    grows: the last entry on a cell counts. Every command that reads the
+    record refuses it if an entry was changed, removed or moved.
 
     Examples:
         lockstep acknowledge RUN_ID --reason "the disk was full"
+        lockstep acknowledge RUN_ID --withdraw --reason "it was a lost update"
     """
-    from infra.services.decisions import acknowledge as acknowledged
+    from infra.services import decisions
     from reports.publish import publish
 
-    print(acknowledged(home(), run_id, named_cells(cells), user(), why))
+    record = decisions.withdraw if withdrawn else decisions.acknowledge
+    print(record(home(), run_id, named_cells(cells), user(), why))
     publish(home(), run_id)
 
 

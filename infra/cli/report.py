@@ -203,7 +203,8 @@ def report(home: Home, run_id: str | None, as_json: bool, file: Path | None, oth
         The exit code: 1 if the run is red.
 
     Raises:
-        BadInput: The run does not exist, or the path of the file is wrong.
+        BadInput: The run does not exist, the path of the file is wrong, or (after the run is printed) the decisions
+            were changed.
         CommandFailed: The file cannot be written, for example because the disk is full.
     """
     ids = History(home).run_ids()
@@ -230,4 +231,6 @@ def report(home: Home, run_id: str | None, as_json: bool, file: Path | None, oth
         if not as_json:
             text = f"\nbeside   {_shown(page)}\n{Beside.of(one, history.run(other)).sentence}"
             Console().print(Text(text), soft_wrap=True)
+    if fault := History(home).decisions_fault:
+        raise BadInput(fault)
     return 0 if green else 1

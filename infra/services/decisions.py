@@ -1,4 +1,7 @@
-"""Records which red cells people acknowledged, with name and reason, in the raw table `decisions`."""
+"""Appends decisions to the raw table `decisions`: which red cells people acknowledged, with name and reason.
+
+One process appends at a time; another one waits. An append checks the whole chain first. It changes no earlier entry.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,20 @@ from typing import Any
 from jobs.raw import write_raw
 from jobs.run_folder import names_in
 from streaming_core.errors import BadInput
+from streaming_core.regression.decisions import (
+    ACKNOWLEDGED,
+    TABLE,
+    WITHDRAWN,
+    acknowledgements,
+    chain,
+    last_file,
+    last_of,
+    linked,
+)
 from streaming_core.regression.home import RUN_ID, Home, new_run_id
 from streaming_core.regression.verdict import Verdict, is_green, of_run
-from streaming_core.regression.warehouse import rows
+from streaming_core.regression.warehouse import SCHEMA_VERSION, rows
+from streaming_core.storage import held, sync, write_json
 
 LONGEST = 500  # characters of a reason
 
@@ -30,11 +44,42 @@ def acknowledge(home: Home, run_id: str, names: list[str] | None, by: str, why: 
         A line that says what was recorded.
 
     Raises:
-        BadInput: The reason is empty or too long, the run does not exist, or a cell is not red.
+        BadInput: The reason is empty or too long, the run does not exist, a cell is not red, or the decisions so far
+            were changed.
     """
     reason, chosen = _reason(why), choose_red(home, run_id, names)
-    _decide(home, by, reason, [{"of_run": run_id, "cell": name} for name in chosen])
+    append(home, [_about(ACKNOWLEDGED, by, reason) | {"of_run": run_id, "cell": name} for name in chosen])
     return f"run {run_id}: {by} acknowledged {len(chosen)} red cell{'s' * (len(chosen) > 1)}: {reason}"
+
+
+def withdraw(home: Home, run_id: str, names: list[str] | None, by: str, why: str) -> str:
+    """Record that acknowledgements of red cells no longer hold. The entries of both decisions stay.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        run_id: The run.
+        names: The cells; None means every acknowledged cell.
+        by: The name of the person.
+        why: The person's reason.
+
+    Returns:
+        A line that says what was recorded.
+
+    Raises:
+        BadInput: The reason is empty or too long, a cell is not acknowledged, or the decisions so far were changed.
+    """
+    reason = _reason(why)
+    acknowledged = [cell for of_run, cell in acknowledgements(home) if of_run == run_id]
+    if not acknowledged:
+        raise BadInput(f"run {run_id} has no acknowledged cells: there is nothing to withdraw")
+    if unknown := set(names or ()) - set(acknowledged):
+        raise BadInput(
+            f"run {run_id} has no acknowledged cell {', '.join(sorted(unknown))}; "
+            f"its acknowledged cells: {', '.join(acknowledged)}"
+        )
+    chosen = [name for name in acknowledged if names is None or name in names]
+    append(home, [_about(WITHDRAWN, by, reason) | {"of_run": run_id, "cell": name} for name in chosen])
+    return f"run {run_id}: {by} withdrew {len(chosen)} acknowledgement{'s' * (len(chosen) > 1)}: {reason}"
 
 
 def choose_red(home: Home, run_id: str, names: list[str] | None) -> list[str]:
@@ -86,12 +131,36 @@ def _reason(why: str) -> str:
     """A reason in one line; raises BadInput if it is empty or too long."""
     reason = " ".join(why.split())
     if not reason:
-        raise BadInput("the reason is empty: say why you acknowledge the cells")
+        raise BadInput("the reason is empty: say why you decide so")
     if len(reason) > LONGEST:
         raise BadInput(f"the reason must have at most {LONGEST} characters, got {len(reason)}")
     return reason
 
 
-def _decide(home: Home, by: str, reason: str, decisions: list[dict[str, Any]]) -> None:
-    about = {"decided_by": by, "why": reason, "decided_at": datetime.now(UTC)}
-    write_raw(home, "decisions", new_run_id(), [row | about for row in decisions])
+def _about(decision: str, by: str, reason: str) -> dict[str, Any]:
+    return {"decision": decision, "decided_by": by, "why": reason, "decided_at": datetime.now(UTC)}
+
+
+def append(home: Home, decisions: list[dict[str, Any]]) -> None:
+    """Append entries to the chain, in a file of their own.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        decisions: The columns of each entry, apart from ids and digests.
+
+    Raises:
+        BadInput: An entry was changed, removed or moved, or a file cannot be read.
+    """
+    with held(home.raw(TABLE)):
+        before = last_of(chain(home))
+        if not before.entry:
+            # Readers take entries without this file for a chain whose end was removed.
+            write_json(last_file(home), before._asdict())
+        run_id = new_run_id()
+        key = {"schema_version": SCHEMA_VERSION, "run_id": run_id}
+        entries = list(linked(before, [key | row for row in decisions]))
+        part = write_raw(home, TABLE, run_id, entries)
+        # The entries must be on the disk before the file that names them.
+        for folder in (part.parent, part.parent.parent):
+            sync(folder)
+        write_json(last_file(home), last_of(entries)._asdict())

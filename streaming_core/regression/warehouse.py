@@ -2,7 +2,7 @@
 
 Grain: cells = one row per planned cell; samples = one per measured pass; verdicts = one per cell and check;
 violations = the first differing rows of a verdict, capped; pairs = one per cell and pair of passes beside the baseline.
-Decisions, one row each, are of no run: each has an id of its own, formed as a run's.
+Decisions are of no run: each has an id of its own, formed as a run's. Their rows form a chain (decisions.py).
 """
 
 from __future__ import annotations
@@ -180,6 +180,10 @@ DECISIONS = pa.schema(
     [
         (VERSION, pa.int32()),
         ("run_id", pa.string()),  # its own id
+        ("entry", pa.int64()),  # from 1
+        ("previous", pa.string()),  # digest of the entry before
+        ("digest", pa.string()),  # of all other columns
+        ("decision", pa.string()),  # acknowledged | withdrawn
         ("of_run", pa.string()),  # whose red cell is acknowledged
         ("cell", pa.string()),
         ("decided_by", pa.string()),

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
-from jobs.raw import write_raw
+from infra.services.decisions import append
 from reports.gate import Gate, sentence
 from reports.history import History
 from reports.publish import publish
@@ -100,10 +100,10 @@ def test_who_has_seen_a_red_cell_stands_beside_it_and_it_stays_red(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home)
     red = [cell for cell in History(home).run(past_runs.LAST).cells if cell.red]
-    about = {"of_run": past_runs.LAST, "decided_by": "ada"}
+    about = {"decision": "acknowledged", "of_run": past_runs.LAST, "decided_by": "ada"}
     for minute, why in enumerate(("who knows", f"the disk was full {past_runs.HOSTILE}")):
         decided = about | {"cell": red[0].name, "why": why, "decided_at": datetime(2026, 1, 5, 7, minute, tzinfo=UTC)}
-        write_raw(home, "decisions", f"20260105T070000Z-0000000{minute}", [decided])
+        append(home, [decided])
     publish(home, past_runs.LAST)
     run = History(home).run(past_runs.LAST)
     assert [cell.name for cell in run.cells if cell.red] == [cell.name for cell in red]

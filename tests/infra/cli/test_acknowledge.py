@@ -1,9 +1,12 @@
-"""Acknowledgements are recorded with name and reason, and shown on the pages; bad ones are refused."""
+"""Acknowledgements are recorded with name and reason, and shown on the pages; bad ones and damaged ones are refused."""
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
+from reports.history import History
+from reports.publish import publish
 from streaming_core.regression import decisions
 from streaming_core.regression.home import Home
 from tests.infra.cli.conftest import lockstep
@@ -42,3 +45,70 @@ def test_what_cannot_be_acknowledged_is_one_line_and_kept_nowhere(home, capsys, 
     assert said in error
     assert error.count("\n") == 1
     assert decisions.decisions(home) == []
+
+
+def changed(home: Home) -> str:
+    """Changes the reason of the first entry; returns the line that refuses it."""
+    (part,) = decisions.parts(home, "decisions")
+    rows = pq.ParquetFile(part).read()
+    why = rows.schema.get_field_index("why")
+    other = rows.set_column(why, rows.schema.field(why), [["it was green", *rows.column("why").to_pylist()[1:]]])
+    pq.write_table(other, part)
+    return (
+        f"{part}: entry 1 was changed: its content does not have its digest; "
+        f"restore {home.raw('decisions')} from a backup, or move it away and acknowledge the cells again"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["acknowledge", past_runs.LAST, "--reason", "x"],
+        ["acknowledge", past_runs.LAST, "--reason", "x", "--withdraw"],
+        ["prune"],
+        ["prune", "--dry-run"],
+        ["report"],
+        ["report", "--json"],
+    ],
+)
+def test_a_changed_entry_is_refused_in_one_line_that_names_it(home, capsys, arguments):
+    past_runs.make(home)
+    assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
+    line = changed(home)
+    capsys.readouterr()
+    assert lockstep(*arguments) == 2
+    assert capsys.readouterr().err == f"lockstep: {line}\n"
+
+
+def test_pages_name_a_changed_entry_and_show_no_acknowledgement(home, capsys):
+    past_runs.make(home)
+    assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
+    line = changed(home)
+    publish(home, past_runs.LAST)
+    pages = [home.reports / "index.html", *(home.reports / past_runs.LAST).glob("*.html")]
+    texts = {page: Outline(page.read_text()).text for page in pages}
+    assert not any("UTC: the disk was full" in text for text in texts.values())
+    cells = {f"{cell.name}.html" for cell in History(home).run(past_runs.LAST).cells}
+    named = {page.name for page, text in texts.items() if line in text}
+    assert cells | {"index.html"} <= named
+
+
+def test_a_withdrawn_acknowledgement_is_shown_no_more_and_both_entries_stay(home, capsys, monkeypatch):
+    monkeypatch.setattr("infra.cli.command.user", lambda: "ada")
+    past_runs.make(home)
+    assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
+    red = [one.cell for one in decisions.decisions(home)]
+    withdraw = ["acknowledge", past_runs.LAST, "--withdraw", "--reason", "it was not"]
+    capsys.readouterr()
+    assert lockstep(*withdraw, "--cells", red[0]) == 0
+    assert "ada withdrew 1 acknowledgement: it was not" in capsys.readouterr().out
+    assert Outline((home.reports / "index.html").read_text()).text.count("UTC: the disk was full") == 2
+    assert list(decisions.acknowledgements(home)) == [(past_runs.LAST, cell) for cell in red[1:]]
+    assert [one.decision for one in decisions.decisions(home)] == ["acknowledged"] * 3 + ["withdrawn"]
+    assert lockstep(*withdraw, "--cells", red[0]) == 2
+    assert f"has no acknowledged cell {red[0]}; its acknowledged cells: {red[1]}, " in capsys.readouterr().err
+    assert lockstep(*withdraw) == 0
+    assert lockstep(*withdraw) == 2
+    assert "has no acknowledged cells: there is nothing to withdraw" in capsys.readouterr().err
+    assert lockstep("acknowledge", past_runs.LAST, "--reason", "it was, after all") == 0
+    assert {one.why for one in decisions.acknowledgements(home).values()} == {"it was, after all"}
