@@ -400,6 +400,28 @@ def restore(
     restore(home(), file, as_json)
 
 
+@app.command()
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="One statement in DuckDB's SQL. Default: list the tables.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Query the history of all runs with SQL, or list its tables.
+
+    A query names the tables as dbt does: marts such as throughput, and
+    raw tables such as raw_cells. It can only read them. It reads and
+    writes no other file, and loads no extension.
+
+    Examples:
+        lockstep sql
+        lockstep sql "SELECT verdict, count(*) FROM cells GROUP BY ALL"
+    """
+    from infra.cli.sql import sql as queried
+
+    queried(home(), query, as_json)
+
+
 warehouse = typer.Typer(
     help="Build the warehouse: dbt's tables (marts) and their documentation, from the results of all runs."
 )
