@@ -1,4 +1,4 @@
-"""The folder of this checkout, LOCKSTEP_HOME, and the user of this process."""
+"""The folder of this checkout, LOCKSTEP_HOME, the folders to import from, and the user of this process."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ MATRICES = ROOT / "dags" / "matrices"
 def home() -> Home:
     """LOCKSTEP_HOME: from the environment, else `.lockstep` in the checkout, whatever the working directory."""
     return Home(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep")
+
+
+def import_roots() -> list[Path]:
+    """The folders that the DAG `import_data` may read: LOCKSTEP_IMPORT_ROOTS, else `inbox` in LOCKSTEP_HOME."""
+    folders = [folder for folder in os.environ.get("LOCKSTEP_IMPORT_ROOTS", "").split(os.pathsep) if folder]
+    return [ROOT / folder for folder in folders] or [home().root / "inbox"]
 
 
 def user() -> str:

@@ -20,11 +20,11 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,6 +32,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import records
+from jobs.paths import open_regular, regular_files
 from jobs.records import Record, Value
 from streaming_core.errors import BadInput
 
@@ -42,7 +43,7 @@ UNREAD: dict[str, Callable[[pa.DataType], bool]] = {
     "decimal of more than 38 digits": pa.types.is_decimal256,
 }
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
-COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open}
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 SUFFIXES = f"{', '.join(KINDS)}; all except .parquet also with .gz or .bz2"
 UNREADABLE = "the file cannot be read: "
 # The size of the batches that a task gives to Spark.
@@ -64,47 +65,40 @@ class Files:
     """Files of one kind with the same columns.
 
     Attributes:
-        paths: The files.
+        paths: The files, as the user names them.
+        targets: The same files, without links.
         kind: parquet, csv or json.
         columns: Name -> type, which is None for CSV. None for JSON lines, where each line has its own columns.
         separator: The character between the columns of CSV.
     """
 
     paths: list[Path]
+    targets: list[Path]
     kind: str
     columns: dict[str, pa.DataType | None] | None
     separator: str
 
     @property
     def names(self) -> list[str]:
-        """The paths as the user wrote them."""
+        """The paths as text."""
         return [str(path) for path in self.paths]
 
 
-def find_files(named: list[Path], separator: str | None) -> Files:
+def find_files(named: list[Path], separator: str | None, roots: Sequence[Path] | None = None) -> Files:
     """Find the named files, and the files in named folders.
 
     Args:
         named: Files and folders.
         separator: The character between the columns of CSV; None means a comma, or a tab in .tsv files.
+        roots: The folders that may be read; None means every folder.
 
     Raises:
-        BadInput: A file is missing, unreadable, of an unknown kind, in the list twice, or without columns. Or two files
-            have different kinds or columns.
+        BadInput: A file may not be read (paths.regular_files), is of an unknown kind, in the list twice, or without
+            columns. Or two files have different kinds or columns.
     """
-    paths: list[Path] = []
-    for path in named:
-        if path.is_dir():
-            within = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
-            if not within:
-                raise BadInput(f"folder {path} has no files; names that begin with '.' or '_' do not count")
-            paths += within
-        elif path.exists():
-            paths.append(path)
-        else:
-            raise BadInput(f"{path} does not exist")
-    resolved = [path.resolve() for path in paths]
-    if twice := next((path for path, target in zip(paths, resolved, strict=True) if resolved.count(target) > 1), None):
+    found = [pair for path in named for pair in regular_files(path, roots)]
+    paths, targets = [path for path, _ in found], [target for _, target in found]
+    if twice := next((path for path, target in found if targets.count(target) > 1), None):
         raise BadInput(f"{twice} is in the list twice: name each file once")
     kinds = {path: _kind(path) for path in paths}
     kind = kinds[paths[0]]
@@ -114,7 +108,7 @@ def find_files(named: list[Path], separator: str | None) -> Files:
         separator = "\t" if ".tsv" in (suffix.lower() for suffix in paths[0].suffixes) else ","
     if len(separator) != 1 or separator in '"\r\n':
         raise BadInput(f"--separator {separator!r}: give one character, which is not a quote or a line break")
-    columns = {path: _columns(path, kind, separator) for path in paths}
+    columns = {path: _columns(path, target, kind, separator) for path, target in found}
     first = columns[paths[0]]
     for path in paths:
         if columns[path] != first:
@@ -122,11 +116,7 @@ def find_files(named: list[Path], separator: str | None) -> Files:
                 f"{path} and {paths[0]} have different columns: {_list(columns[path])}; {_list(first)}. "
                 "Import them one at a time"
             )
-    return Files(paths, kind, first, separator)
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
+    return Files(paths, targets, kind, first, separator)
 
 
 def _kind(path: Path) -> str:
@@ -142,17 +132,17 @@ def _list(columns: dict[str, pa.DataType | None] | None) -> str:
     return ", ".join(name if kind is None else f"{name} ({kind})" for name, kind in (columns or {}).items())
 
 
-def _columns(path: Path, kind: str, separator: str) -> dict[str, pa.DataType | None] | None:
+def _columns(path: Path, target: Path, kind: str, separator: str) -> dict[str, pa.DataType | None] | None:
     """The columns of a file; None for JSON lines. Raises BadInput if the file cannot be read."""
     try:
         if kind == "parquet":
-            with pq.ParquetFile(path) as file:
+            with open_regular(target) as raw, pq.ParquetFile(raw) as file:
                 columns = [(field.name, field.type) for field in file.schema_arrow]
         else:
             if kind == "json":
-                _start(path)
+                _start(target, path.suffix)
                 return None
-            header = records.csv_header(io.StringIO(_start(path), newline=""), separator)
+            header = records.csv_header(io.StringIO(_start(target, path.suffix), newline=""), separator)
             if not all(records.is_utf8(name) for name in header):
                 raise BadInput(f"{path}: the names of its columns are not UTF-8: convert the file to UTF-8")
             columns = [(name.strip(), None) for name in header]
@@ -182,16 +172,24 @@ def _unread(kind: pa.DataType) -> str | None:
     return own or next((unread for part in parts if (unread := _unread(part))), None)
 
 
-def _start(path: Path) -> str:
+def _start(target: Path, suffix: str) -> str:
     """The first megabyte of a file, uncompressed, which holds more than the column names."""
-    with _opened(path) as file:
+    with _opened(target, suffix) as file:
         text = file.read(1 << 20)
     # The last character may be cut.
     return text.decode("utf-8", "surrogateescape")
 
 
-def _opened(path: Path) -> BinaryIO:
-    return COMPRESSED.get(path.suffix.lower(), open)(path, "rb")  # type: ignore[operator]
+@contextmanager
+def _opened(target: Path, suffix: str) -> Iterator[BinaryIO]:
+    """The content of a file, uncompressed. The suffix is that of the name that the user gave."""
+    with open_regular(target) as raw:
+        unpack = COMPRESSED.get(suffix.lower())
+        if unpack is None:
+            yield raw
+        else:
+            with unpack(raw, "rb") as file:
+                yield file
 
 
 # --- in Spark --------------------------------------------------------------------------------------------------------
@@ -224,7 +222,7 @@ def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool
         return _parquet(spark, files, links, columns)
     names = list(columns) if files.columns is None else list(files.columns)
     lists = [i for i, name in enumerate(names) if columns.get(name)]
-    paths = [(path.resolve(), path.suffix.lower()) for path in files.paths]
+    sources = [(target, path.suffix) for path, target in zip(files.paths, files.targets, strict=True)]
     schema = ", ".join(
         [
             "_file int, _row bigint, _line bigint, _raw binary, _torn string",
@@ -237,9 +235,10 @@ def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _batches(number, paths[number][0], kind, separator, names, lists)
+                target, suffix = sources[number]
+                yield from _batches(number, target, suffix, kind, separator, names, lists)
 
-    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, schema)
+    return spark.range(0, len(sources), 1, len(sources)).mapInArrow(read, schema)
 
 
 def column_of(files: Files, columns: dict[str, bool], name: str) -> Column:
@@ -250,8 +249,8 @@ def column_of(files: Files, columns: dict[str, bool], name: str) -> Column:
 
 
 def _parquet(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool]) -> DataFrame:
-    for number, path in enumerate(files.paths):
-        (links / f"{number:06d}.parquet").symlink_to(path.resolve())
+    for number, target in enumerate(files.targets):
+        (links / f"{number:06d}.parquet").symlink_to(target)
     frame = spark.read.parquet(str(links))
     # Spark accepts any bytes in a text column. A binary column may have any bytes.
     texts = [name for name, kind in frame.dtypes if kind == "string" and name in columns]
@@ -273,13 +272,13 @@ def _column(frame: DataFrame, name: str) -> Column:
 
 
 def _batches(
-    number: int, path: Path, kind: str, separator: str, names: list[str], lists: list[int]
+    number: int, target: Path, suffix: str, kind: str, separator: str, names: list[str], lists: list[int]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file, in a task. For a damaged file, the last row has number 0 and the reason in `_torn`."""
     held: list[Record] = []
     characters = rows = 0
     try:
-        with _opened(path) as packed, records.decoded(packed) as text:
+        with _opened(target, suffix) as packed, records.decoded(packed) as text:
             if kind == "json":
                 read = records.json_records(text, names, frozenset(names[i] for i in lists))
             else:

@@ -213,7 +213,7 @@ def _write(spark: SparkSession, request: Request, folder: Path) -> None:
 def _rows_read(sources: Files, fitted: DataFrame) -> int:
     """The number of rows of all files: for Parquet from the files, else from the numbers that the readers gave."""
     if sources.kind == "parquet":
-        return Parts(sources.paths).rows
+        return Parts(sources.targets).rows
     last = fitted.groupBy("_file").agg(F.max("_row").alias("rows")).collect()
     return sum(row["rows"] for row in last)
 
