@@ -2,7 +2,7 @@
 
 The table has the columns c0, c1, ... in the order of the file, and:
 
-- `_file`: the number of the file in the user's list;
+- `_file`: the number of the file among all files of the import;
 - `_row`: the number of the row in the file, from 1;
 - `_line`: the number of the row's first line; null for Parquet;
 - `_raw`: the bytes of the row without its line break; for Parquet, the bytes of a text that is not UTF-8;
@@ -208,7 +208,7 @@ def settings(spark: SparkSession) -> Iterator[None]:
             spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
-def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool]) -> DataFrame:
+def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool], first: int) -> DataFrame:
     """The rows of all files.
 
     Args:
@@ -217,9 +217,10 @@ def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool
         links: An empty folder for links with plain names to Parquet files, because Spark reads some characters in names
             as patterns. Spark needs it until it has read the files.
         columns: The columns that fields need -> whether the column holds lists. Other keys of JSON lines are ignored.
+        first: The number of the first file.
     """
     if files.kind == "parquet":
-        return _parquet(spark, files, links, columns)
+        return _parquet(spark, files, links, columns, first)
     names = list(columns) if files.columns is None else list(files.columns)
     lists = [i for i, name in enumerate(names) if columns.get(name)]
     sources = [(target, path.suffix) for path, target in zip(files.paths, files.targets, strict=True)]
@@ -236,7 +237,7 @@ def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 target, suffix = sources[number]
-                yield from _batches(number, target, suffix, kind, separator, names, lists)
+                yield from _batches(first + number, target, suffix, kind, separator, names, lists)
 
     return spark.range(0, len(sources), 1, len(sources)).mapInArrow(read, schema)
 
@@ -248,8 +249,8 @@ def column_of(files: Files, columns: dict[str, bool], name: str) -> Column:
     return F.col(f"{'l' if is_list else 'c'}{names.index(name)}")
 
 
-def _parquet(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool]) -> DataFrame:
-    for number, target in enumerate(files.targets):
+def _parquet(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool], first: int) -> DataFrame:
+    for number, target in enumerate(files.targets, first):
         (links / f"{number:06d}.parquet").symlink_to(target)
     frame = spark.read.parquet(str(links))
     # Spark accepts any bytes in a text column. A binary column may have any bytes.

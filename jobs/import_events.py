@@ -1,13 +1,18 @@
-"""Imports a user's files as a workload of an application (`lockstep import`).
+"""Imports a user's files as a workload of an application (`lockstep import`, and the DAG `import_data`).
 
 Columns become fields of the application's event record, by name or by `--map`. fitting.py describes the valid values,
 and records.py how text files are read. The import keeps each value exactly, or sets its row aside with a reason. It
 fails if the rows that it read do not add up to events and rows set aside. Events are sorted by (ts, file, row of the
 file), and numbered in this order. Two equal rows are two events.
 
+An application with several streams has files for each stream. Its events are sorted by (ts, stream, file, row of the
+file), as language/sources.py orders them. All files are numbered in the order of the streams, so that the number of a
+file gives its stream.
+
 Out: a folder with events/ and manifest.json, like every workload. Its address covers the application's name, its
 parameters and the content. If rows were set aside, aside/part-*.parquet holds them, with `_file`, `_row`, `_reason`,
-the columns, `_line`, and `_raw`, the bytes of the row (files.py).
+the columns, `_line`, and `_raw`, the bytes of the row (files.py). Each of several streams has its own columns, and a
+folder of its own: aside/STREAM/part-*.parquet.
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ import difflib
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +32,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType
 
 from jobs import files, fitting
 from jobs.files import Files
@@ -35,12 +42,32 @@ from streaming_core import storage
 from streaming_core.data import workload
 from streaming_core.data.arrow import to_arrow
 from streaming_core.data.parts import Parts, part_path
-from streaming_core.errors import BadInput, CommandFailed, refusal
+from streaming_core.errors import BadInput, CommandFailed, refusal, unknown
 from streaming_core.language.application import App
-from streaming_core.language.record import Array, Resolved
+from streaming_core.language.record import Array, Record, Resolved
+from streaming_core.language.sources import TAG
 
-# The manifest has samples of the rows set aside: so many reasons, rows per reason, and characters per row.
+# The manifest has samples of the rows set aside: so many reasons per stream, rows per reason, and characters per row.
 SAMPLED_REASONS, SAMPLES, SAMPLE_CHARACTERS = 10, 3, 300
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The files of one stream.
+
+    Attributes:
+        name: The name of the stream; None if the application has one source.
+        record: The record of its rows.
+        files: The files.
+        mapping: Field of the record -> column of the files.
+        columns: Field of the record -> field of the event.
+    """
+
+    name: str | None
+    record: Record
+    files: Files
+    mapping: dict[str, str]
+    columns: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -50,73 +77,105 @@ class Request:
     Attributes:
         app: The application.
         params: Its parameters.
-        files: The files.
-        mapping: Field -> column.
+        streams: The streams in the order of the application.
         unit: The unit of integers that are read from times (fitting.UNITS), or None.
     """
 
     app: App
     params: dict[str, Any]
-    files: Files
-    mapping: dict[str, str]
+    streams: list[Stream]
     unit: str | None
+
+    @property
+    def names(self) -> list[str]:
+        """All files, as text."""
+        return [name for stream in self.streams for name in stream.files.names]
 
 
 def request(
     app: App,
     params: dict[str, Any],
-    named: list[Path],
+    named: list[Path] | dict[str, Path],
     mapping: dict[str, str],
     unit: str | None = None,
     separator: str | None = None,
+    roots: Sequence[Path] | None = None,
 ) -> Request:
     """Check a request; of the files, this reads only the columns.
 
     Args:
         app: The application.
         params: Its parameters.
-        named: Files and folders.
-        mapping: Field -> column, for fields whose column has another name.
+        named: Files and folders; for several streams, the file or folder of each stream.
+        mapping: Field -> column, for fields whose column has another name. `STREAM.FIELD` is the field of one stream,
+            and FIELD that of every stream that has it.
         unit: The unit of integers that are read from times.
         separator: The character between the columns of CSV.
+        roots: The folders that may be read; None means every folder.
 
     Raises:
-        BadInput: The files are invalid (files.find_files), the application has several sources, or a unit, field or
-            column is unknown.
+        BadInput: The files are invalid (files.find_files), a stream is unknown or missing, or a unit, field or column
+            is unknown.
     """
-    if app.streams is not None:
-        raise BadInput(
-            f"app {app.name} has {len(app.streams.names)} sources ({', '.join(app.streams.names)}): import works only "
-            "for applications with one source"
-        )
     if unit is not None and unit not in fitting.UNITS:
         raise BadInput(f"--unit must be one of {', '.join(fitting.UNITS)}, got {unit!r}")
-    fields = list(app.event.fields)
-    for field in mapping:
-        if field not in fields:
+    streams = _streams(app, named)
+    known = [_field(name, field) for name, record, _, _ in streams for field in record.fields]
+    for key in mapping:
+        if key not in known and not any(name is not None and key in record.fields for name, record, _, _ in streams):
             raise BadInput(
-                f"--map {field}=...: the events of {app.name} have no field {field!r}; fields: {', '.join(fields)}"
+                f"--map {key}=...: the events of {app.name} have no field {key!r}; fields: {', '.join(known)}"
             )
-    sources = files.find_files(named, separator)
-    for field in fields:
-        column = mapping.setdefault(field, field)
-        if sources.columns is not None and column not in sources.columns:
-            raise BadInput(_missing(app, field, column, sources))
-    return Request(app, params, sources, mapping, unit)
+    found = []
+    for name, record, columns, paths in streams:
+        given = {field: mapping.get(_field(name, field)) or mapping.get(field) or field for field in record.fields}
+        stream = Stream(name, record, files.find_files(paths, separator, roots), given, columns)
+        for field, column in given.items():
+            if stream.files.columns is not None and column not in stream.files.columns:
+                raise BadInput(_missing(app, stream, field, column))
+        found.append(stream)
+    return Request(app, params, found, unit)
 
 
-def _missing(app: App, field: str, column: str, sources: Files) -> str:
+def _streams(
+    app: App, named: list[Path] | dict[str, Path]
+) -> list[tuple[str | None, Record, dict[str, str], list[Path]]]:
+    """The name, the record and the columns of each stream (Stream), with the user's files for it."""
+    if app.streams is None:
+        if isinstance(named, dict):
+            raise BadInput(f"app {app.name} has one source: give its files without --stream")
+        return [(None, app.event, {field: field for field in app.event.fields}, named)]
+    names = app.streams.names
+    if not isinstance(named, dict):
+        options = " ".join(f"--stream {name}=PATH" for name in names)
+        raise BadInput(f"app {app.name} has {len(names)} streams: give the file or the folder of each with {options}")
+    if wrong := next((name for name in named if name not in names), None):
+        raise BadInput(f"--stream {wrong}=...: {unknown(f'stream of {app.name}', wrong, names)}")
+    if missing := next((name for name in names if name not in named), None):
+        raise BadInput(f"app {app.name}: stream {missing} has no file: add --stream {missing}=PATH")
+    together = zip(names, app.streams.records, app.streams.columns, strict=True)
+    return [(name, record, columns, [named[name]]) for name, record, columns in together]
+
+
+def _field(stream: str | None, field: str) -> str:
+    """The name of a field in `--map`."""
+    return field if stream is None else f"{stream}.{field}"
+
+
+def _missing(app: App, stream: Stream, field: str, column: str) -> str:
     """The error about a field without a column."""
+    sources, kind = stream.files, stream.record.fields[field]
     columns = list(sources.columns or ())
-    kind = app.event.fields[field]
-    fault = f"{sources.names[0]} has no column {column!r} for the field {field} ({_kind(kind)}) of {app.name}'s events"
+    whose = f"{app.name}'s events" if stream.name is None else f"{app.name}'s stream {stream.name}"
+    fault = f"{sources.names[0]} has no column {column!r} for the field {field} ({_kind(kind)}) of {whose}"
     if sources.kind == "csv" and any(re.fullmatch(r"[+-]?\d+(\.\d+)?", name.strip()) for name in columns):
         return f"{fault}; the first line must contain the column names, but looks like a row: {_few(columns)}"
     similar = difflib.get_close_matches(column.lower(), [name.lower() for name in columns], 1)
     suggestion = next((name for name in columns if similar and name.lower() == similar[0]), "COLUMN")
     if sources.kind == "csv" and len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
         return f"{fault}; its only column is {columns[0]!r}: set --separator to the character between the columns"
-    return f"{fault}; its columns: {_few(columns)}. Name the right one with --map {field}={suggestion}"
+    name = _field(stream.name, field)
+    return f"{fault}; its columns: {_few(columns)}. Name the right one with --map {name}={suggestion}"
 
 
 def _kind(kind: object) -> str:
@@ -148,19 +207,19 @@ def run(spark: SparkSession, request: Request, out: Path) -> dict[str, Any]:
             with storage.appearing(out) as folder, files.settings(spark):
                 _write(spark, request, folder)
     except (PySparkException, Py4JError) as error:
-        raise _failure(request.files, error) from None
+        raise _failure(request.names, error) from None
     except OSError as error:
         raise refusal(error, f"workload {out} cannot be written") from None
     return workload.read_manifest(out)
 
 
-def _failure(sources: Files, error: Exception) -> BadInput | CommandFailed:
+def _failure(names: list[str], error: Exception) -> BadInput | CommandFailed:
     """The error for a failure of Spark: a damaged file if Spark names one, by its number, else a failed command."""
     text = str(error)
     cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", text)
     why = (cause[-1] if cause else text.strip().partition("\n")[0])[:200]
-    if number := re.search(r"/links/(\d{6})\.", text):
-        return _damaged(sources.names[int(number[1])], why)
+    if number := re.search(r"/links/\d+/(\d{6})\.", text):
+        return _damaged(names[int(number[1])], why)
     return CommandFailed(f"Spark failed: {why}")
 
 
@@ -176,56 +235,69 @@ def check_out(out: Path) -> None:
 
 def _write(spark: SparkSession, request: Request, folder: Path) -> None:
     links, sorted_rows = folder / "links", folder / "sorted"
-    links.mkdir()
-    record = request.app.event.resolve(request.params)
-    columns = {request.mapping[name]: isinstance(slot.type, Array) for name, slot in record.state[0].items()}
-    fitted = _fitted(files.rows(spark, request.files, links, columns), request, record, columns).persist()
+    fitted: list[DataFrame] = []
     try:
-        counts = fitted.groupBy("_reason").agg(F.count("*").alias("rows"), F.min(F.struct("_file", "_row")).alias("at"))
-        aside, events, total = _count(request.files, counts.collect())
-        read = _rows_read(request.files, fitted)
-        if not events:
+        first = 0
+        for number, stream in enumerate(request.streams):
+            (links / str(number)).mkdir(parents=True)
+            fitted.append(_fitted(spark, request, stream, links / str(number), first).persist())
+            first += len(stream.files.paths)
+        counts = [_count(request.names, frame) for frame in fitted]
+        read = sum(_rows_read(*pair) for pair in zip(request.streams, fitted, strict=True))
+        aside = sorted((one for of_stream, _ in counts for one in of_stream), key=_most_frequent)
+        total = sum(rows for _, rows in counts)
+        if sum(one["rows"] for one in aside) == total:
             why = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
-            raise BadInput(f"{request.files.names[0]}: none of {total} rows is an event of {request.app.name}{why}")
-        fields = list(record.state[0])
+            raise BadInput(f"{request.names[0]}: none of {total} rows is an event of {request.app.name}{why}")
+        fields = list(request.app.event.fields)
         order = [*(["ts"] if "ts" in fields else []), "_file", "_row"]
-        fits = fitted.where(F.col("_reason").isNull())
-        fits.orderBy(*order).select(*fields).write.parquet(str(sorted_rows))
-        if aside:
-            _keep(fitted, request.files, folder / "aside")
-            _add_samples(folder / "aside", aside)
+        _events(request, fitted).orderBy(*order).select(*fields).write.parquet(str(sorted_rows))
+        for stream, frame, (of_stream, _) in zip(request.streams, fitted, counts, strict=True):
+            if of_stream:
+                _keep(frame, request.names, stream, _aside(folder, stream))
+                _add_samples(_aside(folder, stream), of_stream)
     finally:
-        fitted.unpersist()
+        for frame in fitted:
+            frame.unpersist()
     parts = [workload.write_part(folder, i, table) for i, table in enumerate(_numbered(sorted_rows, request))]
     shutil.rmtree(links)
     shutil.rmtree(sorted_rows)
-    _check_counts(folder, read)
-    about = {
-        "files": request.files.names,
-        "map": {field: request.mapping[field] for field in fields},
+    _check_counts(folder, request, read)
+    about: dict[str, Any] = {
+        "files": request.names,
+        "map": {_field(one.name, field): column for one in request.streams for field, column in one.mapping.items()},
         "unit": request.unit,
         "rows": total,
         "aside": aside,
     }
+    if request.app.streams is not None:
+        about["streams"] = {stream.name: stream.files.names for stream in request.streams}
     workload.seal_imported(folder, request.app, request.params, parts, about)
 
 
-def _rows_read(sources: Files, fitted: DataFrame) -> int:
-    """The number of rows of all files: for Parquet from the files, else from the numbers that the readers gave."""
-    if sources.kind == "parquet":
-        return Parts(sources.targets).rows
+def _aside(folder: Path, stream: Stream) -> Path:
+    """The folder of the rows of a stream that are set aside."""
+    return folder / "aside" / (stream.name or "")
+
+
+def _rows_read(stream: Stream, fitted: DataFrame) -> int:
+    """The number of rows of a stream: for Parquet from the files, else from the numbers that the readers gave."""
+    if stream.files.kind == "parquet":
+        return Parts(stream.files.targets).rows
     last = fitted.groupBy("_file").agg(F.max("_row").alias("rows")).collect()
     return sum(row["rows"] for row in last)
 
 
-def _check_counts(folder: Path, read: int) -> None:
+def _check_counts(folder: Path, request: Request, read: int) -> None:
     """Raise CommandFailed unless the written files hold every row, as an event or set aside.
 
     Args:
         folder: The workload.
+        request: The request.
         read: Number of rows in the user's files.
     """
-    events, aside = Parts.of(folder / "events").rows, Parts.of(folder / "aside").rows
+    events = Parts.of(folder / "events").rows
+    aside = sum(Parts.of(_aside(folder, stream)).rows for stream in request.streams)
     if read != events + aside:
         raise CommandFailed(
             f"the import read {read:,} rows, but wrote {events:,} events and set {aside:,} rows aside. "
@@ -233,13 +305,54 @@ def _check_counts(folder: Path, read: int) -> None:
         )
 
 
-def _fitted(rows: DataFrame, request: Request, record: Resolved, columns: dict[str, bool]) -> DataFrame:
-    """The rows with a column for every field, and `_reason`: why the row is not an event, or null."""
-    raw = _raw(request, record, columns)
+def _events(request: Request, fitted: list[DataFrame]) -> DataFrame:
+    """The rows that are events, with the fields of the event record.
+
+    Args:
+        request: The request.
+        fitted: The rows of each stream.
+    """
+    kinds = {
+        column: frame.schema[field].dataType
+        for stream, frame in zip(request.streams, fitted, strict=True)
+        for field, column in stream.columns.items()
+    }
+    slots = request.app.event.resolve(request.params).state[0]
+    frames = []
+    for number, (stream, frame) in enumerate(zip(request.streams, fitted, strict=True)):
+        values = {column: F.col(field) for field, column in stream.columns.items()}
+        if stream.name is not None:
+            values |= {name: _zero(kind, slots[name].count) for name, kind in kinds.items() if name not in values}
+            values[TAG] = F.lit(number)
+        columns = [values[name].alias(name) for name in slots]
+        frames.append(frame.where(F.col("_reason").isNull()).select(*columns, "_file", "_row"))
+    return reduce(DataFrame.union, frames)
+
+
+def _zero(kind: DataType, count: int) -> Column:
+    """The value of a column in the rows of the streams that have no such field."""
+    if isinstance(kind, ArrayType):
+        return F.array_repeat(_zero(kind.elementType, 1), count)
+    return F.lit("").cast(kind) if isinstance(kind, BinaryType) else F.lit(0).cast(kind)
+
+
+def _fitted(spark: SparkSession, request: Request, stream: Stream, links: Path, first: int) -> DataFrame:
+    """The rows of a stream with a column for every field, and `_reason`: why the row is not an event, or null.
+
+    Args:
+        spark: The session.
+        request: The request.
+        stream: The stream.
+        links: An empty folder (files.rows).
+        first: The number of the first file.
+    """
+    record = stream.record.resolve(request.params)
+    columns = {stream.mapping[name]: isinstance(slot.type, Array) for name, slot in record.state[0].items()}
+    rows, raw = files.rows(spark, stream.files, links, columns, first), _raw(stream, record, columns)
     staged = rows.select("*", *(text.alias(f"r_{name}") for name, text in raw.items()))
     fitted = []
     for name in raw:
-        value, why = fitting.field(record, name, F.col(f"r_{name}"), request.unit, request.files.kind == "csv")
+        value, why = fitting.field(record, name, F.col(f"r_{name}"), request.unit, stream.files.kind == "csv")
         fitted.append(F.struct(value.alias("value"), why.alias("why")).alias(f"f_{name}"))
     # The original values are needed only for rows that are set aside.
     staged = staged.select("*", *fitted).withColumn("_reason", F.coalesce("_torn", *(f"f_{name}.why" for name in raw)))
@@ -249,60 +362,65 @@ def _fitted(rows: DataFrame, request: Request, record: Resolved, columns: dict[s
     return staged.select(*values, "_file", "_row", "_reason", original.alias("_original"))
 
 
-def _raw(request: Request, record: Resolved, columns: dict[str, bool]) -> dict[str, Column]:
+def _raw(stream: Stream, record: Resolved, columns: dict[str, bool]) -> dict[str, Column]:
     """The column of each field, as text or as a list of texts."""
     raw = {}
     for name, slot in record.state[0].items():
-        column = files.column_of(request.files, columns, request.mapping[name])
-        if request.files.kind == "parquet":
-            kind = (request.files.columns or {})[request.mapping[name]]
+        column = files.column_of(stream.files, columns, stream.mapping[name])
+        if stream.files.kind == "parquet":
+            kind = (stream.files.columns or {})[stream.mapping[name]]
             assert kind is not None
             column = fitting.as_text(column, kind, slot.type)
         raw[name] = column
     return raw
 
 
-def _count(sources: Files, counts: list[Row]) -> tuple[list[dict[str, Any]], int, int]:
-    """Count the rows.
+def _count(names: list[str], fitted: DataFrame) -> tuple[list[dict[str, Any]], int]:
+    """Count the rows of a stream.
 
     Args:
-        sources: The files.
-        counts: Number of rows and first row, by reason.
+        names: All files.
+        fitted: The rows.
 
     Returns:
         A list of the reasons, the most frequent first, each with its number of rows and its first row. Then the number
-        of events and the number of all rows.
+        of all rows.
 
     Raises:
         BadInput: A file is damaged.
     """
+    reasons = fitted.groupBy("_reason")
+    counts = reasons.agg(F.count("*").alias("rows"), F.min(F.struct("_file", "_row")).alias("at")).collect()
     for row in counts:
         if row["at"]["_row"] == 0:
             why = row["_reason"].removeprefix(files.UNREADABLE)
-            raise _damaged(sources.names[row["at"]["_file"]], why)
+            raise _damaged(names[row["at"]["_file"]], why)
     aside = [
-        {"reason": row["_reason"], "rows": row["rows"], "file": sources.names[row["at"][0]], "row": row["at"][1]}
+        {"reason": row["_reason"], "rows": row["rows"], "file": names[row["at"][0]], "row": row["at"][1]}
         for row in counts
         if row["_reason"] is not None
     ]
-    total = sum(row["rows"] for row in counts)
-    events = sum(row["rows"] for row in counts if row["_reason"] is None)
-    return sorted(aside, key=lambda one: (-one["rows"], one["reason"])), events, total
+    return sorted(aside, key=_most_frequent), sum(row["rows"] for row in counts)
+
+
+def _most_frequent(one: dict[str, Any]) -> tuple[int, str]:
+    """The key to sort reasons by."""
+    return -one["rows"], one["reason"]
 
 
 def _at(one: dict[str, Any]) -> str:
     return f"{one['file']}, row {one['row']}"
 
 
-def _keep(fitted: DataFrame, sources: Files, folder: Path) -> None:
+def _keep(fitted: DataFrame, files_read: list[str], stream: Stream, folder: Path) -> None:
     """Write the rows that are set aside in the order of the files: their values, and the bytes of text files."""
-    names = list(sources.columns or ())
+    names = list(stream.files.columns or ())
     columns = [F.col("_original._line").alias("_line"), F.col("_original._raw").alias("_raw")]
     types = dict(fitted.select("_original.*").dtypes)
     for i, name in enumerate(names):
         column = F.col(f"_original.c{i}")
         columns.append((F.make_valid_utf8(column) if types[f"c{i}"] == "string" else column).alias(name))
-    named = F.get(F.array(*map(F.lit, sources.names)), F.col("_file")).alias("_file")
+    named = F.get(F.array(*map(F.lit, files_read)), F.col("_file")).alias("_file")
     aside = fitted.where(F.col("_reason").isNotNull()).orderBy("_file", "_row")
     aside.select(named, "_row", "_reason", *columns).write.parquet(str(folder))
     for number, path in enumerate(_written(folder)):

@@ -102,11 +102,19 @@ def check(
 def import_(
     name: Annotated[str, typer.Argument(metavar="APP", help="The application that will process the events.")],
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="FILES", help="Parquet, CSV or JSON lines files, or folders. CSV and JSON may be .gz or .bz2."
         ),
-    ],
+    ] = None,
+    streams: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stream",
+            metavar="NAME=PATH",
+            help="The file or folder of one stream, instead of FILES. Repeat it for each stream of the application.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the workload to this folder, which must be new or empty.")
     ] = None,
@@ -119,7 +127,9 @@ def import_(
     mapping: Annotated[
         list[str] | None,
         typer.Option(
-            "--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name. Repeat for more."
+            "--map",
+            metavar="FIELD=COLUMN",
+            help="Read a field from a column with another name. Repeat for more. Write STREAM.FIELD for one stream.",
         ),
     ] = None,
     unit: Annotated[
@@ -143,16 +153,19 @@ def import_(
     Each row becomes an event, or is set aside with a reason. The workload's
     folder holds the rows that were set aside, under aside/. Give either
     --name or --out. A regression runs on an import if you name it with
-    --data.
+    --data. An application with several streams takes --stream NAME=PATH
+    for each of them, and orders their rows by ts.
 
     Examples:
-        lockstep import wc lines.csv --name lines
-        lockstep import wc posts.csv --map line=body --out workload
+        lockstep import wc posts.csv --map line=body --name lines
+        lockstep import scalejoin --stream Left=a.csv --stream Right=b.csv --name ab
         lockstep run --applications wc --data '{"wc": "lines"}'
     """
     from infra.cli.importing import import_
+    from infra.services.importing import Form
 
-    import_(name, files, out, called, mapping or [], unit, separator, parameters(name, None, settings), as_json)
+    params = parameters(name, None, settings)
+    import_(Form(name, files or [], streams or [], mapping or [], unit, separator, params), out, called, as_json)
 
 
 @app.command()

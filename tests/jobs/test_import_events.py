@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +23,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, CommandFailed
+from tests.draws import seeds
 
 HEAD = '''"""Orders."""
 from streaming_core.api import App, Array, Param, boolean, f64, i64, record, text, u8
@@ -455,12 +458,179 @@ def test_what_cannot_be_imported_is_refused_before_spark_starts(made, named, ask
     assert "\n" not in str(refused.value)
 
 
-def test_events_of_several_sources_are_refused(tmp_path):
+# --- several streams --------------------------------------------------------------------------------------------------
+
+STREAMS = '''"""Trades."""
+from streaming_core.api import App, Array, boolean, f64, i64, record, text, u8
+
+app = App("trades")
+
+
+@record
+class Bid:
+    ts: i64
+    who: text
+    price: i64
+    parts: Array[u8, 2]
+
+
+@record
+class Ask:
+    ts: i64
+    price: f64
+    who: text
+    is_last: boolean
+
+
+@record
+class Tick:
+    ts: i64
+
+
+@record
+class Output:
+    ts: i64
+
+
+def bid(row, out):
+    out.emit(ts=row.ts)
+
+
+def ask(row, out):
+    out.emit(ts=row.ts)
+
+
+def tick(row, out):
+    out.emit(ts=row.ts)
+
+
+bids, asks, ticks = app.sources(Bid, Ask, Tick)
+bids.flat_map(bid, Output).union(asks.flat_map(ask, Output), ticks.flat_map(tick, Output)).sink()
+
+
+def events(params, seed, start, stop):
+    return {}
+
+
+app.generates(events, events, events)
+'''
+
+
+def streams_of(app: App, table: pa.Table) -> list[pa.Table]:
+    """The rows of each stream of a workload, with the columns of its record."""
+    assert app.streams is not None
+    found = []
+    for number, columns in enumerate(app.streams.columns):
+        rows = table.filter(pc.equal(table["stream"], number))
+        found.append(pa.table({field: rows[column] for field, column in columns.items()}))
+    return found
+
+
+def written(table: pa.Table, file: Path) -> None:
+    """The table as a file of the kind that its name says."""
+    if file.suffix == ".parquet":
+        pq.write_table(table, file)
+    elif file.suffix == ".csv":
+        pa_csv.write_csv(table, file)
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+def test_streams_that_were_exported_are_what_was_generated(spark, tmp_path):
     app = registry.load("scalejoin")
-    with pytest.raises(
-        BadInput, match=r"app scalejoin has 2 sources \(.*\): import works only for applications with one source"
-    ):
-        import_events.request(app, app.bind(), [tmp_path], {})
+    params = app.bind({"rate": 10_000})  # many rows have the same ts
+    generated = workload.write(app, params, 3000, 5, tmp_path / "generated")
+    table = pa.concat_tables(workload.read(tmp_path / "generated").blocks(1000))
+    assert len(pc.unique(table["ts"])) < table.num_rows
+    named = {}
+    for number, rows_of in enumerate(streams_of(app, table)):
+        stream = app.streams.names[number]
+        named[stream] = tmp_path / stream
+        named[stream].mkdir()
+        for part in range(3):  # files of a folder, in the order of their names
+            written(rows_of.slice(part * 600, 600 if part < 2 else None), named[stream] / f"{part}.parquet")
+    request = import_events.request(app, params, dict(reversed(named.items())), {})
+    manifest = import_events.run(spark, request, tmp_path / "w")
+    assert manifest["content_digest"] == generated["content_digest"]
+    assert manifest["events"] == 3000
+    assert workload.read(tmp_path / "w", app).rows == 3000
+
+
+@pytest.mark.parametrize("seed", seeds(2, of=6))
+def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, spark, tmp_path):
+    """Held against sorting them by hand, with files of every kind, many equal ts, and rows in any order."""
+    (package / "trades.py").write_text(STREAMS)
+    app, rng = registry.load("trades"), np.random.default_rng(seed)
+    wanted, named, aside_rows = [], {}, 0
+    for number, name in enumerate(("Bid", "Ask", "Tick")):
+        named[name] = tmp_path / name
+        named[name].mkdir()
+        suffix = rng.choice([".parquet", ".csv", ".jsonl"] if name != "Bid" else [".parquet", ".jsonl"])
+        for part in range(int(rng.integers(1, 4))):
+            count = int(rng.choice([1, 5, 300]))
+            ts = rng.integers(-5, 5, count)
+            who = [f"{name} {part} {i} é" for i in range(count)]
+            columns: dict[str, Any] = {"at" if name == "Tick" else "ts": ts, "more": who}
+            if name == "Bid":
+                prices, parts = rng.integers(-9, 9, count), rng.integers(0, 256, (count, 2)).tolist()
+                columns |= {"who": who, "price": prices, "parts": pa.array(parts, pa.list_(pa.uint8()))}
+            elif name == "Ask":
+                columns |= {"price": rng.normal(size=count), "name": who, "is_last": rng.random(count) < 0.5}
+            table = pa.table(columns)
+            written(table, named[name] / f"{part}{suffix}")
+            for i, row in enumerate(table.to_pylist()):
+                zeros = {"who": b"", "Bid_price": 0, "parts": [0, 0], "Ask_price": 0.0, "is_last": False}
+                event = zeros | {"ts": int(ts[i]), "stream": number}
+                if name == "Bid":
+                    event |= {"who": who[i].encode(), "Bid_price": row["price"], "parts": row["parts"]}
+                elif name == "Ask":
+                    event |= {"who": who[i].encode(), "Ask_price": row["price"], "is_last": row["is_last"]}
+                wanted.append(((event["ts"], number, part, i), event))
+        if suffix == ".jsonl":
+            aside_rows += 1
+            with open(named[name] / f"{part}{suffix}", "a") as file:
+                file.write("no json\n")
+    mapping = {"Tick.ts": "at", "Ask.who": "name"}
+    request = import_events.request(app, app.bind(), named, mapping)
+    manifest = import_events.run(spark, request, tmp_path / "w")
+    wanted.sort(key=lambda one: one[0])
+    found = rows(tmp_path / "w", app)
+    assert found == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
+    about = manifest["imported"]
+    assert about["rows"] == len(wanted) + aside_rows
+    assert sum(one["rows"] for one in about["aside"]) == aside_rows
+    assert (about["map"]["Tick.ts"], about["map"]["Ask.who"], about["map"]["Bid.who"]) == ("at", "name", "who")
+    assert about["files"] == [file for name in ("Bid", "Ask", "Tick") for file in about["streams"][name]]
+
+
+def test_rows_of_a_stream_that_are_set_aside_have_a_table_of_their_own(spark, tmp_path):
+    app, out = registry.load("scalejoin"), tmp_path / "w"
+    (tmp_path / "left.csv").write_text("ts,x,y\n5,1,0.5\n,2,1\n6,2,2,2\n")
+    (tmp_path / "right.jsonl").write_text('{"ts": 5, "a": 1, "b": 2, "c": 3, "d": 1}\n{"ts": 4}\n')
+    request = import_events.request(
+        app, app.bind(), {"Left": tmp_path / "left.csv", "Right": tmp_path / "right.jsonl"}, {}
+    )
+    about = import_events.run(spark, request, out)["imported"]
+    assert [(row["ts"], row["stream"], row["x"], row["a"]) for row in rows(out, app)] == [(5, 0, 1, 0), (5, 1, 0, 1)]
+    left, right = (Parts.of(out / "aside" / name).read().to_pylist() for name in ("Left", "Right"))
+    assert [(Path(row["_file"]).name, row["_row"], row["_reason"]) for row in left] == [
+        ("left.csv", 2, "ts has no value"),
+        ("left.csv", 3, "the row has 4 columns instead of 3"),
+    ]
+    assert [(Path(row["_file"]).name, row["_row"], row["_raw"]) for row in right] == [("right.jsonl", 2, b'{"ts": 4}')]
+    assert {(Path(one["file"]).name, one["row"], one["samples"][0]["text"]) for one in about["aside"]} == {
+        ("left.csv", 2, ",2,1"),
+        ("left.csv", 3, "6,2,2,2"),
+        ("right.jsonl", 2, '{"ts": 4}'),
+    }
+    # Damaged files are named, whichever stream they belong to.
+    table = pa.table({"ts": range(1000), "a": range(1000), "b": range(1000), "c": range(1000), "d": [True] * 1000})
+    pq.write_table(table, tmp_path / "right.parquet")
+    whole = (tmp_path / "right.parquet").read_bytes()
+    (tmp_path / "right.parquet").write_bytes(whole[:4] + bytes(2000) + whole[2004:])
+    named = {"Left": tmp_path / "left.csv", "Right": tmp_path / "right.parquet"}
+    with pytest.raises(BadInput, match=r"right\.parquet cannot be read: it is damaged"):
+        import_events.run(spark, import_events.request(app, app.bind(), named, {}), tmp_path / "w2")
 
 
 def test_what_is_damaged_or_empty_leaves_nothing(orders, spark, tmp_path):

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 import pytest
 
 from infra.cli import importing
+from infra.services.importing import Form
 from jobs import prepare_workloads
 from jobs.provenance import describe
 from jobs.session import CHECKOUT
@@ -49,7 +50,8 @@ def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spa
         lines.writerows([row["line"].decode(), row["ts"], "x"] for row in events)
         lines.writerow(["no", "time", ""])
     params = {"entities": 50}
-    importing.import_("fd", [tmp_path / "events.csv"], None, "mine", ["ts=when"], None, None, params, False, spark)
+    form = Form("fd", [tmp_path / "events.csv"], mapping=["ts=when"], params=params)
+    importing.import_(form, None, "mine", False, spark)
     folder = home.imported("fd", "mine")
     assert capsys.readouterr().out.splitlines() == [
         f"{folder}: 500 events for fd, from 501 rows of {tmp_path / 'events.csv'}",
@@ -122,7 +124,12 @@ def test_what_a_regression_cannot_take_is_refused_before_it_starts(home, tmp_pat
         assert said in error
 
 
-def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd):
+TWO = ["scalejoin", "--stream", "Left=a.csv", "--stream", "Right=a.csv", "--out", "w"]
+
+
+def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo.csv")
     (tmp_path / "a.csv").write_text("ts,line\n")
     for arguments, said in (
         (["nosuch", "a.csv", "--out", "w"], "unknown application 'nosuch'"),
@@ -132,9 +139,33 @@ def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd):
         (["fd", "a.csv", "--out", "w", "--map", "ts"], "--map 'ts': write FIELD=COLUMN"),
         (
             ["fd", "a.csv", "--out", "w", "--map", "ts=a", "--map", "ts=b"],
-            "--map 'ts=b': the field ts is already read from the column 'a'",
+            "--map 'ts=b': ts already has the value 'a'",
         ),
         (["fd", "nosuch.csv", "--out", "w"], "nosuch.csv does not exist"),
+        (["fd", "fifo.csv", "--out", "w"], "fifo.csv is a FIFO: only regular files"),
+        (["fd", "--out", "w"], "give either files, or --stream NAME=PATH for each stream"),
+        (["fd", "a.csv", "--stream", "Left=a.csv", "--out", "w"], "give either files, or --stream NAME=PATH"),
+        (["fd", "--stream", "Left=a.csv", "--out", "w"], "app fd has one source: give its files without --stream"),
+        (
+            ["scalejoin", "a.csv", "--out", "w"],
+            "app scalejoin has 2 streams: give the file or the folder of each with --stream Left=PATH --stream Right",
+        ),
+        ([*TWO, "--stream", "Left=b.csv"], "--stream 'Left=b.csv': Left already has the value 'a.csv'"),
+        ([*TWO[:3], *TWO[5:]], "app scalejoin: stream Right has no file: add --stream Right=PATH"),
+        (
+            [*TWO, "--stream", "right=b.csv"],
+            "--stream right=...: unknown stream of scalejoin 'right' (did you mean 'Right'?); known: Left, Right",
+        ),
+        ([*TWO, "--stream", "Left"], "--stream 'Left': write NAME=PATH"),
+        (
+            [*TWO, "--map", "Left.a=b"],
+            "--map Left.a=...: the events of scalejoin have no field 'Left.a'; fields: Left.ts",
+        ),
+        (
+            TWO,
+            "a.csv has no column 'x' for the field x (i64) of scalejoin's stream Left; its columns: ts, line. Name "
+            "the right one with --map Left.x=COLUMN",
+        ),
         (["fd", str(tmp_path / "a.csv"), "--out", "w", "--map", "ts=when"], "has no column 'when' for the field ts"),
         (["fd", str(tmp_path / "a.csv"), "--out", "w", "--set", "entities=none"], "entities"),
     ):
@@ -184,4 +215,4 @@ def test_a_name_that_is_taken_is_another_ones(home, spark, tmp_path):
     home.imported("fd", "mine").mkdir(parents=True)
     (home.imported("fd", "mine") / "there").touch()
     with pytest.raises(BadInput, match="already exists: choose another name, or remove it first"):
-        importing.import_("fd", [tmp_path / "a.csv"], None, "mine", [], None, None, {}, False, spark)
+        importing.import_(Form("fd", [tmp_path / "a.csv"]), None, "mine", False, spark)

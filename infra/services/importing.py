@@ -1,0 +1,112 @@
+"""Imports a user's files, for `lockstep import` and the DAG `import_data`: reads requests, and describes results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobs import import_events
+from streaming_core.apps import registry
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from streaming_core.regression.request import IMPORT_NAME
+
+SHOWN = 10  # reasons that are printed
+
+
+@dataclass(frozen=True)
+class Form:
+    """A request as a user writes it: in the options of `lockstep import`, or in the form of the DAG.
+
+    Attributes:
+        app: The application.
+        files: Files and folders, if the application has one source.
+        streams: `NAME=PATH` for each stream, if the application has several.
+        mapping: `FIELD=COLUMN` for fields whose column has another name.
+        unit: Unit of integer fields that are read from timestamps.
+        separator: Character between the columns of CSV.
+        params: Parameters that differ from the application's defaults.
+    """
+
+    app: str
+    files: Sequence[Path] = ()
+    streams: Sequence[str] = ()
+    mapping: Sequence[str] = ()
+    unit: str | None = None
+    separator: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def folder_of(home: Home, app: str, name: str) -> Path:
+    """The folder of a new import with this name.
+
+    Raises:
+        BadInput: The name is invalid or taken.
+    """
+    if not IMPORT_NAME.fullmatch(name):
+        raise BadInput(
+            f"--name {name!r}: use at most 61 letters, digits, '_', '-' and '.'; begin with a letter or a digit"
+        )
+    out = home.imported(registry.load(app).name, name)
+    import_events.check_out(out)
+    return out
+
+
+def request(form: Form, roots: Sequence[Path] | None = None) -> import_events.Request:
+    """Check a request before Spark starts.
+
+    Args:
+        form: The request.
+        roots: The folders that may be read; a relative path starts at the first one. None means every folder, and a
+            relative path starts at the working directory.
+
+    Raises:
+        BadInput: The request is invalid.
+    """
+    app, start = registry.load(form.app), roots[0] if roots else Path()
+    if bool(form.files) == bool(form.streams):
+        raise BadInput("give either files, or --stream NAME=PATH for each stream of the application")
+    named: list[Path] | dict[str, Path] = [start / path for path in form.files]
+    if form.streams:
+        pairs = _pairs("--stream", form.streams, "NAME=PATH, for example --stream Left=left.csv")
+        named = {name: start / path for name, path in pairs.items()}
+    mapping = _pairs("--map", form.mapping, "FIELD=COLUMN, for example --map line=body")
+    return import_events.request(app, app.bind(form.params), named, mapping, form.unit, form.separator, roots)
+
+
+def _pairs(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise BadInput(f"{option} {text!r}: write {form}")
+        if name in pairs:
+            raise BadInput(f"{option} {text!r}: {name} already has the value {pairs[name]!r}")
+        pairs[name] = value
+    return pairs
+
+
+def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
+    """What became of the rows, for people.
+
+    Args:
+        out: The folder of the import.
+        manifest: Its manifest.
+    """
+    imported = manifest["imported"]
+    files = ", ".join(imported["files"]) if len(imported["files"]) == 1 else f"{len(imported['files'])} files"
+    events, read = (
+        f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((manifest["events"], "event"), (imported["rows"], "row"))
+    )
+    said = [f"{out}: {events} for {manifest['app']}, from {read} of {files}"]
+    aside = imported["aside"]
+    if aside:
+        rows = sum(one["rows"] for one in aside)
+        said.append(f"set aside {rows:,} row{'s' * (rows > 1)}, kept in {out / 'aside'}:")
+    for one in aside[:SHOWN]:
+        said.append(f"{one['rows']:>12,}  {one['reason']} (first: {one['file']}, row {one['row']})")
+    if len(aside) > SHOWN:
+        said.append(f"{'':>12}  and {len(aside) - SHOWN} more reasons: see {out / 'manifest.json'}")
+    return said
