@@ -160,7 +160,13 @@ def test_the_form_refuses_what_the_model_refuses(name, value):
 def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):
     by_name = sorted(dags.values(), key=lambda dag: dag.dag_display_name)
     names = [dag.dag_id for dag in by_name]
-    assert names == ["streaming_regression", "streaming_regression_nightly", "acknowledge_run", "speed_gate"]
+    assert names == [
+        "streaming_regression",
+        "streaming_regression_nightly",
+        "acknowledge_run",
+        "speed_gate",
+        "import_data",
+    ]
     for dag in by_name:
         assert dag.dag_display_name != dag.dag_id
         assert dag.description.endswith(".")

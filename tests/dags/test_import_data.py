@@ -1,0 +1,155 @@
+"""The DAG import_data: what its form takes and refuses, and an import of two streams by its tasks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jsonschema
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+
+from dags.lib import importing
+from dags.lib.form import regression_params
+from jobs import fitting
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from tests.dags.test_plan import HOSTILE
+
+FORM = dict.fromkeys(("files", "streams", "map", "unit", "separator", "params"))
+
+
+@pytest.fixture
+def inbox(lockstep_home, monkeypatch) -> Path:
+    """The default folder to import from, with a file; a file lies outside."""
+    monkeypatch.delenv("LOCKSTEP_IMPORT_ROOTS", raising=False)
+    (lockstep_home.root / "inbox").mkdir(parents=True)
+    for path in ("inbox/a.csv", "outside.csv"):
+        (lockstep_home.root / path).write_text("ts,line\n1,x\n")
+    return lockstep_home.root / "inbox"
+
+
+def refusal(**fields) -> str:
+    with pytest.raises(AirflowFailException) as refused:
+        importing.check(FORM | {"application": "wc", "name": "mine"} | fields)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_the_tasks_check_the_form_and_then_import(dags):
+    dag = dags["import_data"]
+    assert set(dag.task_ids) == {"check", "import_files"}
+    assert dag.get_task("import_files").upstream_task_ids == {"check"}
+    assert {task.retries for task in dag.tasks} == {0}
+    with pytest.raises(ParamValidationError):  # application and name have no default
+        dag.params.validate()
+
+
+def test_the_form_offers_what_there_is(inbox):
+    params = importing.import_params()
+    assert {"application", "name", *FORM} == set(params)
+    assert params["application"].schema["enum"] == registry.names()
+    assert importing.UNITS == fitting.UNITS
+    assert str(inbox) in params["files"].description
+    for name, param in params.items():
+        assert param.schema["title"], name
+        assert param.description, name
+        if name in FORM:
+            assert param.resolve() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("application", "nosuch"),
+        ("name", "../mine"),
+        ("name", "a" * 62),
+        ("files", "a.csv"),
+        ("streams", [1]),
+        ("unit", "min"),
+        ("separator", ";;"),
+        ("params", []),
+    ],
+)
+def test_the_form_refuses_what_does_not_fit(name, value):
+    with pytest.raises((ParamValidationError, jsonschema.ValidationError)):
+        importing.import_params()[name].resolve(value)
+
+
+def test_paths_outside_the_roots_links_out_of_them_and_fifos_are_refused_in_one_line(inbox):
+    (inbox / "link.csv").symlink_to("../outside.csv")
+    (inbox / "in").mkdir()
+    (inbox / "in" / "b.csv").symlink_to("../../outside.csv")
+    os.mkfifo(inbox / "fifo.csv")
+    outside = f"is outside the folders that may be read ({inbox}): copy the file there, or add its folder to "
+    for path, said in (
+        ("/etc/passwd", f"/etc/passwd {outside}"),
+        ("../outside.csv", f"{inbox}/../outside.csv {outside}"),
+        ("link.csv", f"{inbox}/link.csv {outside}"),
+        ("in", f"{inbox}/in/b.csv {outside}"),
+        ("fifo.csv", f"{inbox}/fifo.csv is a FIFO: only regular files, and folders of them, can be imported"),
+        ("nosuch.csv", f"{inbox}/nosuch.csv does not exist"),
+    ):
+        assert refusal(files=["a.csv", path]).startswith(said)
+        assert refusal(application="scalejoin", streams=[f"Left={path}", "Right=a.csv"]).startswith(said)
+    assert importing.check(FORM | {"application": "wc", "name": "mine", "files": [str(inbox / "a.csv"), " "]}) == {
+        "folder": str(inbox.parent / "imported" / "wc" / "mine"),
+        "files": 1,
+    }
+
+
+def test_another_root_is_a_setting(inbox, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_IMPORT_ROOTS", f"/nosuch:{inbox.parent}")
+    form = FORM | {"application": "wc", "name": "mine", "files": [str(inbox.parent / "outside.csv")]}
+    assert importing.check(form)["files"] == 1
+    assert "(/nosuch, " in refusal(files=["/etc/passwd"])
+
+
+def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
+    (inbox.parent / "imported" / "wc" / "taken").mkdir(parents=True)
+    (inbox.parent / "imported" / "wc" / "taken" / "there").touch()
+    for fields, said in (
+        ({}, "give either files, or --stream NAME=PATH for each stream"),
+        ({"files": ["a.csv"], "name": "taken"}, "already exists: choose another name, or remove it first"),
+        ({"files": ["a.csv"], "name": "../x"}, "--name '../x': use at most 61 letters"),
+        ({"files": ["a.csv"], "application": "nosuch"}, "unknown application 'nosuch'"),
+        ({"files": ["a.csv"], "map": ["line=body"]}, "has no column 'body' for the field line"),
+        ({"files": ["a.csv"], "params": {"nosuch": 1}}, "nosuch"),
+        ({"streams": ["Left=a.csv"]}, "app wc has one source: give its files without --stream"),
+        ({"application": "scalejoin", "streams": ["Left=a.csv"]}, "stream Right has no file"),
+    ):
+        assert said in refusal(**fields)
+
+
+def test_hostile_values_are_refused_in_a_line(inbox, tmp_path):
+    for pattern in HOSTILE:
+        text = pattern.format(tmp_path)
+        for field in ("files", "streams", "map"):
+            others = {"files": ["a.csv"]} if field == "map" else {}
+            if text.strip():
+                refusal(**others, **{field: [text]})
+        for field in ("application", "name", "unit"):
+            refusal(**{"files": ["a.csv"], field: text or "-"})
+    assert not (tmp_path / "marker").exists()
+
+
+def test_an_import_of_two_streams_is_what_was_generated_and_can_be_chosen(inbox, spark, capsys):
+    app = registry.load("scalejoin")
+    home = inbox.parent
+    generated = workload.write(app, {}, 2000, 3, home / "generated")
+    table = pa.concat_tables(workload.read(home / "generated").blocks(1000))
+    for number, (name, columns) in enumerate(zip(app.streams.names, app.streams.columns, strict=True)):
+        of_stream = table.filter(pc.equal(table["stream"], number))
+        pq.write_table(pa.table({field: of_stream[c] for field, c in columns.items()}), inbox / f"{name}.parquet")
+    form = FORM | {"application": "scalejoin", "name": "ours"}
+    form |= {"streams": ["Right=Right.parquet", f"Left={inbox / 'Left.parquet'}"]}
+    assert importing.check(form) == {"folder": str(home / "imported" / "scalejoin" / "ours"), "files": 2}
+    result = importing.import_files(form, spark)
+    assert result == {"data": "scalejoin/ours", "events": 2000, "rows": 2000, "set_aside": 0}
+    assert ": 2,000 events for scalejoin, from 2,000 rows of 2 files" in capsys.readouterr().out
+    manifest = workload.read_manifest(home / "imported" / "scalejoin" / "ours")
+    assert manifest["content_digest"] == generated["content_digest"]
+    assert regression_params()["data"].schema["examples"] == ["scalejoin/ours"]
