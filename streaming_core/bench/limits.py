@@ -88,7 +88,7 @@ def _costs(rows: list[Row]) -> Iterator[str]:
     """Says where `owners` spends its time, in nanoseconds per event summed over threads."""
     for app in TWO_THREADS:
         row = pick(rows, app=app, way="owners", threads=max((row["threads"] for row in right(rows)), default=0))
-        if row is None or not row.get("costs"):
+        if row is None or "dealing" not in row.get("costs", {}):
             continue
         times = {name: row["costs"][name] for name in ("dealing", "executing", "waiting", "delivery")}
         parts = ", ".join(f"{name} {nanoseconds:.1f}" for name, nanoseconds in times.items())
