@@ -19,7 +19,6 @@ ONE_THREAD = {"gs": 1.15, "sl": 1.3, "ob": 1.3, "wc": 1.3, "fd": 1.3, "sd": 1.3}
 # The throughput of the best scheme on two threads, relative to the compiled loop.
 TWO_THREADS = {"gs": 1.3, "ob": 1.2, "sl": 1.0, "tp": 1.3, "fx": 1.1, "tb": 0.5}
 SCHEMES = ("owners", "serial", "auto")
-AUTO = 0.97  # of the best scheme
 STREAMS = {"wc": "pooled", "fd": "pooled", "sd": "pooled"}
 
 
@@ -62,12 +61,16 @@ def _schemes(counts: list[int]) -> tuple[list[Heat], list[str]]:
     ], []
 
 
+def _of_app(app: str, rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Returns the rows of an application with right results, and those of them on the most threads."""
+    of_app = [row for row in right(rows) if row["app"] == app]
+    most = max((row["threads"] for row in of_app), default=0)
+    return of_app, [row for row in of_app if row["threads"] == most]
+
+
 def _best(app: str, rows: list[Row]) -> str:
     """Returns the throughput of the best scheme on the most threads relative to the compiled loop."""
-    of_app = [row for row in right(rows) if row["app"] == app]
-    loop = pick(rows, "yardstick", app=app)
-    most = max((row["threads"] for row in of_app), default=0)
-    row = best(row for row in of_app if row["threads"] == most)
+    loop, row = pick(rows, "yardstick", app=app), best(_of_app(app, rows)[1])
     if loop is None or row is None:
         return ""
     return f"{row['way']} on {threads_of(row)} has {compare(row, loop, over_threads=True).text} its throughput"
@@ -75,9 +78,8 @@ def _best(app: str, rows: list[Row]) -> str:
 
 def _autos(rows: list[Row]) -> Iterator[str]:
     for app in TWO_THREADS:
-        of_app = [row for row in right(rows) if row["app"] == app]
-        most = max((row["threads"] for row in of_app), default=0)
-        auto = next((row for row in of_app if row["threads"] == most and row["scheme"] == "auto"), None)
+        of_app, on_most = _of_app(app, rows)
+        auto = next((row for row in on_most if row["scheme"] == "auto"), None)
         others = best(row for row in of_app if row["scheme"] != "auto")
         if auto and others:
             text = compare(auto, others, over_threads=True).text
@@ -87,7 +89,7 @@ def _autos(rows: list[Row]) -> Iterator[str]:
 def _costs(rows: list[Row]) -> Iterator[str]:
     """Says where `owners` spends its time, in nanoseconds per event summed over threads."""
     for app in TWO_THREADS:
-        row = pick(rows, app=app, way="owners", threads=max((row["threads"] for row in right(rows)), default=0))
+        row = pick(_of_app(app, rows)[1], way="owners")
         if row is None or "dealing" not in row.get("costs", {}):
             continue
         times = {name: row["costs"][name] for name in ("dealing", "executing", "waiting", "delivery")}
