@@ -146,7 +146,8 @@ def _section(name: str, result: dict[str, Any], outdated: list[str]) -> Iterator
     elif "files" in result:
         yield from _files(result["files"])
     for experiment in sorted(result.get("experiments", []), key=_figure_number):
-        yield f"### {_text(_capitalised(experiment['figure']))}: {_text(experiment['title'])}\n"
+        figure = f"{_capitalised(experiment['figure'])}: " if experiment["figure"] else ""
+        yield f"### {_text(figure + experiment['title'])}\n"
         yield from _claims(experiment["claims"])
         yield from _figures(report.passes(experiment["rows"]), report.columns(experiment))
         yield from _bullets([*experiment["conclusions"], *experiment["notes"]])
@@ -163,12 +164,13 @@ def _capitalised(text: str) -> str:
 
 
 def _claims(claims: list[dict[str, str]]) -> Iterator[str]:
-    """A table with a row for each claim of the paper."""
+    """A table with a row for each claim of the paper, or goal of ours, and the columns that have text."""
     if not claims:
         yield "No claim of the paper belongs to this experiment.\n"
         return
-    cells = [[f"{claim['says']} ({claim['source']})", *(claim[key] for key in CLAIM)] for claim in claims]
-    yield from _table(["the paper", *CLAIM.values()], cells)
+    shown = [key for key in CLAIM if any(claim[key] for claim in claims)]
+    cells = [[f"{claim['says']} ({claim['source']})", *(claim[key] for key in shown)] for claim in claims]
+    yield from _table(["claim", *(CLAIM[key] for key in shown)], cells)
 
 
 def _conditions(result: dict[str, Any]) -> Iterator[str]:

@@ -110,7 +110,8 @@ def render(results: dict[str, Any], console: Console) -> None:
     for line in files.lines(results.get("files", [])):
         console.print(Text(line), soft_wrap=True)
     for experiment in results.get("experiments", []):
-        console.print(Text(f"\n{experiment['name']}: {experiment['title']} ({experiment['figure']})", "bold"))
+        figure = f" ({experiment['figure']})" if experiment["figure"] else ""
+        console.print(Text(f"\n{experiment['name']}: {experiment['title']}{figure}", "bold"))
         console.print(table(passes(experiment["rows"]), columns(experiment)))
         for line in [*experiment["notes"], *experiment["conclusions"]]:
             console.print(Text(line), soft_wrap=True)
@@ -128,8 +129,8 @@ def length(results: dict[str, Any]) -> str:
 
 
 def block(claim: dict[str, str]) -> Iterator[str]:
-    """Returns the lines that place what we measured beside a claim of a paper."""
-    yield f"paper: {claim['says']} ({claim['source']})"
+    """Returns the lines that place what we measured beside a claim of a paper, or a goal of ours."""
+    yield f"claim: {claim['says']} ({claim['source']})"
     for name, title in (
         ("numbers", "paper's numbers"),
         ("published", "as published"),

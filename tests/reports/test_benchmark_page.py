@@ -80,9 +80,17 @@ def test_page_has_medians_intervals_and_conditions(write, measured):
 def test_a_claim_stands_beside_what_was_measured(write, measured):
     [experiment] = measured["tstream"]["experiments"]
     text = page(write("tstream", experiments=[experiment | {"claims": [claim()]}]))
-    assert "| the paper | the paper's numbers | ours, as published | our best | not shown on this machine |" in text
+    assert "| claim | the paper's numbers | ours, as published | our best | not shown on this machine |" in text
     row = "| Four times faster. (the abstract) | 4.0 times PAT | 3.1 (3.0 to 3.3) times | 5.2 (5.0 to 5.5) times | 40 "
     assert row in text
+
+
+def test_goal_of_ours_has_no_column_about_a_paper(write, measured):
+    [experiment] = measured["tstream"]["experiments"]
+    goal = claim() | {"numbers": "", "published": "", "host": ""}
+    text = page(write("tstream", experiments=[experiment | {"figure": "", "title": "Ours", "claims": [goal]}]))
+    assert "| claim | our best |" in text
+    assert "\n### Ours\n" in text
 
 
 def test_experiments_follow_the_numbers_of_their_figures(write, measured):

@@ -50,7 +50,7 @@ def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path)
     assert json.loads(kept.read_text()) == part
     assert f"written to {kept}; `lockstep report` draws it" in shown
     assert "q2: " in shown
-    assert "paper: An operator that only forwards" in shown
+    assert "claim: An operator that only forwards" in shown
     # A second time it is the same file.
     assert command("--import", file)[0] == 0
     assert list((home / "reports" / "bench").glob("*.json")) == [kept]
