@@ -36,15 +36,14 @@ For a quick check, choose the matrix `smoke`. It takes a few minutes.
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_current_context, task
+from airflow.sdk import DAG, TaskGroup, TriggerRule, get_current_context, task
 
 from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
 from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, Verdict, stop_server
-from dags.lib.plan import judge_run, plan_run, run_id_of
+from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
 from streaming_core.regression.stages import DAG_ID, Stage
 
-VALIDATED = Asset("lockstep/validated")
 RUN = f"{{{{ ti.xcom_pull(task_ids='{Stage.PLAN_MATRIX}', key='run_id') }}}}"
 CELL_LIMIT = timedelta(minutes=30)
 # What each task does, which Airflow shows beside its log.

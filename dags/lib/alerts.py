@@ -45,6 +45,7 @@ FIRST_STEPS = {
     "compare with the build before in the DAG speed_gate.",
     "late": "Open the link and look for the task that is still running or queued. Its log names the run, the host or "
     "the process that it waits for.",
+    "decision": "Open the link, type your reason, and choose. Without a response, nothing changes.",
 }
 # Sections of the runbook, by kind.
 RUNBOOK = {
@@ -52,6 +53,7 @@ RUNBOOK = {
     "failure": "the-night-is-red",
     "slowdown": "the-night-is-slower",
     "late": "the-night-is-late",
+    "decision": "4-acknowledge-or-repeat",
 }
 
 
@@ -60,7 +62,7 @@ class Message:
     """An alert.
 
     Attributes:
-        kinds: The kinds that apply, most serious first: mismatch, failure, slowdown, late.
+        kinds: The kinds that apply, most serious first: mismatch, failure, slowdown, late, decision.
         sentence: What happened, in one line.
         url: The page with the details.
         details: Lines about the run: its build and host, its red cells, its slower cells.
@@ -89,13 +91,22 @@ class Message:
 class Alert(BaseNotifier):
     """Sends the alert about a run when its task `verdict` ends."""
 
-    def __init__(self, run_id: Callable[[Any], str], **kwargs):
+    def __init__(self, run_id: Callable[[Any], str], **kwargs: Any):
         """Args: `run_id` returns Lockstep's id of the run of a context."""
         super().__init__(**kwargs)
         self._run_id = run_id
 
-    def notify(self, context) -> None:
+    def notify(self, context: Any) -> None:
+        """Send the alert about the run of `context`."""
         send(lambda: verdict_message(self._run_id(context), context.get("exception")))
+
+
+class Question(BaseNotifier):
+    """Sends the alert about a task that waits for a decision."""
+
+    def notify(self, context: Any) -> None:
+        """Send the alert about the task of `context`."""
+        send(lambda: question_message(context["ti"]))
 
 
 async def late(context: dict[str, Any]) -> None:
@@ -201,6 +212,19 @@ def late_message(run: dict[str, Any], deadline: datetime | str) -> Message:
     sentence = f"The nightly run of {began:%Y-%m-%d %H:%M} UTC was due by {due:%H:%M} UTC, and is still {run['state']}."
     details = [f"Host {gethostname()}, Airflow run {run['dag_run_id']} of the DAG {run['dag_id']}"]
     return Message(["late"], sentence, _url(f"dags/{run['dag_id']}/runs/{quote(run['dag_run_id'])}"), details)
+
+
+def question_message(task: Any) -> Message:
+    """The message about a task that waits for a decision. `task` is the running task instance."""
+    operator = task.task
+    # Not HITLOperator.generate_link_to_ui: it drops the path of the base URL, and quotes nothing.
+    url = _url(f"dags/{task.dag_id}/runs/{quote(task.run_id)}/tasks/{task.task_id}/required_actions")
+    users = ", ".join(user["name"] for user in operator.assigned_users or [])
+    details = [
+        f"Airflow run {task.run_id} of the DAG {task.dag_id}",
+        f"Approvers: {users or 'every user with edit access'}",
+    ]
+    return Message(["decision"], " ".join(operator.subject.split()), url, details)
 
 
 def _url(path: str) -> str:

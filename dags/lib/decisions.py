@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,7 +12,9 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.execution_time.hitl import HITLUser
 
+from dags.lib.alerts import Question
 from infra.checkout import home
 from infra.services import decisions, gate
 from reports.history import History
@@ -35,25 +38,35 @@ def fail_in_one_line(work: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def approvers() -> list[HITLUser] | None:
+    """The users of `LOCKSTEP_APPROVERS`, the only ones that may respond; None if each user with edit access may."""
+    ids = [user.strip() for user in os.environ.get("LOCKSTEP_APPROVERS", "").split(",") if user.strip()]
+    return [HITLUser(id=user, name=user) for user in ids] or None
+
+
 def question(task_id: str, yes: str) -> HITLOperator:
-    """The task that asks whether to carry out a proposal, and why. Each user with edit access to the DAG may respond.
+    """The task that asks the approvers whether to carry out a proposal, and why. The alert channels tell them.
 
     Args:
         task_id: The task that makes the proposal. Its result has `subject` and `body`.
         yes: The option that accepts the proposal.
     """
     templates = {name: f"{{{{ ti.xcom_pull(task_ids='{task_id}')['{name}'] }}}}" for name in ("subject", "body")}
+    # Airflow starts no task whose params have no valid default, so the form cannot require the reason itself.
     why = Param(
         "",
         type="string",
         maxLength=decisions.LONGEST,
         title="Reason",
-        description=f"Your reason, at most {decisions.LONGEST} characters. The run's pages show it with your name.",
+        description=f"Required to acknowledge: at most {decisions.LONGEST} characters. The run's pages show it with "
+        "your name. Without it, the task acknowledge fails and records nothing.",
     )
     return HITLOperator(
         task_id="question",
         options=[yes, NO],
         params={"why": why},
+        notifiers=Question(),
+        assigned_users=approvers(),
         response_timeout=RESPONSE_TIMEOUT,
         doc_md=f"Waits for your response, for {RESPONSE_TIMEOUT.days} days at most. Open the tab **Required Actions**.",
         **templates,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from airflow.sdk import Asset
+
 from dags.lib.form import regression_of
 from infra import checkout
 from infra.checkout import home
@@ -14,6 +16,9 @@ from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, end, recorded
 from streaming_core.storage import left_json
+
+# A run emits it when every planned cell is equal to the oracle or a declared bound. The event says which run.
+VALIDATED = Asset("lockstep/validated")
 
 
 def plan_run(context) -> list[dict]:
@@ -77,6 +82,8 @@ def _planned(run_id: str, regression: RegressionSpec) -> dict | None:
 def judge_run(context) -> dict:
     """Record how the run ended, and judge it. Publish its pages again if their sentence has changed.
 
+    The asset event of a green run has its id, its build, its hosts, and the number of cells per verdict.
+
     Returns:
         The number of cells per verdict.
 
@@ -104,4 +111,6 @@ def judge_run(context) -> dict:
             print(f"the pages of the run could not be written: {error}")
     if not run.green:
         raise AirflowFailException(run.sentence)
+    about = {"run": run_id, "build": run.build, "matrix": run.matrix, "hosts": list(run.hosts), "cells": run.counts}
+    context["outlet_events"][VALIDATED].extra = about
     return run.counts

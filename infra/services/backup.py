@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from infra.services.lock import hold, of_home, signed
 from infra.services.prune import OUTPUTS
 from streaming_core.errors import BadInput, CommandFailed, one_line, refusal
-from streaming_core.regression.home import Home
+from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION, check_versions
 from streaming_core.storage import appearing, held, replacing
 
@@ -37,6 +37,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 256 << 20
 CHUNK = 1 << 20
+# A backup that the DAG writes is named after its run. The name of a run sorts by time.
+NAME, SUFFIX = "lockstep-", ".tar.gz"
 
 # The folders of LOCKSTEP_HOME that hold history and decisions. Acknowledgements are rows of a raw table.
 FOLDERS = ("expectations/results", "imported", "reports/bench", "runs", "warehouse/raw")
@@ -120,6 +122,15 @@ def backup(home: Home, file: Path, say: Callable[[str], None]) -> Manifest:
         except OSError as error:
             raise refusal(error, f"cannot write {file}") from None
     return manifest
+
+
+def remove_oldest(folder: Path, keep: int) -> list[Path]:
+    """Remove all but the newest `keep` backups that are named after a run; returns the removed files."""
+    files = (file for file in folder.glob(f"{NAME}*{SUFFIX}") if RUN_ID.fullmatch(file.name[len(NAME) : -len(SUFFIX)]))
+    oldest = sorted(files)[:-keep]
+    for file in oldest:
+        file.unlink()
+    return oldest
 
 
 def restore(home: Home, file: Path) -> Manifest:

@@ -11,11 +11,13 @@ import socketserver
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from airflow.utils.state import DagRunState
 
 from dags.lib.alerts import Alert, late, verdict_message
+from dags.lib.decisions import question
 from reports.attachment import attachment
 from reports.history import History, short
 from reports.pages import Pages, file_name, write
@@ -185,6 +187,24 @@ def test_a_nightly_run_that_misses_its_deadline_is_late(home, web, mail):
     assert message["Subject"] == f"Lockstep: late: {sentence}"
     reach_deadline("failed")
     assert len(received) == len(mail) == 1, "its verdict has sent an alert"
+
+
+def test_decision_alert_names_the_question_its_approvers_and_its_form(web, mail):
+    received, _ = web
+    operator = question("red_cells", "Acknowledge")
+    operator.subject = "Acknowledge 3 red cells?"
+    task = SimpleNamespace(task=operator, dag_id="acknowledge_run", run_id="manual__2026-01-06T02:00:00+00:00")
+    task.task_id = operator.task_id
+    (notifier,) = operator.notifiers
+    notifier({"ti": task})
+    ((_, body),), ((_, message),) = received, mail
+    sentence, run, approvers, url, *_ = body["message"].splitlines()
+    assert (sentence, approvers) == ("Acknowledge 3 red cells?", "Approvers: every user with edit access")
+    assert task.run_id in run
+    path = "/dags/acknowledge_run/runs/manual__2026-01-06T02%3A00%3A00%2B00%3A00/tasks/question/required_actions"
+    assert url.endswith(path)
+    assert (body["title"], body["type"]) == ("Lockstep: decision", "warning")
+    assert message["Subject"] == "Lockstep: decision: Acknowledge 3 red cells?"
 
 
 def test_a_run_that_failed_without_a_plan_is_a_failure(home):

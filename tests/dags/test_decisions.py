@@ -108,6 +108,15 @@ def test_the_newest_run_is_measured_where_none_is_named(lockstep_home, monkeypat
     assert asked.to_measure("HEAD", past_runs.LAST, f"{equal[1]}, {equal[0]}")["cells"] == ",".join(equal[:2])
 
 
+@pytest.mark.parametrize(
+    ("setting", "users"), [("", None), (" , ", None), ("ann", ["ann"]), (" ann, ben,", ["ann", "ben"])]
+)
+def test_only_the_configured_approvers_may_respond(monkeypatch, setting, users):
+    monkeypatch.setenv("LOCKSTEP_APPROVERS", setting)
+    assigned = asked.question("red_cells", "Acknowledge").assigned_users
+    assert (assigned and [user["id"] for user in assigned]) == users
+
+
 def test_the_gate_is_told_the_commit_the_run_and_the_cells(dags):
     dag = dags["speed_gate"]
     assert dag.params.get_param("against").schema["title"] == "Against"

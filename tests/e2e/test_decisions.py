@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import urllib.error
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,8 @@ def airflow(tmp_path_factory):
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "LOGNAME": "impostor",
+        "LOCKSTEP_APPROVERS": "admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,eve:admin",
         "LOCKSTEP_HOME": str(root / "lockstep"),
         "AIRFLOW_HOME": str(root / "airflow"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
@@ -35,6 +39,18 @@ def airflow(tmp_path_factory):
     running = Airflow(environment, free_port())
     yield running
     running.stop()
+
+
+@contextmanager
+def as_user(airflow: Airflow, name: str):
+    """Calls in the block have the login of another user."""
+    passwords = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "passwords.json").read_text())
+    before = airflow.token
+    airflow.token = airflow.call("/auth/token", "POST", {"username": name, "password": passwords[name]})["access_token"]
+    try:
+        yield
+    finally:
+        airflow.token = before
 
 
 def asked(airflow: Airflow, **conf: str) -> str:
@@ -71,6 +87,8 @@ def test_a_person_acknowledges_red_cells_in_airflow_and_the_pages_say_so(airflow
     with pytest.raises(urllib.error.HTTPError):
         airflow.call(question, "PATCH", {"chosen_options": ["Perhaps"], "params_input": {"why": "x"}})
     why = "the disk was full {{ 7 * 191 }}"
+    with as_user(airflow, "eve"), pytest.raises(urllib.error.HTTPError, match="403"):
+        airflow.call(question, "PATCH", {"chosen_options": ["Acknowledge"], "params_input": {"why": why}})
     airflow.call(question, "PATCH", {"chosen_options": ["Acknowledge"], "params_input": {"why": why}})
     assert set(ended(airflow, question).values()) == {"success"}
     found = decisions(home)

@@ -1,0 +1,52 @@
+"""Back up the history and the decisions after each validated run.
+
+The DAG runs when `streaming_regression` emits the asset `lockstep/validated`. Then every cell of a run is equal to the
+oracle or is a declared bound. It writes one file into the folder of the setting `LOCKSTEP_BACKUPS`, named after the run, and
+removes its own oldest files. The DAG is off until you switch it on.
+
+| field | meaning | default |
+|---|---|---|
+| Keep | number of backups to keep | 14 |
+
+You can also trigger it by hand; the file is then named after the newest run. `lockstep restore FILE` restores a backup.
+
+## If this DAG is red
+
+The last line in the log of the task gives the reason, for example that `LOCKSTEP_BACKUPS` is not set or the disk is
+full. Older backups stay. Repair that, then trigger the DAG by hand.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param, get_current_context, task
+
+from dags.lib.backup import back_up
+from dags.lib.plan import VALIDATED
+
+with DAG(
+    dag_id="back_up_history",
+    dag_display_name="6 Back up: history and decisions, after each validated run",
+    description="Write a backup of the history after each validated run. Off until you switch it on.",
+    doc_md=__doc__,
+    schedule=[VALIDATED],
+    catchup=False,
+    max_active_runs=1,
+    params={
+        "keep": Param(
+            14, type="integer", title="Keep", description="Number of backups to keep.", minimum=1, maximum=999
+        )
+    },
+    default_args={"retries": 0},
+    is_paused_upon_creation=True,
+    tags=["lockstep"],
+) as dag:
+
+    @task(
+        execution_timeout=timedelta(hours=7),
+        doc_md="Waits until no other run uses LOCKSTEP_HOME, then writes the backup.",
+    )
+    def write_backup() -> str:
+        """Write the backup, and remove the oldest ones."""
+        return back_up(get_current_context())
+
+    write_backup()
