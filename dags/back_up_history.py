@@ -1,8 +1,8 @@
 """Back up the history and the decisions after each validated run.
 
 The DAG runs when `streaming_regression` emits the asset `lockstep/validated`. Then every cell of a run is equal to
-the oracle, or is a declared bound. The DAG writes one file into the folder of the setting `LOCKSTEP_BACKUPS`, named after
-the run, and removes its own oldest files. It is off until you switch it on.
+the oracle, or is a declared bound. The DAG writes one file into the folder of the setting `LOCKSTEP_BACKUPS`, named
+after the run, and removes its own oldest files. It is off until you switch it on.
 
 | field | meaning | default |
 |---|---|---|
