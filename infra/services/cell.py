@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from infra.services.lock import host_in_use, of_host  # noqa: E402
-from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identity, start  # noqa: E402
+from infra.services.process import POLL_SECONDS, Noted, alive, end_group, for_applications, identity, start  # noqa: E402
 from streaming_core.storage import write_json  # noqa: E402
 
 FAILED = 3
@@ -78,7 +78,7 @@ def measure(attempt, command, workload, timeout, noted):
     with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
         try:
             arguments = [*command, "--input", workload, "--out", attempt]
-            environment = {**os.environ, "LOCKSTEP_TRACEBACK": "1"}
+            environment = {**for_applications(os.environ), "LOCKSTEP_TRACEBACK": "1"}
             engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err, env=environment)
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())

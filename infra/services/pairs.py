@@ -149,7 +149,7 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
         file, out = Path(folder, "spec.json"), Path(folder, "run")
         write_json(file, requested.digest_content)
         command = build.command("run", str(file), "--input", str(workload), "--out", str(out))
-        if code := Process().run(command, lines.append, build.environment, folder):
+        if code := Process().run(command, lines.append, build.environment, folder, is_application=True):
             raise RunFailed(f"build {build.name}: {lines[-1] if lines else f'exit code {code} without a message'}")
         report = json.loads((out / "report.json").read_text())
     if report["spec_digest"] != requested.spec_digest:

@@ -26,6 +26,23 @@ POLL_SECONDS = 0.05
 _PRCTL, _PR_SET_PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
+# The variables that a user's application sees. A list of secrets could never be complete, so this one is of the rest.
+APPLICATION_VARIABLES = (
+    *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK", "LOGNAME", "PATH", "SHELL"),
+    *("TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"),
+)
+APPLICATION_PREFIXES = ("LC_", "LOCKSTEP_APP_", "MKL_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON")
+
+
+def for_applications(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment that user applications may see: no setting of Airflow, no token, no password."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in APPLICATION_VARIABLES or name.startswith(APPLICATION_PREFIXES)
+    }
+
+
 class Noted:
     """The first signal that arrived: `number`, 0 if none did. Code that has another reason to end may set it too."""
 
@@ -128,6 +145,7 @@ class Process:
         environment: dict[str, str] | None = None,
         folder: str | os.PathLike | None = None,
         tether: bool = False,
+        is_application: bool = False,
     ) -> int:
         """Run a command, pass the lines of its output and errors to `say`, and return its exit code.
 
@@ -135,13 +153,15 @@ class Process:
             command: program and arguments.
             environment: Added to this process's environment. Put secrets here: other users can read a command line.
             tether: Give the child an input that ends with this process.
+            is_application: The command runs a user's application: of this process's environment, it gets
+                `for_applications` only.
 
         If an exception (a timeout, a stopped task, Ctrl-C) ends the wait, the whole group ends first.
         """
         self._killed_at = None
         self._child = start(
             command,
-            env={**os.environ, **(environment or {})},
+            env={**(for_applications(os.environ) if is_application else os.environ), **(environment or {})},
             cwd=folder,
             stdin=subprocess.PIPE if tether else subprocess.DEVNULL,
             stdout=subprocess.PIPE,

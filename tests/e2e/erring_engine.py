@@ -1,6 +1,6 @@
 """streaming-core with faults. An Airflow connection names it in place of the real command.
 
-ERRING_ENGINE names the faults, a JSON object: part of a cell's name -> wrong | forge | crash | vanish | hang.
+LOCKSTEP_APP_FAULTS names the faults, a JSON object: part of a cell's name -> wrong | forge | crash | vanish | hang.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fault() -> str | None:
     """The fault of this cell, if it has one."""
     spec = Path(sys.argv[sys.argv.index("run") + 1])
     cell = spec.parent.parent.name
-    return next((what for part, what in json.loads(os.environ["ERRING_ENGINE"]).items() if part in cell), None)
+    return next((what for part, what in json.loads(os.environ["LOCKSTEP_APP_FAULTS"]).items() if part in cell), None)
 
 
 if __name__ == "__main__":
@@ -53,7 +53,7 @@ if __name__ == "__main__":
     if what == "hang":
         child = os.fork()
         if child:
-            Path(os.environ["ERRING_ENGINE_PIDS"]).write_text(f"{os.getpid()} {child}")
+            Path(os.environ["LOCKSTEP_APP_PIDS"]).write_text(f"{os.getpid()} {child}")
         while True:
             signal.pause()
     code = 0

@@ -48,8 +48,8 @@ def airflow(tmp_path_factory, with_compiled) -> Iterator[Airflow]:
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
         "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "ERRING_ENGINE": json.dumps({"wc.pooled.affinity.t3": "forge", "wc.pooled.affinity.t5": "hang"}),
-        "ERRING_ENGINE_PIDS": str(root / "pids"),
+        "LOCKSTEP_APP_FAULTS": json.dumps({"wc.pooled.affinity.t3": "forge", "wc.pooled.affinity.t5": "hang"}),
+        "LOCKSTEP_APP_PIDS": str(root / "pids"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     }
     running = Airflow(environment, free_port())
@@ -207,7 +207,7 @@ def test_a_typo_spoils_no_other_run(airflow, browser):
 
 
 def test_a_cancelled_run_says_when_and_after_how_many_cells(airflow, browser):
-    pids = Path(airflow.environment["ERRING_ENGINE_PIDS"])
+    pids = Path(airflow.environment["LOCKSTEP_APP_PIDS"])
     run = trigger(airflow, conf(HANGING))
     wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
     running = lockstep(airflow, "report", lockstep_id(airflow, run))

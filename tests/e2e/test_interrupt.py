@@ -37,8 +37,8 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
         "LOCKSTEP_HOST_LOCK": str(tmp_path / "host.lock"),
         "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "ERRING_ENGINE": json.dumps({"wc": "hang"}),
-        "ERRING_ENGINE_PIDS": str(tmp_path / "pids"),
+        "LOCKSTEP_APP_FAULTS": json.dumps({"wc": "hang"}),
+        "LOCKSTEP_APP_PIDS": str(tmp_path / "pids"),
     }
     command = [str(Path(sys.executable).parent / "lockstep"), "run"]
     command += ["--applications", "wc", "--threads", "1", "--events", "1000", "--repetitions", "1"]

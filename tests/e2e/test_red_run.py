@@ -75,7 +75,7 @@ def world(tmp_path_factory, with_compiled):
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
         "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "ERRING_ENGINE": json.dumps(FAULTS),
+        "LOCKSTEP_APP_FAULTS": json.dumps(FAULTS),
     }
 
 

@@ -43,8 +43,8 @@ def airflow(tmp_path_factory, with_compiled):
         "AIRFLOW_CONN_NODE": json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "port": 1, "password": PASSWORD}),
         "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "password": PASSWORD, "extra": {"command": engine}}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "ERRING_ENGINE": json.dumps({"wc.pooled.affinity.t2": "hang"}),
-        "ERRING_ENGINE_PIDS": str(root / "pids"),
+        "LOCKSTEP_APP_FAULTS": json.dumps({"wc.pooled.affinity.t2": "hang"}),
+        "LOCKSTEP_APP_PIDS": str(root / "pids"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     }
     running = Airflow(environment, free_port())
@@ -115,7 +115,7 @@ def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
 def test_stopping_a_task_stops_its_process_group(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
-    run_id, pids = run["dag_run_id"], Path(airflow.environment["ERRING_ENGINE_PIDS"])
+    run_id, pids = run["dag_run_id"], Path(airflow.environment["LOCKSTEP_APP_PIDS"])
     wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
     engine = [int(pid) for pid in pids.read_text().split()]
     assert all(alive(pid) for pid in engine)
@@ -132,7 +132,7 @@ def test_stopping_a_task_stops_its_process_group(airflow):
 
 def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
-    pids = Path(airflow.environment["ERRING_ENGINE_PIDS"])
+    pids = Path(airflow.environment["LOCKSTEP_APP_PIDS"])
     pids.unlink(missing_ok=True)
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
     wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)

@@ -73,6 +73,20 @@ time.sleep(600)
 """
 
 
+def test_engine_gets_no_setting_of_airflow_and_no_secret(attempt, tmp_path, monkeypatch):
+    """The engine runs a user's application, which could print its environment into the log of the cell."""
+    for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_LOCAL", "SPARK_CONNECT_AUTHENTICATE_TOKEN"):
+        monkeypatch.setenv(name, "a secret")
+    for name in ("MY_TOKEN", "PGPASSWORD", "LOCKSTEP_SPARK_TOKEN", "CLOUD_KEY"):
+        monkeypatch.setenv(name, "a secret")
+    monkeypatch.setenv("LOCKSTEP_APP_MODE", "fast")
+    assert run(attempt, engine(tmp_path, "import json; print(json.dumps(dict(os.environ)))")).returncode == 0
+    seen = json.loads(beside(attempt, "stdout.log").read_text())
+    assert "a secret" not in seen.values()
+    assert not [name for name in seen if name.startswith("AIRFLOW")]
+    assert (seen["LOCKSTEP_APP_MODE"], seen["PATH"]) == ("fast", os.environ["PATH"])
+
+
 def test_a_run_that_ends_well_leaves_its_exit_code_and_host(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, "print('hello')"))
     assert (done.returncode, done.stderr) == (0, "")
