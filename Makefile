@@ -1,5 +1,5 @@
 # Every target sets up what it needs; stamp files skip finished steps. `make` lists the targets.
-# Settings come from the command line, then the environment, then .env (see .env.example), then the defaults below.
+# YES=1 installs missing Debian packages. Settings come from the command line, then the environment, then .env (see .env.example), then the defaults below.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -70,14 +70,14 @@ doctor: ## check this machine, and print the command that installs each missing 
 .PHONY: setup
 setup: $(VENV)/.runtime $(LOCKSTEP) ## install the Python packages into .venv and build the Rust runtime
 
-# Runs before anything is installed, and stops with one line if a requirement is missing.
+# Runs before anything is installed, and stops if a requirement is missing. On Debian, YES=1 installs what is missing.
 .PHONY: fit
 fit:
 	@$(DOCTOR) --quiet
 
-DOCTOR = command -v "$(PYTHON)" >/dev/null || { \
-	echo 'missing  python      not found; to fix: apt-get install -y python3 python3-venv'; exit 1; }; \
-	PATH="$(HOST_PATH)" "$(PYTHON)" infra/setup/doctor
+# PYTHON is looked up anew in each recipe, so the recipes after this one use a Python that this one installed.
+DOCTOR = PATH="$(HOST_PATH)"; { command -v "$(PYTHON)" >/dev/null || infra/setup/python $(YES); } && \
+	"$$(command -v "$(PYTHON)" || echo python3)" infra/setup/doctor $(if $(YES),--yes)
 
 # uv installs the packages several times faster than pip, but does not read pip's settings, such as a mirror in
 # pip.conf. If uv fails, pip tries. The lock is complete, so --no-deps skips resolution (pip would also reject extras

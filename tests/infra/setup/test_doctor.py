@@ -96,21 +96,63 @@ def test_debian_packages_are_named_where_there_is_apt(machine):
     assert "apt-get install -y build-essential" in line
 
 
-def test_it_installs_only_when_told_to_and_only_as_root(machine, tmp_path):
+@pytest.fixture
+def apt(machine, tmp_path):
+    """A machine without a C compiler, whose apt-get, and sudo, note how they are called; installing brings it."""
     tools = machine(**{name: text for name, text in NEW_ENOUGH.items() if name != "cc"})
     calls = tmp_path / "calls"
-    apt = tmp_path / "apt-get"
-    apt.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
-    apt.chmod(0o755)
+    installing = f"printf '#!/bin/sh\\necho cc 12\\n' > {tmp_path}/cc; /bin/chmod +x {tmp_path}/cc"
+    for name, prefix in (("apt-get", ""), ("sudo", "sudo ")):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho "{prefix}$@" >> {calls}\ncase "$*" in *install*) {installing};; esac\n')
+        program.chmod(0o755)
+    return tools, calls
 
-    doctor(PATH=tools)
+
+def test_it_installs_when_told_to_and_looks_again(apt):
+    tools, calls = apt
+    done = doctor("--quiet", "--yes", PATH=tools)
+    assert (done.returncode, done.stdout) == (0, "doctor: installing build-essential\n")
+    made = [line.removeprefix("sudo apt-get ") for line in calls.read_text().splitlines()]
+    assert made == ["update -qq", "install -y build-essential -qq"]
+
+
+def test_without_yes_and_without_a_terminal_it_installs_nothing_and_names_the_option(apt):
+    tools, calls = apt
+    done = doctor("--quiet", PATH=tools)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[1:] == ["make installs these Debian packages if you add YES=1: build-essential"]
     assert not calls.exists()
 
-    doctor(PATH=tools, LOCKSTEP_INSTALL="1")
-    if os.geteuid() == 0:
-        assert calls.read_text().splitlines() == ["-qq update", "-qq install -y build-essential"]
-    else:
-        assert not calls.exists()
+
+@pytest.mark.parametrize(("answer", "installed"), [("y", True), ("n", False), ("", False)])
+def test_on_a_terminal_it_asks(apt, answer, installed):
+    tools, calls = apt
+    ours, its = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, str(DOCTOR), "--quiet"], env={"PATH": tools}, stdin=its, stdout=its, stderr=its, close_fds=True
+    )
+    os.close(its)
+    os.write(ours, f"{answer}\n".encode())
+    code = process.wait(60)
+    assert "Install build-essential with apt-get? [y/N]" in os.read(ours, 65536).decode()
+    os.close(ours)
+    assert (code == 0, calls.exists()) == (installed, installed)
+
+
+def test_where_there_is_no_python_the_line_says_how_to_get_it(machine):
+    """`make fit` on a machine with bash alone."""
+    bootstrap = DOCTOR.with_name("python")
+    environment = {"PATH": machine(**{"apt-get": "apt"})}
+    done = subprocess.run(
+        ["/bin/bash", bootstrap], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"missing  python      not found; to fix: (sudo )?apt-get update && (sudo )?apt-get install -y python3 "
+        r"python3-venv\nmake installs it, and what else is missing, if you add YES=1\n",
+        done.stdout,
+    )
 
 
 def test_bad_usage_is_exit_2():
