@@ -133,7 +133,8 @@ def write_configuration(home: Path) -> None:
 
 
 def _fingerprint(home: Path) -> str:
-    parts = [version("apache-airflow"), os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "")]
+    database = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+    parts = [version("apache-airflow"), *(os.environ.get(f"{database}{form}", "") for form in ("", "_CMD", "_SECRET"))]
     parts += [(HERE / name).read_text() for name in ("connections.json", "pools.json")]
     parts.append(str((home / "airflow.db").exists()))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -485,6 +485,101 @@ def freshness() -> None:
     print(freshness(home()))
 
 
+stack_app = typer.Typer(
+    help="Run the production topology on this machine: Airflow on PostgreSQL with two Celery workers, a Spark cluster "
+    "and an SSH host."
+)
+app.add_typer(stack_app, name="stack")
+StackFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The folder of the stack. Default: .stack in the checkout.")
+]
+
+
+@stack_app.command()
+def up(
+    folder: StackFolder = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, metavar="N", help="Port of Airflow's pages. Default: a free one.")
+    ] = None,
+) -> None:
+    """Start the topology, and wait until each part is ready.
+
+    Every part listens on loopback, and writes below one folder only. The
+    programs come from Debian's packages and from .venv. The command prints
+    the time of each step, the address and the file of the password.
+
+    Examples:
+        lockstep stack up
+        lockstep stack up --folder /srv/stack --port 8090
+    """
+    from infra.cli import stack
+
+    stack.up(folder or stack.DEFAULT, port)
+
+
+@stack_app.command()
+def down(folder: StackFolder = None) -> None:
+    """End every process of the topology. Its files stay.
+
+    Examples:
+        lockstep stack down
+    """
+    from infra.cli import stack
+
+    stack.down(folder or stack.DEFAULT)
+
+
+@stack_app.command()
+def status(folder: StackFolder = None, as_json: Json = False) -> int:
+    """Print the state, the process and the address of each program.
+
+    The command exits with 1 unless every program runs.
+
+    Examples:
+        lockstep stack status --json
+    """
+    from infra.cli import stack
+
+    return stack.status(folder or stack.DEFAULT, as_json)
+
+
+@stack_app.command("test")
+def try_stack(folder: StackFolder = None) -> int:
+    """Run regressions on the topology, and kill parts of it meanwhile.
+
+    The first run is undisturbed. During the second, the command kills a
+    Spark worker in the middle of a stage, and during the third the
+    scheduler. The command prints the time of each step. It exits with 1
+    unless every run is green.
+
+    Examples:
+        lockstep stack up && lockstep stack test
+    """
+    from infra.cli import stack
+
+    return stack.test(folder or stack.DEFAULT)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def airflow(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="ARGUMENTS", help="A command of Airflow, with its options.")
+    ],
+) -> None:
+    """Run a command of Airflow with the settings of this checkout.
+
+    The first use prepares AIRFLOW_HOME: settings, database, connections and
+    pools. Each component of a deployment is one such command.
+
+    Examples:
+        lockstep airflow connections list
+        lockstep airflow celery worker
+    """
+    from infra.cli.airflow import airflow
+
+    airflow(arguments)
+
+
 def named_cells(text: str | None) -> list[str] | None:
     """Split the value of --cells into names; None if the option was not used."""
     if text is None:

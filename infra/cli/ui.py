@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,11 +21,12 @@ from typing import Any
 from rich.console import Console
 
 from infra.airflow import home as airflow_home
+from infra.airflow.api import healthy, passwords
 from infra.checkout import ROOT, user
 from infra.services.lock import holder, signed
 from infra.services.process import POLL_SECONDS, Noted, alive, end_group, end_groups, identity, start
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.storage import Lock, left_json, write_json, write_text
+from streaming_core.storage import Lock, left_json, write_json
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the log files itself.
 # It trusts the forwarding headers of a proxy on this machine (docs/how-to/open-lockstep-to-a-team.md).
@@ -38,7 +37,6 @@ COMPONENTS = {
     "dag-processor": [*_AIRFLOW, "dag-processor"],
     "triggerer": [*_AIRFLOW, "triggerer", "--skip-serve-logs"],
 }
-USER = "admin"
 START_SECONDS = 180
 STOP_SECONDS = 30
 
@@ -149,33 +147,6 @@ def stop() -> int:
     else:
         print("Airflow is not running")
     return 0
-
-
-def passwords() -> dict[str, str]:
-    """The password of each user. New passwords are written to a file that only its owner can read.
-
-    Airflow itself would write a new password to its log.
-    """
-    path = airflow_home.location() / "passwords.json"
-    known = left_json(path)
-    users = os.environ.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", f"{USER}:admin").split(",")
-    names = [user.partition(":")[0].strip() for user in users]
-    if new := {name: secrets.token_urlsafe(12) for name in names if name not in known}:
-        known |= new
-        write_text(path, json.dumps(known), mode=0o600)
-    return {name: known[name] for name in names}
-
-
-def healthy(url: str) -> bool:
-    """Whether Airflow reports that its database, scheduler, DAG processor and triggerer are healthy."""
-    try:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{url}/api/v2/monitor/health", timeout=2) as answer:
-            state = json.load(answer)
-    except (OSError, ValueError):
-        return False
-    parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
-    return all((state.get(part) or {}).get("status") == "healthy" for part in parts)
 
 
 def _check_port(port: int) -> None:

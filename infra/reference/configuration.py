@@ -57,11 +57,22 @@ SETTINGS = (
         "none",
         "Defines the Airflow connection `id`. Prefer connections in Airflow: it encrypts them.",
     ),
+    Setting(
+        "LOCKSTEP_APP_NAME",
+        "none",
+        "Any variable with this prefix reaches your applications. Of the others, a cell gets only harmless ones, such "
+        "as `PATH`: no setting of Airflow, no token, no password.",
+    ),
     Setting("NO_PROXY", "`localhost,127.0.0.1`", "Hosts that Airflow's components reach without a proxy."),
     Setting(
         "PYTHON", "the first Python 3.11 or newer", "The Python for `make setup`. Works on the command line of make."
     ),
     Setting("ARGS", "empty", "Options that `make run`, `make ui`, `make bench`, `make lint` and `make lock` pass on."),
+    Setting(
+        "YES",
+        "off",
+        "Set to `1` to let `make run`, or another target, install missing Debian packages. On a terminal, make asks.",
+    ),
     Setting("PROPERTY_SEED", "`0`", "The seed of the property tests (`make test`)."),
     Setting("LOCKSTEP_SKIPS_FAIL", "off", "Set to `1` to fail a test session that skips a test, as `.ci/run` does."),
 )

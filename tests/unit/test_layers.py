@@ -37,6 +37,7 @@ FLOORS = (
     "infra.lint",
     "infra.services",
     "infra.airflow",
+    "infra.stack",
     "infra.cli",
     "infra.reference",
     "dags",

@@ -1,0 +1,1 @@
+"""The production topology on one machine: `lockstep stack`."""
