@@ -48,8 +48,8 @@ class Trial:
         return {
             "a regression, with its cells on the SSH host": self.regression,
             "both Celery workers ran tasks of it": self.both_workers,
-            "a regression whose Spark worker is killed in the middle of a stage": self.without_spark_worker,
-            "a regression whose scheduler is killed while cells run": self.without_scheduler,
+            "a regression that loses a Spark worker in the middle of a stage": self.without_spark_worker,
+            "a regression that loses its scheduler while cells run": self.without_scheduler,
         }
 
     def regression(self) -> str:
@@ -72,7 +72,7 @@ class Trial:
         sentence = self._green(run)
         log = Home(self._stack.folder.lockstep).log(f"spark-{self._run_id(run)}").read_text(errors="replace")
         if TASK_LOST not in log:
-            raise RunFailed("the Spark worker was killed, but no task of Spark was lost with it")
+            raise RunFailed("Spark lost no task with the worker that the trial killed")
         ports = self._stack.ports
         self._until(lambda: spark_workers(ports) == len(SPARK_WORKERS), "the Spark worker is back", 60)
         return f"killed process {killed} during {stage}; {sentence}"
