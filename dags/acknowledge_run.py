@@ -29,10 +29,11 @@ from airflow.sdk import DAG, get_current_context, task
 
 from dags.lib import decisions
 from dags.lib.form import run_params
+from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
-    dag_id="acknowledge_run",
-    dag_display_name="3 Acknowledge the red cells of a run",
+    dag_id=named("acknowledge_run"),
+    dag_display_name=labelled("3 Acknowledge the red cells of a run"),
     description="Record that you have seen the red cells of a run, with a reason.",
     doc_md=__doc__,
     schedule=None,
@@ -41,7 +42,7 @@ with DAG(
     params=run_params("Default: the newest run with red cells.", "Default: every red cell of the run."),
     default_args={"retries": 0},
     is_paused_upon_creation=False,
-    tags=["lockstep"],
+    tags=[TAG],
 ) as dag:
 
     @task(

@@ -35,10 +35,11 @@ from datetime import timedelta
 from airflow.sdk import DAG, get_current_context, task
 
 from dags.lib import importing
+from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
-    dag_id="import_data",
-    dag_display_name="5 Import data: turn your files into events",
+    dag_id=named("import_data"),
+    dag_display_name=labelled("5 Import data: turn your files into events"),
     description="Import your own files as events of an application, so that a regression can run on them.",
     doc_md=__doc__,
     schedule=None,
@@ -47,7 +48,7 @@ with DAG(
     params=importing.import_params(),
     default_args={"retries": 0},
     is_paused_upon_creation=False,
-    tags=["lockstep"],
+    tags=[TAG],
 ) as dag:
 
     @task(

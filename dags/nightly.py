@@ -21,13 +21,14 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, AsyncCallback, CronTriggerTimetable, DeadlineAlert, DeadlineReference
 
 from dags.lib.alerts import late
+from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.stages import DAG_ID
 
 IN_TIME = timedelta(hours=5)  # the results have to be there at seven
 
 with DAG(
-    dag_id="streaming_regression_nightly",
-    dag_display_name="2 Nightly regression: every application, at 02:00 UTC",
+    dag_id=named("streaming_regression_nightly"),
+    dag_display_name=labelled("2 Nightly regression: every application, at 02:00 UTC"),
     description="Run the regression over the matrix `nightly` every night. Off until you switch it on.",
     doc_md=__doc__,
     schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
@@ -36,7 +37,7 @@ with DAG(
     # Counted from the time of queueing, because a run that a person triggers has no scheduled date.
     deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, IN_TIME, AsyncCallback(late), name="in time"),
     is_paused_upon_creation=True,
-    tags=["lockstep"],
+    tags=[TAG],
 ) as dag:
     TriggerDagRunOperator(
         task_id="regression",

@@ -26,10 +26,11 @@ from airflow.sdk import DAG, Param, get_current_context, task
 from dags.lib import decisions
 from dags.lib.form import run_params
 from dags.lib.operators import Job
+from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
-    dag_id="speed_gate",
-    dag_display_name="4 Speed gate: compare a run with another commit",
+    dag_id=named("speed_gate"),
+    dag_display_name=labelled("4 Speed gate: compare a run with another commit"),
     description="Compare the speed of this checkout with another commit; about four minutes a cell.",
     doc_md=__doc__,
     schedule=None,
@@ -47,7 +48,7 @@ with DAG(
     },
     default_args={"retries": 0},
     is_paused_upon_creation=False,
-    tags=["lockstep"],
+    tags=[TAG],
 ) as dag:
 
     @task(

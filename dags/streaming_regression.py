@@ -42,6 +42,7 @@ from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
 from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, Verdict, stop_server
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
+from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.stages import DAG_ID, Stage
 
 RUN = f"{{{{ ti.xcom_pull(task_ids='{Stage.PLAN_MATRIX}', key='run_id') }}}}"
@@ -69,7 +70,7 @@ TASKS = {
 
 with DAG(
     dag_id=DAG_ID,
-    dag_display_name="1 Regression: check every cell against the oracle",
+    dag_display_name=labelled("1 Regression: check every cell against the oracle"),
     description="Run every cell of a matrix, compare its result with the oracle, and record its speed.",
     doc_md=__doc__,
     schedule=None,
@@ -78,7 +79,7 @@ with DAG(
     params=regression_params(),
     default_args={"execution_timeout": timedelta(hours=1), "retries": 0},
     is_paused_upon_creation=False,
-    tags=["lockstep"],
+    tags=[TAG],
 ) as dag:
 
     @task(task_id=Stage.PLAN_MATRIX, execution_timeout=timedelta(minutes=5), doc_md=TASKS[Stage.PLAN_MATRIX])
@@ -117,7 +118,7 @@ with DAG(
         host="{{ params.host }}",
         limit=CELL_LIMIT.total_seconds(),
         execution_timeout=CELL_LIMIT + timedelta(hours=6),  # it may wait for the host
-        pool="core_runs",
+        pool=named("core_runs"),
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.cell }}",
         doc_md=TASKS[Stage.RUN_CORE],

@@ -52,6 +52,8 @@ from reports.stages import Stages
 from reports.state import state as state_of
 from reports.tiles import TREND
 from streaming_core.regression.comparable import is_nightly
+from streaming_core.regression.project import TITLE
+from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_text
 
 HERE = Path(__file__).parent
@@ -89,6 +91,8 @@ class Pages:
             classes=series.classes,
             beside_name=beside_name,
             spark=self._sparkline,
+            project=TITLE,
+            dag_id=DAG_ID,
             decisions_fault=lambda: history.decisions_fault,
         )
 

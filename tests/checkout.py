@@ -16,23 +16,49 @@ STAMPS = (".locked", ".runtime")
 
 
 def copy(folder: Path) -> Path:
-    """Copy the files that git tracks or would track, with the runtime, into a repository of one commit.
+    """Copy the checkout as `track` does, and make it usable as `equip` does.
 
-    The copy has a virtual environment: its modules are the copy's, its packages those of this environment.
+    Returns:
+        The folder.
+    """
+    return equip(track(folder))
+
+
+def track(folder: Path) -> Path:
+    """Copy the files that git tracks or would track into a repository of one commit.
 
     Returns:
         The folder.
     """
     listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    (runtime,) = (ROOT / "streaming_core").glob("_runtime*.so")
-    for name in [*filter(None, listed.split("\0")), str(runtime.relative_to(ROOT))]:
+    for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+    return commit(folder)
+
+
+def commit(folder: Path) -> Path:
+    """Commit everything in a folder, which becomes a repository if it is none.
+
+    Returns:
+        The folder.
+    """
+    settings = ("-c", "user.name=A User", "-c", "user.email=user@example.org", "-c", "core.hooksPath=/dev/null")
     _git(folder, "init", "--quiet")
     _git(folder, "add", "--all")
-    settings = ("-c", "user.name=A User", "-c", "user.email=user@example.org", "-c", "core.hooksPath=/dev/null")
     _git(folder, *settings, "commit", "--quiet", "--message", "all")
+    return folder
+
+
+def equip(folder: Path) -> Path:
+    """Give a copy the runtime and a virtual environment: its modules are the copy's, its packages those of this one.
+
+    Returns:
+        The folder.
+    """
+    (runtime,) = (ROOT / "streaming_core").glob("_runtime*.so")
+    shutil.copy2(runtime, folder / "streaming_core")
     _make_environment(folder)
     return folder
 

@@ -18,6 +18,7 @@ from reports.beside import before
 from reports.history import Cell, History, Run
 from reports.pages import beside_name, file_name
 from streaming_core.regression.home import Home
+from streaming_core.regression.stages import DAG_ID
 from tests import sample_home
 from tests.browser import Browser
 from tests.e2e.scheduled import Airflow, free_port
@@ -56,8 +57,8 @@ def pages(home: Home) -> dict[str, str]:
     result = next((home.reports / "data_docs").rglob("validations/**/*.html"))
     suite = next((home.reports / "data_docs").rglob("expectations/*.html"))
     return {
-        "dag": "/dags/streaming_regression",
-        "dag_run": f"/dags/streaming_regression/runs/{quote(real.origin)}",
+        "dag": f"/dags/{DAG_ID}",
+        "dag_run": f"/dags/{DAG_ID}/runs/{quote(real.origin)}",
         "overview_in_airflow": "/plugin/lockstep",
         "docs_in_airflow": "/plugin/lockstep_docs",
         "overview": "/lockstep/",

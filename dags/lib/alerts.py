@@ -30,6 +30,7 @@ from infra.checkout import home
 from reports.history import Cell, History, Run, short, started
 from reports.pages import file_name
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.regression.project import TITLE, named
 from streaming_core.regression.verdict import WRONG
 
 log = logging.getLogger(__name__)
@@ -77,8 +78,11 @@ class Message:
 
     @property
     def title(self) -> str:
-        """`Lockstep: mismatch, slowdown`. It contains no text of an application: some services render a title."""
-        return f"Lockstep: {', '.join(self.kinds)}"
+        """The project and the kinds: `Lockstep: mismatch, slowdown`.
+
+        It contains no text of an application, because some services render a title.
+        """
+        return f"{TITLE}: {', '.join(self.kinds)}"
 
     @property
     def lines(self) -> list[str]:
@@ -290,6 +294,6 @@ def _send_apprise(connection: Connection, message: Message) -> None:
 
 
 CHANNELS: dict[str, Callable[[Connection, Message], None]] = {
-    "lockstep_alert_smtp": _send_mail,
-    "lockstep_alert_apprise": _send_apprise,
+    named("lockstep_alert_smtp"): _send_mail,
+    named("lockstep_alert_apprise"): _send_apprise,
 }

@@ -64,8 +64,8 @@ def regression_params() -> dict[str, Param]:
         type="string",
         title="Host",
         pattern=f"^{connections.NAME}$",
-        description="The machine that runs the cells: 'local' for this one, or an Airflow connection of type ssh "
-        "(Admin, Connections). Letters, digits, '_', '.' and '-'.",
+        description=f"The machine that runs the cells: {connections.DEFAULTS['host']!r} for this one, or an Airflow "
+        "connection of type ssh (Admin, Connections). Letters, digits, '_', '.' and '-'.",
         examples=[connections.DEFAULTS["host"]],
         section="Where",
     )

@@ -12,13 +12,14 @@ from infra.checkout import home
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices
 from streaming_core.regression.home import new_run_id
+from streaming_core.regression.project import named
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, end, recorded
 from streaming_core.storage import left_json
 
 # A run emits it when every planned cell is equal to the oracle or a declared bound. The event says which run.
-VALIDATED = Asset("lockstep/validated")
+VALIDATED = Asset(named("lockstep/validated"))
 
 
 def plan_run(context) -> list[dict]:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from streaming_core.errors import BadInput
+from streaming_core.regression.project import named
 
 NAME = r"[A-Za-z0-9_.-]{1,250}"  # of a connection in Airflow
-DEFAULTS = {"host": "local", "spark": "spark_default"}
+DEFAULTS = {"host": named("local"), "spark": named("spark_default")}
 # Param of a run -> the connection types it can use, and the sentence about them.
 _TYPES = {
     "host": ({"generic", "ssh"}, "a host needs the type 'ssh', or 'generic' for this machine"),

@@ -20,6 +20,7 @@ from pathlib import Path
 from infra import checkout
 from infra.checkout import ROOT
 from streaming_core.errors import RunFailed
+from streaming_core.regression.project import PREFIX, named
 from streaming_core.storage import Lock, write_text
 
 HERE = Path(__file__).resolve().parent
@@ -135,6 +136,7 @@ def write_configuration(home: Path) -> None:
 def _fingerprint(home: Path) -> str:
     database = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
     parts = [version("apache-airflow"), *(os.environ.get(f"{database}{form}", "") for form in ("", "_CMD", "_SECRET"))]
+    parts.append(PREFIX)
     parts += [(HERE / name).read_text() for name in ("connections.json", "pools.json")]
     parts.append(str((home / "airflow.db").exists()))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -149,12 +151,12 @@ def _migrate_and_import() -> None:
     with create_session() as session:
         known = {conn_id for (conn_id,) in session.query(Connection.conn_id)}
         for conn_id, fields in json.loads((HERE / "connections.json").read_text()).items():
-            if conn_id not in known:
-                session.add(Connection(conn_id=conn_id, **fields))
+            if named(conn_id) not in known:
+                session.add(Connection(conn_id=named(conn_id), **fields))
         known = {name for (name,) in session.query(Pool.pool)}
         for name, fields in json.loads((HERE / "pools.json").read_text()).items():
-            if name not in known:
-                session.add(Pool(pool=name, **fields))
+            if named(name) not in known:
+                session.add(Pool(pool=named(name), **fields))
 
 
 if __name__ == "__main__":

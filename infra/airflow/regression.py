@@ -108,7 +108,7 @@ def follow(
 def _dag_process(conf: dict, with_scheduler: bool, log: Path) -> Iterator[tuple[subprocess.Popen, int]]:
     """Start infra/airflow/run_dag.py; yields the process and the descriptor to read its lines from."""
     read_end, write_end = os.pipe()
-    command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / f"{DAG_ID}.py"), DAG_ID]
+    command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / "streaming_regression.py"), DAG_ID]
     command += [str(write_end), "--scheduler"] if with_scheduler else [str(write_end)]
     with open(log, "wb") as out:
         process = start(

@@ -9,6 +9,7 @@ from string import Template
 from infra.airflow import home as airflow_home
 from infra.checkout import ROOT, home
 from streaming_core.errors import BadInput, refusal
+from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_text
 
 UNIT = "lockstep.service"
@@ -39,7 +40,7 @@ def service(port: int) -> None:
     print(f"wrote {path}\n\nTo start the UI now and after each reboot:\n")
     for command in NEXT:
         print(f"    {command}")
-    print("\nFor the nightly regression, switch on the DAG streaming_regression_nightly in Airflow.")
+    print(f"\nFor the nightly regression, switch on the DAG {DAG_ID}_nightly in Airflow.")
 
 
 def unit(port: int) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum, auto
 
-DAG_ID = "streaming_regression"
+from streaming_core.regression.project import named
+
+DAG_ID = named("streaming_regression")
 
 
 class Stage(StrEnum):

@@ -12,6 +12,7 @@ import pytest
 
 from infra.airflow import home
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-")
@@ -24,7 +25,7 @@ def lockstep_home(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
     for name, kind in (("LOCAL", "generic"), ("SPARK_DEFAULT", "spark")):
         connection = {"conn_type": kind, "password": "a secret of this connection"}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+        monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}{name}", json.dumps(connection))
     return Home(tmp_path / "lockstep")
 
 

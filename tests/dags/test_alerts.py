@@ -18,9 +18,11 @@ from airflow.utils.state import DagRunState
 
 from dags.lib.alerts import Alert, late, verdict_message
 from dags.lib.decisions import question
+from infra.airflow import connections
 from reports.attachment import attachment
 from reports.history import History, short
 from reports.pages import Pages, file_name, write
+from streaming_core.regression.project import PREFIX, TITLE, named
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 
@@ -30,7 +32,7 @@ PASSWORD = "the password of the mail server"
 
 def connect_apprise(monkeypatch, *urls: str) -> None:
     connection = {"conn_type": "apprise", "extra": {"config": [{"path": url} for url in urls]}}
-    monkeypatch.setenv("AIRFLOW_CONN_LOCKSTEP_ALERT_APPRISE", json.dumps(connection))
+    monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_APPRISE", json.dumps(connection))
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def mail(monkeypatch):
         extra |= {"disable_ssl": True, "disable_tls": True, "retry_limit": 1}
         connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": server.server_address[1], "extra": extra}
         connection |= {"login": "lockstep", "password": PASSWORD}
-        monkeypatch.setenv("AIRFLOW_CONN_LOCKSTEP_ALERT_SMTP", json.dumps(connection))
+        monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_SMTP", json.dumps(connection))
         yield got
         server.shutdown()
 
@@ -119,10 +121,10 @@ def reach_deadline(state: str) -> None:
 
 
 def test_a_channel_without_its_connection_is_off(home, web, mail, monkeypatch, caplog):
-    monkeypatch.delenv("AIRFLOW_CONN_LOCKSTEP_ALERT_SMTP")
+    monkeypatch.delenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_SMTP")
     end(LAST)
     assert (len(web[0]), len(mail)) == (1, 0)
-    monkeypatch.delenv("AIRFLOW_CONN_LOCKSTEP_ALERT_APPRISE")
+    monkeypatch.delenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_APPRISE")
     end(LAST)
     assert (len(web[0]), len(mail)) == (1, 0)
     assert errors(caplog) == []
@@ -133,7 +135,7 @@ def test_apprise_sends_what_broke_and_what_slowed(home, web):
     end(LAST)
     ((path, body),) = received
     assert path == f"/{SECRET}"
-    assert body["title"] == "Lockstep: mismatch, failure, slowdown"
+    assert body["title"] == f"{TITLE}: mismatch, failure, slowdown"
     run = History(home).run(LAST)
     sentence, about, *red, slower, url, first_step, runbook = body["message"].splitlines()
     assert sentence == run.sentence
@@ -165,7 +167,7 @@ def test_mail_has_the_run_as_one_file(home, mail):
     assert to == ["ann@example.org", "ben@example.org"]
     assert message["From"] == "lockstep@example.org"
     assert message["Bcc"] is None
-    assert message["Subject"].startswith("Lockstep: mismatch, failure, slowdown: {{ 7 * 191 }} <b>broke</b> Bcc")
+    assert message["Subject"].startswith(f"{TITLE}: mismatch, failure, slowdown: {{{{ 7 * 191 }}}} <b>broke</b> Bcc")
     text, file = message.iter_parts()
     assert "{{ 7 * 191 }} &lt;b&gt;broke&lt;/b&gt;" in text.get_content()
     assert "gs/serial/t2 is 5.1 % slower" in text.get_content()
@@ -183,8 +185,8 @@ def test_a_nightly_run_that_misses_its_deadline_is_late(home, web, mail):
     assert first_step.startswith("Open the link")
     assert runbook.endswith("#the-night-is-late")
     assert url.endswith("/dags/nights/runs/scheduled__2026-01-06T02%3A00%3A00%2B00%3A00")
-    assert (body["title"], body["type"]) == ("Lockstep: late", "warning")
-    assert message["Subject"] == f"Lockstep: late: {sentence}"
+    assert (body["title"], body["type"]) == (f"{TITLE}: late", "warning")
+    assert message["Subject"] == f"{TITLE}: late: {sentence}"
     reach_deadline("failed")
     assert len(received) == len(mail) == 1, "its verdict has sent an alert"
 
@@ -220,7 +222,7 @@ def test_a_failed_channel_is_one_line_without_secrets_and_the_other_still_sends(
     answers[0] = code
     end(LAST)
     assert len(received) == len(mail) == 1
-    assert errors(caplog) == ["alert not sent through lockstep_alert_apprise: JSON did not accept the message"]
+    assert errors(caplog) == [f"alert not sent through {PREFIX}lockstep_alert_apprise: JSON did not accept the message"]
     logged = "".join([*capfd.readouterr(), caplog.text])
     assert SECRET not in logged
     assert PASSWORD not in logged
@@ -229,10 +231,10 @@ def test_a_failed_channel_is_one_line_without_secrets_and_the_other_still_sends(
 def test_a_mail_server_that_is_away_does_not_keep_apprise_from_sending(home, web, monkeypatch, caplog, capfd):
     extra = {"from_email": "lockstep@example.org", "to": "ann@example.org", "disable_ssl": True}
     connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": 1, "login": "l", "password": PASSWORD}
-    monkeypatch.setenv("AIRFLOW_CONN_LOCKSTEP_ALERT_SMTP", json.dumps(connection | {"extra": extra}))
+    monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_SMTP", json.dumps(connection | {"extra": extra}))
     end(LAST)
     assert len(web[0]) == 1
-    assert errors(caplog) == ["alert not sent through lockstep_alert_smtp: ConnectionRefusedError"]
+    assert errors(caplog) == [f"alert not sent through {PREFIX}lockstep_alert_smtp: ConnectionRefusedError"]
     assert PASSWORD not in "".join([*capfd.readouterr(), caplog.text])
 
 
@@ -240,12 +242,12 @@ def test_a_mail_server_that_is_away_does_not_keep_apprise_from_sending(home, web
 def test_an_invalid_apprise_url_is_one_line_without_it_and_the_valid_ones_get_the_alert(
     home, monkeypatch, web, caplog, capfd, url
 ):
-    (valid,) = json.loads(os.environ["AIRFLOW_CONN_LOCKSTEP_ALERT_APPRISE"])["extra"]["config"]
+    (valid,) = json.loads(os.environ[f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_APPRISE"])["extra"]["config"]
     connect_apprise(monkeypatch, url, valid["path"])
     end(LAST)
     assert len(web[0]) == 1
     reason = "1 of the URLs in 'config', in the extra of the connection, are not Apprise URLs"
-    assert errors(caplog) == [f"alert not sent through lockstep_alert_apprise: {reason}"]
+    assert errors(caplog) == [f"alert not sent through {PREFIX}lockstep_alert_apprise: {reason}"]
     assert SECRET not in "".join([*capfd.readouterr(), caplog.text])
 
 
@@ -259,18 +261,18 @@ def test_an_invalid_apprise_url_is_one_line_without_it_and_the_valid_ones_get_th
 )
 def test_an_incomplete_connection_is_one_line(home, monkeypatch, caplog, channel, extra, reason):
     connection = json.dumps({"conn_type": channel, "extra": extra})
-    monkeypatch.setenv(f"AIRFLOW_CONN_LOCKSTEP_ALERT_{channel.upper()}", connection)
+    monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_{channel.upper()}", connection)
     end(LAST)
     (line,) = errors(caplog)
-    assert line.startswith(f"alert not sent through lockstep_alert_{channel}: {reason}")
+    assert line.startswith(f"alert not sent through {PREFIX}lockstep_alert_{channel}: {reason}")
 
 
 def test_a_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):
     received, _ = web
-    conf = {"host": "local", "spark": "spark_default", "applications": ["nosuch"]}
-    assert dags["streaming_regression"].test(run_conf=conf).state == DagRunState.FAILED
+    conf = connections.DEFAULTS | {"applications": ["nosuch"]}
+    assert dags[named("streaming_regression")].test(run_conf=conf).state == DagRunState.FAILED
     ((_, body),) = received
-    assert body["title"] == "Lockstep: failure"
+    assert body["title"] == f"{TITLE}: failure"
     assert body["message"].startswith("Refused: unknown application 'nosuch'")
     assert SECRET not in "".join([*capfd.readouterr(), caplog.text])
     kept = [path for path in lockstep_home.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]

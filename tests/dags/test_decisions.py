@@ -10,6 +10,7 @@ from infra.services import pairs
 from infra.services.build import Build
 from reports.history import History
 from streaming_core.regression import decisions
+from streaming_core.regression.project import named
 from tests.reports import past_runs
 
 
@@ -118,7 +119,7 @@ def test_only_the_configured_approvers_may_respond(monkeypatch, setting, users):
 
 
 def test_the_gate_is_told_the_commit_the_run_and_the_cells(dags):
-    dag = dags["speed_gate"]
+    dag = dags[named("speed_gate")]
     assert dag.params.get_param("against").schema["title"] == "Against"
     with pytest.raises(ParamValidationError):
         dag.params.validate()

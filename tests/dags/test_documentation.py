@@ -13,6 +13,7 @@ import requests
 import uvicorn
 
 from infra import checkout
+from streaming_core.regression.project import TITLE
 from tests.browser import CHROMIUM, Browser
 from tests.infra.site.test_site import PAGE, search
 from tests.waiting import wait_for
@@ -65,6 +66,6 @@ def test_the_menu_of_airflow_leads_to_the_documentation(airflow):
         button = "Array.from(document.querySelectorAll('nav button, [data-testid=nav-sidebar] button'))"
         browser.click(f"{button}.find(one => one.innerText.includes('Docs'))")
         link = "document.querySelector('a[href$=\"/plugin/lockstep_docs\"]')"
-        assert browser.wait(f"{link}?.innerText") == "Lockstep documentation"
+        assert browser.wait(f"{link}?.innerText") == f"{TITLE} documentation"
         browser.go(browser.ask(f"{link}.href"))
         browser.wait("frames.length && frames[0].document.querySelector('h1')?.innerText.startsWith('Lockstep')")

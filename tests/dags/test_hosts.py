@@ -16,11 +16,14 @@ import asyncssh
 import pytest
 
 from dags.lib.hosts import AttemptLost, Host, HostLost, LocalHost, SshHost, abandon, check, next_attempt
+from infra.airflow import connections
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import PREFIX
 from tests.waiting import alive, wait_for
 
 PATIENCE = 60
+SPARK = connections.DEFAULTS["spark"]
 LOGIN = ("tester", "a password of this test")
 
 
@@ -86,7 +89,7 @@ def ssh(monkeypatch, engine, tmp_path):
     connection = {"conn_type": "ssh", "host": "127.0.0.1", "port": server.port, "extra": extra}
     connection |= {"login": LOGIN[0], "password": LOGIN[1]}
     monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(connection))
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark"}))
+    monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT", json.dumps({"conn_type": "spark"}))
     yield server
     server.stop()
 
@@ -156,27 +159,30 @@ def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
 
 
 def test_a_host_is_looked_at_before_cells_are_sent_there(ssh, home, monkeypatch):
-    check({"host": "node", "spark": "spark_default"}, home)
+    check({"host": "node", "spark": SPARK}, home)
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     known["extra"]["python"] = "/nowhere/python"
     monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps(known))
     message = r"^host elsewhere cannot run cells: `/nowhere/python .*/cell\.py --help` fails on it: "
     with pytest.raises(BadInput, match=message):
-        check({"host": "elsewhere", "spark": "spark_default"}, home)
+        check({"host": "elsewhere", "spark": SPARK}, home)
 
 
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
         ({"host": "nosuch"}, "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
-        ({"host": "spark_default"}, "host: connection 'spark_default' has the type 'spark', but a host needs "),
+        (
+            {"host": SPARK},
+            f"host: connection {SPARK!r} has the type 'spark', but a host needs ",
+        ),
         ({"spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
         ({"spark": "node"}, "spark: connection 'node' has the type 'ssh', but a Spark master needs "),
     ],
 )
 def test_connection_that_a_run_cannot_use_is_refused_before_anything_is_sent_to_it(ssh, home, params, sentence):
     with pytest.raises(BadInput) as refused:
-        check({"host": "node", "spark": "spark_default"} | params, home)
+        check({"host": "node", "spark": SPARK} | params, home)
     assert str(refused.value).startswith(sentence)
     assert ssh.commands == ssh.passwords == []
 
@@ -194,7 +200,7 @@ def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, 
     del known["extra"]["no_host_key_check"], known["extra"]["allow_host_key_change"]
     monkeypatch.setenv("AIRFLOW_CONN_STRANGER", json.dumps(known))
     with pytest.raises(BadInput, match=r"host stranger cannot run cells: .*not found in known_hosts"):
-        check({"host": "stranger", "spark": "spark_default"}, home)
+        check({"host": "stranger", "spark": SPARK}, home)
     assert ssh.passwords == ssh.commands == []
 
 
@@ -203,7 +209,7 @@ def test_a_password_that_is_wrong_is_not_told(ssh, home, monkeypatch, caplog):
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(known | {"password": "not the right one"}))
     with pytest.raises(BadInput, match="host wrong cannot run cells: ") as refused:
-        check({"host": "wrong", "spark": "spark_default"}, home)
+        check({"host": "wrong", "spark": SPARK}, home)
     assert "not the right one" in ssh.passwords
     assert "not the right one" not in f"{refused.value}{caplog.text}"
 

@@ -17,6 +17,7 @@ from dags.lib.form import regression_params
 from jobs import fitting
 from streaming_core.apps import registry
 from streaming_core.data import workload
+from streaming_core.regression.project import named
 from tests.dags.test_plan import HOSTILE
 
 FORM = dict.fromkeys(("files", "streams", "map", "unit", "separator", "params"))
@@ -40,7 +41,7 @@ def refusal(**fields) -> str:
 
 
 def test_the_tasks_check_the_form_and_then_import(dags):
-    dag = dags["import_data"]
+    dag = dags[named("import_data")]
     assert set(dag.task_ids) == {"check", "import_files"}
     assert dag.get_task("import_files").upstream_task_ids == {"check"}
     assert {task.retries for task in dag.tasks} == {0}

@@ -14,6 +14,7 @@ from dags.lib.form import regression_params
 from dags.lib.operators import CoreRun, start_server
 from reports.history import History
 from streaming_core.errors import BadInput
+from streaming_core.regression.project import named
 from tests.reports.test_pages import Outline
 
 SHELL = "$(touch {0}/marker); `touch {0}/marker` && touch {0}/marker"
@@ -122,7 +123,7 @@ def test_no_value_is_a_template(dags, lockstep_home):
     """Airflow renders `{{ params.host }}` once: what it gives is text, whatever is in it."""
     text = TEMPLATE.format()
     context = {"params": {"host": text, "spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}
-    server = dags["streaming_regression"].get_task("spark_server")
+    server = dags[named("streaming_regression")].get_task("spark_server")
     server.render_template_fields(context)
     assert (server.conn_id, server.run) == (text, text)
     cell = HERE | {"cell": text, "app": text, "workload": text, "run": "{{ ti.xcom_pull() }}"}

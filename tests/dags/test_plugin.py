@@ -12,8 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from infra import checkout
+from infra.airflow import connections
 from reports.publish import publish
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_json
 from tests.reports import past_runs
@@ -227,7 +229,7 @@ def test_nothing_outside_the_pages_is_served(get, path):
     assert "outside the reports" not in answer.text
 
 
-TRIGGER = "/api/v2/dags/streaming_regression/dagRuns"
+TRIGGER = f"/api/v2/dags/{DAG_ID}/dagRuns"
 
 
 def test_trigger_with_a_connection_that_a_run_cannot_use_starts_nothing(server, token):
@@ -239,13 +241,14 @@ def test_trigger_with_a_connection_that_a_run_cannot_use_starts_nothing(server, 
     refused = trigger({"host": "nosuch"}, **login)
     sentence = "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"
     assert (refused.status_code, refused.json()["detail"]) == (400, sentence)
-    refused = trigger({"host": "spark_default"}, Cookie=f"_token={token}")
+    refused = trigger({"host": connections.DEFAULTS["spark"]}, Cookie=f"_token={token}")
     assert (
-        "connection 'spark_default' has the type 'spark', but a host needs the type 'ssh'" in refused.json()["detail"]
+        f"connection {connections.DEFAULTS['spark']!r} has the type 'spark', but a host needs the type 'ssh'"
+        in refused.json()["detail"]
     )
     assert trigger({"host": "nosuch"}).status_code == 401
     # Airflow itself reads a request that passes.
-    answer = server.post(TRIGGER, json={"conf": {"host": "local"}, "dag_run_id": 7}, headers=login)
+    answer = server.post(TRIGGER, json={"conf": {"host": connections.DEFAULTS["host"]}, "dag_run_id": 7}, headers=login)
     assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["body", "dag_run_id"])
     assert server.post(TRIGGER, content=b"not JSON", headers=login).status_code == 422
 
@@ -337,7 +340,7 @@ def test_airflow_links_to_the_pages_and_the_documentation(get):
     ]
     names = {(view["name"], view["destination"], view.get("category")) for view in views}
     assert names == {
-        ("Lockstep", "nav", None),
-        ("Lockstep", "dag_run", None),
-        ("Lockstep documentation", "nav", "docs"),
+        (TITLE, "nav", None),
+        (TITLE, "dag_run", None),
+        (f"{TITLE} documentation", "nav", "docs"),
     }

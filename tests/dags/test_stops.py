@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 
 from streaming_core.regression import status
 from streaming_core.regression.home import Home, new_run_id
-from streaming_core.regression.stages import AFTER_CELLS, Stage
+from streaming_core.regression.stages import AFTER_CELLS, DAG_ID, Stage
 from streaming_core.storage import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNS = "/api/v2/dags/streaming_regression/dagRuns"
+RUNS = f"/api/v2/dags/{DAG_ID}/dagRuns"
 CONF = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 100}
 
 

@@ -20,8 +20,9 @@ from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices, matrix
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import PREFIX, named
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.regression.stages import Stage
+from streaming_core.regression.stages import DAG_ID, Stage
 from streaming_core.run.way import AXES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,7 @@ AFTER_CORE = STAGES[STAGES.index(Stage.RUN_CORE) + 1 :]
 
 @pytest.fixture
 def dag(dags):
-    return dags["streaming_regression"]
+    return dags[named("streaming_regression")]
 
 
 def test_the_stages_are_all_there_and_one_after_the_other(dag):
@@ -43,7 +44,7 @@ def test_the_stages_are_all_there_and_one_after_the_other(dag):
 def test_verdict_is_the_only_leaf_and_alone_emits_the_asset(dag):
     assert [task.task_id for task in dag.leaves] == ["verdict"]
     emits = {task.task_id: [asset.name for asset in task.outlets] for task in dag.tasks if task.outlets}
-    assert emits == {"verdict": ["lockstep/validated"]}
+    assert emits == {"verdict": [named("lockstep/validated")]}
 
 
 @pytest.mark.parametrize("stage", AFTER_CORE)
@@ -67,7 +68,7 @@ def test_the_server_is_a_setup_and_stopping_it_its_teardown(dag):
 def test_core_runs_are_mapped_serial_and_named_by_their_cell(dag):
     task = dag.get_task("run_core")
     assert task.is_mapped
-    assert task.partial_kwargs["pool"] == "core_runs"
+    assert task.partial_kwargs["pool"] == named("core_runs")
     assert task.partial_kwargs["max_active_tis_per_dagrun"] == 1
     assert task.partial_kwargs["map_index_template"] == "{{ task.cell }}"
 
@@ -98,9 +99,9 @@ def test_one_run_at_a_time(dags):
 
 
 def test_the_night_starts_the_same_graph_over_every_application(dags, tmp_path):
-    night = dags["streaming_regression_nightly"]
+    night = dags[named("streaming_regression_nightly")]
     (task,) = night.tasks
-    assert task.trigger_dag_id == "streaming_regression"
+    assert task.trigger_dag_id == DAG_ID
     assert task.conf == {"matrix": "nightly"}
     cells, left_out = matrix.cells(matrices.request(MATRICES, Home(tmp_path), {}, "nightly").regression)
     assert {cell.app for cell in cells} == set(registry.names())
@@ -159,7 +160,7 @@ def test_the_form_refuses_what_the_model_refuses(name, value):
 
 def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):
     by_name = sorted(dags.values(), key=lambda dag: dag.dag_display_name)
-    names = [dag.dag_id for dag in by_name]
+    names = [dag.dag_id.removeprefix(PREFIX) for dag in by_name]
     assert names == [
         "streaming_regression",
         "streaming_regression_nightly",

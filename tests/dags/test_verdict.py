@@ -8,16 +8,18 @@ import json
 import pytest
 from airflow.utils.state import DagRunState, TaskInstanceState
 
+from infra.airflow import connections
 from reports.history import History
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import named
 
 # A DAG keeps the conf of its last test.
-GIVEN = {"host": "local", "spark": "spark_default"}
+GIVEN = connections.DEFAULTS
 
 
 @pytest.fixture
 def dag(dags):
-    return dags["streaming_regression"]
+    return dags[named("streaming_regression")]
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from streaming_core.regression.stages import DAG_ID
 from tests.browser import Browser
 
 BUTTON = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === '{}')"
-RUNS = "/api/v2/dags/streaming_regression/dagRuns"
+RUNS = f"/api/v2/dags/{DAG_ID}/dagRuns"
 
 
 def free_port() -> int:
@@ -72,9 +73,9 @@ class Airflow:
         browser.press("Enter")
         browser.wait("location.pathname === '/' && document.querySelectorAll('button').length > 3")
 
-    def open_form(self, browser: Browser) -> None:
-        """Open the form of streaming_regression, with its defaults."""
-        browser.go(f"{self.url}/dags/streaming_regression")
+    def open_form(self, browser: Browser, dag: str = DAG_ID) -> None:
+        """Open the form of a DAG, with its defaults."""
+        browser.go(f"{self.url}/dags/{dag}")
         browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel === 'Trigger Dag')")
 
     def field(self, name: str, element: str) -> str:

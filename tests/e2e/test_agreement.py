@@ -20,6 +20,8 @@ import pytest
 from reports.history import History
 from reports.pages import file_name
 from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.project import PREFIX
+from streaming_core.regression.stages import DAG_ID
 from tests.browser import Browser
 from tests.e2e.scheduled import BUTTON, RUNS, Airflow, free_port
 from tests.screenshots import SETTLED
@@ -46,8 +48,8 @@ def airflow(tmp_path_factory, with_compiled) -> Iterator[Airflow]:
         "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps({"wc.pooled.affinity.t3": "forge", "wc.pooled.affinity.t5": "hang"}),
         "LOCKSTEP_APP_PIDS": str(root / "pids"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
@@ -213,7 +215,7 @@ def test_a_cancelled_run_says_when_and_after_how_many_cells(airflow, browser):
     running = lockstep(airflow, "report", lockstep_id(airflow, run))
     assert "In progress: 1 of 2 cells have run" in running.stdout
     assert running.returncode == 1
-    browser.go(f"{airflow.url}/dags/streaming_regression/runs/{run}")
+    browser.go(f"{airflow.url}/dags/{DAG_ID}/runs/{run}")
     browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel?.startsWith('Mark Dag Run as'))")
     browser.click("[...document.querySelectorAll('[role=menuitem]')].find(e => e.innerText.includes('Failed'))")
     browser.wait("[...document.querySelectorAll('[role=dialog]')].some(e => e.innerText.includes('as failed'))")

@@ -12,13 +12,14 @@ import pytest
 
 from streaming_core.regression.decisions import decisions
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import named
 from tests.e2e.scheduled import Airflow, free_port
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-DAG = "/api/v2/dags/acknowledge_run/dagRuns"
+DAG = f"/api/v2/dags/{named('acknowledge_run')}/dagRuns"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -63,7 +64,7 @@ def asked(airflow: Airflow, **conf: str) -> str:
         of_tasks = {task["task_id"]: task["state"] for task in airflow.call(states)["task_instances"]}
         assert "failed" not in of_tasks.values(), of_tasks
         # Airflow fails a task that is answered before the scheduler has read that the task paused.
-        pause = f"TaskInstance Finished: dag_id=acknowledge_run, task_id=question, run_id={run}"
+        pause = f"TaskInstance Finished: dag_id={named('acknowledge_run')}, task_id=question, run_id={run}"
         return of_tasks["question"] in ("awaiting_input", "deferred") and pause in log.read_text()
 
     wait_for(waits, 120)

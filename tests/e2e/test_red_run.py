@@ -18,6 +18,7 @@ import pytest
 from reports.history import History
 from reports.stages import Stages
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import Stage
 from tests.reports.content import from_elsewhere
 
@@ -73,8 +74,8 @@ def world(tmp_path_factory, with_compiled):
         "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps(FAULTS),
     }
 

@@ -15,8 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infra.airflow import connections
 from reports.history import History
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import PREFIX
 from tests.browser import CHROMIUM, Browser
 from tests.e2e.scheduled import RUNS, Airflow, free_port
 from tests.waiting import alive, wait_for
@@ -41,8 +43,10 @@ def airflow(tmp_path_factory, with_compiled):
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
         "AIRFLOW_CONN_ERRING": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
         "AIRFLOW_CONN_NODE": json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "port": 1, "password": PASSWORD}),
-        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "password": PASSWORD, "extra": {"command": engine}}),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps(
+            {"conn_type": "generic", "password": PASSWORD, "extra": {"command": engine}}
+        ),
+        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps({"wc.pooled.affinity.t2": "hang"}),
         "LOCKSTEP_APP_PIDS": str(root / "pids"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
@@ -170,7 +174,7 @@ def test_no_secret_is_kept_where_it_does_not_belong(airflow):
     assert not [secret for secret in secrets if secret in airflow.output]
     database = sqlite3.connect(f"file:{airflow.environment['AIRFLOW_HOME']}/airflow.db?mode=ro", uri=True)
     dumped = "\n".join(database.iterdump())
-    assert "spark_default" in dumped
+    assert connections.DEFAULTS["spark"] in dumped
     assert not [secret for secret in secrets if secret in dumped]
     assert Path(airflow.environment["AIRFLOW_HOME"]).stat().st_mode & 0o077 == 0
 

@@ -8,11 +8,12 @@ import pytest
 
 from reports.history import History
 from streaming_core.regression.home import Home
+from streaming_core.regression.stages import DAG_ID
 from tests import pages
 from tests.e2e.scheduled import RUNS, Airflow, free_port
 from tests.waiting import wait_for
 
-NIGHT = "/api/v2/dags/streaming_regression_nightly"
+NIGHT = f"/api/v2/dags/{DAG_ID}_nightly"
 PATIENCE = 900
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

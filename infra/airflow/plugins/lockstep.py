@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from reports.history import History
 from reports.pages import HERE, Pages
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID
+from streaming_core.regression.project import TITLE, named
 from streaming_core.regression.stages import DAG_ID
 
 PREFIX = "/lockstep"
@@ -62,7 +64,7 @@ BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another
 REFUSALS = {
     401: "Log in to Airflow to see this page.",
     403: f"You may not see the runs of the DAG {DAG_ID}. Ask an Airflow administrator for access.",
-    404: "There is no such page. Open Lockstep in the menu for the overview.",
+    404: f"There is no such page. Open {TITLE} in the menu for the overview.",
 }
 # Headers of every response, refusals and redirects included.
 GUARDS = {
@@ -109,7 +111,7 @@ def reader(user: Annotated[Any, Depends(login)]) -> Any:
 
 
 Reader = Annotated[object, Depends(reader)]
-app = FastAPI(title="Lockstep", docs_url=None, redoc_url=None, openapi_url=None)
+app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, openapi_url=None)
 
 
 @app.middleware("http")
@@ -231,7 +233,7 @@ def _going_on(run_id: str) -> Response:
         return HTMLResponse(Pages(history).in_progress(history.run(run_id)))
     except BadInput:
         return _page(
-            "There is no such run, or it has no plan yet. Open Lockstep in the menu for the list of runs.", 200
+            f"There is no such run, or it has no plan yet. Open {TITLE} in the menu for the list of runs.", 200
         )
 
 
@@ -241,13 +243,13 @@ def _beside(run_id: str, other: str) -> Response:
     try:
         return HTMLResponse(Pages(history).beside(history.run(run_id), history.run(other)))
     except BadInput:
-        return _page("There is no such run. Open Lockstep in the menu for the list of runs.", 404)
+        return _page(f"There is no such run. Open {TITLE} in the menu for the list of runs.", 404)
 
 
 def _page(text: str, status: int) -> Response:
     # Without the style sheet, which only readers of the pages may load, the browser still follows light and dark.
     scheme = '<meta name="color-scheme" content="light dark">'
-    return HTMLResponse(f"<!doctype html>{scheme}<title>Lockstep</title><p>{text}</p>", status)
+    return HTMLResponse(f"<!doctype html>{scheme}<title>{escape(TITLE)}</title><p>{text}</p>", status)
 
 
 class TriggerCheck:
@@ -326,27 +328,27 @@ def _again(body: bytes, receive: Receive) -> Receive:
 class LockstepPlugin(AirflowPlugin):
     """The plugin; the module's docstring describes it."""
 
-    name = "lockstep"
+    name = named("lockstep")
     listeners = [stops]
-    fastapi_root_middlewares = [{"middleware": TriggerCheck, "name": "Lockstep: check a run before it starts"}]
-    fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "Lockstep"}]
+    fastapi_root_middlewares = [{"middleware": TriggerCheck, "name": f"{TITLE}: check a run before it starts"}]
+    fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": TITLE}]
     external_views = [
         {
-            "name": "Lockstep",
+            "name": TITLE,
             "href": f"{PREFIX}/",
             "destination": "nav",
             "url_route": "lockstep",
             "nav_top_level": True,
         },
         {
-            "name": "Lockstep documentation",
+            "name": f"{TITLE} documentation",
             "href": f"{PREFIX}/docs/index.html",
             "destination": "nav",
             "url_route": "lockstep_docs",
             "category": "docs",
         },
         {
-            "name": "Lockstep",
+            "name": TITLE,
             "href": f"{PREFIX}/run/{{RUN_ID}}",
             "destination": "dag_run",
             "url_route": "lockstep_run",
