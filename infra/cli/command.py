@@ -414,6 +414,47 @@ def restore(
 
 
 @app.command()
+def doctor(as_json: Json = False) -> int:
+    """Check that the file system of LOCKSTEP_HOME does what Lockstep needs.
+
+    The command tries renames, locks, fsync, names and clocks in a temporary
+    folder there. It also checks whether this checkout can read the raw
+    results. Run it on each host that shares the folder. It exits with 1 if
+    it finds a fault. `make doctor` checks the machine instead.
+
+    Examples:
+        lockstep doctor
+        LOCKSTEP_HOME=/mnt/lockstep lockstep doctor
+    """
+    from infra.cli.doctor import doctor
+
+    return doctor(home(), as_json)
+
+
+@app.command()
+def migrate(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Migrate everything in memory, say how much, and change no file.")
+    ] = False,
+) -> None:
+    """Bring raw results of an older version of Lockstep to this version.
+
+    Other commands refuse them until then. Use `lockstep backup` before,
+    because an older Lockstep cannot read migrated results. If the command
+    is ended in the middle, type it again: it goes on. It refuses to start
+    while a run is in progress.
+
+    Examples:
+        lockstep backup history.tar.gz
+        lockstep migrate --dry-run
+        lockstep migrate
+    """
+    from infra.services.migration import migrate
+
+    print(migrate(home(), dry_run))
+
+
+@app.command()
 def sql(
     query: Annotated[
         str | None, typer.Argument(metavar="QUERY", help="One statement in DuckDB's SQL. Default: list the tables.")

@@ -22,10 +22,12 @@ from streaming_core.regression.home import Home
 from streaming_core.run.way import SPEC_FIELDS, RunSpec, literal_values
 from streaming_core.storage import canonical_json
 
-# Raise it whenever a column is added, removed or changes its meaning: parts of any other version are refused.
+# Raise it whenever a column is added, removed or changes its meaning, and add a migration (infra/services/migration.py):
+# readers refuse parts of any other version.
 SCHEMA_VERSION = 1
 VERSION = "schema_version"
 VIOLATION_CAP = 20
+ELSEWHERE = "restore it from a backup, or set LOCKSTEP_HOME to a new folder"
 
 # The columns of a latency; the mean in a report is for benchmarks.
 LATENCY = ("p50", "p95", "p99", "p999", "max")
@@ -215,25 +217,53 @@ def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
     return Parts([path]).read().to_pylist()
 
 
+def version_of(path: Path, table: str) -> int | None:
+    """The schema version of a file of a raw table.
+
+    Returns:
+        The version. A file without rows cannot tell: then this version if it has its columns, else None.
+
+    Raises:
+        BadInput: the file cannot be read, or its rows have no version or several.
+    """
+    part = Parts([path])
+    if not part.rows:
+        return SCHEMA_VERSION if part.schema.equals(RAW[table]) else None
+    if VERSION not in part.schema.names:
+        raise _other_columns(path)
+    versions = set(part.read([VERSION]).column(VERSION).to_pylist())
+    if len(versions) != 1 or None in versions:
+        raise BadInput(
+            f"{path} has raw schema version {', '.join(map(str, sorted(versions, key=str)))}, but must have one; "
+            f"{ELSEWHERE}"
+        )
+    return versions.pop()
+
+
 def check_version(path: Path, table: str) -> None:
     """Check that a file of a raw table has this version of the schema.
 
     Raises:
-        BadInput: the file has another version or other columns, or cannot be read.
+        BadInput: the file has another version or other columns, or cannot be read. The line says what to do.
     """
-    part = Parts([path])
-    columns = part.schema
-    versions = set(part.read([VERSION]).column(VERSION).to_pylist()) if VERSION in columns.names else set()
-    if others := sorted(versions - {SCHEMA_VERSION}, key=str):
-        difference = f"has raw schema version {', '.join(map(str, others))}"
-    elif not columns.equals(RAW[table]):
-        difference = f"does not have the columns of raw schema version {SCHEMA_VERSION}"
-    else:
-        return
-    raise BadInput(
-        f"{path} {difference}, but this checkout reads only version {SCHEMA_VERSION}; "
-        "set LOCKSTEP_HOME to a new folder, or move the old one"
-    )
+    version = version_of(path, table)
+    if version is None or version < SCHEMA_VERSION:
+        older = "older columns" if version is None else f"raw schema version {version}"
+        raise BadInput(
+            f"{path} has {older}, but this checkout reads only version {SCHEMA_VERSION}; type `lockstep backup FILE`, "
+            "then `lockstep migrate`"
+        )
+    if version > SCHEMA_VERSION:
+        raise BadInput(
+            f"{path} has raw schema version {version}, but this checkout reads only version {SCHEMA_VERSION}; the "
+            "checkout is older than the data, so check out the Lockstep that wrote it"
+        )
+    if not Parts([path]).schema.equals(RAW[table]):
+        raise _other_columns(path)
+
+
+def _other_columns(path: Path) -> BadInput:
+    return BadInput(f"{path} does not have the columns of raw schema version {SCHEMA_VERSION}; {ELSEWHERE}")
 
 
 def check_versions(home: Home) -> None:

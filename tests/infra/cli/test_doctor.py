@@ -1,0 +1,116 @@
+"""lockstep doctor: it tries what it reports, and finds a file system that does not do what Lockstep needs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infra.services import sharing
+from jobs.raw import write_raw
+from streaming_core.regression.home import Home
+from tests.infra.cli.conftest import lockstep
+
+NAMES = ["file system", "renames", "locks", "fsync", "names", "clock", "raw results"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Home:
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    yield Home(tmp_path)
+    assert not list(tmp_path.glob(".doctor-*"))
+
+
+def fault(capsys, name: str) -> str:
+    """The line of the only fault."""
+    assert lockstep("doctor") == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fault ")]
+    assert line.split(None, 1)[1].startswith(name)
+    assert "; to fix: " in line
+    return line
+
+
+def test_a_local_disk_has_everything(capsys):
+    assert lockstep("doctor") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[9:20].strip() for line in lines] == NAMES
+    assert all(line.startswith("ok ") for line in lines)
+    assert "GB free" in lines[0]
+
+
+def test_json_has_the_same_findings(capsys):
+    assert lockstep("doctor", "--json") == 0
+    assert [(one["name"], one["fix"]) for one in json.loads(capsys.readouterr().out)] == [(name, "") for name in NAMES]
+
+
+def test_a_lock_that_locks_nothing_is_found(monkeypatch, capsys):
+    monkeypatch.setattr(fcntl, "flock", lambda *_: None)
+    assert "two processes hold one lock" in fault(capsys, "locks")
+
+
+def test_an_nfs_mount_without_locks_between_hosts_is_found(home, monkeypatch, capsys):
+    device = sharing._numbers(os.stat(home.root).st_dev)
+    mount = sharing.Mount(home.root, "nfs", {"rw", "local_lock=flock"})
+    monkeypatch.setattr(sharing, "_mounts", lambda: iter([(device, mount)]))
+    assert "the mount option local_lock=flock keeps locks on this host" in fault(capsys, "locks")
+
+
+def test_a_rename_that_replaces_a_folder_is_found(monkeypatch, capsys):
+    rename = os.rename
+
+    def replacing(source, target) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", replacing)
+    assert "a rename replaced a folder with files in it" in fault(capsys, "renames")
+
+
+def test_a_file_that_is_replaced_in_part_is_found(monkeypatch, capsys):
+    def copying(source, target) -> None:
+        with open(target, "r+b") as file:
+            file.write(Path(source).read_bytes()[:100])
+        Path(source).unlink()
+
+    monkeypatch.setattr(os, "replace", copying)
+    assert lockstep("doctor") == 1
+    assert "a reader saw a file in part" in capsys.readouterr().out
+
+
+def test_a_clock_that_differs_is_found(monkeypatch, capsys):
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 100)
+    assert "the file system is 100 s ahead of this host" in fault(capsys, "clock")
+
+
+def test_names_that_do_not_differ_by_case_are_found(monkeypatch, capsys):
+    touch = Path.touch
+    monkeypatch.setattr(Path, "touch", lambda path, **more: touch(path.with_name(path.name.lower()), **more))
+    assert "fails: File exists" in fault(capsys, "names")
+
+
+def test_results_of_another_version_say_what_to_do(home, capsys):
+    part = write_raw(home, "cells", "20260101T000000Z-00000001", [{"cell": "c"}])
+    table = pq.ParquetFile(part).read()
+    for version, fix in ((0, "then `lockstep migrate`"), (9, "the checkout is older than the data")):
+        pq.write_table(table.set_column(0, table.schema.field(0), pa.array([version], pa.int32())), part)
+        line = fault(capsys, "raw results")
+        assert f"{part} has raw schema version {version}" in line
+        assert fix in line.partition("; to fix: ")[2]
+
+
+@pytest.mark.parametrize(("folder", "said"), [("nosuch", "is not a folder"), ("/proc", "cannot be written")])
+def test_a_home_that_cannot_be_tried_is_bad_input(tmp_path, monkeypatch, capsys, folder, said):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
+    assert lockstep("doctor") == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert said in error
+    assert error.count("\n") == 1
