@@ -22,10 +22,11 @@ from airflow.sdk import DAG, Param, get_current_context, task
 
 from dags.lib.backup import back_up
 from dags.lib.plan import VALIDATED
+from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
-    dag_id="back_up_history",
-    dag_display_name="6 Back up: history and decisions, after each validated run",
+    dag_id=named("back_up_history"),
+    dag_display_name=labelled("6 Back up: history and decisions, after each validated run"),
     description="Write a backup of the history after each validated run. Off until you switch it on.",
     doc_md=__doc__,
     schedule=[VALIDATED],
@@ -38,7 +39,7 @@ with DAG(
     },
     default_args={"retries": 0},
     is_paused_upon_creation=True,
-    tags=["lockstep"],
+    tags=[TAG],
 ) as dag:
 
     @task(

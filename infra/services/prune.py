@@ -31,7 +31,7 @@ OUTPUTS = ("outputs", "state", ".checkpoint")
 
 @dataclass(frozen=True)
 class Item:
-    """A removable folder: its size in bytes, and why it is removable."""
+    """A removable folder or file: its size in bytes, and why it is removable."""
 
     path: Path
     size: int
@@ -54,7 +54,7 @@ def removable(home: Home, cache_bytes: int) -> list[Item]:
         else:
             continue
         for attempt in sorted(run.glob("*/attempt-*")):
-            items += [Item(attempt / n, _size(attempt / n), why) for n in OUTPUTS if _is_folder(attempt / n)]
+            items += [Item(attempt / n, size(attempt / n), why) for n in OUTPUTS if _is_folder(attempt / n)]
     needed = {address for run in runs if green[run.name] is None for address in _addresses(run)}
     return items + _beyond(home, cache_bytes, needed)
 
@@ -69,7 +69,7 @@ def _beyond(home: Home, cache_bytes: int, needed: set[str]) -> list[Item]:
         # A process is still writing a folder whose name starts with a dot, and will rename it.
         if not entry.name.startswith(".")
     ]
-    sizes = {entry: _size(entry) for entry in entries}
+    sizes = {entry: size(entry) for entry in entries}
     total = sum(sizes.values())
     items = []
     for entry in sorted(entries, key=lambda entry: (entry.stat().st_mtime_ns, entry)):
@@ -102,6 +102,9 @@ def remove(item: Item) -> None:
     Raises:
         OSError: the item, or part of it, could not be removed.
     """
+    if not item.path.is_dir():
+        item.path.unlink()
+        return
     # Rename first: a concurrent reader finds the whole folder or none of it.
     hidden = item.path.with_name(f".pruned-{item.path.name}")
     if hidden.exists():
@@ -119,5 +122,6 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _size(path: Path) -> int:
+def size(path: Path) -> int:
+    """The bytes of all files below a folder."""
     return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())

@@ -168,6 +168,7 @@ def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):
         "speed_gate",
         "import_data",
         "back_up_history",
+        "retention",
     ]
     for dag in by_name:
         assert dag.dag_display_name != dag.dag_id
