@@ -6,6 +6,7 @@ import configparser
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from infra.stack.folder import Folder
 from infra.stack.programs import Program
 from tests.infra.cli.conftest import lockstep
 
+ROOT = Path(__file__).resolve().parents[3]
 PORTS = {name: 20001 + number for number, name in enumerate(folders.PORTS)}
 
 
@@ -90,6 +92,12 @@ def test_environment_of_the_stack_has_no_secret_of_the_shell(folder, monkeypatch
     assert folder.password("postgres") not in text
     assert folder.password("redis") not in text
     assert settings["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD"] == f"cat {folder.secret('database')}"
+
+
+def test_page_names_the_settings_that_the_stack_uses(folder):
+    page = (ROOT / "docs" / "how-to" / "deploy-on-several-workers.md").read_text()
+    settings = programs.airflow_settings(folder, PORTS).keys() - {"AIRFLOW__API__PORT", "AIRFLOW_HOME"}
+    assert [name for name in settings if f"`{name}`" not in page] == []
 
 
 def test_supervisor_reads_commands_and_environments_as_they_are(folder):
