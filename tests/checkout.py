@@ -6,11 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = Path(sysconfig.get_path("purelib"))
+from infra.checkout import ROOT
+from infra.stack.release import copy_files, make_environment
+
 # What `make setup` makes; with it, `make setup` has nothing to do in the copy.
 STAMPS = (".locked", ".runtime")
 
@@ -30,11 +30,7 @@ def track(folder: Path) -> Path:
     Returns:
         The folder.
     """
-    listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    copy_files(folder)
     return commit(folder)
 
 
@@ -59,7 +55,9 @@ def equip(folder: Path) -> Path:
     """
     (runtime,) = (ROOT / "streaming_core").glob("_runtime*.so")
     shutil.copy2(runtime, folder / "streaming_core")
-    _make_environment(folder)
+    make_environment(folder)
+    for stamp in STAMPS:
+        (folder / ".venv" / stamp).touch()
     return folder
 
 
@@ -70,26 +68,6 @@ def environment(folder: Path) -> dict[str, str]:
     here = [path for path in kept["PATH"].split(os.pathsep) if Path(path) != Path(sys.executable).parent]
     kept["PATH"] = os.pathsep.join([str(folder / ".venv" / "bin"), *here])
     return kept
-
-
-def _make_environment(folder: Path) -> None:
-    venv = folder / ".venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-    (packages,) = venv.glob("lib/python*/site-packages")
-    # In this order: modules of the copy come before those that the packages' own .pth files lead to.
-    (packages / "copy.pth").write_text(f"{folder}\nimport site; site.addsitedir({str(PACKAGES)!r})\n")
-    for script in Path(sys.executable).parent.iterdir():
-        target = venv / "bin" / script.name
-        if target.exists() or not script.is_file():
-            continue
-        if script.is_symlink():
-            target.symlink_to(os.readlink(script))
-        else:
-            content = script.read_bytes()
-            target.write_bytes(content.replace(str(ROOT / ".venv").encode(), str(venv).encode()))
-            shutil.copymode(script, target)
-    for stamp in STAMPS:
-        (venv / stamp).touch()
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -58,6 +58,16 @@ class Folder:
         return self.root / "supervisor.sock"
 
     @property
+    def release(self) -> Path:
+        """The copy of the checkout from which the programs run."""
+        return self.root / "release"
+
+    @property
+    def environment(self) -> Path:
+        """The programs of the release's Python environment."""
+        return self.release / ".venv" / "bin"
+
+    @property
     def airflow(self) -> Path:
         """AIRFLOW_HOME of the stack."""
         return self.root / "airflow"

@@ -18,7 +18,6 @@ import pwd
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +38,6 @@ STOP_ORDER = (
     ("api-server", "sshd", *SPARK_WORKERS),
     ("spark-master", "redis", "postgres"),
 )
-LOCKSTEP = str(Path(sys.executable).with_name("lockstep"))
 # Of this process's environment. The rest, such as tokens, stays away from the stack.
 INHERITED = ("HOME", "JAVA_HOME", "LANG", "LOCKSTEP_HOST_LOCK", "LOGNAME", "PATH", "TZ", "USER")
 
@@ -77,13 +75,13 @@ def programs(folder: Folder, ports: Mapping[str, int]) -> list[Program]:
     assert postgres is not None
     assert redis is not None
     data = str(folder.postgres / "data")
-    spark = spark_environment()
+    spark, lockstep = spark_environment(folder), str(folder.environment / "lockstep")
     spark_class = [str(Path(spark["SPARK_HOME"]) / "bin" / "spark-class")]
     master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(ports["spark"])]
     worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"]
 
     def airflow(name: str, *arguments: str, address: str = "") -> Program:
-        return Program(name, [LOCKSTEP, "airflow", *arguments], settings, address=address)
+        return Program(name, [lockstep, "airflow", *arguments], settings, address=address)
 
     return [
         Program(
@@ -142,7 +140,7 @@ def airflow_settings(folder: Folder, ports: Mapping[str, int]) -> dict[str, str]
     }
 
 
-def spark_environment() -> dict[str, str]:
+def spark_environment(folder: Folder) -> dict[str, str]:
     """The environment of Spark's daemons, and of the executors that they start."""
     from importlib.util import find_spec
 
@@ -153,7 +151,7 @@ def spark_environment() -> dict[str, str]:
         "SPARK_HOME": str(Path(package.origin).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",  # of their web pages
         "SPARK_DAEMON_MEMORY": "256m",
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(folder.environment / "python"),
     }
 
 
@@ -181,6 +179,7 @@ def connections(folder: Folder, ports: Mapping[str, int]) -> dict[str, dict]:
     """The Airflow connections of the stack, for a secrets backend."""
     host_key = (folder.root / "ssh" / "host_key.pub").read_text().split()
     extra = {"key_file": str(folder.root / "ssh" / "client_key"), "host_key": " ".join(host_key[:2])}
+    extra["checkout"] = str(folder.release)
     return {
         "spark_default": {"conn_type": "spark", "host": f"spark://127.0.0.1:{ports['spark']}"},
         HOST: {

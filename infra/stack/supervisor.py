@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from infra.checkout import ROOT
 from infra.services.process import alive, identity, start
 from infra.stack.folder import Folder
 from infra.stack.programs import Program, inherited
@@ -152,7 +151,7 @@ def configuration(folder: Folder, programs: Iterable[Program]) -> str:
         lines += [
             f"[program:{program.name}]",
             f"command = {' '.join(map(_escaped, program.command))}",
-            f"directory = {ROOT if program.user is None else folder.postgres}",
+            f"directory = {folder.release if program.user is None else folder.postgres}",
             *([f"environment = {variables}"] if variables else []),
             *([f"user = {program.user}"] if program.user else []),
             "autostart = false",

@@ -18,9 +18,9 @@ import psutil
 from infra.airflow.api import USER, Api, healthy
 from infra.services.lock import holder, signed
 from infra.stack import folder as folders
+from infra.stack import release
 from infra.stack.folder import Folder
 from infra.stack.programs import (
-    LOCKSTEP,
     SPARK_WORKERS,
     STOP_ORDER,
     WORKERS,
@@ -125,10 +125,11 @@ class Stack:
         try:
             self.supervisor.end(STOP_ORDER)  # what a supervisor that was killed has left
             started = time.monotonic()
+            release.make(self.folder.release)
             configure(self.folder, ports)
             known = programs(self.folder, ports)
             self.supervisor.launch(known, ports)
-            say("configuration", time.monotonic() - started, str(self.folder.root))
+            say("copy of checkout", time.monotonic() - started, str(self.folder.root))
             for step in self._steps(known, ports):
                 started = time.monotonic()
                 for name in step.names:
@@ -202,8 +203,9 @@ class Stack:
         return True
 
     def _prepared(self) -> bool:
-        """Migrate Airflow's database. Its programs must not do that all at once."""
+        """Migrate Airflow's database, and fail the runs that an earlier stack left: they belong to its release."""
         self.airflow("db", "check")
+        self._run(str(self.folder.environment / "python"), "-m", "infra.airflow.run_dag", "--end-stale-runs")
         return True
 
     def _workers_ready(self) -> bool:
@@ -228,10 +230,13 @@ class Stack:
         Raises:
             RunFailed: the command failed.
         """
-        environment = {**inherited(), **airflow_settings(self.folder, self.ports)}
+        return self._run(str(self.folder.environment / "lockstep"), "airflow", *arguments)
+
+    def _run(self, *command: str) -> str:
         done = subprocess.run(
-            [LOCKSTEP, "airflow", *arguments],
-            env=environment,
+            command,
+            cwd=self.folder.release,
+            env={**inherited(), **airflow_settings(self.folder, self.ports)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -240,7 +245,7 @@ class Stack:
         )
         if done.returncode:
             reason = done.stderr.strip().splitlines()
-            raise RunFailed(f"airflow {' '.join(arguments)}: {reason[-1] if reason else done.returncode}")
+            raise RunFailed(f"{' '.join(command[1:])}: {reason[-1] if reason else done.returncode}")
         return done.stdout
 
     def kill(self, name: str) -> int:

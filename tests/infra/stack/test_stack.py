@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.stack import folder as folders
-from infra.stack import programs, supervisor
+from infra.stack import programs, release, supervisor
 from infra.stack.folder import Folder
 from infra.stack.programs import Program
 from tests.infra.cli.conftest import lockstep
@@ -98,6 +98,24 @@ def test_page_names_the_settings_that_the_stack_uses(folder):
     page = (ROOT / "docs" / "how-to" / "deploy-on-several-workers.md").read_text()
     settings = programs.airflow_settings(folder, PORTS).keys() - {"AIRFLOW__API__PORT", "AIRFLOW_HOME"}
     assert [name for name in settings if f"`{name}`" not in page] == []
+
+
+def test_release_has_the_files_of_the_checkout_and_runs_its_own(folder):
+    """What `git pull` does to the checkout afterwards reaches no program of the stack."""
+    release.make(folder.release)
+    paths = "import infra.checkout, dags.lib.plan, streaming_core; print(infra.checkout.ROOT, streaming_core.__file__)"
+    done = subprocess.run(
+        [folder.environment / "python", "-P", "-c", paths], cwd="/", capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(folder.release), str(folder.release / "streaming_core" / "__init__.py")]
+    status = subprocess.run(["git", "status", "--short"], cwd=ROOT, capture_output=True, text=True, check=True)
+    ours = subprocess.run(["git", "status", "--short"], cwd=folder.release, capture_output=True, text=True, check=True)
+    assert sorted(line[2:] for line in ours.stdout.splitlines()) == sorted(
+        line[2:] for line in status.stdout.splitlines()
+    )
+    text = (folder.environment / "streaming-core").read_text()
+    assert str(folder.environment) in text
+    assert programs.spark_environment(folder)["PYSPARK_PYTHON"] == str(folder.environment / "python")
 
 
 def test_supervisor_reads_commands_and_environments_as_they_are(folder):
