@@ -1,0 +1,148 @@
+"""A fresh Debian 12 with `make` and `git` alone: `make run` says what is missing, and with YES=1 installs it and runs.
+
+The machine is a folder that debootstrap fills. Each command runs there in a chroot, with namespaces of its own, so its
+mounts and processes end with it. The machine has our settings for package registries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE = "bookworm"
+PATIENCE = 3500
+SETTINGS = ("/etc/apt/apt.conf.d", "/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/hosts", "/etc/pip.conf")
+SETTINGS += (
+    "/etc/resolv.conf",
+    "/etc/ssl",
+    "/etc/uv",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+)
+OF_HOME = (".cargo/config", ".cargo/config.toml", ".config/pip", ".config/uv", ".netrc", ".pip")
+VARIABLES = re.compile(
+    r"(PIP|UV|CARGO_(HTTP|NET|REGISTRIES|REGISTRY|SOURCE)|SSL|CURL|REQUESTS)_\w+|(https?|no|all)_proxy", re.I
+)
+ENTER = """
+mount -t proc proc "$0/proc"
+mount --rbind /dev "$0/dev"
+mount --rbind /sys "$0/sys"
+exec chroot "$0" "$@"
+"""
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root"),
+    pytest.mark.skipif(shutil.which("debootstrap") is None, reason="there is no debootstrap"),
+]
+
+
+class Machine:
+    """The fresh machine."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        packages = ["--variant=minbase", "--include=make,git"]
+        log = root.with_name("debootstrap.log")
+        with open(log, "w") as out:
+            done = subprocess.run(["debootstrap", *packages, RELEASE, root, mirror()], stdout=out, stderr=out)
+        assert done.returncode == 0, log.read_text()[-3000:]
+        home = Path.home()
+        for path in map(Path, [*SETTINGS, *(home / name for name in OF_HOME), *self._named_files()]):
+            # The root of the machine has its home in /root, wherever ours is.
+            target = Path("/root") / path.relative_to(home) if path.is_relative_to(home) else path
+            self._copy(path, root / target.relative_to("/"))
+        self._copy_checkout(root / "srv" / "lockstep")
+
+    @staticmethod
+    def variables() -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
+
+    def _named_files(self) -> list[str]:
+        """Certificates and other files that variables name."""
+        return [value for value in self.variables().values() if value.startswith("/") and os.path.exists(value)]
+
+    @staticmethod
+    def _copy(source: Path, target: Path) -> None:
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+        elif source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+
+    @staticmethod
+    def _copy_checkout(folder: Path) -> None:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True
+        )
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+
+    def run(self, *command: str) -> tuple[int, str]:
+        """Exit code and output of a command in the checkout. Nothing that it starts or mounts outlives it."""
+        inside = ["/usr/bin/env", "-C", "/srv/lockstep", *command]
+        world = {
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        }
+        done = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, str(self.root), *inside],
+            env={**self.variables(), **world},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+        )
+        return done.returncode, done.stdout
+
+
+def mirror() -> str:
+    """The address that this machine takes Debian's packages from."""
+    targets = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(CODENAME)", "Created-By: Packages"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    sites = [
+        line.split()[0] for line in targets.stdout.splitlines() if line.split()[1:] and RELEASE in line.split()[1:]
+    ]
+    assert sites, "this machine has no source of Debian 12"
+    return sites[0]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    root = tmp_path_factory.mktemp("bare") / "debian"
+    yield Machine(root)
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    assert not [mount for mount in mounts if mount.startswith(str(root))]
+    shutil.rmtree(root)
+
+
+def test_without_yes_it_names_what_is_missing_and_installs_nothing(machine):
+    code, output = machine.run("make", "run", "ARGS=--applications wc")
+    assert code != 0
+    assert "missing  python      not found; to fix: apt-get update && apt-get install -y python3 python3-venv" in output
+    assert "if you add YES=1" in output
+    assert not (machine.root / "usr/bin/python3").exists()
+
+
+def test_with_yes_it_installs_everything_and_the_run_is_green(machine):
+    started = time.monotonic()
+    code, output = machine.run("make", "run", "YES=1", "ARGS=--applications wc")
+    print(output[-3000:], f"{time.monotonic() - started:.0f} s")
+    assert code == 0, output[-5000:]
+    assert re.search(r"All \d+ cells equal the oracle", output)
