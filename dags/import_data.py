@@ -15,6 +15,7 @@ Each row becomes an event, or is set aside with a reason. The folder of the impo
 | Unit | unit of integer fields that are read from timestamps | timestamps do not fit |
 | Separator | character between the columns of CSV | comma; in `.tsv` files a tab |
 | Params | parameters of the application | those of the application |
+| Spark | the Airflow connection of the Spark that reads the files | `spark_default` |
 
 ## When it has ended
 
@@ -31,11 +32,13 @@ In the form of `streaming_regression`, choose the import under **Workload**, **D
 """
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, get_current_context, task
 
 from dags.lib import importing
 from streaming_core.regression.project import TAG, labelled, named
+from dags.lib.spark import SparkTask
 
 with DAG(
     dag_id=named("import_data"),
@@ -59,12 +62,14 @@ with DAG(
         """Check the form before Spark starts."""
         return importing.check(dict(get_current_context()["params"]))
 
-    @task(
+    def read_files(spark: Any) -> dict:
+        """Read the files, and keep the import under its name."""
+        return importing.import_files(dict(get_current_context()["params"]), spark)
+
+    check() >> SparkTask(
+        task_id="import_files",
+        conn_id="{{ params.spark }}",
+        python_callable=read_files,
         execution_timeout=timedelta(hours=2),
         doc_md="Reads the files, sorts the events by time, and keeps the import under its name.",
     )
-    def import_files() -> dict:
-        """Read the files, and keep the import under its name."""
-        return importing.import_files(dict(get_current_context()["params"]))
-
-    check() >> import_files()

@@ -72,7 +72,6 @@ with DAG(
             "--cells",
             "{{ ti.xcom_pull(task_ids='choose')['cells'] }}",
         ],
-        spark=False,
         doc_md="Builds the commit, measures the cells with both builds, and fails if one is slower.",
         execution_timeout=timedelta(hours=12),
     )

@@ -34,18 +34,23 @@ For a quick check, choose the matrix `smoke`. It takes a few minutes.
 5. If you know the cause and want to keep the run, acknowledge its red cells with the DAG `acknowledge_run`.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, TaskGroup, TriggerRule, get_current_context, task
 
+from dags.lib import jobs
 from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
-from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, Verdict, stop_server
+from dags.lib.operators import RETRIES, CoreRun, Job, Verdict
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
 from streaming_core.regression.project import TAG, labelled, named
+from dags.lib.spark import SparkCommand, SparkJob, SparkServer, stop_server
 from streaming_core.regression.stages import DAG_ID, Stage
 
 RUN = f"{{{{ ti.xcom_pull(task_ids='{Stage.PLAN_MATRIX}', key='run_id') }}}}"
+SPARK = "{{ params.spark }}"
 CELL_LIMIT = timedelta(minutes=30)
 # What each task does, which Airflow shows beside its log.
 TASKS = {
@@ -87,10 +92,16 @@ with DAG(
         """Check the form, write the plan of the run, and list its cells."""
         return plan_run(get_current_context())
 
-    def job(stage: Stage, module: str, *arguments: str, **kwargs) -> Job:
-        """A task that runs `python -m MODULE ARGUMENTS`."""
-        arguments = ("-m", module, *arguments)
-        return Job(task_id=stage, run=RUN, arguments=arguments, doc_md=TASKS[stage], **{**RETRIES, **kwargs})
+    def spark_job(stage: Stage, function: Callable, **kwargs: Any) -> SparkJob:
+        """A task that calls a function with a session on the run's Spark server."""
+        return SparkJob(
+            task_id=stage, run=RUN, conn_id=SPARK, python_callable=function, doc_md=TASKS[stage], **RETRIES, **kwargs
+        )
+
+    def command(kind: type[Job], stage: Stage, module: str, **kwargs: Any) -> Job:
+        """A task that runs `python -m MODULE --run RUN`."""
+        arguments = ("-m", module, "--run", RUN)
+        return kind(task_id=stage, run=RUN, arguments=arguments, doc_md=TASKS[stage], **RETRIES, **kwargs)
 
     def group(name: str) -> TaskGroup:
         """A box in Airflow's graph. The tasks inside keep their ids."""
@@ -101,14 +112,14 @@ with DAG(
         spark_server = SparkServer(
             task_id=Stage.SPARK_SERVER,
             run=RUN,
-            conn_id="{{ params.spark }}",
+            conn_id=SPARK,
             execution_timeout=timedelta(hours=7),
             doc_md=TASKS[Stage.SPARK_SERVER],
             **RETRIES,
         ).as_setup()
-        prepare_workloads = job(Stage.PREPARE_WORKLOADS, "jobs.prepare_workloads", "--run", RUN)
+        prepare_workloads = spark_job(Stage.PREPARE_WORKLOADS, jobs.prepare_workloads)
         # It runs after a failure too, because other workloads may be ready.
-        run_oracle = job(Stage.RUN_ORACLE, "jobs.run_oracle", "--run", RUN, trigger_rule=TriggerRule.ALL_DONE)
+        run_oracle = spark_job(Stage.RUN_ORACLE, jobs.run_oracle, trigger_rule=TriggerRule.ALL_DONE)
 
     # If one workload has no oracle, the cells of the others still run. A run without a plan has no cells.
     cells = plan_matrix()
@@ -130,11 +141,11 @@ with DAG(
     # before it alone, it would start as soon as that task fails, while cells still run.
     late = {"trigger_rule": TriggerRule.ALL_DONE}
     with group("judge"):
-        validate_outputs = job(Stage.VALIDATE_OUTPUTS, "jobs.validate_outputs", "--run", RUN, **late)
-        load_metrics = job(Stage.LOAD_METRICS, "jobs.load_metrics", "--run", RUN, spark=False, **late)
-        expectations = job(Stage.EXPECTATIONS, "expectations", "--run", RUN, **late)
-        dbt_build = job(Stage.DBT_BUILD, "infra.services.warehouse", "--run", RUN, **late)
-    publish_reports = job(Stage.PUBLISH_REPORTS, "reports.publish", "--run", RUN, spark=False, **late)
+        validate_outputs = spark_job(Stage.VALIDATE_OUTPUTS, jobs.validate_outputs, **late)
+        load_metrics = command(Job, Stage.LOAD_METRICS, "jobs.load_metrics", **late)
+        expectations = spark_job(Stage.EXPECTATIONS, jobs.expectations, **late)
+        dbt_build = command(SparkCommand, Stage.DBT_BUILD, "infra.services.warehouse", conn_id=SPARK, **late)
+    publish_reports = command(Job, Stage.PUBLISH_REPORTS, "reports.publish", **late)
 
     @task(
         task_id=Stage.STOP_SPARK,

@@ -1,26 +1,23 @@
 """Tests the tables and outputs of a run with Great Expectations, and writes pages with the results.
 
 In:  warehouse/raw/{verdicts,violations,cells,samples} of the run, its plan, and the outputs of its cells.
-Out: reports/data_docs/, by run, and a summary on stdout. Each expectation that fails has a line on stderr, with data
-     set, rule, application, cell and rows. Exit code 0: all hold, 1: some fail, 2: bad input.
+Out: reports/data_docs/, by run. Each expectation that fails has a line on stderr, with data set, rule, application,
+     cell and rows.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
 
 from pyspark.sql import SparkSession
 
-from jobs.session import spark_session
 from reports import times
 from reports.data_docs import results_path, write_results
 from reports.history import History
 from reports.pages import Pages, write
-from streaming_core import ending
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import RUN_ID, Home
 
 SHOWN_ROWS = 3
@@ -134,30 +131,16 @@ def read_plan(home: Home, run_id: str) -> dict:
     return json.loads(path.read_text())
 
 
-def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Run the command line `--run RUN_ID [--home DIR]`; exit code 0: all hold, 1: some fail, 2: bad input."""
-    parser = argparse.ArgumentParser(prog="expectations", description=__doc__.partition("\n")[0])
-    parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run to test")
-    parser.add_argument(
-        "--home", metavar="DIR", help="LOCKSTEP_HOME; default: the environment variable, else .lockstep"
-    )
-    options = parser.parse_args(argv)
-    home = Home(options.home)
-    try:
-        plan = read_plan(home, options.run)
-        with spark_session(f"lockstep expectations {options.run}", spark) as session:
-            sets, count, complaints = judge(session, home, options.run, plan)
-    except BadInput as error:
-        print(f"expectations: {error}", file=sys.stderr)
-        return 2
+def work(spark: SparkSession, home: Home, run_id: str) -> str:
+    """Test a run; returns a line with the number of expectations that hold.
+
+    Raises:
+        RunFailed: An expectation fails. Each one has a line on stderr, and the message contains the first.
+    """
+    sets, count, complaints = judge(spark, home, run_id, read_plan(home, run_id))
     for line in complaints:
         print(f"expectations: {line}", file=sys.stderr)
-    summary = f"expectations: {count - len(complaints)} of {count} expectations hold, in {sets} data sets"
-    # The pages show the last line as the reason of a failed stage.
-    reason = complaints[0] if complaints else home.reports / "data_docs" / "index.html"
-    print(f"{summary}; {reason}", flush=True)
-    return 1 if complaints else 0
-
-
-if __name__ == "__main__":
-    ending.end("expectations", main)
+    summary = f"{count - len(complaints)} of {count} expectations hold, in {sets} data sets"
+    if complaints:
+        raise RunFailed(f"{summary}; {complaints[0]}")
+    return f"{summary}; {home.reports / 'data_docs' / 'index.html'}"

@@ -1,13 +1,12 @@
-"""Spark jobs of the regression. Each has DataFrame functions, and a small `main(argv, spark=None)`.
+"""Jobs of the regression. Each has DataFrame functions, and `work(spark, home, run_id)`, which returns a line.
 
     prepare_workloads   plan.json -> workloads/<app>/<address>/
     run_oracle          workloads -> oracle/<app>/<address>/, oracles.json
     validate_outputs    outputs of all cells and their oracles -> warehouse/raw/verdicts, violations
-    load_metrics        reports of all cells -> warehouse/raw/cells, samples
+    load_metrics        reports of all cells -> warehouse/raw/cells, samples; needs no Spark
     import_events       files of a user -> a workload (`lockstep import`, DAG `import_data`; no task of a run)
 
-Each task runs as `python -m jobs.<name> --run RUN_ID [--home DIR]`: on a Spark Connect server if SPARK_REMOTE is set,
-inside `spark-submit`, or else on a local session. Executors import functions by name, so they need the checkout. The
-embedded server has it on PYTHONPATH. On a cluster, install the wheel and ship this package (`spark-submit --py-files`,
-or `spark.addArtifacts(zip, pyfile=True)`). LOCKSTEP_HOME must be the same path on the driver and on every executor.
+Airflow's operator passes the session (`dags/lib/spark.py`). Executors import functions by name, so their Python needs
+the checkout on its path, and what requirements.lock lists. The server of a run gives its executors both, if the
+checkout has one path everywhere. LOCKSTEP_HOME must be the same path on the driver and on every executor.
 """

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pyspark.sql import SparkSession
-
+from jobs.command import run_stage
 from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
-from jobs.session import run_job
 from streaming_core import ending
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
@@ -111,7 +109,7 @@ def _moment(value: object) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
 
 
-def work(_: SparkSession | None, home: Home, run_id: str) -> str:
+def work(home: Home, run_id: str) -> str:
     """Replace the raw partitions of a run; returns a line with their numbers of rows."""
     plan, oracles = read_plan(home, run_id), read_oracles(home, run_id)
     workloads = {workload["address"]: workload for workload in plan["workloads"]}
@@ -127,10 +125,5 @@ def work(_: SparkSession | None, home: Home, run_id: str) -> str:
     return f"loaded {len(cells)} cells with {len(samples)} measured passes"
 
 
-def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Run the command line `--run RUN_ID [--home DIR]`; exit code 2: the run does not exist."""
-    return run_job(work, __doc__, argv, spark, needs_spark=False)
-
-
 if __name__ == "__main__":
-    ending.end("load_metrics", main)
+    ending.end("load_metrics", lambda: run_stage(work, __doc__))

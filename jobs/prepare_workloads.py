@@ -21,9 +21,7 @@ from pyspark.sql import SparkSession
 from jobs.invariants import refusals
 from jobs.provenance import describe
 from jobs.run_folder import complain, read_plan
-from jobs.session import run_job
 from jobs.tasks import run_tasks
-from streaming_core import ending
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
@@ -127,12 +125,3 @@ def summary(entries: list[dict], made: set[str], verb: str) -> str:
     old = [entry["app"] for entry in entries if entry["address"] not in made]
     parts = (f"{word} {', '.join(apps)}" for word, apps in ((verb, new), ("reused", old)) if apps)
     return "; ".join(parts) or "the plan has no workloads"
-
-
-def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Run the command line `--run RUN_ID [--home DIR]`; exit code 1: a workload is missing, 2: there is no such run."""
-    return run_job(work, __doc__, argv, spark)
-
-
-if __name__ == "__main__":
-    ending.end("prepare_workloads", main)

@@ -16,9 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.prepare_workloads import summary
 from jobs.run_folder import complain, read_complaints, read_plan
-from jobs.session import run_job
 from jobs.tasks import run_tasks
-from streaming_core import ending
 from streaming_core.data.workload import read_manifest
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle import oracle
@@ -80,12 +78,3 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
     return summary(entries, set(made), "computed")
-
-
-def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Run the command line `--run RUN_ID [--home DIR]`; exit code 1: an oracle is missing, 2: there is no such run."""
-    return run_job(work, __doc__, argv, spark)
-
-
-if __name__ == "__main__":
-    ending.end("run_oracle", main)

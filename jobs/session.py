@@ -1,19 +1,17 @@
-"""The common parts of all jobs: two options, a Spark session, and the exit code."""
+"""The Spark session of a command. A task of a run gets its session from Airflow's operator."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streaming_core.errors import BadInput, CommandFailed, RunFailed
-from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.errors import CommandFailed
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -23,7 +21,7 @@ def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool =
     """Yield `spark`, or a new session that ends with the block.
 
     With SPARK_REMOTE, the session is on that Spark Connect server, and SPARK_CONNECT_AUTHENTICATE_TOKEN is its token.
-    Inside spark-submit, it is the session of the submitted application. Otherwise it is local.
+    Otherwise it is local.
 
     Args:
         name: Name of the session.
@@ -35,7 +33,7 @@ def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool =
         yield spark
         return
     builder = SparkSession.builder.appName(name)
-    is_local = "SPARK_REMOTE" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ
+    is_local = "SPARK_REMOTE" not in os.environ
     if is_local:
         builder = _local(builder)
     is_shown = os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0")
@@ -75,7 +73,12 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     # Spark finds its scripts and the Python of its workers on PATH; both must be from this environment.
     environment = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([environment, os.environ.get("PATH", "")])
-    settings = {
+    return builder.master("local[2]").config(map=driver_settings())
+
+
+def driver_settings() -> dict[str, str]:
+    """The settings of a session whose driver is this process."""
+    return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
@@ -89,51 +92,20 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
         "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")]),
     }
-    return builder.master("local[2]").config(map=settings)
 
 
-def run_job(
-    work: Callable[[SparkSession | None, Home, str], str],
-    doc: str,
-    argv: list[str] | None,
-    spark: SparkSession | None,
-    needs_spark: bool = True,
-) -> int:
-    """Parse `--run` and `--home`, call `work(session, home, run_id)` and print the line that it returns.
+def limit_patience(spark: SparkSession) -> None:
+    """Let a session on a server give up on it after a minute without an answer; pyspark's default is ten."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession as ServerSession
 
-    Args:
-        work: The job. Its line says what it did.
-        doc: Docstring of the job's module, for the help.
-        argv: The command line; None means that of the process.
-        spark: A session to use instead of a new one.
-        needs_spark: Whether the job needs a session.
+    if isinstance(spark, ServerSession):
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=15_000)])
 
-    Returns:
-        The exit code: 0 for success, 1 if the job failed, 2 for bad input. After 1 and 2, a line on stderr gives the
-        reason.
-    """
-    name = work.__module__.rpartition(".")[2]
-    if name == "__main__":
-        name = Path(sys.argv[0]).stem
-    parser = argparse.ArgumentParser(prog=name, description=doc.partition("\n")[0])
-    parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run to work on")
-    parser.add_argument(
-        "--home", metavar="DIR", help="LOCKSTEP_HOME; default: the environment variable, else .lockstep"
-    )
-    options = parser.parse_args(argv)
-    try:
-        if not RUN_ID.fullmatch(options.run):
-            raise BadInput(f"--run {options.run!r} is not a run id, such as 20260131T020000Z-0123abcd")
-        home = Home(options.home)
-        if not (home.run(options.run) / "plan.json").is_file():
-            raise BadInput(f"run {options.run} does not exist: {home.run(options.run) / 'plan.json'} is missing")
-        own = spark_session(f"lockstep {name} {options.run}", spark) if needs_spark else nullcontext(spark)
-        with own as session:
-            print(f"{name}: {work(session, home, options.run)}", flush=True)
-    except BadInput as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 2
-    except RunFailed as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+def is_unavailable(error: Exception) -> bool:
+    """Whether an error of a session says that its server does not answer."""
+    from grpc import StatusCode
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    return isinstance(error, SparkConnectGrpcException) and error.getGrpcStatusCode() == StatusCode.UNAVAILABLE

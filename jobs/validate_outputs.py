@@ -4,7 +4,7 @@ The verdict on a cell and on the run follows from these rows (`streaming_core/re
 
 In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/{exit,report}.json, outputs/, state/; oracle/, workloads/.
 Out: warehouse/raw/verdicts (one row per cell and check) and violations (the first wrong rows, with the input event).
-     Exit code 1 if a cell is neither equal to its oracle nor a bound.
+     The job fails if a cell is neither equal to its oracle nor a bound.
 
 The checks of a completed cell:
 
@@ -43,8 +43,6 @@ from jobs.comparison import compare, evidence, row_json, spark_row
 from jobs.invariants import Holds, find, views_of
 from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
-from jobs.session import run_job
-from streaming_core import ending
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import RunFailed
@@ -538,12 +536,3 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     if not is_green(verdicts):
         raise RunFailed(f"the run is red: {counts}" if counts else "the plan has no cells")
     return counts
-
-
-def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Run the command line `--run RUN_ID [--home DIR]`; exit code 1: the run is red, 2: the run does not exist."""
-    return run_job(work, __doc__, argv, spark)
-
-
-if __name__ == "__main__":
-    ending.end("validate_outputs", main)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs.session import run_job
+from jobs.command import run_stage
 from reports.attachment import attachment
 from reports.beside import before
 from reports.history import History
@@ -93,10 +93,5 @@ def summary(run) -> dict:
     }
 
 
-def main() -> int:
-    """Publish the run that the command line names."""
-    return run_job(lambda _, home, run_id: publish(home, run_id), __doc__, None, None, needs_spark=False)
-
-
 if __name__ == "__main__":
-    ending.end("publish", main)
+    ending.end("publish", lambda: run_stage(publish, __doc__))

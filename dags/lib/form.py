@@ -69,17 +69,22 @@ def regression_params() -> dict[str, Param]:
         examples=[connections.DEFAULTS["host"]],
         section="Where",
     )
-    fields["spark"] = Param(
+    fields["spark"] = spark_param()
+    return fields
+
+
+def spark_param() -> Param:
+    """The field `spark`."""
+    return Param(
         connections.DEFAULTS["spark"],
         type="string",
         title="Spark",
         pattern=f"^{connections.NAME}$",
-        description="The Airflow connection of the Spark master: type spark to start a server for the run, or "
-        "spark_connect to use an existing one.",
+        description="The Airflow connection of the Spark to use: type spark for a master, or spark_connect for a Spark "
+        "Connect server.",
         examples=[connections.DEFAULTS["spark"]],
         section="Where",
     )
-    return fields
 
 
 def _imports() -> Param:

@@ -183,7 +183,7 @@ def check(params: Mapping[str, Any], home: Home) -> None:
     Raises:
         BadInput: One line on the first fault.
     """
-    connections.check(params, _type_of)
+    connections.check(params, type_of)
     host = params["host"]
     try:
         Host.of(host, home).check()
@@ -191,7 +191,8 @@ def check(params: Mapping[str, Any], home: Home) -> None:
         raise BadInput(f"host {host} cannot run cells: {error}") from None
 
 
-def _type_of(conn_id: str) -> str | None:
+def type_of(conn_id: str) -> str | None:
+    """The type of a connection; None if Airflow has none with this name."""
     try:
         return BaseHook.get_connection(conn_id).conn_type
     except AirflowNotFoundException:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from dags.lib.decisions import fail_in_one_line
+from dags.lib.form import spark_param
+from dags.lib.hosts import type_of
+from infra.airflow import connections
 from infra.checkout import home, import_roots
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
@@ -80,6 +83,7 @@ def import_params() -> dict[str, Param]:
             description="Parameters of the application that differ from its defaults.",
             section=SECTION,
         ),
+        "spark": spark_param(),
     }
 
 
@@ -95,28 +99,26 @@ def check(params: dict[str, Any]) -> dict[str, Any]:
     Returns:
         `folder`, where the import will be, and `files`, their number.
     """
+    connections.check(params, type_of, ("spark",))
     request, out = _request(params)
     return {"folder": str(out), "files": len(request.names)}
 
 
-@fail_in_one_line
-def import_files(params: dict[str, Any], spark: Any = None) -> dict[str, Any]:
+def import_files(params: dict[str, Any], spark: Any) -> dict[str, Any]:
     """Import the files.
 
     Args:
         params: The form.
-        spark: The session to use. Without one, the function starts its own.
+        spark: The session.
 
     Returns:
         `data`, the name for the field Data of the regression, and the numbers of `events`, `rows` and `set_aside`.
     """
     from infra.services import importing
     from jobs import import_events
-    from jobs.session import spark_session
 
     request, out = _request(params)
-    with spark_session("lockstep import_data", spark, True) as session:
-        manifest = import_events.run(session, request, out)
+    manifest = import_events.run(spark, request, out)
     for line in importing.lines(out, manifest):
         print(line)
     about = manifest["imported"]

@@ -1,27 +1,23 @@
-"""The operators of the regression: jobs, core runs, and the Spark server that they share.
+"""The operators of the regression that need no Spark: jobs, core runs and the verdict.
 
 Airflow retries a task only after a lost connection (`RETRIES`), never after a mismatch, a failed run or bad input.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk import BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import AttemptLost, Host, abandon, next_attempt
 from infra.checkout import ROOT, home
 from infra.services.process import Process
-from infra.services.spark import Server, ServerLost
 from jobs.run_folder import read_complaints, read_oracles
-from streaming_core.errors import BadInput
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.status import recorded
 from streaming_core.run.way import RunSpec
@@ -57,65 +53,14 @@ class EvidenceLink(BaseOperatorLink):
         return f"/lockstep/{operator.run}/{operator.cell}.html"
 
 
-class SparkServer(BaseOperator):
-    """Takes the lock on LOCKSTEP_HOME, and starts the run's Spark Connect server.
-
-    The connection names the Spark master. A connection of type `spark_connect` names an existing server: then the task
-    only takes the lock.
-    """
-
-    template_fields: Sequence[str] = ("run", "conn_id")
-    ui_color = "#e8f0fe"
-
-    def __init__(self, *, run: str, conn_id: str, **kwargs):
-        super().__init__(**kwargs)
-        self.run = run
-        self.conn_id = conn_id
-
-    def execute(self, context) -> None:
-        from reports.publish import refresh
-
-        with recorded(home(), self.run, self.task_id):
-            start_server(self.run, self.conn_id, self.log.info)
-        refresh(home())
-
-
-def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:
-    """Start the Spark server of a run, or use the existing server that the connection names.
-
-    The server ends with the process whose id is in LOCKSTEP_WATCH, if that is set.
-
-    Args:
-        run: The id of the run.
-        conn_id: The Airflow connection.
-        say: Takes lines for the log.
-
-    Raises:
-        BadInput: The connection's host is not a bare host name.
-    """
-    connection = BaseHook.get_connection(conn_id)
-    remote = None
-    if connection.conn_type == "spark_connect":
-        # Other parts of a URL, such as a token, would appear on command lines and in logs.
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\]", connection.host or ""):
-            raise BadInput(
-                f"connection {conn_id}: the host must be a bare host name; put the port in the port field, and a token "
-                "in the password field"
-            )
-        remote = (f"sc://{connection.host}:{connection.port or 15002}", connection.password)
-    watch = os.environ.get("LOCKSTEP_WATCH")
-    url = Server(home()).start(
-        run,
-        master=connection.host or "local[*]",
-        remote=remote,
-        watch=int(watch) if watch else None,
-        say=say,
-    )
-    say(f"the Spark server of this run is {url}")
+def skip_without_plan(run: str) -> None:
+    """Skip the task of a run whose request was refused."""
+    if not run or run == "None":
+        raise AirflowSkipException("the run has no plan: the log of plan_matrix says why")
 
 
 class Job(BaseOperator):
-    """Runs a Python command of this checkout, with the run's Spark server in its environment.
+    """Runs a Python command of this checkout.
 
     An exit code other than 0 fails the task without a retry. The last line of the command is the reason. After exit
     code 3, the lines above it in the task's log show where the command failed.
@@ -125,32 +70,28 @@ class Job(BaseOperator):
     operator_extra_links = (ReportLink(),)
     ui_color = "#eef7ee"
 
-    def __init__(self, *, run: str, arguments: Sequence[str], spark: bool = True, **kwargs):
+    def __init__(self, *, run: str, arguments: Sequence[str], **kwargs):
         super().__init__(**kwargs)
         self.run = run
         self.arguments = list(arguments)
-        self.spark = spark
         self._process = Process()
         self._last = ""
 
     def execute(self, context) -> None:
-        if not self.run or self.run == "None":
-            raise AirflowSkipException("the run has no plan: the log of plan_matrix says why")
-        environment = {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1", "LOCKSTEP_TRACEBACK": "1"}
-        server = Server(home())
-        if self.spark:
-            # After the server was lost, Airflow retries this task but not the setup task, so this task restarts the
-            # server.
-            if server.state(self.run) is None and context["ti"].try_number > 1:
-                start_server(self.run, context["params"]["spark"], self.log.info)
-            environment |= server.environment(self.run)
+        skip_without_plan(self.run)
+        environment = self.environment(context)
         with recorded(home(), self.run, self.task_id):
             code = self._process.run([sys.executable, *self.arguments], self._say, environment, folder=ROOT)
-            if code == 0:
-                return
-            if self.spark and server.state(self.run) is None:
-                raise ServerLost(f"the Spark server ended during {self.task_id}: {self._last}")
-            raise AirflowFailException(self._last or f"{self.task_id} ended with exit code {code}")
+            if code:
+                raise self.failed(self._last or f"{self.task_id} ended with exit code {code}")
+
+    def environment(self, context) -> dict[str, str]:
+        """What the command's environment has beside that of this process."""
+        return {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1", "LOCKSTEP_TRACEBACK": "1"}
+
+    def failed(self, reason: str) -> Exception:
+        """The exception of a command that failed."""
+        return AirflowFailException(reason)
 
     def _say(self, line: str) -> None:
         if line.strip():
@@ -221,11 +162,6 @@ class CoreRun(BaseOperator):
         self._killed = True
         if self._host and self._attempt:
             self._host.stop(self._attempt)
-
-
-def stop_server(run: str) -> None:
-    """Stop the Spark server of a run, if it still runs."""
-    Server(home()).stop(run)
 
 
 class Verdict(BaseOperator):

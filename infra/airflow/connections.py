@@ -7,7 +7,7 @@ because there are other ways to trigger a run.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from streaming_core.errors import BadInput
@@ -22,18 +22,21 @@ _TYPES = {
 }
 
 
-def check(params: Mapping[str, Any], type_of: Callable[[str], str | None]) -> None:
+def check(
+    params: Mapping[str, Any], type_of: Callable[[str], str | None], names: Iterable[str] = DEFAULTS.keys()
+) -> None:
     """Check that the connections of a run exist and have a type that fits.
 
     Args:
         params: the params of the run; a missing one has its default.
         type_of: returns the type of a connection, or None if Airflow has no such connection.
+        names: the params to check.
 
     Raises:
         BadInput: one line on the first connection that a run cannot use.
     """
-    for param, default in DEFAULTS.items():
-        name = params.get(param, default)
+    for param in names:
+        name = params.get(param, DEFAULTS[param])
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
             raise BadInput(f"{param}: {name!r} is not a valid connection name: use letters, digits, '_', '.' and '-'")
         types, sentence = _TYPES[param]

@@ -76,7 +76,7 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
             _run(home, run_id, name, cell)
         status.update("comparing the results with the oracle")
         validate_outputs.judge_cells(starting.result(), home, run_id)
-        load_metrics.work(None, home, run_id)
+        load_metrics.work(home, run_id)
         run = History(home).run(run_id)
     invariants = list(app.holds("total", params))
     if as_json:

@@ -78,7 +78,6 @@ SETTINGS = (
 )
 # Variables that one process of Lockstep sets for another. They are not settings.
 INTERNAL = {
-    "LOCKSTEP_SPARK_TOKEN": "the token of a run's Spark Connect server",
     "LOCKSTEP_WATCH": "the process whose end stops a run's Spark server",
 }
 ALERTS = {
@@ -140,7 +139,8 @@ def page() -> str:
                 ("`infra/airflow/airflow.cfg`", "Airflow: executor, database, address, login"),
                 ("`infra/airflow/connections.json`", "the connections of a new `AIRFLOW_HOME`"),
                 ("`infra/airflow/pools.json`", "the pools of a new `AIRFLOW_HOME`"),
-                ("`infra/spark/spark-defaults.conf`", "the Spark server that a run starts"),
+                ("`infra/spark/server.conf`", "the Spark server that a run starts"),
+                ("`infra/spark/session.conf`", "the Spark sessions of all stages"),
                 ("`dags/matrices/NAME.yaml`", "the matrix `NAME` ([requests](requests.md))"),
             ],
         ),

@@ -2,6 +2,10 @@
 
 The keeper of a run's Spark server holds the lock on LOCKSTEP_HOME during a run. Other commands hold it while they
 change LOCKSTEP_HOME. A process that measures holds the lock on its host.
+
+Workers on several machines may share LOCKSTEP_HOME over NFS 4. Linux then asks the NFS server for each `flock`. The
+mount must not have the options `nolock` or `local_lock`, with which a lock holds on one machine only. Renames must be
+atomic, which NFS ensures. The lock on a host is a file outside LOCKSTEP_HOME. Not tested on NFS.
 """
 
 from __future__ import annotations

@@ -1,15 +1,25 @@
-"""The Spark Connect server of one run, and the lock on LOCKSTEP_HOME that comes with it.
+"""The Spark Connect server of one run, its lease, and the lock on LOCKSTEP_HOME that comes with it.
 
-A keeper process takes the lock, starts the server, and writes `spark-server.json` (URL, token and process id, readable
-by its owner only). It ends after a signal, when the server dies, or when the process that needs the server is gone. The
-kernel then releases the lock, so a run that dies leaves no lock behind. If the server runs elsewhere (a `sc://` URL),
-the keeper only holds the lock.
+A keeper process takes the lock, starts the server, and writes its *lease*: `spark-server.json`, which only the owner
+can read. The lease holds the owner, the server's URL and token, and the keeper's host and process. Every process that
+shares LOCKSTEP_HOME can read it, also on other machines.
+
+- The keeper renews the lease every HEARTBEAT_SECONDS: it sets the file's time. A lease whose time is older than
+  EXPIRES_SECONDS has expired. So the clocks of all machines must agree within a minute.
+- A reader on the keeper's machine also looks whether the keeper runs. A reader elsewhere trusts the time alone.
+- To stop the server, any process removes the lease. A keeper that could not renew its lease in time ends as well,
+  because another one may hold the lock by then.
+- The keeper also ends after a signal, when the server dies, or when the process that needs the server is gone. The
+  kernel then releases the lock, so a run that dies leaves no lock behind.
+
+The keeper of a run that uses another server starts none. It only holds the lock and the lease.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -17,25 +27,71 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from infra.checkout import ROOT, home
 from infra.services.lock import holder, of_home, signed
 from infra.services.process import Noted, alive, identity, signal_group, start
-from streaming_core.errors import RunFailed
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_text
 
-DEFAULTS = ROOT / "infra" / "spark" / "spark-defaults.conf"
+SERVER_SETTINGS = ROOT / "infra" / "spark" / "server.conf"
+SESSION_SETTINGS = ROOT / "infra" / "spark" / "session.conf"
 START_SECONDS = 120
 STOP_SECONDS = 20
+STOP_ELSEWHERE_SECONDS = 150  # a keeper on another machine may see only its next heartbeat fail
+HEARTBEAT_SECONDS = 5
+EXPIRES_SECONDS = 90
 POLL = 0.1
+LOOPBACK = ("localhost", "127.0.0.1")
+HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
 
 
 class ServerLost(ConnectionError):
     """The run's Spark server is gone. The caller may start another one and try again."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right of `owner` to a server, as its keeper renews it.
+
+    Attributes:
+        owner: The run, or the other work, that the server is for.
+        url: `sc://HOST:PORT`; empty if the keeper started no server.
+        token: The token that the server asks for.
+        host: The keeper's host name, for people.
+        machine: The keeper's machine: `pid` means nothing on another one.
+        pid: The keeper.
+        started: When the keeper started; see `process.identity`.
+    """
+
+    owner: str
+    url: str
+    token: str
+    host: str
+    machine: str
+    pid: int
+    started: int
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the keeper runs on this machine."""
+        return self.machine == _machine()
+
+    @property
+    def client_url(self) -> str:
+        """The URL with the token, for a client. Never put it on a command line or into a log."""
+        # Given a token, pyspark encrypts, except to localhost. The server cannot decrypt: Spark Connect has no TLS of
+        # its own. So other hosts get the token as the header that it becomes in any case.
+        secret = f"token={quote(self.token, safe='')}"
+        if not self.url.startswith("sc://localhost:"):
+            secret = f"authorization={quote(f'Bearer {self.token}', safe='')}"
+        return f"{self.url}/;{secret}"
 
 
 class Server:
@@ -43,39 +99,41 @@ class Server:
 
     def __init__(self, home: Home):
         self.home = home
-        self.state_path = home.root / "spark-server.json"
+        self.lease_path = home.root / "spark-server.json"
 
     def log_path(self, owner: str) -> Path:
         """The log of the keeper and the server of `owner`."""
         return self.home.log(f"spark-{owner}")
 
-    def state(self, owner: str) -> dict | None:
-        """The content of `spark-server.json`; None unless a living keeper serves `owner`."""
+    def lease(self, owner: str) -> Lease | None:
+        """The lease of `owner`; None if it has none, or its lease has expired."""
         try:
-            state = json.loads(self.state_path.read_text())
-        except (OSError, ValueError):
+            # Opening the file makes NFS ask the server for its time.
+            with open(self.lease_path) as file:
+                age = time.time() - os.fstat(file.fileno()).st_mtime
+                lease = Lease(**json.load(file))
+        except (OSError, ValueError, TypeError):
             return None
-        return state if state["owner"] == owner and alive(state) else None
+        if lease.owner != owner or age > EXPIRES_SECONDS or (lease.is_here and not alive(asdict(lease))):
+            return None
+        return lease
 
-    def environment(self, owner: str) -> dict[str, str]:
-        """SPARK_REMOTE and the token, for a client process. Never put the token on a command line or into a log.
+    def client_lease(self, owner: str) -> Lease:
+        """The lease of `owner`, which has a server.
 
         Raises:
             ServerLost: `owner` has no server.
         """
-        state = self.state(owner)
-        if state is None:
+        lease = self.lease(owner)
+        if lease is None or not lease.url:
             raise ServerLost(f"the Spark server of {owner} has ended; its log says why: {self.log_path(owner)}")
-        values = {"SPARK_REMOTE": state["url"]}
-        if state["token"]:
-            values["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = state["token"]
-        return values
+        return lease
 
     def start(
         self,
         owner: str,
-        master: str = "local[*]",
-        remote: tuple[str, str | None] | None = None,
+        master: str | None = "local[*]",
+        settings: Mapping[str, str] | None = None,
         watch: int | None = None,
         say: Callable[[str], None] = lambda line: print(line, flush=True),
         patience: float = 6 * 3600,
@@ -84,31 +142,45 @@ class Server:
 
         Args:
             owner: The name that waiting processes see.
-            master: Spark master of the server.
-            remote: URL and token of an existing server to use instead.
+            master: Spark master of the server. None starts no server, and only takes the lock.
+            settings: Spark settings beside those of infra/spark. With `spark.driver.host`, the server listens on the
+                address of that host, so that executors and clients on other machines reach it.
             watch: The server ends with the process of this id.
             say: Takes a line when the start has to wait for the lock.
             patience: Seconds to wait for the lock.
 
         Returns:
-            The URL of the server.
+            The URL of the server; empty without a server.
 
         Raises:
+            BadInput: `spark.driver.host` is not a host name.
             ServerLost: The server did not start. The message contains the last line of its log.
             RunFailed: The lock was not free within `patience`.
         """
-        if state := self.state(owner):
-            return state["url"]
+        if lease := self.lease(owner):
+            return lease.url
+        settings = dict(settings or {})
+        host = settings.get("spark.driver.host", LOOPBACK[0])
+        if not re.fullmatch(HOST, host):
+            raise BadInput(f"spark.driver.host {host!r} is not a host name, such as spark.example")
         log_path = self.log_path(owner)
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ, LOCKSTEP_HOME=str(self.home.root))
-        url, token = remote or (None, None)
-        environment["LOCKSTEP_SPARK_TOKEN"] = token or ""
-        arguments = {"owner": owner, "master": master, "remote": url, "watch": watch, "starter": os.getpid()}
-        command = [sys.executable, "-m", "infra.services.spark", json.dumps(arguments)]
+        arguments = {"owner": owner, "master": master, "settings": settings, "watch": watch, "starter": os.getpid()}
         with open(log_path, "wb") as log:
-            keeper = start(command, dies_by=None, cwd=ROOT, env=environment, stdout=log, stderr=log)
+            keeper = start(
+                [sys.executable, "-m", "infra.services.spark"],
+                dies_by=None,
+                cwd=ROOT,
+                env=dict(os.environ, LOCKSTEP_HOME=str(self.home.root)),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
         try:
+            # Settings may hold passwords, and other users can read a command line.
+            assert keeper.stdin is not None
+            with keeper.stdin as arguments_in, suppress(BrokenPipeError):
+                arguments_in.write(json.dumps(arguments).encode())
             return self._await(keeper, owner, say, patience)
         except BaseException:
             signal_group(keeper.pid, signal.SIGKILL)
@@ -118,12 +190,12 @@ class Server:
         log_path = self.log_path(owner)
         waiting_since, holding_since, waiting_for = time.monotonic(), None, None
         while True:
-            if state := self.state(owner):
-                return state["url"]
+            if lease := self.lease(owner):
+                return lease.url
             if keeper.poll() is not None:
                 raise ServerLost(f"the Spark server did not start: {_last_line(log_path)} (log: {log_path})")
             now, holder = time.monotonic(), self.holder()
-            if holder and holder["pid"] == keeper.pid:
+            if holder and (holder["pid"], holder["host"]) == (keeper.pid, socket.gethostname()):
                 holding_since = holding_since or now
                 if now - holding_since > START_SECONDS:
                     raise ServerLost(f"the Spark server did not start within {START_SECONDS} s (log: {log_path})")
@@ -142,109 +214,180 @@ class Server:
         return holder(of_home(self.home)) or None
 
     def stop(self, owner: str) -> bool:
-        """Stop the server of `owner`, which releases the lock; False if `owner` has none."""
-        state = self.state(owner)
-        if state is None:
+        """Stop the server of `owner`, which releases the lock; False if `owner` has none.
+
+        Raises:
+            RunFailed: The keeper is on another machine, and did not end in time.
+        """
+        lease = self.lease(owner)
+        if lease is None:
             return False
-        with suppress(ProcessLookupError):
-            os.kill(state["pid"], signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
-        while alive(state):
+        self.lease_path.unlink(missing_ok=True)
+        patience = STOP_SECONDS if lease.is_here else STOP_ELSEWHERE_SECONDS
+        deadline = time.monotonic() + patience
+        while alive(asdict(lease)) if lease.is_here else (self.holder() or {}).get("owner") == owner:
             if time.monotonic() > deadline:
-                signal_group(state["pid"], signal.SIGKILL)
+                if not lease.is_here:
+                    raise RunFailed(
+                        f"the Spark server of {owner} did not stop within {patience} s: end process {lease.pid} on "
+                        f"{lease.host}"
+                    )
+                signal_group(lease.pid, signal.SIGKILL)
                 break
             time.sleep(POLL)
         return True
 
 
-def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | None, starter: int) -> int:
-    """Run as the keeper: take the lock, start the server, wait, stop it. Both are in one process group."""
-    server = Server(home)
-    noted = Noted(signal.SIGTERM, signal.SIGINT)
-    watched = identity(watch) if watch else None
-    if watched and not alive(watched):
-        return 1
+def _machine() -> str:
+    """Name the set of process ids that this process sees: the boot of a kernel, and a PID namespace in it."""
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
 
-    served = False
 
-    def needed() -> bool:
-        # Until the state is written, only the process that started the keeper can need it.
-        starting = served or os.getppid() == starter
-        return not noted.number and starting and (watched is None or alive(watched))
+# --- the keeper, a process of its own -------------------------------------------------------------------------------
 
-    lock = of_home(home)
-    while not lock.take(signed(owner)):
-        if not needed():
-            return 1
-        time.sleep(POLL)
-    process = None
-    try:
-        if remote:
-            url, token = remote, os.environ.pop("LOCKSTEP_SPARK_TOKEN", "")
-        else:
-            port, token = _free_port(), secrets.token_urlsafe(24)
-            process = _launch(home, master, port, token)
-            url = f"sc://localhost:{port}"
-            while not _listens(port):
-                if process.poll() is not None or not needed():
-                    return 1
-                time.sleep(POLL)
-        state = {"owner": owner, "url": url, "token": token, **identity(os.getpid())}
-        write_text(server.state_path, json.dumps(state), mode=0o600)
-        served = True
-        while needed() and (process is None or process.poll() is None):
+
+class Keeper:
+    """Holds the lock on LOCKSTEP_HOME for an owner, with a server and its lease, until nothing needs them."""
+
+    def __init__(self, home: Home, owner: str, master: str | None, settings: dict, watch: int | None, starter: int):
+        """Prepare; the arguments are those of `Server.start`, and the id of the process that called it."""
+        self.server = Server(home)
+        self.owner, self.master, self.settings, self.starter = owner, master, settings, starter
+        self._noted = Noted(signal.SIGTERM, signal.SIGINT)
+        self._watched = identity(watch) if watch else None
+        self._process: subprocess.Popen | None = None
+        self._lease: Lease | None = None
+
+    def run(self) -> int:
+        """Take the lock, start the server, renew the lease, stop the server; returns the exit code."""
+        lock = of_home(self.server.home)
+        while not (held := lock.take(signed(self.owner))) and self._is_needed():
             time.sleep(POLL)
-        return 0 if noted.number else 1
-    finally:
-        noted.ignore()
-        server.state_path.unlink(missing_ok=True)
-        if process is not None:
-            process.terminate()
+        if not held:
+            return 1
+        try:
+            url, token = self._start() if self.master else ("", "")
+            if self._is_needed():
+                self._grant(url, token)
+                self._renew()
+        except OSError as error:
+            print(f"the Spark server of {self.owner} cannot go on: {error}", flush=True)
+        finally:
+            self._stop()
+            lock.leave()
+        return 0 if self._noted.number else 1
+
+    def _is_needed(self) -> bool:
+        # Until the lease is written, only the process that started the keeper can need it.
+        starting = self._lease is not None or os.getppid() == self.starter
+        running = self._process is None or self._process.poll() is None
+        return not self._noted.number and starting and running and (self._watched is None or alive(self._watched))
+
+    def _start(self) -> tuple[str, str]:
+        """Start the server, and wait until it listens; returns its URL and token."""
+        settings = _all_settings(self.server.home, str(self.master), self.settings)
+        host, port = settings["spark.driver.host"], int(settings["spark.connect.grpc.binding.port"])
+        self._process = _launch(self.server.home, settings)
+        while self._is_needed() and not _listens(settings["spark.connect.grpc.binding.address"], port):
+            time.sleep(POLL)
+        url = f"sc://{LOOPBACK[0] if host in LOOPBACK else host}:{port}"
+        return url, settings["spark.connect.authenticate.token"]
+
+    def _grant(self, url: str, token: str) -> None:
+        """Write the lease."""
+        process: dict = identity(os.getpid())
+        self._lease = Lease(self.owner, url, token, socket.gethostname(), _machine(), **process)
+        write_text(self.server.lease_path, json.dumps(asdict(self._lease)), mode=0o600)
+
+    def _renew(self) -> None:
+        """Renew the lease until nothing needs the server, or `Server.stop` has removed the lease."""
+        renewed = time.monotonic()
+        while self._is_needed() and self.server.lease_path.exists():
+            age = time.monotonic() - renewed
+            if age > EXPIRES_SECONDS:
+                print("the lease expired before this process could renew it", flush=True)
+                return
+            if age > HEARTBEAT_SECONDS:
+                os.utime(self.server.lease_path)  # fails if the lease was removed meanwhile
+                renewed = time.monotonic()
+            time.sleep(POLL)
+
+    def _stop(self) -> None:
+        self._noted.ignore()
+        if self._lease is not None and self.server.lease(self.owner) == self._lease:
+            self.server.lease_path.unlink(missing_ok=True)
+        if self._process is not None:
+            self._process.terminate()
             try:
-                process.wait(STOP_SECONDS / 2)
+                self._process.wait(STOP_SECONDS / 2)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        shutil.rmtree(_scratch(home), ignore_errors=True)
-        lock.leave()
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(_scratch(self.server.home), ignore_errors=True)
 
 
-def _launch(home: Home, master: str, port: int, token: str) -> subprocess.Popen:
-    """Start the JVM in the keeper's process group. The token is in its environment, not on its command line."""
-    import pyspark
+def settings_of(path: Path) -> dict[str, str]:
+    """The Spark settings of a file with lines `NAME VALUE`, and comments."""
+    lines = [line.split(None, 1) for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    return {name: value.strip() for name, value in lines}
 
-    spark_home = Path(pyspark.__file__).parent
-    metastore = home.root / "warehouse" / "metastore"
-    scratch = _scratch(home)
-    for folder in (metastore, scratch):
-        folder.mkdir(parents=True, exist_ok=True)
-    settings = {
+
+def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a new server: those of infra/spark, of the connection, and of LOCKSTEP_HOME."""
+    metastore, scratch = home.root / "warehouse" / "metastore", _scratch(home)
+    result = settings_of(SERVER_SETTINGS) | settings_of(SESSION_SETTINGS)
+    host = settings.get("spark.driver.host", LOOPBACK[0])
+    if host not in LOOPBACK:
+        result["spark.driver.bindAddress"] = host
+    result |= settings
+    address = result["spark.driver.bindAddress"]
+    options = [
+        # A server lives for minutes. Compiling with C1 alone halves its CPU time.
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
+        f"-Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log",
+        settings.get("spark.driver.extraJavaOptions", ""),
+    ]
+    return result | {
         "spark.app.name": "lockstep",
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.master": master,
+        "spark.connect.authenticate.token": secrets.token_urlsafe(24),
+        "spark.connect.grpc.binding.address": address,
+        "spark.connect.grpc.binding.port": str(_free_port(address)),
         "spark.sql.warehouse.dir": str(metastore / "managed"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={metastore}/derby;create=true",
-        # Executors import the functions of jobs by name.
+        # Executors import the functions of jobs by name, and keep machine code in LOCKSTEP_HOME.
         "spark.executorEnv.PYTHONPATH": str(ROOT),
-        # A server lives for minutes. Compiling with C1 alone halves its CPU time.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-        f" -Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log",
+        "spark.executorEnv.LOCKSTEP_HOME": str(home.root),
+        "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
         "spark.local.dir": str(scratch),
     }
-    command = [str(spark_home / "bin" / "spark-submit"), "--master", master, "--properties-file", str(DEFAULTS)]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    for key, value in settings.items():
-        command += ["--conf", f"{key}={value}"]
+
+
+def _launch(home: Home, settings: Mapping[str, str]) -> subprocess.Popen:
+    """Start the JVM. It reads all settings from a file, because some are secret."""
+    import pyspark
+
+    spark_home, scratch = Path(pyspark.__file__).parent, _scratch(home)
+    for folder in (home.root / "warehouse" / "metastore", scratch):
+        folder.mkdir(parents=True, exist_ok=True)
+    scratch.chmod(0o700)
+    lines = [f"{name} {value}\n".replace("\\", "\\\\") for name, value in settings.items()]
+    write_text(scratch / "spark.conf", "".join(lines), mode=0o600)
+    command = [str(spark_home / "bin" / "spark-submit"), "--properties-file", str(scratch / "spark.conf")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     bin_folder = str(Path(sys.executable).parent)
     environment = dict(
         os.environ,
         SPARK_HOME=str(spark_home),
-        SPARK_CONNECT_AUTHENTICATE_TOKEN=token,
         PYSPARK_PYTHON=sys.executable,
         PYTHONPATH=str(ROOT),
         PATH=os.pathsep.join([bin_folder, os.environ.get("PATH", os.defpath)]),
     )
-    environment.pop("SPARK_REMOTE", None)
-    return subprocess.Popen([*command, "spark-internal"], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
+    # A task that restarts the server is itself a client.
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        environment.pop(name, None)
+    # It must not outlive the keeper: no other server could open the metastore.
+    return start(command, dies_by=signal.SIGKILL, cwd=ROOT, env=environment)
 
 
 def _scratch(home: Home) -> Path:
@@ -260,17 +403,17 @@ def _last_line(path: Path) -> str:
     return "its log is empty"
 
 
-def _free_port() -> int:
+def _free_port(address: str) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((address, 0))
         return probe.getsockname()[1]
 
 
-def _listens(port: int) -> bool:
+def _listens(address: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0
 
 
 if __name__ == "__main__":
-    sys.exit(keep(home(), **json.loads(sys.argv[1])))
+    sys.exit(Keeper(home(), **json.load(sys.stdin)).run())

@@ -39,3 +39,12 @@ AFTER_CELLS = (
     Stage.DBT_BUILD,
     Stage.PUBLISH_REPORTS,
 )
+
+# The stages that are clients of Spark. Each one is an operator or a hook of Airflow's Spark provider.
+ON_SPARK = (
+    Stage.PREPARE_WORKLOADS,
+    Stage.RUN_ORACLE,
+    Stage.VALIDATE_OUTPUTS,
+    Stage.EXPECTATIONS,
+    Stage.DBT_BUILD,
+)

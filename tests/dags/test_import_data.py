@@ -20,7 +20,8 @@ from streaming_core.data import workload
 from streaming_core.regression.project import named
 from tests.dags.test_plan import HOSTILE
 
-FORM = dict.fromkeys(("files", "streams", "map", "unit", "separator", "params"))
+OPTIONAL = dict.fromkeys(("files", "streams", "map", "unit", "separator", "params"))
+FORM = OPTIONAL | {"spark": "spark_default"}
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_the_form_offers_what_there_is(inbox):
     for name, param in params.items():
         assert param.schema["title"], name
         assert param.description, name
-        if name in FORM:
+        if name in OPTIONAL:
             assert param.resolve() is None
 
 
@@ -119,6 +120,8 @@ def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
         ({"files": ["a.csv"], "application": "nosuch"}, "unknown application 'nosuch'"),
         ({"files": ["a.csv"], "map": ["line=body"]}, "has no column 'body' for the field line"),
         ({"files": ["a.csv"], "params": {"nosuch": 1}}, "nosuch"),
+        ({"files": ["a.csv"], "spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'"),
+        ({"files": ["a.csv"], "spark": "local"}, "spark: connection 'local' has the type 'generic'"),
         ({"streams": ["Left=a.csv"]}, "app wc has one source: give its files without --stream"),
         ({"application": "scalejoin", "streams": ["Left=a.csv"]}, "stream Right has no file"),
     ):

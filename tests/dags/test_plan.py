@@ -11,7 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dags.lib import plan
 from dags.lib.form import regression_params
-from dags.lib.operators import CoreRun, start_server
+from dags.lib.operators import CoreRun
+from dags.lib.spark import ServerHook
 from reports.history import History
 from streaming_core.errors import BadInput
 from streaming_core.regression.project import named
@@ -114,7 +115,7 @@ def test_a_token_in_the_address_of_a_spark_server_is_refused_before_it_is_on_a_c
     monkeypatch.setenv("AIRFLOW_CONN_REMOTE", json.dumps(connection))
     said: list[str] = []
     with pytest.raises(BadInput, match=r"^connection remote: the host must be a bare host name") as refused:
-        start_server(HERE["run"], "remote", said.append)
+        ServerHook("remote", HERE["run"]).start(said.append)
     assert "abc" not in f"{refused.value} {said}"
     assert not lockstep_home.root.exists()
 
@@ -123,9 +124,10 @@ def test_no_value_is_a_template(dags, lockstep_home):
     """Airflow renders `{{ params.host }}` once: what it gives is text, whatever is in it."""
     text = TEMPLATE.format()
     context = {"params": {"host": text, "spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}
-    server = dags[named("streaming_regression")].get_task("spark_server")
-    server.render_template_fields(context)
-    assert (server.conn_id, server.run) == (text, text)
+    for task in ("spark_server", "prepare_workloads", "dbt_build"):
+        server = dags[named("streaming_regression")].get_task(task)
+        server.render_template_fields(context)
+        assert (server.conn_id, server.run) == (text, text)
     cell = HERE | {"cell": text, "app": text, "workload": text, "run": "{{ ti.xcom_pull() }}"}
     core = CoreRun(task_id="core", host="{{ params.host }}", spec={"params": {"a": text}}, limit=1.0, **cell)
     core.render_template_fields(context)

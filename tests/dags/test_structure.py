@@ -9,6 +9,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import ParamValidationError
@@ -22,7 +24,7 @@ from streaming_core.regression import matrices, matrix
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.regression.stages import DAG_ID, Stage
+from streaming_core.regression.stages import DAG_ID, ON_SPARK, Stage
 from streaming_core.run.way import AXES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +84,32 @@ def test_only_lost_connections_are_tried_again(dag):
         assert policy.evaluate(ConnectionResetError(), 1, 3).action.value == "retry", task.task_id
         for error in (RuntimeError("exit code 1"), ValueError("bad input"), TimeoutError("hung")):
             assert policy.evaluate(error, 1, 3).action.value == "fail", task.task_id
+
+
+def test_stage_on_spark_is_an_operator_or_a_hook_of_airflows_provider(dag, lockstep_home):
+    for stage in Stage:
+        task = dag.get_task(stage)
+        if task.is_mapped:
+            continue
+        through = isinstance(task, PySparkOperator) or isinstance(getattr(task, "hook", None), SparkConnectHook)
+        assert through == (stage in ON_SPARK), stage
+        if through:
+            assert task.conn_id == "{{ params.spark }}"
+
+
+def test_import_reads_files_through_the_provider(dags):
+    task = dags["import_data"].get_task("import_files")
+    assert isinstance(task, PySparkOperator)
+    assert task.conn_id == "{{ params.spark }}"
+
+
+def test_no_other_module_of_the_dags_starts_a_session_by_itself():
+    """A session that an operator of the provider did not make would not follow the connection."""
+    for path in [*(ROOT / "dags").rglob("*.py"), *(ROOT / "jobs").glob("*.py"), *(ROOT / "expectations").rglob("*.py")]:
+        if path != ROOT / "jobs" / "session.py":
+            text = path.read_text()
+            assert "spark_session(" not in text, path
+            assert "builder" not in text or "SparkSession" not in text, path
 
 
 def test_every_task_has_a_timeout(dags):

@@ -75,7 +75,7 @@ def night(home: Home, number: int) -> None:
         checks[-1]["verdict"] = "equal" if equal else "different"
     write_raw(home, "verdicts", run_id, checks)
     write_raw(home, "violations", run_id, [])
-    load_metrics.work(None, home, run_id)
+    load_metrics.work(home, run_id)
 
 
 @pytest.mark.slow

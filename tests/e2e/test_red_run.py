@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,12 @@ def test_the_reasons_are_told(result):
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
     assert reasons["wc/affinity/t2"]
     assert "a transfer between two accounts needs n_items of at least 2, got 1" in reasons["sl/serial/t1"]
+
+
+def test_reason_of_a_failed_stage_is_the_sentence_of_its_error(run):
+    failures = run.status.failures
+    assert failures["validate_outputs"] == "the run is red: 1 different, 7 equal, 1 failed, 5 not_run"
+    assert re.match(r"\d+ of \d+ expectations hold, in \d+ data sets; .* rule ", failures["expectations"])
 
 
 def test_the_other_cells_finish_and_are_measured(result):

@@ -140,14 +140,15 @@ def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
     pids.unlink(missing_ok=True)
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
     wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
-    state = Path(airflow.environment["LOCKSTEP_HOME"]) / "spark-server.json"
-    secrets = [*_secrets(airflow), json.loads(state.read_text())["token"], airflow.token]
+    home = Path(airflow.environment["LOCKSTEP_HOME"])
+    kept = {home / "spark-server.json", home / "spark-scratch" / "spark.conf"}
+    secrets = [*_secrets(airflow), json.loads((home / "spark-server.json").read_text())["token"], airflow.token]
     said = "\n".join(" ".join(_command(process)) for process in psutil.process_iter())
     assert "SparkConnectServer" in said, "the run's processes are among them"
     assert "--skip-serve-logs" in said
     assert not [secret for secret in secrets if secret in said]
-    assert not [path for path in _files(airflow) if secrets[-2].encode() in path.read_bytes() and path != state]
-    assert state.stat().st_mode & 0o077 == 0
+    assert not [path for path in _files(airflow) if secrets[-2].encode() in path.read_bytes() and path not in kept]
+    assert {path.stat().st_mode & 0o077 for path in kept} == {0}
     # A run that waits for its Spark server, cells and all, listens on loopback.
     assert _listening(airflow) <= {"127.0.0.1", "::1"}
     airflow.call(f"{RUNS}/{run}", "PATCH", {"state": "failed"})

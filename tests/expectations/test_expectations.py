@@ -11,6 +11,7 @@ from expectations import validate
 from expectations.suites import outputs
 from jobs import load_metrics, validate_outputs
 from reports.menu import MENU
+from streaming_core.errors import BadInput, RunFailed
 from tests.accessibility import THEMES, violations_of_all
 from tests.browser import CHROMIUM
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
@@ -52,13 +53,19 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judge(world: World, spark: SparkSession) -> int:
-    return validate.main(["--run", RUN_ID, "--home", str(world.home.root)], spark)
+    """0 if all expectations hold, else 1, with the line on stdout."""
+    try:
+        line, code = validate.work(spark, world.home, RUN_ID), 0
+    except RunFailed as error:
+        line, code = str(error), 1
+    print(line)
+    return code
 
 
 def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> tuple[int, str, list[str]]:
     """Exit code, line on stdout, lines on stderr."""
     validate_outputs.judge_cells(spark, world.home, RUN_ID)
-    assert load_metrics.main(["--run", RUN_ID, "--home", str(world.home.root)], spark) == 0
+    load_metrics.work(world.home, RUN_ID)
     capsys.readouterr()
     code = judge(world, spark)
     captured = capsys.readouterr()
@@ -76,7 +83,7 @@ def test_a_right_run_holds_however_often_it_is_judged(
     code, line, errors = judged(world, spark, capsys)
     assert errors == []
     assert code == 0
-    assert re.match(r"expectations: (\d+) of \1 expectations hold, in 6 data sets; ", line)
+    assert re.match(r"(\d+) of \1 expectations hold, in 6 data sets; ", line)
     before = sorted(tmp_path.rglob("data_docs/**/*.html"))
     assert judge(world, spark) == 0
     assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
@@ -190,14 +197,11 @@ def test_invariants_are_expectations_that_show_the_rows_and_columns_have_each_th
     assert (site / "expectations" / "outputs_older.html").exists()
 
 
-def test_a_run_with_nothing_to_judge_is_one_line(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_run_with_nothing_to_judge_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
     world = World(tmp_path)
     world.plan(("serial", 1))
-    assert validate.main(["--run", RUN_ID, "--home", str(tmp_path)], spark) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "validate_outputs writes it" in error
-    assert validate.main(["--run", "20260101T000000Z-00000000", "--home", str(tmp_path)], spark) == 2
-    assert "does not exist: " in capsys.readouterr().err
+    with pytest.raises(BadInput, match="validate_outputs writes it") as refused:
+        validate.work(spark, world.home, RUN_ID)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(BadInput, match="does not exist: "):
+        validate.work(spark, world.home, "20260101T000000Z-00000000")

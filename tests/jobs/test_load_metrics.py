@@ -1,12 +1,14 @@
 """What cells report arrives in the raw tables, once, and with the types these have."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.load_metrics import main
+from jobs import load_metrics
 from jobs.raw import write_raw
 from streaming_core.regression.warehouse import RAW
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, World
@@ -29,7 +31,7 @@ def loaded(world: World, table: str) -> list[dict]:
 
 
 def test_every_planned_cell_has_a_row(world: World) -> None:
-    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    load_metrics.work(world.home, RUN_ID)
     right, failed, absent = loaded(world, "cells")
     assert [r["status"] for r in (right, failed, absent)] == ["ok", "failed", "not_run"]
     assert (right["strategy"], right["scheme"], right["threads"], right["punctuation"]) == ("serial", "serial", 1, 500)
@@ -45,7 +47,7 @@ def test_every_planned_cell_has_a_row(world: World) -> None:
 def test_a_row_says_how_its_cell_was_run(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.plan(("tstream", 2), pool="shared_everything", stealing=True, checkpoint=3)
-    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    load_metrics.work(world.home, RUN_ID)
     (row,) = loaded(world, "cells")
     assert (row["scheme"], row["pool"], row["stealing"]) == ("tstream", "shared_everything", True)
     assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
@@ -62,7 +64,7 @@ def test_rows_say_what_a_cell_was_measured_against_and_what_disturbed_it(tmp_pat
         return report | {"yardstick": "loop", "host": report["host"] | seen}
 
     world.attempt(cell, report=beside)
-    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    load_metrics.work(world.home, RUN_ID)
     (row,) = loaded(world, "cells")
     assert {name: row[name] for name in ("yardstick", *seen)} == {"yardstick": "loop"} | seen
     assert [(s["passes"], s["loop_seconds"]) for s in loaded(world, "samples")] == [(1, None), (40, 0.002)]
@@ -88,7 +90,7 @@ def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_p
         return report
 
     world.attempt(cell, report=changed)
-    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    load_metrics.work(world.home, RUN_ID)
     (row,) = loaded(world, "cells")
     assert (json.loads(row["schedule"]), row["strategy"]) == (schedule, "gate-reconfigured4")
     first, second = loaded(world, "samples")
@@ -98,7 +100,7 @@ def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_p
 
 
 def test_samples_come_from_cells_that_ran(world: World) -> None:
-    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    load_metrics.work(world.home, RUN_ID)
     verified, peak = loaded(world, "samples")
     assert [(s["kind"], s["repetition"]) for s in (verified, peak)] == [("verified", 0), ("peak", 1)]
     assert peak["events_per_s"] == 120.0
@@ -108,20 +110,18 @@ def test_samples_come_from_cells_that_ran(world: World) -> None:
 
 
 def test_loading_twice_changes_nothing_and_a_rerun_replaces(world: World) -> None:
-    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
-    assert main(arguments) == 0
+    load_metrics.work(world.home, RUN_ID)
     before = loaded(world, "cells"), loaded(world, "samples")
-    assert main(arguments) == 0
+    load_metrics.work(world.home, RUN_ID)
     assert (loaded(world, "cells"), loaded(world, "samples")) == before
     world.attempt(world.cells[1]["cell"], number=3)
-    assert main(arguments) == 0
+    load_metrics.work(world.home, RUN_ID)
     assert [row["status"] for row in loaded(world, "cells")] == ["ok", "ok", "not_run"]
     assert len(loaded(world, "samples")) == 4
 
 
 def test_a_cell_has_the_verdict_that_its_checks_come_to(world: World) -> None:
-    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
-    assert main(arguments) == 0
+    load_metrics.work(world.home, RUN_ID)
     wanted = ["not_run", "failed", "not_run"]
     assert [row["verdict"] for row in loaded(world, "cells")] == wanted, "nothing was compared yet"
     checks = [
@@ -136,7 +136,7 @@ def test_a_cell_has_the_verdict_that_its_checks_come_to(world: World) -> None:
         for cell, verdict, n in zip(world.cells[:2], ("equal", "different"), (0, 1), strict=True)
     ]
     write_raw(world.home, "verdicts", RUN_ID, checks)
-    assert main(arguments) == 0
+    load_metrics.work(world.home, RUN_ID)
     assert [(row["verdict"], row["reason"]) for row in loaded(world, "cells")] == [
         ("equal", None),
         ("different", "outputs: 1 extra"),
@@ -147,14 +147,26 @@ def test_a_cell_has_the_verdict_that_its_checks_come_to(world: World) -> None:
 def test_a_report_that_is_none_is_a_failed_cell(world: World) -> None:
     folder = world.attempt(world.cells[2]["cell"])
     (folder / "report.json").write_text('{"version": 1}')
-    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    load_metrics.work(world.home, RUN_ID)
     row = loaded(world, "cells")[2]
     assert row["status"] == "failed"
     assert row["error"].startswith("report.json is not a run report: spec")
 
 
-def test_a_damaged_plan_is_one_line_and_exit_2(world: World, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        (RUN_ID, "plan.json is not valid JSON"),
+        ("20260101T000000Z-ffffffff", "run 20260101T000000Z-ffffffff does not exist"),
+        ("../../etc", "--run '../../etc' is not a run id"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(world: World, run: str, line: str) -> None:
     (world.home.run(RUN_ID) / "plan.json").write_text("{")
-    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    command = [sys.executable, "-m", "jobs.load_metrics", "--run", run, "--home", str(world.home.root)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("load_metrics: ")
+    assert done.stderr.count("\n") == 1
+    assert line in done.stderr
     assert not world.home.raw("cells").exists()

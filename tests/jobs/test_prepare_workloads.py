@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from jobs import prepare_workloads, run_oracle
 from jobs.run_folder import read_complaints, read_oracles, read_plan
 from streaming_core.apps import registry
 from streaming_core.data import workload
+from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import provenance_of
 from tests.jobs.world import RUN_ID, write_json
@@ -30,15 +32,22 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def run(home: Home, spark: SparkSession) -> int:
-    return prepare_workloads.main(["--run", RUN_ID, "--home", str(home.root)], spark)
+def run(home: Home, spark: SparkSession) -> str:
+    return prepare_workloads.work(spark, home, RUN_ID)
+
+
+def failure(work: Callable[[SparkSession, Home, str], str], home: Home, spark: SparkSession) -> str:
+    """The line of a job that fails."""
+    with pytest.raises(RunFailed) as failed:
+        work(spark, home, RUN_ID)
+    assert "\n" not in str(failed.value)
+    return str(failed.value)
 
 
 def test_workloads_are_those_of_the_command_line_and_then_reused(
-    home: Home, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture
+    home: Home, spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert run(home, spark) == 0
-    assert capsys.readouterr().out == "prepare_workloads: generated sl, wc\n"
+    assert run(home, spark) == "generated sl, wc"
     for app, events in ASKED:
         folder = home.workload(app, workload.address(app, {}, events, 7))
         alone = workload.write(app, {}, events, 7, tmp_path / "alone" / app)
@@ -46,8 +55,7 @@ def test_workloads_are_those_of_the_command_line_and_then_reused(
         assert pq.read_table(folder / "events").equals(pq.read_table(tmp_path / "alone" / app / "events"))
         assert [p.name for p in folder.parent.iterdir()] == [folder.name]
         os.utime(folder / "manifest.json", (1, 1))
-    assert run(home, spark) == 0
-    assert capsys.readouterr().out == "prepare_workloads: reused sl, wc\n"
+    assert run(home, spark) == "reused sl, wc"
     for app, events in ASKED:
         manifest = home.workload(app, workload.address(app, {}, events, 7)) / "manifest.json"
         assert manifest.stat().st_mtime == 1
@@ -58,15 +66,13 @@ def test_chunks_are_spark_tasks_and_make_the_same_events(
 ) -> None:
     whole = workload.generate_chunk("sl", {}, 300, 7, 0, 300)
     monkeypatch.setattr(workload, "chunks", lambda events: [(s, min(s + 80, events)) for s in range(0, events, 80)])
-    assert run(home, spark) == 0
+    run(home, spark)
     folder = home.workload("sl", workload.address("sl", {}, 300, 7))
     assert sorted(p.name for p in (folder / "events").iterdir()) == [f"part-{i:05d}.parquet" for i in range(4)]
     assert pq.read_table(folder / "events").equals(whole)
 
 
-def test_a_generator_that_fails_leaves_nothing_behind_and_the_others_alone(
-    home: Home, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_generator_that_fails_leaves_nothing_behind_and_the_others_alone(home: Home, spark: SparkSession) -> None:
     write_json(
         home.run(RUN_ID) / "plan.json",
         {
@@ -77,37 +83,30 @@ def test_a_generator_that_fails_leaves_nothing_behind_and_the_others_alone(
             "cells": [],
         },
     )
-    assert run(home, spark) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "n_items" in error
+    assert "n_items" in failure(prepare_workloads.work, home, spark)
     assert list(home.workload("sl", "a").parent.iterdir()) == []
     assert workload.read_manifest(home.workload("wc", "b"))["events"] == 10
 
 
 def test_what_must_hold_is_read_first_and_nothing_is_run_where_it_cannot_be_asked(
-    home: Home, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    home: Home, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = next(e for e in read_plan(home, RUN_ID)["workloads"] if e["app"] == "wc")
     workload.write("wc", {}, 100, 7, home.workload("wc", entry["address"]))  # of a run before
     monkeypatch.setitem(registry.load("wc").invariants, "typo", "SELECT sqe FROM outputs")
-    assert run(home, spark) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "wc: invariant 'typo': [UNRESOLVED_COLUMN" in error
-    assert run_oracle.main(["--run", RUN_ID, "--home", str(home.root)], spark) == 1
-    assert "sqe" in capsys.readouterr().err
+    assert "wc: invariant 'typo': [UNRESOLVED_COLUMN" in failure(prepare_workloads.work, home, spark)
+    assert "sqe" in failure(run_oracle.work, home, spark)
     assert entry["address"] not in read_oracles(home, RUN_ID)
     assert len(read_oracles(home, RUN_ID)) == 1, "the other application is run"
     assert "sqe" in read_complaints(home, RUN_ID)[entry["address"]]
     monkeypatch.undo()
-    assert run(home, spark) == 0
-    assert run_oracle.main(["--run", RUN_ID, "--home", str(home.root)], spark) == 0
+    run(home, spark)
+    run_oracle.work(spark, home, RUN_ID)
     assert read_complaints(home, RUN_ID) == {}
 
 
 def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Home, spark: SparkSession) -> None:
-    assert run(home, spark) == 0
+    run(home, spark)
     first = provenance_of(home, RUN_ID)
     assert {one.app: (one.origin, one.events, one.seed) for one in first.values()} == {
         "sl": ("generated", 300, 7),
@@ -119,7 +118,7 @@ def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Hom
     events = workload.generate_chunk("wc", {}, 100, 7, 0, 100)
     shutil.rmtree(folder)
     workload.write("wc", {}, 100, 7, folder, [events])  # which nothing has checked
-    assert run(home, spark) == 0
+    run(home, spark)
     second = provenance_of(home, RUN_ID)[entry["address"]]
     assert second.origin == "reused"
     results = {check.what: check.result for check in second.checks}
@@ -127,15 +126,11 @@ def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Hom
     assert results["the digest of the manifest is right, and each part has its columns and rows"] == "passed"
 
 
-def test_a_workload_that_is_damaged_is_found_before_cells_run(
-    home: Home, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
-    assert run(home, spark) == 0
+def test_a_workload_that_is_damaged_is_found_before_cells_run(home: Home, spark: SparkSession) -> None:
+    run(home, spark)
     address = workload.address("wc", {}, 100, 7)
     (home.workload("wc", address) / "events" / "part-00000.parquet").unlink()
-    capsys.readouterr()
-    assert run(home, spark) == 1
-    assert "part-00000.parquet is missing" in capsys.readouterr().err
+    assert "part-00000.parquet is missing" in failure(prepare_workloads.work, home, spark)
     found = provenance_of(home, RUN_ID)
     assert [check.result for check in found[address].checks] == ["failed", *["not checked"] * 3]
     assert {check.result for one in found.values() if one.app == "sl" for check in one.checks} == {"passed"}

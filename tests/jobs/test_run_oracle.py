@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from jobs import run_oracle
 from streaming_core.data import workload
+from streaming_core.errors import RunFailed
 from streaming_core.oracle import oracle
 from streaming_core.regression.home import Home
 from tests.jobs.world import RUN_ID, write_json
@@ -28,19 +29,16 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def run(home: Home, spark: SparkSession) -> int:
-    return run_oracle.main(["--run", RUN_ID, "--home", str(home.root)], spark)
+def run(home: Home, spark: SparkSession) -> str:
+    return run_oracle.work(spark, home, RUN_ID)
 
 
 def noted(home: Home) -> dict[str, str]:
     return json.loads((home.run(RUN_ID) / "oracles.json").read_text())
 
 
-def test_oracles_are_those_of_the_command_line_and_then_reused(
-    home: Home, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    assert run(home, spark) == 0
-    assert capsys.readouterr().out == "run_oracle: computed sl, wc\n"
+def test_oracles_are_those_of_the_command_line_and_then_reused(home: Home, spark: SparkSession, tmp_path: Path) -> None:
+    assert run(home, spark) == "computed sl, wc"
     first = noted(home)
     assert len(first) == 2
     for app, events in (("sl", 200), ("wc", 50)):
@@ -51,23 +49,19 @@ def test_oracles_are_those_of_the_command_line_and_then_reused(
         assert made["address"] == alone["address"] == oracle_address
         assert (made["output_digest"], made["state_digest"]) == (alone["output_digest"], alone["state_digest"])
     (home.run(RUN_ID) / "oracles.json").unlink()
-    assert run(home, spark) == 0
-    assert capsys.readouterr().out == "run_oracle: reused sl, wc\n"
+    assert run(home, spark) == "reused sl, wc"
     assert noted(home) == first
 
 
-def test_a_workload_without_oracle_does_not_take_the_others_along(
-    home: Home, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_workload_without_oracle_does_not_take_the_others_along(home: Home, spark: SparkSession) -> None:
     good, damaged = planned(home, "sl", 200), planned(home, "wc", 50)
     part = home.workload("wc", damaged["address"]) / "events" / "part-00000.parquet"
     part.write_bytes(part.read_bytes()[:-10])
     absent = planned(home, "sl", 10, "absent")
     write_json(home.run(RUN_ID) / "plan.json", {"workloads": [good, damaged, absent], "cells": []})
-    assert run(home, spark) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "part-00000.parquet" in error
-    assert "absent" in error
+    with pytest.raises(RunFailed, match=r"part-00000\.parquet") as failed:
+        run(home, spark)
+    assert "\n" not in str(failed.value)
+    assert "absent" in str(failed.value)
     assert noted(home).keys() == {good["address"]}
     assert not list((home.root / "oracle").rglob("wc/*"))

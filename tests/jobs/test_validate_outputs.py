@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import load_metrics, validate_outputs
-from jobs.validate_outputs import main
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.verdict import WRONG, is_green, of_run
 from streaming_core.regression.warehouse import RAW, VIOLATION_CAP, rows
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
@@ -29,7 +29,11 @@ class Outcome:
     """The raw tables after validate_outputs."""
 
     def __init__(self, world: World, spark: SparkSession):
-        code = main(["--run", RUN_ID, "--home", str(world.home.root)], spark)
+        try:
+            validate_outputs.work(spark, world.home, RUN_ID)
+            passes = True
+        except RunFailed:
+            passes = False
         self.planned = world.cells
         self.verdicts, self.violations = (
             pq.read_table(world.home.raw(table) / f"run_id={RUN_ID}" / "part-0.parquet", partitioning=None).to_pylist()
@@ -37,7 +41,7 @@ class Outcome:
         )
 
         green = is_green(verdict for verdict, _ in of_run(None, self.planned, self.verdicts, []).values())
-        assert code == (0 if green else 1)
+        assert passes == green
 
     def of(self, cell: str) -> dict[str, dict]:
         return {row["check"]: row for row in self.verdicts if row["cell"] == cell}
@@ -489,7 +493,7 @@ def test_an_invariant_that_right_rows_break_is_a_verdict_of_its_own_with_its_row
         assert [json.loads(row["actual"])["name"] for row in found] == ["0xfffe", "<b>4</b>"], "bytes that are no text"
         assert json.loads(found[1]["actual"])["names"] == ["<b>4</b>"]
         assert json.loads(found[1]["event"])["seq"] == 4
-    assert load_metrics.main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    load_metrics.work(world.home, RUN_ID)
     loaded = rows(world.home, "cells", RUN_ID)
     assert {(row["verdict"], row["reason"]) for row in loaded} == {
         ("invariant_broken", "invariant:young: 2 rows break it")
@@ -516,15 +520,12 @@ def test_an_invariant_that_cannot_be_evaluated_is_not_a_pass(
 
 @pytest.mark.parametrize(
     ("run", "line"),
-    [("20260101T000000Z-ffffffff", "run 20260101T000000Z-ffffffff does not exist"), ("../../etc", "is not a run id")],
+    [("20260101T000000Z-ffffffff", "run 20260101T000000Z-ffffffff does not exist"), ("../../etc", "invalid name")],
 )
-def test_an_unknown_run_is_one_line_and_exit_2(
-    world: World, spark: SparkSession, capsys: pytest.CaptureFixture, run: str, line: str
-) -> None:
-    assert main(["--run", run, "--home", str(world.home.root)], spark) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert line in error
+def test_an_unknown_run_is_refused_in_one_line(world: World, spark: SparkSession, run: str, line: str) -> None:
+    with pytest.raises(BadInput, match=line) as refused:
+        validate_outputs.work(spark, world.home, run)
+    assert "\n" not in str(refused.value)
     assert not world.home.raw("verdicts").exists()
 
 
@@ -532,13 +533,12 @@ def test_checks_made_anew_take_away_the_verdicts_that_others_gave(world: World, 
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell)
     Outcome(world, spark)
-    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
-    assert load_metrics.main(arguments) == 0
+    load_metrics.work(world.home, RUN_ID)
     assert [row["verdict"] for row in rows(world.home, "cells", RUN_ID)] == ["equal"]
     world.attempt(cell, change_value)
     Outcome(world, spark)
     assert rows(world.home, "cells", RUN_ID) is None, "a verdict on other outputs"
-    assert load_metrics.main(arguments) == 0
+    load_metrics.work(world.home, RUN_ID)
     (row,) = rows(world.home, "cells", RUN_ID)
     assert row["verdict"] == "different"
     assert row["reason"].startswith("outputs: 1 different")

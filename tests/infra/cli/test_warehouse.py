@@ -262,7 +262,7 @@ from streaming_core.regression.home import Home
 server = Server(Home())
 server.start("test", watch=os.getpid())
 try:
-    environment = {**os.environ, **server.environment("test")}
+    environment = {**os.environ, "SPARK_REMOTE": server.client_lease("test").client_url}
     code = subprocess.call([sys.executable, *sys.argv[1:]], env=environment)
 finally:
     server.stop("test")

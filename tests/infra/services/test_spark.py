@@ -1,4 +1,4 @@
-"""The run's Spark server and the lock it carries. A `sc://` url that is there already shows the lock without a JVM."""
+"""The run's Spark server, its lease, and the lock that it carries. Without a master, there is no JVM to wait for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import uuid
 
 import grpc
@@ -19,11 +20,11 @@ import pytest
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 
 from infra.services.lock import hold
-from infra.services.spark import Server, ServerLost
+from infra.services.spark import EXPIRES_SECONDS, HEARTBEAT_SECONDS, Server, ServerLost
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.waiting import alive, wait_for
 
-REMOTE = ("sc://spark.example:15002", "secret-token")
 PATIENCE = 60
 
 
@@ -48,29 +49,36 @@ def version_of(url: str, token: str | None) -> str:
     return answer.spark_version.version
 
 
+def family_of(pid: int) -> list[psutil.Process]:
+    """A process and all that it started, as far as they run."""
+    process = psutil.Process(pid)
+    return [one for one in (process, *process.children(recursive=True)) if alive(one.pid)]
+
+
 def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, monkeypatch):
     url = server.start("a", master="local[1]")
-    environment = server.environment("a")
-    assert environment["SPARK_REMOTE"] == url
-    assert stat.S_IMODE(os.stat(server.state_path).st_mode) == 0o600
-    token = environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+    token = server.lease("a").token
+    assert server.client_lease("a").client_url == f"{url}/;token={token}"
+    scratch = server.home.root / "spark-scratch"
+    for path, mode in ((server.lease_path, 0o600), (scratch / "spark.conf", 0o600), (scratch, 0o700)):
+        assert stat.S_IMODE(os.stat(path).st_mode) == mode, path
     assert version_of(url, token) == pyspark.__version__
     for wrong in (None, "", "a guess"):
         with pytest.raises(grpc.RpcError) as refused:
             version_of(url, wrong)
         assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
-    keeper = psutil.Process(json.loads(server.state_path.read_text())["pid"])
-    family = [process for process in (keeper, *keeper.children(recursive=True)) if alive(process.pid)]
+    family = family_of(server.lease("a").pid)
     said = " ".join(word for process in family for word in process.cmdline())
-    assert token not in said
-    assert token not in server.log_path("a").read_text()
+    environments = "\n".join(str(process.environ()) for process in family)
+    for text in (said, environments, server.log_path("a").read_text()):
+        assert token not in text
     listening = [c.laddr.ip for process in family for c in process.net_connections("tcp") if c.status == "LISTEN"]
     assert listening
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
     assert server.stop("a")
-    assert not server.state_path.exists()
+    assert not server.lease_path.exists()
     assert not [process for process in family if alive(process.pid)]
 
 
@@ -81,18 +89,18 @@ def test_a_server_that_cannot_start_says_why(server):
 
 
 def test_starting_twice_is_starting_once(server):
-    assert server.start("a", remote=REMOTE) == REMOTE[0]
-    keeper = server.holder()["pid"]
-    assert server.start("a", remote=REMOTE) == REMOTE[0]
-    assert server.holder()["pid"] == keeper
+    for _ in range(2):
+        assert server.start("a", master=None) == ""
+        keepers = {server.holder()["pid"]}
+    assert len(keepers) == 1
 
 
 def test_the_second_run_waits_and_says_for_whom(server):
-    server.start("a", remote=REMOTE)
+    server.start("a", master=None)
     said, started = [], threading.Event()
 
     def second() -> None:
-        server.start("b", remote=REMOTE, say=said.append)
+        server.start("b", master=None, say=said.append)
         started.set()
 
     thread = threading.Thread(target=second)
@@ -109,12 +117,12 @@ def test_work_outside_a_run_holds_the_same_lock(server):
     with hold(server.home, "rebuild"):
         assert server.holder()["owner"] == "rebuild"
         with pytest.raises(Exception, match="still in use by rebuild"):
-            server.start("a", remote=REMOTE, patience=0.5)
-    server.start("a", remote=REMOTE)
+            server.start("a", master=None, patience=0.5)
+    server.start("a", master=None)
 
 
 def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
-    server.start("a", remote=REMOTE)
+    server.start("a", master=None)
     environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
     start = "from infra.services.spark import Server, home\nServer(home()).start('b')"
     command = [sys.executable, "-c", start]
@@ -131,18 +139,82 @@ def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
 
 def test_the_server_ends_with_the_process_it_belongs_to(server):
     belongs_to = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    server.start("a", remote=REMOTE, watch=belongs_to.pid)
-    assert server.environment("a")["SPARK_REMOTE"] == REMOTE[0]
+    server.start("a", master=None, watch=belongs_to.pid)
+    assert server.lease("a")
     belongs_to.kill()
     belongs_to.communicate()
     wait_for(lambda: server.holder() is None, PATIENCE)
     with pytest.raises(ServerLost, match="has ended"):
-        server.environment("a")
+        server.client_lease("a")
 
 
 def test_a_killed_keeper_frees_the_lock(server):
-    server.start("a", remote=REMOTE)
+    server.start("a", master=None)
     os.kill(server.holder()["pid"], signal.SIGKILL)
     wait_for(lambda: server.holder() is None, PATIENCE)
-    assert server.state("a") is None
-    server.start("b", remote=REMOTE)
+    assert server.lease("a") is None
+    server.start("b", master=None)
+    assert server.lease("b")
+
+
+def written(server: Server, **changes) -> None:
+    """Change the lease in place, which keeps its time."""
+    content = json.loads(server.lease_path.read_text()) | changes
+    at = server.lease_path.stat().st_mtime
+    server.lease_path.write_text(json.dumps(content))
+    os.utime(server.lease_path, (at, at))
+
+
+def test_reader_elsewhere_trusts_the_time_of_the_lease_alone(server):
+    server.start("a", master=None)
+    lease = server.lease("a")
+    written(server, pid=2**22 + 1)
+    assert server.lease("a") is None, "here, no such process runs"
+    written(server, machine="another boot pid:[1]")
+    assert server.lease("a").host == lease.host
+    os.utime(server.lease_path, (time.time() - EXPIRES_SECONDS + 60,) * 2)
+    assert server.lease("a"), "clocks may differ by a minute"
+    os.utime(server.lease_path, (time.time() - EXPIRES_SECONDS - 1,) * 2)
+    assert server.lease("a") is None
+    with pytest.raises(ServerLost, match="has ended"):
+        server.client_lease("a")
+
+
+def test_keeper_renews_its_lease(server):
+    server.start("a", master=None)
+    os.utime(server.lease_path, (1, 1))
+    assert server.lease("a") is None
+    wait_for(lambda: server.lease("a"), HEARTBEAT_SECONDS + PATIENCE)
+
+
+def test_removing_the_lease_on_another_machine_ends_the_keeper(server):
+    server.start("a", master=None)
+    pid = server.holder()["pid"]
+    written(server, machine="another boot pid:[1]")
+    assert server.stop("a")
+    assert server.holder() is None
+    wait_for(lambda: not alive(pid), PATIENCE)
+
+
+def test_address_of_a_server_for_other_machines_is_that_of_the_setting(server):
+    """Any address of 127/8 is this machine, and only pyspark's name for loopback is special."""
+    url = server.start("a", master="local[1]", settings={"spark.driver.host": "127.0.0.2", "spark.app.secret": "hush"})
+    assert url.startswith("sc://127.0.0.2:")
+    lease = server.lease("a")
+    assert version_of(url, lease.token) == pyspark.__version__
+    family = family_of(lease.pid)
+    assert "hush" not in " ".join(word for process in family for word in process.cmdline())
+    listening = {c.laddr.ip for process in family for c in process.net_connections("tcp") if c.status == "LISTEN"}
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.2"}
+    # A client of another process: the session's mode is a setting of the process.
+    client = "import sys; from pyspark.sql import SparkSession; s = SparkSession.builder.remote(sys.stdin.read())"
+    client += ".getOrCreate(); print(s.conf.get('spark.app.secret'), s.range(3).count())"
+    done = subprocess.run([sys.executable, "-c", client], input=lease.client_url, capture_output=True, text=True)
+    assert done.stdout == "hush 3\n", done.stderr
+
+
+@pytest.mark.parametrize("host", ["h;token=abc", "", "a b", "-h", "h:1"])
+def test_host_that_is_none_is_refused(server, host):
+    with pytest.raises(BadInput, match="is not a host name"):
+        server.start("a", settings={"spark.driver.host": host})
+    assert not server.home.root.exists()

@@ -1,0 +1,282 @@
+"""The Spark tasks of the DAGs: operators of Airflow's Spark provider, on the Spark that a connection names.
+
+A connection of type `spark_connect` names a Spark Connect server. A connection of type `spark` names a master, and its
+extra may hold Spark settings (`spark.*`). The task `spark_server` starts the run's own Spark Connect server on that
+master. Its lease in LOCKSTEP_HOME tells the other tasks, on whatever worker, its URL and token.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cached_property, wraps
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
+from airflow.sdk import BaseOperator, Connection
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.log import mask_secret
+
+from dags.lib.operators import Job, ReportLink, skip_without_plan
+from infra.checkout import home
+from infra.services.spark import HOST, SESSION_SETTINGS, Server, ServerLost, settings_of
+from streaming_core.errors import BadInput, CommandFailed, RunFailed
+from streaming_core.interruption import Interrupted
+from streaming_core.regression.status import recorded
+
+URL = rf"sc://({HOST}|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/(;.*)?"
+
+
+class ServerHook(SparkConnectHook):
+    """Airflow's hook for Spark Connect, on the server that a connection names, or else on the run's own server."""
+
+    def __init__(self, conn_id: str, run: str = ""):
+        """Make a hook for a run; only a connection that names a master needs one."""
+        super().__init__(conn_id)
+        self.run = run
+
+    @cached_property
+    def connection(self) -> Connection:
+        """The connection."""
+        return self.get_connection(self._conn_id)
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the connection names a server, and not a master."""
+        return self.connection.conn_type == self.conn_type
+
+    def get_connection_url(self) -> str:
+        """The URL of the server with its token, for a client. Never put it on a command line or into a log.
+
+        Raises:
+            BadInput: The host of the connection is not a host name.
+            ServerLost: The run's own server is gone.
+        """
+        if not self.is_external:
+            lease = Server(home()).client_lease(self.run)
+            mask_secret(lease.token)
+            return lease.client_url
+        try:
+            url = super().get_connection_url() if self.connection.host else ""
+        except ValueError:
+            url = ""
+        # pyspark takes a `/` in a token for a part of the path.
+        address, _, parameters = url.partition("/;")
+        url = f"{address}/;{parameters.replace('/', '%2F')}" if parameters else url
+        # Anything else in the host would be in logs.
+        if not re.fullmatch(URL, url):
+            raise BadInput(
+                f"connection {self._conn_id}: the host must be a bare host name; put the port in the port field, and a "
+                "token in the field Token"
+            )
+        return url
+
+    @property
+    def address(self) -> str:
+        """The URL without user and token, for the log."""
+        return self.get_connection_url().partition("/;")[0].rstrip("/")
+
+    def start(self, say: Callable[..., None]) -> None:
+        """Take the lock on LOCKSTEP_HOME for the run, and start its server if the connection names a master.
+
+        The server ends with the process whose id is in LOCKSTEP_WATCH, if that is set.
+
+        Args:
+            say: Takes lines for the log.
+
+        Raises:
+            BadInput: The host of the connection, or `spark.driver.host` in its extra, is not a host name.
+        """
+        if self.is_external:
+            self.get_connection_url()  # bad input is reported before the wait for the lock
+        settings = {name: str(value) for name, value in self.connection.extra_dejson.items() if name[:6] == "spark."}
+        watch = os.environ.get("LOCKSTEP_WATCH")
+        Server(home()).start(
+            self.run,
+            master=None if self.is_external else self.master,
+            settings=settings,
+            watch=int(watch) if watch else None,
+            say=say,
+        )
+        say(f"the Spark server of this run is {self.address}")
+
+    @property
+    def master(self) -> str:
+        """The Spark master that the connection names, as PySparkOperator reads it."""
+        host, port = self.connection.host or "local[*]", self.connection.port
+        return f"{host}:{port}" if port else host
+
+    def restart(self, context: Any, say: Callable[..., None]) -> None:
+        """Start the server again if it was lost: Airflow tries the task again, but not the setup task before it."""
+        if not self.is_there and context["ti"].try_number > 1:
+            self.start(say)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the run holds the lock on LOCKSTEP_HOME, and its own server, if it started one, runs."""
+        return Server(home()).lease(self.run) is not None
+
+    def session_settings(self) -> dict[str, str]:
+        """The settings of a session on the server, with its URL."""
+        return settings_of(SESSION_SETTINGS) | {"spark.remote": self.get_connection_url()}
+
+
+class SparkServer(BaseOperator):
+    """Takes the lock on LOCKSTEP_HOME, and starts the run's Spark Connect server.
+
+    If the connection names an existing server (type `spark_connect`), the task only takes the lock.
+    """
+
+    template_fields: Sequence[str] = ("run", "conn_id")
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, run: str, conn_id: str, **kwargs: Any):
+        """Make the task; both arguments are templates."""
+        super().__init__(**kwargs)
+        self.run = run
+        self.conn_id = conn_id
+
+    def execute(self, context: Any) -> None:
+        """Start the server, unless the run has one."""
+        from reports.publish import refresh
+
+        with recorded(home(), self.run, self.task_id):
+            ServerHook(self.conn_id, self.run).start(self.log.info)
+        refresh(home())
+
+
+def stop_server(run: str) -> None:
+    """Stop the Spark server of a run, if it still runs, and release LOCKSTEP_HOME."""
+    Server(home()).stop(run)
+
+
+class SparkTask(PySparkOperator):
+    """Runs `python_callable(..., spark)` with a session on the Spark that a connection names.
+
+    An error of the function fails the task without a retry, and its sentence is the reason. On a connection that names
+    a master, the driver of the session is the task's own process.
+    """
+
+    ui_color = "#eef7ee"
+
+    def __init__(self, *, python_callable: Callable[..., Any], **kwargs: Any):
+        """Make the task; the other arguments are those of PySparkOperator."""
+        super().__init__(python_callable=_impatient(python_callable), **kwargs)
+        self._is_running = False
+
+    def session_settings(self, context: Any) -> dict[str, str]:
+        """The settings of the session, beside those in the connection's extra."""
+        from jobs.session import driver_settings
+
+        hook = ServerHook(self.conn_id)
+        if hook.is_external:
+            return hook.session_settings()
+        extra = hook.connection.extra_dejson
+        return {name: value for name, value in driver_settings().items() if name not in extra}
+
+    def execute(self, context: Any) -> Any:
+        """Call the function; returns its result."""
+        # Only now: Airflow has stored the rendered fields of the task, which users can read.
+        self.config_kwargs = self.session_settings(context)
+        # A server has static settings, and warns about each one that a session sets.
+        warnings.filterwarnings("ignore", message="Failed to set spark")
+        self._is_running = True
+        try:
+            return super().execute(context)
+        except (BadInput, RunFailed, CommandFailed) as error:
+            raise AirflowFailException(" ".join(str(error).split())) from None
+        finally:
+            self._is_running = False
+
+    def on_kill(self) -> None:
+        """Leave the function that runs in this thread."""
+        # The session ends on the way out, and its server then cancels its queries.
+        if self._is_running:
+            raise Interrupted(signal.SIGTERM)
+
+
+class SparkJob(SparkTask):
+    """Runs `python_callable(run, spark)` on the Spark server of a run.
+
+    If the server is gone, Airflow tries the task again, and the task starts another server.
+    """
+
+    template_fields: Sequence[str] = ("run", *PySparkOperator.template_fields)
+    operator_extra_links = (ReportLink(),)
+
+    def __init__(self, *, run: str, **kwargs: Any):
+        """Make the task of a run."""
+        super().__init__(op_kwargs={"run": run}, **kwargs)
+        self.run = run
+
+    def session_settings(self, context: Any) -> dict[str, str]:
+        """The settings of a session on the run's server."""
+        hook = ServerHook(self.conn_id, self.run)
+        hook.restart(context, self.log.info)
+        return hook.session_settings()
+
+    def execute(self, context: Any) -> Any:
+        """Call the function, and record how the stage ends."""
+        skip_without_plan(self.run)
+        try:
+            with recorded(home(), self.run, self.task_id):
+                try:
+                    return super().execute(context)
+                except AirflowException:
+                    raise
+                except Exception as error:
+                    from jobs.session import is_unavailable
+
+                    if is_unavailable(error) or not ServerHook(self.conn_id, self.run).is_there:
+                        raise ServerLost(f"the Spark server ended during {self.task_id}: {_line(error)}") from None
+                    raise
+        except Interrupted as error:
+            raise AirflowFailException(f"{self.task_id}: {error}") from None
+
+
+def _impatient(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the session of `work` give up on a server that does not answer after a minute, and not after ten."""
+
+    @wraps(work)
+    def wrapper(*arguments: Any, spark: Any, **named: Any) -> Any:
+        from jobs.session import limit_patience
+
+        limit_patience(spark)
+        return work(*arguments, spark=spark, **named)
+
+    return wrapper
+
+
+def _line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+class SparkCommand(Job):
+    """A `Job` whose command is a client of the run's Spark server, which SPARK_REMOTE names."""
+
+    template_fields: Sequence[str] = (*Job.template_fields, "conn_id")
+
+    def __init__(self, *, conn_id: str, **kwargs: Any):
+        """Make the task; the other arguments are those of Job."""
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+
+    @property
+    def hook(self) -> ServerHook:
+        """Airflow's hook on the server."""
+        return ServerHook(self.conn_id, self.run)
+
+    def environment(self, context: Any) -> dict[str, str]:
+        """What the command's environment has beside that of this process."""
+        self.hook.restart(context, self.log.info)
+        return super().environment(context) | {"SPARK_REMOTE": self.hook.get_connection_url()}
+
+    def failed(self, reason: str) -> Exception:
+        """The exception of a command that failed."""
+        if not self.hook.is_there:
+            return ServerLost(f"the Spark server ended during {self.task_id}: {reason}")
+        return super().failed(reason)

@@ -1,0 +1,81 @@
+"""The hook that all Spark tasks ask for the URL of their server."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
+
+from dags.lib.spark import ServerHook, SparkTask
+from infra.services.spark import Server, ServerLost
+from streaming_core.interruption import Interrupted
+
+RUN = "20260101T000000Z-00000000"
+TOKEN = "a/secret+token="
+
+
+@pytest.fixture
+def hook(lockstep_home, monkeypatch):
+    """Makes the hook on a connection with these fields."""
+
+    def make(**fields) -> ServerHook:
+        monkeypatch.setenv("AIRFLOW_CONN_REMOTE", json.dumps(fields))
+        return ServerHook("remote", RUN)
+
+    return make
+
+
+def test_hook_passes_all_that_a_spark_connect_connection_offers(hook):
+    url = hook(
+        conn_type="spark_connect",
+        host="spark.example",
+        port=15443,
+        login="some one",
+        password=TOKEN,
+        extra={"use_ssl": True},
+    ).get_connection_url()
+    client = DefaultChannelBuilder(url)
+    assert (client.endpoint, client.userId, client.token, client.use_ssl) == (
+        "spark.example:15443",
+        "some one",
+        TOKEN,
+        True,
+    )
+
+
+@pytest.mark.parametrize("host", ["spark.example", "sc://spark.example", "[::1]", "127.0.0.1"])
+def test_hook_takes_names_and_addresses(hook, host):
+    remote = hook(conn_type="spark_connect", host=host, port=15002, password=TOKEN)
+    assert remote.address == f"sc://{host.removeprefix('sc://')}:15002"
+    assert DefaultChannelBuilder(remote.get_connection_url()).token == TOKEN
+    assert DefaultChannelBuilder(hook(conn_type="spark_connect", host=host).get_connection_url()).token is None
+
+
+def test_hook_reads_the_lease_of_the_run_where_the_connection_names_a_master(hook, lockstep_home):
+    local = hook(conn_type="spark", host="local[2]")
+    with pytest.raises(ServerLost, match="has ended"):
+        local.get_connection_url()
+    assert hook(conn_type="spark", host="spark://spark.example", port=7077).master == "spark://spark.example:7077"
+    server = Server(lockstep_home)
+    try:
+        server.start(RUN, master=None)
+        with pytest.raises(ServerLost):
+            local.get_connection_url()  # a run on an external server has a lease without a URL
+        lease = json.loads(server.lease_path.read_text())
+        server.lease_path.write_text(json.dumps(lease | {"url": "sc://localhost:15002", "token": TOKEN}))
+        client = DefaultChannelBuilder(local.get_connection_url())
+        assert (client.endpoint, client.token) == ("localhost:15002", TOKEN)
+        assert local.address == "sc://localhost:15002"
+    finally:
+        server.stop(RUN)
+
+
+def test_task_is_interrupted_only_while_it_runs(lockstep_home):
+    task = SparkTask(task_id="job", conn_id="spark_default", python_callable=lambda spark: None)
+    task.on_kill()
+    task._is_running = True
+    with pytest.raises(Interrupted) as interrupted:
+        task.on_kill()
+    assert interrupted.value.exit_code == 128 + signal.SIGTERM
