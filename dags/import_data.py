@@ -37,8 +37,8 @@ from typing import Any
 from airflow.sdk import DAG, get_current_context, task
 
 from dags.lib import importing
-from streaming_core.regression.project import TAG, labelled, named
 from dags.lib.spark import SparkTask
+from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
     dag_id=named("import_data"),

@@ -45,8 +45,8 @@ from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
 from dags.lib.operators import RETRIES, CoreRun, Job, Verdict
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
-from streaming_core.regression.project import TAG, labelled, named
 from dags.lib.spark import SparkCommand, SparkJob, SparkServer, stop_server
+from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.stages import DAG_ID, Stage
 
 RUN = f"{{{{ ti.xcom_pull(task_ids='{Stage.PLAN_MATRIX}', key='run_id') }}}}"
