@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from copy import copy
 from types import SimpleNamespace
 
 import pytest
@@ -125,7 +126,7 @@ def test_no_value_is_a_template(dags, lockstep_home):
     text = TEMPLATE.format()
     context = {"params": {"host": text, "spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}
     for task in ("spark_server", "prepare_workloads", "dbt_build"):
-        server = dags[named("streaming_regression")].get_task(task)
+        server = copy(dags[named("streaming_regression")].get_task(task))
         server.render_template_fields(context)
         assert (server.conn_id, server.run) == (text, text)
     cell = HERE | {"cell": text, "app": text, "workload": text, "run": "{{ ti.xcom_pull() }}"}
