@@ -188,7 +188,7 @@ def _processes(supervisor: Mapping[str, int]) -> set[int]:
     pid, roots = supervisor["pid"], []
     if alive(supervisor):
         roots = [psutil.Process(pid)]
-    elif not psutil.pid_exists(pid):  # else the id is another process's by now
+    elif identity(pid)["started"] is None:  # else the id is another process's by now
         for process in psutil.process_iter():
             try:
                 if os.getsid(process.pid) == pid:

@@ -1,0 +1,77 @@
+"""The supervisor of a stack with small programs: it restarts what ends, and nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import psutil
+import pytest
+
+from infra.stack.folder import Folder
+from infra.stack.programs import Program
+from infra.stack.supervisor import Supervisor
+from tests.waiting import alive, wait_for
+
+PATIENCE = 60
+# The program, and a process that it leaves: in a session of its own, without a parent.
+LEAVES = """
+sh -c 'setsid sleep 1000 & echo $! > left.new'
+mv left.new left
+exec sleep 1000
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("supervisord") is None, reason="there is no supervisord"),
+]
+
+
+@pytest.fixture
+def supervisor(tmp_path):
+    folder = Folder.at(tmp_path / "s")
+    folder.make()
+    folder.release.mkdir()
+    made = Supervisor(folder)
+    (folder.release / "leaves.sh").write_text(LEAVES)
+    made.launch([Program("one", ["/bin/sh", "leaves.sh"])], {})
+    try:
+        made.start("one")
+        wait_for((folder.release / "left").exists, PATIENCE)
+        yield made, folder
+    finally:
+        made.end([["one"]])
+
+
+def processes(supervisor: Supervisor, folder: Folder) -> list[int]:
+    left = int((folder.release / "left").read_text())
+    return [folder.state["supervisor"]["pid"], supervisor.states()["one"].pid, left]
+
+
+def test_program_that_ends_is_started_again(supervisor):
+    made, _ = supervisor
+    wait_for(lambda: made.states()["one"].word == "RUNNING", PATIENCE)
+    before = made.states()["one"].pid
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: made.states()["one"].pid not in (0, before), PATIENCE)
+
+
+def test_process_that_a_program_left_ends_with_the_stack(supervisor):
+    made, folder = supervisor
+    pids = processes(made, folder)
+    assert psutil.Process(pids[2]).ppid() == pids[0], "the supervisor adopts it"
+    made.end([["one"]])
+    assert not any(map(alive, pids))
+    assert not made.up
+
+
+def test_programs_of_a_supervisor_that_was_killed_end_too(supervisor):
+    made, folder = supervisor
+    supervisor_pid, program, left = processes(made, folder)
+    os.kill(supervisor_pid, signal.SIGKILL)
+    wait_for(lambda: not alive(supervisor_pid), PATIENCE)
+    assert alive(program)
+    made.end([["one"]])
+    assert not alive(program)
+    os.kill(left, signal.SIGKILL)  # only a supervisor that lives finds it
