@@ -5,7 +5,7 @@ hand, it only lists what it would remove, unless you clear the field **Only list
 
 | what | removed when |
 |---|---|
-| outputs and final states of runs | the run is green and not among the last seven, or all its red cells are acknowledged |
+| outputs and final states | the run is green and not among the last seven, or all its red cells are acknowledged |
 | workloads, oracles and builds | the oldest, above **Cache** gigabytes in all |
 | logs of Airflow and of Spark servers | older than **Days** |
 | scratch files of Spark | a killed server left them |
@@ -14,8 +14,8 @@ hand, it only lists what it would remove, unless you clear the field **Only list
 ## What always stays
 
 - Raw results, decisions, reports, plans and imports.
-- Everything of a run in progress, and of a red run until you acknowledge each of its red cells: outputs, logs, and all rows
-  of Airflow's database since its start. The log names these runs.
+- Outputs and logs of a run in progress, and of a red run until you acknowledge each of its red cells.
+- All rows of Airflow's database since the start of such a run. The log names the runs.
 - The last run of each DAG, and connections, pools and users of Airflow.
 
 ## What it freed

@@ -16,6 +16,7 @@ from streaming_core.regression.project import named
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, end, recorded
+from streaming_core.regression.warehouse import check_versions
 from streaming_core.storage import left_json
 
 # A run emits it when every planned cell is equal to the oracle or a declared bound. The event says which run.
@@ -32,7 +33,8 @@ def plan_run(context) -> list[dict]:
         One mapping per cell: cell, app, workload, spec. The run id goes into the XCom `run_id`.
 
     Raises:
-        AirflowFailException: One line on the first fault in the params.
+        AirflowFailException: One line on the first fault in the params, or on raw results of another schema version.
+            Such a run has no page, because pages read these results.
     """
     from airflow.sdk.exceptions import AirflowFailException
 
@@ -41,6 +43,10 @@ def plan_run(context) -> list[dict]:
     from reports.publish import publish, refresh
     from streaming_core.regression.matrix import omissions, plan, refuse
 
+    try:
+        check_versions(home())
+    except BadInput as error:
+        raise AirflowFailException(str(error)) from None
     params = dict(context["params"])
     run_id, origin, matrix = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
     with recorded(home(), run_id, Stage.PLAN_MATRIX):

@@ -6,9 +6,8 @@
 | `logs` | logs of Spark servers in LOCKSTEP_HOME, and Airflow's logs, older than a number of days |
 | `spark-scratch` | scratch files of Spark while no run is in progress, because a server removes its own at its end |
 
-Nothing is removed that the evidence of a red run needs: until each of its red cells is acknowledged, its outputs, its
-logs and its rows in Airflow's database stay. The same holds for a run in progress. Raw results, decisions, reports and
-imports always stay.
+A red run keeps its evidence until each of its red cells is acknowledged: outputs, logs, and rows of Airflow's database.
+A run in progress keeps them too. Raw results, decisions, reports and imports always stay.
 """
 
 from __future__ import annotations

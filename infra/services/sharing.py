@@ -1,8 +1,12 @@
 """Checks that the file system of LOCKSTEP_HOME does what Lockstep needs, by doing it there in a temporary folder.
 
 All processes of Lockstep share LOCKSTEP_HOME: tasks of Airflow on several workers, Spark, and the pages. They rely on
-renames that happen whole, on locks that exclude each other and end with their process, on data that is on the disk
-after fsync, on names that differ by case, and on times of files that agree with the clock.
+
+- renames that happen whole,
+- locks that exclude other processes, and end with their own,
+- data that is on the disk after fsync,
+- names that differ by case,
+- times of files that agree with the clock.
 
 The checks run on one host. Locks between hosts depend on the mount, so `locks` also reads the mount's options.
 """
@@ -52,6 +56,7 @@ class Fault(Exception):
     """A check that failed: what is wrong, and what to do."""
 
     def __init__(self, state: str, fix: str):
+        """Args: `state` is what is wrong, `fix` what to do."""
         super().__init__(state)
         self.fix = fix
 

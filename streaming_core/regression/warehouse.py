@@ -22,8 +22,8 @@ from streaming_core.regression.home import Home
 from streaming_core.run.way import SPEC_FIELDS, RunSpec, literal_values
 from streaming_core.storage import canonical_json
 
-# Raise it whenever a column is added, removed or changes its meaning, and add a migration (infra/services/migration.py):
-# readers refuse parts of any other version.
+# Raise it whenever a column is added, removed or changes its meaning, and add a migration: readers refuse parts of any
+# other version (infra/services/migration.py).
 SCHEMA_VERSION = 1
 VERSION = "schema_version"
 VIOLATION_CAP = 20
@@ -255,8 +255,8 @@ def check_version(path: Path, table: str) -> None:
         )
     if version > SCHEMA_VERSION:
         raise BadInput(
-            f"{path} has raw schema version {version}, but this checkout reads only version {SCHEMA_VERSION}; the "
-            "checkout is older than the data, so check out the Lockstep that wrote it"
+            f"{path} has raw schema version {version}, but this checkout reads only version {SCHEMA_VERSION}; "
+            "check out the newer Lockstep that wrote it"
         )
     if not Parts([path]).schema.equals(RAW[table]):
         raise _other_columns(path)

@@ -14,6 +14,7 @@ from dags.lib import plan
 from dags.lib.form import regression_params
 from dags.lib.operators import CoreRun
 from dags.lib.spark import ServerHook
+from jobs.raw import write_raw
 from reports.history import History
 from streaming_core.errors import BadInput
 from streaming_core.regression.project import named
@@ -48,6 +49,18 @@ def planned(sent: dict) -> list[dict]:
     run = SimpleNamespace(run_id="manual__" + "x", run_after=when, conf=sent)
     task = SimpleNamespace(xcom_push=lambda *_: None)
     return plan.plan_run({"params": params, "dag_run": run, "ti": task})
+
+
+@pytest.mark.parametrize(("version", "advice"), [(0, "`lockstep migrate`"), (9, "the newer Lockstep that wrote it")])
+def test_a_run_does_not_start_on_raw_results_of_another_version(lockstep_home, version, advice):
+    row = {"cell": "wc.x", "schema_version": version}
+    part = write_raw(lockstep_home, "cells", "20260101T000000Z-00000001", [row])
+    before = sorted(lockstep_home.root.rglob("*"))
+    with pytest.raises(AirflowFailException) as refused:
+        planned({})
+    assert str(refused.value).startswith(f"{part} has raw schema version {version}, ")
+    assert str(refused.value).endswith(advice)
+    assert sorted(lockstep_home.root.rglob("*")) == before
 
 
 @pytest.mark.parametrize("field", FIELDS)

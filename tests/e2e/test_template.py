@@ -1,4 +1,4 @@
-"""The life of a project: `copier copy` makes it with its own names, and `copier update` brings a newer Lockstep into it."""
+"""A project: `copier copy` makes it with its own names, and `copier update` brings a newer Lockstep into it."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_names_that_do_not_differ_by_case_are_found(monkeypatch, capsys):
 def test_results_of_another_version_say_what_to_do(home, capsys):
     part = write_raw(home, "cells", "20260101T000000Z-00000001", [{"cell": "c"}])
     table = pq.ParquetFile(part).read()
-    for version, fix in ((0, "then `lockstep migrate`"), (9, "the checkout is older than the data")):
+    for version, fix in ((0, "then `lockstep migrate`"), (9, "check out the newer Lockstep that wrote it")):
         pq.write_table(table.set_column(0, table.schema.field(0), pa.array([version], pa.int32())), part)
         line = fault(capsys, "raw results")
         assert f"{part} has raw schema version {version}" in line

@@ -197,7 +197,7 @@ def test_newer_results_say_that_the_checkout_is_older(home, monkeypatch, capsys)
     table = pq.ParquetFile(path).read()
     pq.write_table(table.set_column(0, table.schema.field(0), pa.array([2] * len(table), pa.int32())), path)
     before = content(home)
-    assert "the checkout is older than the data" in refused(capsys, "migrate")
+    assert "check out the newer Lockstep that wrote it" in refused(capsys, "migrate")
     assert content(home) == before
 
 

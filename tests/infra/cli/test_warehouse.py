@@ -22,7 +22,7 @@ from tests.dbt.conftest import warehouse as run_warehouse
 from tests.dbt.raw_runs import FASTER, GREEN, RED, RUNS, write_runs
 from tests.infra.cli.conftest import lockstep
 
-NEWER = "the checkout is older than the data, so check out the Lockstep that wrote it"
+NEWER = "check out the newer Lockstep that wrote it"
 OLDER = "type `lockstep backup FILE`, then `lockstep migrate`"
 MARTS = ("cells", "throughput", "speed", "latency", "verdicts", "runs")
 
