@@ -24,7 +24,8 @@ SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 600
 TOKEN = "an/external+token="
 SMALL = ["--applications", "wc,gs", "--executors", "pooled,transactional", "--schemes", "owners", "--threads", "1,2"]
-LONG = 600_000  # events: a stage takes long enough to be in its middle
+# A stage takes long enough to be in its middle.
+LONG = ["--threads", "1", "--events", "300000"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -202,7 +203,7 @@ def test_run_on_a_standalone_cluster_is_green_and_uses_both_workers(processes, b
 
 def test_worker_that_dies_in_the_middle_of_a_stage_does_not_turn_the_run_red(world, begin, cluster):
     connection, workers = cluster
-    run = begin(connection, "--events", str(LONG), "--seed", "7")
+    run = begin(connection, *LONG, "--seed", "7")
     # A Python worker below the executor: a task of ours is at work.
     wait_for(lambda: run.poll() is not None or python_workers(workers[0].pid), PATIENCE)
     assert run.poll() is None, run.communicate()
@@ -230,10 +231,67 @@ def python_workers(pid: int) -> list[psutil.Process]:
 
 def test_server_that_is_killed_is_started_again_and_the_run_is_green(world, begin):
     lease = Path(world["LOCKSTEP_HOME"]) / "spark-server.json"
-    run = begin({"conn_type": "spark", "host": "local[2]"}, "--events", str(LONG), "--seed", "8")
+    run = begin({"conn_type": "spark", "host": "local[2]"}, *LONG, "--seed", "8")
     wait_for(lambda: lease.exists() or run.poll() is not None, PATIENCE)
     keeper = json.loads(lease.read_text())["pid"]
     wait_for(lambda: run.poll() is not None or python_workers(keeper), PATIENCE)
     assert run.poll() is None, run.communicate()
     os.killpg(keeper, signal.SIGKILL)
     result_of(run)
+
+
+STOPPED = """
+import os, signal
+from types import SimpleNamespace
+from airflow.sdk.exceptions import AirflowFailException
+from dags.lib.spark import ServerHook, SparkJob
+from infra.checkout import home
+from infra.services.spark import Server
+
+RUN = "20260101T000000Z-00000000"
+os.environ["LOCKSTEP_WATCH"] = str(os.getpid())
+hook = ServerHook("spark_default", RUN)
+hook.start(print)
+
+def endless(run, spark):
+    print("running", flush=True)
+    spark.range(10**14).selectExpr("sum(id % 7)").collect()
+
+def short(run, spark):
+    return spark.range(3).count()
+
+def task(work):
+    return SparkJob(task_id="validate_outputs", run=RUN, conn_id="spark_default", python_callable=work)
+
+long = task(endless)
+signal.signal(signal.SIGTERM, lambda *_: long.on_kill())  # as Airflow's runner of tasks does
+context = {"ti": SimpleNamespace(try_number=1)}
+try:
+    long.execute(context)
+except AirflowFailException as error:
+    print(error, flush=True)
+print(task(short).execute(context), flush=True)  # the server has one core
+Server(home()).stop(RUN)
+"""
+
+
+def test_stopped_task_ends_its_query_and_the_server_goes_on(world):
+    run_id = "20260101T000000Z-00000000"
+    stopped = subprocess.Popen(
+        [sys.executable, "-c", STOPPED],
+        env=world | {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        log = Home(world["LOCKSTEP_HOME"]).log(f"spark-{run_id}")
+        wait_for(lambda: stopped.poll() is not None or (log.exists() and "Starting task " in log.read_text()), PATIENCE)
+        stopped.terminate()
+        output, errors = stopped.communicate(timeout=PATIENCE)
+    finally:
+        stopped.kill()
+    said = [line for line in output.splitlines() if " loc=" not in line]  # the others are Airflow's
+    assert said[-3:] == ["running", "validate_outputs: stopped by SIGTERM", "3"], output + errors
+    record = Home(world["LOCKSTEP_HOME"]).run(run_id) / "stages" / "validate_outputs.json"
+    assert json.loads(record.read_text())["error"] is None
