@@ -21,7 +21,7 @@ RUNS = f"/api/v2/dags/{DAG_ID}/dagRuns"
 SMALL = {"threads": [1, 2], "events": 5000, "repetitions": 1}
 SMALL |= {"applications": ["wc", "gs"], "executors": ["pooled", "transactional"], "schemes": ["tstream"]}
 # Enough that a stage of Spark goes on for seconds.
-LARGE = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2_000_000, "batches": [1024]}
+LARGE = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 1_000_000, "batches": [1024]}
 LARGE |= {"repetitions": 1}
 LIMIT_SECONDS = 1200
 POLL_SECONDS = 0.1
