@@ -1,6 +1,7 @@
 """Free disk space and rows of Airflow's database every night, at 01:00 UTC, by fixed rules.
 
-The DAG is off until you switch it on. From then on, it removes what the rules allow, every night. If you trigger it by
+The DAG is off until you switch it on. From then on, it removes what the rules allow, every night. In the first hours
+after 01:00 UTC, Airflow starts a run as soon as you switch it on. If you trigger it by
 hand, it only lists what it would remove, unless you clear the field **Only list**.
 
 | what | removed when |

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from infra.airflow import connections
 from infra.checkout import ROOT
 from infra.reference.markdown import block, code, next_pages, paragraph, table, text
 from infra.reference.markdown import page as whole_page
@@ -122,7 +121,7 @@ def page() -> str:
         ),
         table(("connection", "type", "what it is for"), rows),
         paragraph(
-            f"A host is `{connections.DEFAULTS['host']}` or a connection of type `ssh` to another machine. A Spark "
+            "A host is `local` or a connection of type `ssh` to another machine. A Spark "
             "connection has type `spark` (a master for which each run starts a server) or `spark_connect` (a server "
             "that runs already)."
         ),

@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from infra.airflow import connections
 from infra.checkout import MATRICES
 from infra.fields import ITEMS
 from infra.reference.fields import bounds, default, span
@@ -19,8 +18,8 @@ from streaming_core.run.way import EXECUTORS, OPTION_EXECUTORS
 
 RUN_FIELDS = {
     "matrix": ("the name of a matrix", "none", "The matrix that the request starts from. Other fields override it."),
-    "host": ("an Airflow connection", code(connections.DEFAULTS["host"]), "The host that runs the cells."),
-    "spark": ("an Airflow connection", code(connections.DEFAULTS["spark"]), "The Spark that checks the results."),
+    "host": ("an Airflow connection", code("local"), "The host that runs the cells."),
+    "spark": ("an Airflow connection", code("spark_default"), "The Spark that checks the results."),
 }
 
 

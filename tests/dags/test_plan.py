@@ -14,6 +14,7 @@ from dags.lib import plan
 from dags.lib.form import regression_params
 from dags.lib.operators import CoreRun
 from dags.lib.spark import ServerHook
+from infra.airflow import connections
 from jobs.raw import write_raw
 from reports.history import History
 from streaming_core.errors import BadInput
@@ -115,7 +116,7 @@ def test_an_xcom_that_somebody_has_edited_leads_nowhere(lockstep_home, tmp_path,
     folder.mkdir(parents=True)
     (folder / "oracles.json").write_text(json.dumps({given["workload"]: "0123456789abcdef"}))
     spec = {"app": "wc", "executor": "pooled"}
-    task = CoreRun(task_id="run_core", host="local", spec=spec, limit=1.0, **given)
+    task = CoreRun(task_id="run_core", host=connections.DEFAULTS["host"], spec=spec, limit=1.0, **given)
     with pytest.raises(BadInput, match="invalid name"):
         task.execute({})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lockstep"]

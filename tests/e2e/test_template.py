@@ -205,6 +205,7 @@ def test_a_project_runs_an_application_and_is_green_after_an_update(template, pr
     update(project, template)
     check_update(project)
     assert shell(".venv/bin/lockstep", "check", "cards", "--events", "500")
+    shell(".venv/bin/python", "-m", "infra.reference")  # as `make docs` does, because of the new application
     folders = ["tests/dags", "tests/unit/test_project.py", "tests/unit/test_layers.py", "tests/infra/reference"]
     output = shell(".venv/bin/python", "-m", "pytest", "-q", "-m", "not slow", *folders)
     assert re.search(r"\d\d+ passed", output)

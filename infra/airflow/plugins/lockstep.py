@@ -27,7 +27,7 @@ from reports.history import History
 from reports.pages import HERE, Pages
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID
-from streaming_core.regression.project import TITLE, named
+from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
 
 PREFIX = "/lockstep"
@@ -328,7 +328,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 class LockstepPlugin(AirflowPlugin):
     """The plugin; the module's docstring describes it."""
 
-    name = named("lockstep")
+    name = "lockstep"
     listeners = [stops]
     fastapi_root_middlewares = [{"middleware": TriggerCheck, "name": f"{TITLE}: check a run before it starts"}]
     fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": TITLE}]
