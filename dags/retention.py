@@ -1,7 +1,6 @@
 """Free disk space and rows of Airflow's database every night, at 01:00 UTC, by fixed rules.
 
-The DAG is off until you switch it on. From then on, it removes what the rules allow, every night. In the first hours
-after 01:00 UTC, Airflow starts a run as soon as you switch it on. If you trigger it by
+The DAG is off until you switch it on. From then on, it removes what the rules allow, every night. If you trigger it by
 hand, it only lists what it would remove, unless you clear the field **Only list**.
 
 | what | removed when |
@@ -44,7 +43,8 @@ with DAG(
     dag_display_name=labelled("7 Retention: free disk space, at 01:00 UTC"),
     description="Remove old outputs, caches, logs and database rows every night. Off until you switch it on.",
     doc_md=__doc__,
-    schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC"),
+    # By default, Airflow would start a run as soon as a person switches the DAG on in the hours after 01:00.
+    schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta()),
     catchup=False,
     max_active_runs=1,
     params=retention.retention_params(),

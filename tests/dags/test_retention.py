@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
@@ -42,6 +42,7 @@ def test_it_is_off_and_runs_before_the_night(dags):
     dag = dags[named("retention")]
     assert dag.is_paused_upon_creation
     assert dag.timetable.expression == "0 1 * * *"
+    assert dag.timetable.run_immediately == timedelta()  # switching it on removes nothing at once
     dag.params.validate()
     assert dag.params["dry_run"] is True
 
