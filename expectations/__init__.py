@@ -1,1 +1,5 @@
-"""Tests the tables of a run with Great Expectations. One file per data set has its suite as code."""
+"""Tests the tables of a run with Great Expectations: suites as code, one file per data set, and pages with the results.
+
+The suites are declared in `suites`. `gx` is the file context with the same suites, their validation definitions and
+Checkpoints, as Great Expectations stores them (`files`). A run executes the Checkpoints (`validate`, `context`).
+"""

@@ -1,4 +1,4 @@
-"""Expectations that show the rows that break a rule."""
+"""An expectation that shows the rows that break a rule. Suites name it `expect_no_row_to_break_the_rule`."""
 
 from __future__ import annotations
 
@@ -50,17 +50,3 @@ class ExpectNoRowToBreakTheRule(UnexpectedRowsExpectation):
                 styling={"body": {"classes": ["table-sm", "rows"]}},
             )
         ]
-
-
-class ExpectInvariantToHold(ExpectNoRowToBreakTheRule):
-    """Expects an invariant of the application to hold.
-
-    The task validate_outputs has already checked it for all cells. `violations` holds the rows that break it, by
-    description, so this expectation runs no query.
-    """
-
-    metric_dependencies: ClassVar[tuple[str, ...]] = ()
-    violations: ClassVar[dict[str, list[dict]]] = {}
-
-    def _validate(self, metrics: dict, runtime_configuration: dict | None = None, execution_engine: Any = None) -> dict:
-        return super()._validate({"unexpected_rows_query.table": self.violations.get(self.description or "", [])})

@@ -1,8 +1,11 @@
 """Tests the tables and outputs of a run with Great Expectations, and writes pages with the results.
 
+Each data set has a Checkpoint (`expectations/gx/checkpoints`). It runs the data set's suite, stores the results and
+updates the pages, with the actions that it declares.
+
 In:  warehouse/raw/{verdicts,violations,cells,samples} of the run, its plan, and the outputs of its cells.
-Out: reports/data_docs/, by run. Each expectation that fails has a line on stderr, with data set, rule, application,
-     cell and rows.
+Out: expectations/results/, reports/data_docs/, by run. Each expectation that fails has a line on stderr, with data set,
+     rule, application, cell and rows. A critical one fails the run's task. Warnings fail nothing; the pages show them.
 """
 
 from __future__ import annotations
@@ -10,14 +13,19 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from expectations.suites import DataSet, Expectation, cells, invariants, outputs, samples, verdicts, violations
 from reports import times
 from reports.data_docs import results_path, write_results
 from reports.history import History
 from reports.pages import Pages, write
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.language.expectations import CRITICAL, SEVERITIES, WARNING
 from streaming_core.regression.home import RUN_ID, Home
 
 SHOWN_ROWS = 3
@@ -25,62 +33,85 @@ FETCHED_ROWS = 200  # as many as Great Expectations fetches of a query
 NAMING = ("app", "cell")
 
 
-def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list:
-    """Every data set of a run, the small ones first."""
-    from expectations.suites import cells, outputs, samples, verdicts, violations
+@dataclass
+class Judgement:
+    """What the expectations say of a run.
 
-    sets = [module.data_set(spark, home, run_id, plan) for module in (verdicts, violations, cells, samples)]
-    return sets + outputs.data_sets(spark, home, run_id, plan)
-
-
-def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int, int, list[str]]:
-    """Validate every data set under the run's name, and update the pages.
-
-    Returns:
-        Number of data sets, number of expectations, one line per expectation that fails.
+    Attributes:
+        sets: Number of data sets.
+        count: Number of expectations.
+        complaints: By severity, one line for each expectation that fails.
+        stale: The suites whose files in the checkout are missing or not current.
     """
-    # Imported here, because it takes seconds: a wrong run id is reported before.
-    import great_expectations as gx
-    from great_expectations.data_context.types.resource_identifiers import (
-        ExpectationSuiteIdentifier,
-        ValidationResultIdentifier,
-    )
 
-    from expectations.context import SITE, open_context, site_folder
+    sets: int
+    count: int
+    complaints: dict[str, list[str]]
+    stale: list[str]
 
+    @property
+    def held(self) -> int:
+        """Number of expectations that hold."""
+        return self.count - sum(map(len, self.complaints.values()))
+
+
+def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
+    """Every data set of a run, the small ones first."""
+    sets = [module.data_set(spark, home, run_id, plan) for module in (verdicts, violations, cells, samples)]
+    return [
+        *sets,
+        *invariants.data_sets(spark, home, run_id, plan),
+        *outputs.data_sets(spark, home, run_id, plan),
+    ]
+
+
+def suites_of(plan: dict) -> dict[str, Sequence[Expectation]]:
+    """The expectations of the outputs of each application of a run, by the name of the suite."""
+    apps = [outputs.load(name) for name in dict.fromkeys(cell["spec"]["app"] for cell in plan["cells"])]
+    return {outputs.suite_name(app.name): outputs.expectations_of(app) for app in apps}
+
+
+def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement:
+    """Run the Checkpoint of every data set under the run's name, and update the first page.
+
+    Raises:
+        BadInput: A table of the run is missing, or an expectation beside an application is none of Great Expectations.
+    """
     results_path(home, run_id).unlink(missing_ok=True)
-    context = open_context(home)
+    sets, suites = data_sets(spark, home, run_id, plan), suites_of(plan)
+    # Imported here, because it takes seconds: bad input is reported before.
+    import great_expectations as gx
+
+    from expectations.context import opened, site_folder
+    from expectations.declared import check
+
+    check(suites)
     # The time is that of the request, so that a second validation replaces the pages of the first.
     run = gx.RunIdentifier(run_name=run_id, run_time=times.of_run(run_id))
-    source = context.data_sources.add_spark(run_id, persist=False)
-    count, complaints, pages, held = 0, [], [], {}
-    sets = data_sets(spark, home, run_id, plan)
-    for data in sets:
-        batch = source.add_dataframe_asset(data.name).add_batch_definition_whole_dataframe(run_id)
-        suite = context.suites.add(gx.ExpectationSuite(name=data.name, expectations=data.expectations))
-        definition = context.validation_definitions.add(
-            gx.ValidationDefinition(name=data.name, data=batch, suite=suite)
-        )
-        result = definition.run(batch_parameters={"dataframe": data.rows}, run_id=run, result_format="COMPLETE")
-        count += len(result.results)
-        held[data.name] = sum(bool(one.success) for one in result.results), len(result.results)
-        complaints += [complaint(data.name, r.to_json_dict()) for r in result.results if not r.success]
-        pages.append(ExpectationSuiteIdentifier(name=data.name))
-        pages.append(
-            ValidationResultIdentifier(
-                expectation_suite_identifier=pages[-1], run_id=run, batch_identifier=result.batch_id
+    complaints: dict[str, list[str]] = {severity: [] for severity in SEVERITIES}
+    held: dict[str, dict[str, Any]] = {}
+    count = 0
+    with opened(home, suites) as (context, stale):
+        for data in sets:
+            result = context.checkpoints.get(data.name).run(
+                batch_parameters={"dataframe": data.rows}, expectation_parameters=data.parameters, run_id=run
             )
-        )
-    context.build_data_docs(site_names=[SITE], resource_identifiers=pages, build_index=False)
+            [outcomes] = [validation.results for validation in result.run_results.values()]
+            failed = [one.to_json_dict() for one in outcomes if not one.success]
+            count += len(outcomes)
+            held[data.name] = {"held": len(outcomes) - len(failed), "count": len(outcomes)}
+            for severity in SEVERITIES:
+                of_severity = [one for one in failed if one["expectation_config"]["severity"] == severity]
+                complaints[severity] += [complaint(data.name, one) for one in of_severity]
+                held[data.name][severity] = len(of_severity)
     # Our pages use none of its styles, pictures and fonts. One of its styles loads a picture from another site.
     shutil.rmtree(site_folder(home) / "static", ignore_errors=True)
-    results = {}
-    for name, (holding, all_of_them) in held.items():
+    for name, outcome in held.items():
         (page,) = site_folder(home).glob(f"validations/{name}/{run_id}/*/*.html")
-        results[name] = {"held": holding, "count": all_of_them, "page": str(page.relative_to(site_folder(home)))}
-    write_results(home, run_id, results)
+        outcome["page"] = str(page.relative_to(site_folder(home)))
+    write_results(home, run_id, held)
     write(site_folder(home) / "index.html", Pages(History(home)).data_docs())
-    return len(sets), count, complaints
+    return Judgement(len(sets), count, complaints, stale)
 
 
 def complaint(name: str, result: dict) -> str:
@@ -135,12 +166,21 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     """Test a run; returns a line with the number of expectations that hold.
 
     Raises:
-        RunFailed: An expectation fails. Each one has a line on stderr, and the message contains the first.
+        RunFailed: A critical expectation fails. Each failure has a line on stderr; the message has the first critical one.
     """
-    sets, count, complaints = judge(spark, home, run_id, read_plan(home, run_id))
-    for line in complaints:
-        print(f"expectations: {line}", file=sys.stderr)
-    summary = f"{count - len(complaints)} of {count} expectations hold, in {sets} data sets"
-    if complaints:
-        raise RunFailed(f"{summary}; {complaints[0]}")
+    judgement = judge(spark, home, run_id, read_plan(home, run_id))
+    for severity, lines in judgement.complaints.items():
+        for line in lines:
+            print(f"expectations: {'' if severity == CRITICAL else f'{severity}: '}{line}", file=sys.stderr)
+    if judgement.stale:
+        print(
+            f"expectations: used what the applications declare now, because the files of {', '.join(judgement.stale)} "
+            "in expectations/gx are not current; run `make docs`"
+        )
+    critical, doubts = judgement.complaints[CRITICAL], len(judgement.complaints[WARNING])
+    summary = f"{judgement.held} of {judgement.count} expectations hold, in {judgement.sets} data sets"
+    if doubts:
+        summary += f", {doubts} warning{'s' * (doubts > 1)}"
+    if critical:
+        raise RunFailed(f"{summary}; {critical[0]}")
     return f"{summary}; {home.reports / 'data_docs' / 'index.html'}"

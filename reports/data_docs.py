@@ -1,8 +1,8 @@
 """The first page of the Data Docs: the data sets of each run, and whether they meet their expectations.
 
 When `expectations` has judged a whole run, it writes runs/<run id>/expectations.json. By data set, the file holds how
-many expectations hold, how many there are, and the page of the result. A run without the file is not judged. Neither is
-a run with another failed stage.
+many expectations hold, how many there are, how many fail by severity, and the page of the result. A data set holds if
+no critical expectation fails. A run without the file is not judged. Neither is a run with another failed stage.
 """
 
 from __future__ import annotations
@@ -25,16 +25,25 @@ STATES = {
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of a run: how many of its expectations hold, and the page that shows them."""
+    """A data set of a run: how many of its expectations hold and fail, and the page that shows them."""
 
     held: int
     count: int
     page: str
+    critical: int = 0
+    warning: int = 0
+    info: int = 0
 
     @property
     def holds(self) -> bool:
-        """Whether all expectations hold."""
-        return self.held == self.count
+        """Whether no critical expectation fails."""
+        return self.critical == 0
+
+    @property
+    def sentence(self) -> str:
+        """`6 of 7 expectations hold; 1 warning`."""
+        text = f"{self.held} of {self.count} expectations hold"
+        return f"{text}; {self.warning} warning{'s' * (self.warning > 1)}" if self.warning else text
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,13 @@ class Judgement:
 
     @property
     def broken(self) -> dict[str, DataSet]:
-        """The data sets with an expectation that does not hold."""
+        """The data sets with a critical expectation that does not hold."""
         return {name: one for name, one in self.sets.items() if not one.holds}
+
+    @property
+    def doubtful(self) -> dict[str, DataSet]:
+        """The other data sets with a warning."""
+        return {name: one for name, one in self.sets.items() if one.holds and one.warning}
 
 
 def results_path(home: Home, run_id: str) -> Path:
@@ -57,14 +71,14 @@ def results_path(home: Home, run_id: str) -> Path:
 
 
 def write_results(home: Home, run_id: str, sets: dict[str, dict]) -> None:
-    """Write the results of a run: `held`, `count` and `page` by data set."""
+    """Write the results of a run: the attributes of `DataSet`, by data set."""
     write_json(results_path(home, run_id), sets)
 
 
 def judgement(history: History, run: Run) -> Judgement:
     """The judgement of a run, from its results and its status."""
     sets = {name: DataSet(**one) for name, one in left_json(results_path(history.home, run.run_id)).items()}
-    # An expectation that does not hold fails its stage, too: that is a judgement.
+    # A critical expectation that does not hold fails its stage, too: that is a judgement.
     failed = [stage.label for stage in run.failures if not (sets and stage == Stage.EXPECTATIONS)]
     state = run.status.state
     why = ""

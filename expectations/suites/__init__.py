@@ -1,53 +1,71 @@
 """The data sets of a run and their expectations, one file each. A data set is a Spark DataFrame.
 
+Expectations are data, in the form in which Great Expectations stores them. `expectations/files.py` writes them as the
+suites in `expectations/gx`, which Great Expectations reads. Values that depend on the run are parameters of the suite.
+
 SQL finds the rows that break a rule (`broken_rows`), so that a failing expectation shows them. Each query first selects
 the application and the cell.
+
+Severities: an expectation is
+
+- `critical` if a result cannot be trusted when it fails: a cell is wrong, was not judged, or cannot be reproduced.
+  Only these fail the stage.
+- `warning` if a measurement is doubtful when it fails. Results are right nevertheless, and dbt puts runs with
+  impossible figures into quarantine.
+- `info` if it only counts what a critical expectation of the same suite already shows row by row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from great_expectations.expectations import Expectation
 from pyspark.sql import DataFrame, SparkSession
 
-from expectations.rows import ExpectInvariantToHold, ExpectNoRowToBreakTheRule
 from streaming_core.errors import BadInput
+from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import check_version
+
+Expectation = dict[str, Any]
 
 
 @dataclass
 class DataSet:
-    """A data set: its name, which is also the name of its suite, its rows, and its expectations."""
+    """A data set: its name, which is also the name of its suite, its rows, and the values of the suite's parameters."""
 
     name: str
     rows: DataFrame
-    expectations: list[Expectation]
+    parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def broken_rows(rule: str, select: str) -> Expectation:
+def expect(kind: str, severity: str, description: str = "", **kwargs: Any) -> Expectation:
+    """An expectation of Great Expectations.
+
+    Args:
+        kind: Its type, such as `expect_column_values_to_be_in_set`.
+        severity: What follows if it fails: critical, warning or info.
+        description: The rule in words. Without one, pages use the words of Great Expectations.
+        kwargs: Its arguments.
+    """
+    return {"type": kind, "severity": severity, "description": description, "kwargs": kwargs}
+
+
+def broken_rows(rule: str, select: str, severity: str = CRITICAL) -> Expectation:
     """Expect that `SELECT <select>`, where `{batch}` is the data set, returns no row.
 
     Args:
         rule: The rule in words. Pages and messages show it.
         select: Selects the rows that break the rule.
+        severity: What follows if there are any.
     """
-    return ExpectNoRowToBreakTheRule(unexpected_rows_query=f"SELECT {select}", description=rule)
+    return expect("expect_no_row_to_break_the_rule", severity, rule, unexpected_rows_query=f"SELECT {select}")
 
 
-def invariant(rule: str, sql: str, violations: list[dict]) -> Expectation:
-    """Expect that an invariant holds.
-
-    Args:
-        rule: The invariant in words.
-        sql: The SQL of the invariant, for the page.
-        violations: The known rows that break it.
-    """
-    ExpectInvariantToHold.violations[rule] = violations
-    quoted = sql.strip().replace("{", "{{").replace("}", "}}")
-    return ExpectInvariantToHold(unexpected_rows_query=f"{quoted}\n-- for every cell in {{batch}}", description=rule)
+def parameter(name: str) -> dict[str, str]:
+    """The value of an argument that the run states."""
+    return {"$PARAMETER": name}
 
 
 def raw_table(spark: SparkSession, home: Home, table: str, run_id: str) -> DataFrame:

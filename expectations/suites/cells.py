@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from great_expectations.expectations import ExpectColumnDistinctValuesToEqualSet
 from pyspark.sql import SparkSession
 
-from expectations.suites import DataSet, broken_rows, raw_table
+from expectations.suites import DataSet, broken_rows, expect, parameter, raw_table
+from streaming_core.language.expectations import CRITICAL, WARNING
 from streaming_core.regression.home import Home
 
 PROVENANCE = ("spec_digest", "code_digest", "build", "workload_address", "oracle_address", "output_digest")
+_UNKNOWN = " OR ".join(f"{name} IS NULL" for name in PROVENANCE)
+
+EXPECTATIONS = [
+    expect(
+        "expect_column_distinct_values_to_equal_set",
+        CRITICAL,
+        "The cells are those of the plan",
+        column="cell",
+        value_set=parameter("cells"),
+    ),
+    broken_rows(
+        "Each cell has one row",
+        "app, cell, count(*) AS copies FROM {batch} GROUP BY app, cell HAVING count(*) > 1",
+    ),
+    broken_rows(
+        "Every cell ran to its end", "app, cell, status, error, attempt, host FROM {batch} WHERE status <> 'ok'"
+    ),
+    broken_rows(
+        "A cell that ran names its specification, code, build, workload, oracle and output digest",
+        f"app, cell, {', '.join(PROVENANCE)} FROM {{batch}} WHERE status = 'ok' AND ({_UNKNOWN})",
+    ),
+    broken_rows(
+        "A cell that ran has plausible numbers of threads, events, bytes of memory and seconds of compilation",
+        "app, cell, threads, events, peak_memory_bytes, compile_seconds FROM {batch} WHERE status = 'ok' AND"
+        " NOT coalesce(threads > 0 AND events >= 0 AND peak_memory_bytes > 0 AND compile_seconds >= 0, false)",
+        WARNING,
+    ),
+]
 
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """One row per planned cell."""
-    unknown = " OR ".join(f"{name} IS NULL" for name in PROVENANCE)
     return DataSet(
-        "cells",
-        raw_table(spark, home, "cells", run_id),
-        [
-            ExpectColumnDistinctValuesToEqualSet(column="cell", value_set=[cell["cell"] for cell in plan["cells"]]),
-            broken_rows(
-                "Each cell has one row",
-                "app, cell, count(*) AS copies FROM {batch} GROUP BY app, cell HAVING count(*) > 1",
-            ),
-            broken_rows(
-                "Every cell ran to its end", "app, cell, status, error, attempt, host FROM {batch} WHERE status <> 'ok'"
-            ),
-            broken_rows(
-                "A cell that ran names its specification, code, build, workload, oracle and output digest",
-                f"app, cell, {', '.join(PROVENANCE)} FROM {{batch}} WHERE status = 'ok' AND ({unknown})",
-            ),
-            broken_rows(
-                "A cell that ran has plausible numbers of threads, events, bytes of memory and seconds of compilation",
-                "app, cell, threads, events, peak_memory_bytes, compile_seconds FROM {batch} WHERE status = 'ok' AND"
-                " NOT coalesce(threads > 0 AND events >= 0 AND peak_memory_bytes > 0 AND compile_seconds >= 0, false)",
-            ),
-        ],
+        "cells", raw_table(spark, home, "cells", run_id), {"cells": [cell["cell"] for cell in plan["cells"]]}
     )

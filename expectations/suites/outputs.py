@@ -1,8 +1,8 @@
 """Outputs: each cell that completed, and is not a bound, writes the output record that its application declares.
 
 The data set `columns` compares the columns of each cell with the declared ones. The data set `outputs_<app>` holds the
-output rows of an application. Its expectations check the declared columns, find the rows that break the declaration,
-and check the application's invariants.
+output rows of an application. Its expectations check the declared columns and find the rows that break the declaration.
+The expectations that are declared beside the application follow (streaming_core/language/expectations.py).
 """
 
 from __future__ import annotations
@@ -10,38 +10,86 @@ from __future__ import annotations
 from functools import reduce
 from pathlib import Path
 
-from great_expectations.expectations import (
-    Expectation,
-    ExpectColumnMaxToBeBetween,
-    ExpectColumnMinToBeBetween,
-    ExpectColumnProportionOfNonNullValuesToBeBetween,
-    ExpectColumnValuesToBeOfType,
-    ExpectTableRowCountToBeBetween,
-)
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from expectations.suites import DataSet, broken_rows, invariant, raw_file
+from expectations.suites import DataSet, Expectation, broken_rows, expect, parameter, raw_file
 from streaming_core.api import App
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts
+from streaming_core.language.expectations import CRITICAL, INFO, path_of, read
 from streaming_core.language.record import Scalar
 from streaming_core.regression.home import Home
 
 LEADING = ("seq", "sub")
-# The name of a type in Spark SQL -> its name in Great Expectations.
+PLANNED = "planned events"  # a column with a space, so that no output record has it
+# The type of a declared column -> the type of the data set's column, in the words of Great Expectations. Spark has no
+# unsigned integers and reads them as the next larger type. The data set holds text as strings.
 SPARK_TYPES = {
-    "array": "ArrayType",
-    "bigint": "LongType",
-    "boolean": "BooleanType",
-    "decimal": "DecimalType",
-    "double": "DoubleType",
-    "float": "FloatType",
-    "int": "IntegerType",
-    "smallint": "ShortType",
-    "string": "StringType",
-    "tinyint": "ByteType",
+    pa.bool_(): "BooleanType",
+    pa.int8(): "ByteType",
+    pa.int16(): "ShortType",
+    pa.int32(): "IntegerType",
+    pa.int64(): "LongType",
+    pa.uint8(): "ShortType",
+    pa.uint16(): "IntegerType",
+    pa.uint32(): "LongType",
+    pa.float64(): "DoubleType",
+    pa.binary(): "StringType",
 }
+
+COLUMNS = [
+    expect("expect_table_row_count_to_be_between", CRITICAL, "A cell has outputs to check", min_value=1),
+    broken_rows(
+        "The outputs of a cell have the columns and types that its application declares",
+        "app, cell, column, declared, actual FROM {batch} WHERE declared <> actual",
+    ),
+]
+
+
+def suite_name(app: str) -> str:
+    """The name of an application's data set and suite."""
+    return f"outputs_{app}"
+
+
+def expectations_of(app: App) -> list[Expectation]:
+    """The expectations of an application's outputs: those of its output record, then those declared beside it."""
+    declared = app.outputs.resolve(app.bind()).arrow()
+    events = parameter("events")
+    # Events are numbered from 0. Rows that are flushed at the end of the stream have the number after the last event.
+    ranges: dict[str, tuple[int, int | dict[str, str] | None]] = {"seq": (0, events), "sub": (0, None)}
+    for name in declared.names:
+        kind = app.outputs.fields[name]
+        # A 64-bit type has the bounds of Spark's type, so no value can be outside.
+        if isinstance(kind, Scalar) and kind.name not in ("boolean", "i64") and not kind.is_float:
+            ranges[name] = kind.bounds
+    types = dict.fromkeys(LEADING, "LongType") | {one.name: SPARK_TYPES.get(one.type, "ArrayType") for one in declared}
+    columns, broken = [], []
+    for name, kind in types.items():
+        columns.append(expect("expect_column_values_to_be_of_type", INFO, column=name, type_=kind))
+        columns.append(
+            expect("expect_column_proportion_of_non_null_values_to_be_between", INFO, column=name, min_value=1)
+        )
+        broken.append(f"`{name}` IS NULL")
+        if name in ranges:
+            low, high = ranges[name]
+            columns.append(expect("expect_column_min_to_be_between", INFO, column=name, min_value=low))
+            broken.append(f"`{name}` < {low}")
+            if high is not None:
+                columns.append(expect("expect_column_max_to_be_between", INFO, column=name, max_value=high))
+                broken.append(f"`{name}` > {f'`{PLANNED}`' if high is events else high}")
+    shown = ", ".join(f"`{name}`" for name in types)
+    return [
+        expect("expect_table_row_count_to_be_between", CRITICAL, "The cells have outputs", min_value=1),
+        # The expectations about columns count wrong values; this one shows the rows.
+        broken_rows(
+            "No value is null, each value is in the range of its declared type, and seq is the number of an event",
+            f"app, cell, {shown} FROM {{batch}} WHERE {' OR '.join(broken)}",
+        ),
+        *read(path_of(app.file), declared.names),
+        *columns,
+    ]
 
 
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
@@ -55,7 +103,6 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
     cells = [cell for cell in plan["cells"] if cell["cell"] in folders]
     if not cells:
         return []
-    checks, violations = (Parts([raw_file(home, t, run_id)]).read().to_pylist() for t in ("verdicts", "violations"))
     workloads = {workload["address"]: workload for workload in plan["workloads"]}
     apps: dict[str, list[dict]] = {}
     for cell in cells:
@@ -74,10 +121,11 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
             if all(kinds.get(c) == kind for c, kind in expected.items()):
                 frames.append(_rows(spark, name, cell["cell"], parts.paths, declared.names))
         if frames:
-            invariants = _invariants(app, workload["params"], checks, violations)
-            sets.append(_output_rows(app, reduce(DataFrame.unionByName, frames), workload["events"], invariants))
+            events = workload["events"]
+            rows = reduce(DataFrame.unionByName, frames).withColumn(PLANNED, F.lit(events).cast("bigint"))
+            sets.append(DataSet(suite_name(name), rows, {"events": events}))
     schema = "app string, cell string, column string, declared string, actual string"
-    return [_columns(spark.createDataFrame(columns, schema)), *sets]
+    return [DataSet("columns", spark.createDataFrame(columns, schema)), *sets]
 
 
 def _rows(spark: SparkSession, app: str, cell: str, files: list[Path], names: list[str]) -> DataFrame:
@@ -90,81 +138,3 @@ def _shown(name: str) -> Column:
     """Text as it is; bytes that are not UTF-8 in hexadecimal."""
     text = F.col(f"`{name}`")
     return F.when(F.is_valid_utf8(text.cast("string")), text.cast("string")).otherwise(F.hex(text)).alias(name)
-
-
-def _columns(rows: DataFrame) -> DataSet:
-    return DataSet(
-        "columns",
-        rows,
-        [
-            ExpectTableRowCountToBeBetween(min_value=1),
-            broken_rows(
-                "The outputs of a cell have the columns and types that its application declares",
-                "app, cell, column, declared, actual FROM {batch} WHERE declared <> actual",
-            ),
-        ],
-    )
-
-
-def _output_rows(app: App, rows: DataFrame, events: int, invariants: list[Expectation]) -> DataSet:
-    kinds = dict(rows.dtypes)
-    # Events are numbered from 0. Rows that are flushed at the end of the stream have the number after the last event.
-    ranges: dict[str, tuple[int, int | None]] = {"seq": (0, events), "sub": (0, None)}
-    for name, kind in app.outputs.fields.items():
-        # A 64-bit type has the bounds of Spark's type, so no value can be outside.
-        if isinstance(kind, Scalar) and kind.name not in ("boolean", "i64", "u64") and not kind.is_float:
-            ranges[name] = kind.bounds
-    columns: list[Expectation] = []
-    broken = []
-    for name in (*LEADING, *app.outputs.fields):
-        columns.append(
-            ExpectColumnValuesToBeOfType(
-                column=name, type_=SPARK_TYPES[kinds[name].partition("(")[0].partition("<")[0]]
-            )
-        )
-        columns.append(ExpectColumnProportionOfNonNullValuesToBeBetween(column=name, min_value=1))
-        broken.append(f"`{name}` IS NULL")
-        if name in ranges:
-            low, high = ranges[name]
-            columns.append(ExpectColumnMinToBeBetween(column=name, min_value=low))
-            broken.append(f"`{name}` < {low}")
-            if high is not None:
-                columns.append(ExpectColumnMaxToBeBetween(column=name, max_value=high))
-                broken.append(f"`{name}` > {high}")
-    shown = ", ".join(f"`{name}`" for name in (*LEADING, *app.outputs.fields))
-    return DataSet(
-        f"outputs_{app.name}",
-        rows,
-        [
-            ExpectTableRowCountToBeBetween(min_value=1),
-            # The expectations about columns count wrong values; this one shows the rows.
-            broken_rows(
-                "No value is null, each value is in the range of its declared type, and seq is the number of an event",
-                f"app, cell, {shown} FROM {{batch}} WHERE {' OR '.join(broken)}",
-            ),
-            *invariants,
-            *columns,
-        ],
-    )
-
-
-def _invariants(app: App, params: dict, checks: list[dict], violations: list[dict]) -> list[Expectation]:
-    """An expectation for each invariant of the application, with the rows that break it.
-
-    It leaves out invariants that were checked for no cell.
-    """
-    expectations = []
-    for name, sql in app.holds("total", params).items():
-        check = f"invariant:{name}"
-        verdicts = [row for row in checks if (row["app"], row["check"]) == (app.name, check)]
-        broken: list[dict] = []
-        for row in verdicts:
-            if row["verdict"] in ("equal", "not_comparable"):
-                continue
-            rows = [v for v in violations if (v["cell"], v["check"]) == (row["cell"], check)]
-            place = {"app": app.name, "cell": row["cell"]}
-            shown = ("seq", "sub", "actual", "event")
-            broken += [place | {name: v[name] for name in shown} for v in rows] or [place | {"detail": row["detail"]}]
-        if verdicts:
-            expectations.append(invariant(f"{app.name}: {name}", sql, broken))
-    return expectations

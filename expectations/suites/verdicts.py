@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from great_expectations.expectations import ExpectColumnDistinctValuesToEqualSet, ExpectColumnValuesToBeInSet
 from pyspark.sql import SparkSession
 
-from expectations.suites import DataSet, broken_rows, raw_table
+from expectations.suites import DataSet, broken_rows, expect, parameter, raw_table
+from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import VERDICTS
 
 COUNTS = "missing, extra, different, out_of_order"
 
+EXPECTATIONS = [
+    expect(
+        "expect_column_distinct_values_to_equal_set",
+        CRITICAL,
+        "The judged cells are those of the plan",
+        column="cell",
+        value_set=parameter("cells"),
+    ),
+    expect(
+        "expect_column_values_to_be_in_set",
+        CRITICAL,
+        f"A verdict is one of {', '.join(VERDICTS)}",
+        column="verdict",
+        value_set=list(VERDICTS),
+    ),
+    broken_rows(
+        "Each check of each cell is equal to the oracle, or belongs to a declared bound",
+        f"app, cell, `check`, verdict, {COUNTS}, detail FROM {{batch}}"
+        " WHERE verdict NOT IN ('equal', 'not_comparable')",
+    ),
+    broken_rows(
+        "A check with the verdict equal compared at least one row, and found no difference",
+        f"app, cell, `check`, expected_rows, actual_rows, {COUNTS} FROM {{batch}} WHERE verdict = 'equal'"
+        " AND (greatest(expected_rows, actual_rows) = 0 OR missing + extra + different + out_of_order > 0)",
+    ),
+    broken_rows(
+        "A cell has one verdict per check",
+        "app, cell, `check`, count(*) AS verdicts FROM {batch} GROUP BY app, cell, `check` HAVING count(*) > 1",
+    ),
+]
+
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """One row per cell and check of the run."""
     return DataSet(
-        "verdicts",
-        raw_table(spark, home, "verdicts", run_id),
-        [
-            ExpectColumnDistinctValuesToEqualSet(column="cell", value_set=[cell["cell"] for cell in plan["cells"]]),
-            ExpectColumnValuesToBeInSet(column="verdict", value_set=list(VERDICTS)),
-            broken_rows(
-                "Each check of each cell is equal to the oracle, or belongs to a declared bound",
-                f"app, cell, `check`, verdict, {COUNTS}, detail FROM {{batch}}"
-                " WHERE verdict NOT IN ('equal', 'not_comparable')",
-            ),
-            broken_rows(
-                "A check with the verdict equal compared at least one row, and found no difference",
-                f"app, cell, `check`, expected_rows, actual_rows, {COUNTS} FROM {{batch}} WHERE verdict = 'equal'"
-                " AND (greatest(expected_rows, actual_rows) = 0 OR missing + extra + different + out_of_order > 0)",
-            ),
-            broken_rows(
-                "A cell has one verdict per check",
-                "app, cell, `check`, count(*) AS verdicts FROM {batch} GROUP BY app, cell, `check` HAVING count(*) > 1",
-            ),
-        ],
+        "verdicts", raw_table(spark, home, "verdicts", run_id), {"cells": [cell["cell"] for cell in plan["cells"]]}
     )

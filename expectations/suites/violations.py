@@ -11,24 +11,22 @@ from streaming_core.regression.warehouse import VIOLATION_CAP
 
 SHOWN = "app, cell, `check`, kind, seq, sub, expected, actual, event"
 
+EXPECTATIONS = [
+    broken_rows(
+        "No row differs from the oracle, except in declared bounds",
+        f"{SHOWN} FROM {{batch}} WHERE NOT is_bound",
+    ),
+    broken_rows(
+        f"A violation has a rank from 1 to {VIOLATION_CAP}, a known kind, and an expected or an actual row",
+        f"{SHOWN} FROM {{batch}} WHERE rank NOT BETWEEN 1 AND {VIOLATION_CAP}"
+        " OR (expected IS NULL AND actual IS NULL)"
+        " OR kind NOT IN ('missing', 'extra', 'different', 'out_of_order', 'invariant')",
+    ),
+]
+
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """The first differing rows of the run, with `is_bound` of their cell."""
     bounds = [cell["cell"] for cell in plan["cells"] if cell["is_bound"]]
     rows = raw_table(spark, home, "violations", run_id).withColumn("is_bound", F.col("cell").isin(bounds))
-    return DataSet(
-        "violations",
-        rows,
-        [
-            broken_rows(
-                "No row differs from the oracle, except in declared bounds",
-                f"{SHOWN} FROM {{batch}} WHERE NOT is_bound",
-            ),
-            broken_rows(
-                f"A violation has a rank from 1 to {VIOLATION_CAP}, a known kind, and an expected or an actual row",
-                f"{SHOWN} FROM {{batch}} WHERE rank NOT BETWEEN 1 AND {VIOLATION_CAP}"
-                " OR (expected IS NULL AND actual IS NULL)"
-                " OR kind NOT IN ('missing', 'extra', 'different', 'out_of_order', 'invariant')",
-            ),
-        ],
-    )
+    return DataSet("violations", rows)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from expectations.suites import outputs as suite
 from infra.cli.report import STYLES
 from jobs import load_metrics, validate_outputs
 from jobs.session import spark_session
@@ -24,6 +25,7 @@ from reports.pages import MARKS
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.language.expectations import path_of
 from streaming_core.oracle import oracle
 from streaming_core.regression import matrix
 from streaming_core.regression.home import Home, new_run_id
@@ -53,10 +55,15 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
         The exit code: 1 unless every cell is equal to the oracle, or a bound.
 
     Raises:
-        BadInput: The application cannot be loaded, or no executor runs it.
+        BadInput: The application cannot be loaded, no executor runs it, or Great Expectations refuses an expectation
+            that is declared beside it.
         RunFailed: An operator failed in an oracle, or the two oracles disagree.
     """
     app, console = registry.load(name), Console(stderr=as_json, highlight=False)
+    if path_of(app.file).is_file():  # only then, because Great Expectations takes seconds to import
+        from expectations.declared import check as check_expectations
+
+        check_expectations({suite.suite_name(name): suite.expectations_of(app)})
     request = {"applications": [name], "threads": THREADS, "batches": BATCHES, "params": {name: params}}
     if app.unordered:
         request["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from expectations import files as expectations
 from infra.checkout import ROOT
 from infra.reference import (
     applications,
@@ -43,7 +44,13 @@ def files(root: Path = ROOT) -> dict[Path, str]:
     """Path of each generated file -> its current text."""
     docs = root / "docs"
     benchmarks = {docs / "benchmarks.md": benchmark_page.page(docs / "benchmarks")}
-    return dbt.files(root / "dbt") | benchmarks | {docs / "reference" / f"{name}.md": text for name, text in pages()}
+    context = expectations.files(root / "expectations" / "gx")
+    return (
+        dbt.files(root / "dbt")
+        | context
+        | benchmarks
+        | {docs / "reference" / f"{name}.md": text for name, text in pages()}
+    )
 
 
 def pages() -> Iterator[tuple[str, str]]:

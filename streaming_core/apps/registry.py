@@ -11,6 +11,7 @@ from pathlib import Path
 
 from streaming_core.api import App
 from streaming_core.errors import BadInput, unknown
+from streaming_core.language import expectations
 from streaming_core.language.acceptance import accept
 
 # Part of every code digest. Raise it when the meaning of the same operator source changes.
@@ -33,8 +34,8 @@ def load(name: str) -> App:
     """Returns an application by its name.
 
     Raises:
-        BadInput: No application has that name, its file cannot be imported or is incomplete, or an operator breaks the
-            language. The message has file, line and reason.
+        BadInput: No application has that name, or its file cannot be imported or is incomplete. Or an operator breaks
+            the language, or the expectations beside it cannot be read. The message has file, line and reason.
     """
     if name not in names():
         raise BadInput(unknown("application", name, names()))
@@ -59,6 +60,7 @@ def load(name: str) -> App:
     app.check()
     try:
         accept(app, app.bind())
+        expectations.read(expectations.path_of(app.file), app.outputs.fields)
     except BadInput as error:
         reason = str(error).removeprefix(f"app {name}: ")
         raise BadInput(f"application {name}: {reason}") from None

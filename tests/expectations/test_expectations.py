@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import validate
-from expectations.suites import outputs
+from expectations.suites import invariants, outputs
 from jobs import load_metrics, validate_outputs
 from reports.menu import MENU
 from streaming_core.errors import BadInput, RunFailed
@@ -48,7 +48,7 @@ def without_mean(tables: Tables) -> Tables:
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (validate_outputs, outputs):
+    for module in (validate_outputs, outputs, invariants):
         monkeypatch.setattr(module, "load", lambda name: bank())
 
 
@@ -83,7 +83,7 @@ def test_a_right_run_holds_however_often_it_is_judged(
     code, line, errors = judged(world, spark, capsys)
     assert errors == []
     assert code == 0
-    assert re.match(r"(\d+) of \1 expectations hold, in 6 data sets; ", line)
+    assert re.search(r"^(\d+) of \1 expectations hold, in 7 data sets; ", line, re.M)
     before = sorted(tmp_path.rglob("data_docs/**/*.html"))
     assert judge(world, spark) == 0
     assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
@@ -98,10 +98,12 @@ def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, ca
     world.attempt(right)
     code, line, errors = judged(world, spark, capsys)
     assert code == 1
-    assert errors[0].removeprefix("expectations: ") in line
+    critical = [error for error in errors if ": info: " not in error]
+    assert critical[0].removeprefix("expectations: ") in line
     by_set: dict[str, str] = {}
     for line in errors:
-        by_set[line.split(": ")[1]] = by_set.get(line.split(": ")[1], "") + line + "\n"
+        name = line.replace("info: ", "").split(": ")[1]
+        by_set[name] = by_set.get(name, "") + line + "\n"
     assert by_set.keys() == {"verdicts", "violations", "cells", "columns", "outputs_bank"}
     assert f"app bank, cell {wrong}" in by_set["violations"]
     assert "seq=7, sub=0" in by_set["violations"]
@@ -122,7 +124,7 @@ def pages_need_nothing(site: Path) -> None:
     """Every page is static, links only within the site and shows rows as text."""
     pages, report = sorted(site.rglob("*.html")), site.parent / RUN_ID / "index.html"
     published = {report, site / "index.html", *(site.parent / entry.href for entry in MENU)}  # later
-    assert len(pages) == 13
+    assert len(pages) == 15
     shown = ""
     for page in pages:
         parser = Loads()
@@ -141,7 +143,7 @@ def pages_need_nothing(site: Path) -> None:
     index.feed((site / "index.html").read_text())
     assert f"../{RUN_ID}/index.html" in index.links, "the way back"
     results = [link for link in index.links if link.startswith("validations/")]
-    assert len(set(results)) == 6
+    assert len(set(results)) == 7
     for page in (site / link for link in results):
         shown = Loads()
         shown.feed(page.read_text())
@@ -167,10 +169,10 @@ def test_pages_of_results_have_the_menu_and_say_nothing_that_means_nothing(
         assert "Data asset" not in text, page
         assert not re.search(r"e\+1\d", text), page
     assert "1 of 1 data sets" not in (site / "index.html").read_text()
-    assert "6 of 6 data sets of the newest run meet their expectations" in (site / "index.html").read_text()
+    assert "7 of 7 data sets of the newest run meet their expectations" in (site / "index.html").read_text()
 
 
-def test_invariants_are_expectations_that_show_the_rows_and_columns_have_each_their_own(
+def test_invariants_show_the_rows_and_the_task_that_evaluated_them_and_columns_have_each_their_own(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path)
@@ -178,21 +180,32 @@ def test_invariants_are_expectations_that_show_the_rows_and_columns_have_each_th
     world.attempt(cell)
     app = bank()
     app.invariant("young", "SELECT seq, name FROM outputs WHERE seq = 4")
-    for module in (validate_outputs, outputs):
+    for module in (validate_outputs, outputs, invariants):
         monkeypatch.setattr(module, "load", lambda name: app)
     site = validate.Home(tmp_path).reports / "data_docs"
     (site / "expectations").mkdir(parents=True)
     (site / "expectations" / "outputs_older.html").write_text("of an application that this run does not have")
     code, _, errors = judged(world, spark, capsys)
     assert code == 1
-    (line,) = [line for line in errors if "outputs_bank" in line]
-    assert f"1 row breaks the rule 'bank: young': app bank, cell {cell}: seq=4, sub=null, actual=" in line
+    (line,) = [line for line in errors if ": invariants: " in line]
+    assert f"app bank, cell {cell}: invariant=bank: young, seq=4, sub=null, actual=" in line
     assert "<b>4</b>" in line
-    (page,) = site.glob("validations/outputs_bank/**/*.html")
-    parser = Loads()
-    parser.feed(page.read_text())
-    text = " ".join("".join(parser.text).split())
-    for said in ("bank: money", "bank: young", '{"name":"<b>4</b>","seq":4}', "account", "4294967295"):
+    text = ""
+    for name in ("invariants", "outputs_bank"):
+        (page,) = site.glob(f"validations/{name}/**/*.html")
+        parser = Loads()
+        parser.feed(page.read_text())
+        text += " ".join("".join(parser.text).split())
+    for said in (
+        "bank: money",
+        "bank: young",
+        '{"name":"<b>4</b>","seq":4}',
+        "account",
+        "4294967295",
+        "as the task validate_outputs evaluated it, selected no row",
+        "FROM {batch} WHERE verdict NOT IN ('equal', 'not_comparable')",  # what this expectation ran itself
+        "SELECT seq, name FROM outputs WHERE seq = 4",  # what the task ran
+    ):
         assert said in text, said
     assert (site / "expectations" / "outputs_older.html").exists()
 

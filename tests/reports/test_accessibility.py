@@ -35,7 +35,11 @@ def reports(tmp_path_factory) -> Path:
     past_runs.gate(home)
     _import(home)
     held = {"held": 7, "count": 7, "page": "index.html"}
-    write_results(home, LAST, {"cells": held, "verdicts": held | {"held": 6}})
+    write_results(
+        home,
+        LAST,
+        {"cells": held, "verdicts": held | {"held": 6, "critical": 1}, "samples": held | {"held": 6, "warning": 1}},
+    )
     for run_id in RUN_IDS[-2:]:
         with recorded(home, run_id, Stage.RUN_CORE):
             pass

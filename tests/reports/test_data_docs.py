@@ -18,7 +18,8 @@ from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_pages import Outline
 
 GOOD = {"held": 7, "count": 7, "page": "validations/cells/good.html"}
-BROKEN = {"held": 6, "count": 7, "page": "validations/verdicts/broken.html"}
+BROKEN = {"held": 6, "count": 7, "critical": 1, "page": "validations/verdicts/broken.html"}
+DOUBTFUL = {"held": 5, "count": 7, "warning": 2, "page": "validations/samples/doubtful.html"}
 
 
 @pytest.fixture
@@ -53,6 +54,15 @@ def test_runs_are_columns_under_their_dates_and_marks_lead_to_results(home):
     assert "6 of 7 expectations hold" in shown.text
     assert {GOOD["page"], BROKEN["page"], f"../{LAST}/index.html"} <= set(shown.links)
     assert "not judged:" not in shown.text
+
+
+def test_a_warning_is_shown_and_the_data_set_holds(home):
+    write_results(home, LAST, {"cells": GOOD, "samples": DOUBTFUL})
+    shown = page(home)
+    assert shown.first_heading == "2 of 2 data sets of the newest run meet their expectations"
+    assert signs(home, "samples").startswith("△")
+    assert "5 of 7 expectations hold; 2 warnings" in shown.text
+    assert shown.links.count(DOUBTFUL["page"]) == 2
 
 
 @pytest.mark.parametrize("stage", AFTER_CELLS)

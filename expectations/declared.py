@@ -1,0 +1,34 @@
+"""Checks expectations as only Great Expectations can: their types, and the arguments of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from great_expectations.exceptions import ExpectationNotFoundError
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+from expectations import rows  # noqa: F401  # suites name its expectation
+from expectations.suites import Expectation
+from streaming_core.errors import BadInput
+
+
+def check(suites: Mapping[str, Sequence[Expectation]]) -> None:
+    """Check the expectations of suites.
+
+    Raises:
+        BadInput: A type is unknown, or its arguments are wrong. The message names the suite and the rule.
+    """
+    for suite, expectations in suites.items():
+        for one in expectations:
+            about = {"description": one["description"] or None, "severity": one["severity"]}
+            try:
+                ExpectationConfiguration(type=one["type"], kwargs=dict(one["kwargs"]), **about).to_domain_obj()
+            except ExpectationNotFoundError:
+                raise BadInput(
+                    f"{suite}: {one['description']}: Great Expectations has no expectation {one['type']}; its gallery "
+                    "lists them"
+                ) from None
+            except (ValueError, TypeError) as error:
+                raise BadInput(
+                    f"{suite}: {one['description']}: {one['type']}: {' '.join(str(error).split())}"
+                ) from None

@@ -1,0 +1,160 @@
+"""The files of the Great Expectations context in `expectations/gx`: configuration, suites, Checkpoints.
+
+`make docs` writes them from the declarations in `expectations/suites`, in the form in which Great Expectations writes
+them. A test fails while one is not current. Each data set has an asset, a suite, a validation definition and
+a Checkpoint, all with its name. Ids follow from names and content, so that the same declaration is the same file.
+
+This module does not import Great Expectations, because that takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from expectations.suites import Expectation, cells, invariants, outputs, samples, verdicts, violations
+from streaming_core.apps import registry
+
+CONTEXT = Path(__file__).parent / "gx"
+CONFIG = "great_expectations.yml"
+SOURCE, BATCH, SITE = "spark", "run", "lockstep"
+# The data sets that each run has.
+FIXED: dict[str, Sequence[Expectation]] = {
+    "verdicts": verdicts.EXPECTATIONS,
+    "violations": violations.EXPECTATIONS,
+    "cells": cells.EXPECTATIONS,
+    "samples": samples.EXPECTATIONS,
+    "invariants": invariants.EXPECTATIONS,
+    "columns": outputs.COLUMNS,
+}
+_IDS = uuid.UUID("6a9c1f0e-3d7b-5b52-9c55-1d0a7b8e4f21")
+_VIEWS = "expectations.data_docs.views"
+
+
+def declared() -> dict[str, Sequence[Expectation]]:
+    """The expectations of every data set, by name: the fixed ones, and the outputs of each application."""
+    apps = [registry.load(name) for name in registry.names()]
+    return FIXED | {outputs.suite_name(app.name): outputs.expectations_of(app) for app in apps}
+
+
+def files(folder: Path) -> dict[Path, str]:
+    """Path of each file of the context below `folder` -> its current text."""
+    sets = declared()
+    texts = {CONFIG: config(sets)}
+    for name, expectations in sets.items():
+        texts |= of_data_set(name, expectations)
+    return {folder / path: text for path, text in texts.items()}
+
+
+def of_data_set(name: str, expectations: Sequence[Expectation]) -> dict[str, str]:
+    """Path and text of the suite, the validation definition and the Checkpoint of a data set."""
+    suite: dict[str, Any] = {
+        "name": name,
+        "id": _id("suite", name),
+        "notes": None,
+        "meta": {},
+        "expectations": [_stored(name, one) for one in expectations],
+    }
+    definition = {
+        "name": name,
+        "id": _id("validation definition", name),
+        "suite": {"name": name, "id": suite["id"]},
+        "data": {
+            "datasource": {"name": SOURCE, "id": _id("data source", SOURCE)},
+            "asset": {"name": name, "id": _id("asset", name)},
+            "batch_definition": {"name": BATCH, "id": _id("batch definition", name)},
+        },
+    }
+    checkpoint = {
+        "name": name,
+        "id": _id("checkpoint", name),
+        "validation_definitions": [{"name": name, "id": definition["id"]}],
+        "actions": [{"name": "Data Docs", "site_names": [SITE], "type": "update_data_docs"}],
+        # Every row that breaks a rule, as far as the query selects it.
+        "result_format": "COMPLETE",
+    }
+    parts = {"expectations": suite, "validation_definitions": definition, "checkpoints": checkpoint}
+    return {
+        f"{folder}/{name}.json": json.dumps(content, indent=2, sort_keys=True) + "\n"
+        for folder, content in parts.items()
+    }
+
+
+def config(names: Mapping[str, object]) -> str:
+    """The text of great_expectations.yml, with an asset for each data set."""
+    page = {"view": {"module_name": _VIEWS, "class_name": "PageView"}}
+    stores = {
+        "expectations_store": ("ExpectationsStore", "expectations/"),
+        "validation_definition_store": ("ValidationDefinitionStore", "validation_definitions/"),
+        "checkpoint_store": ("CheckpointStore", "checkpoints/"),
+        "validation_results_store": ("ValidationResultsStore", "${LOCKSTEP_HOME}/expectations/results"),
+    }
+    content = {
+        "config_version": 4.0,
+        "analytics_enabled": False,
+        "progress_bars": {"globally": False},
+        "plugins_directory": None,
+        "config_variables_file_path": None,
+        "stores": {name: {"class_name": kind, "store_backend": _folder(path)} for name, (kind, path) in stores.items()},
+        "expectations_store_name": "expectations_store",
+        "checkpoint_store_name": "checkpoint_store",
+        "validation_results_store_name": "validation_results_store",
+        "data_docs_sites": {
+            SITE: {
+                "class_name": "SiteBuilder",
+                "show_how_to_buttons": False,
+                "store_backend": _folder("${LOCKSTEP_HOME}/reports/data_docs"),
+                "site_index_builder": {"module_name": _VIEWS, "class_name": "NoIndex"},
+                "site_section_builders": {
+                    "validations": page | {"renderer": {"module_name": _VIEWS, "class_name": "ResultRenderer"}},
+                    "expectations": page | {"renderer": {"module_name": _VIEWS, "class_name": "SuiteRenderer"}},
+                    "profiling": "none",
+                },
+            }
+        },
+        "fluent_datasources": {
+            SOURCE: {
+                "type": "spark",
+                "id": _id("data source", SOURCE),
+                "persist": False,
+                "assets": {
+                    name: {
+                        "type": "dataframe",
+                        "id": _id("asset", name),
+                        "batch_definitions": {BATCH: {"id": _id("batch definition", name), "partitioner": None}},
+                    }
+                    for name in sorted(names)
+                },
+            }
+        },
+    }
+    head = (
+        "# Generated by `make docs`. The configuration of Great Expectations, for gx.get_context(mode='file'), with\n"
+        "# LOCKSTEP_HOME in the environment. Results and pages are below LOCKSTEP_HOME (expectations/context.py).\n"
+    )
+    return head + yaml.safe_dump(content, sort_keys=False, width=120)
+
+
+def _stored(suite: str, one: Expectation) -> dict[str, Any]:
+    about = {"description": one["description"]} if one["description"] else {}
+    return {
+        "id": _id("expectation", suite, json.dumps(one, sort_keys=True)),
+        "type": one["type"],
+        "kwargs": one["kwargs"],
+        "meta": {},
+        "severity": one["severity"],
+        **about,
+    }
+
+
+def _folder(path: str) -> dict[str, str]:
+    return {"class_name": "TupleFilesystemStoreBackend", "base_directory": path}
+
+
+def _id(*parts: str) -> str:
+    return str(uuid.uuid5(_IDS, "/".join(parts)))

@@ -1,0 +1,160 @@
+"""The files in expectations/gx are a context of Great Expectations, and a run validates only with its Checkpoints."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from expectations import files
+from expectations.declared import check
+from expectations.suites import expect, outputs
+from streaming_core.apps import registry
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from tests.expectations.test_expectations import judged, known  # noqa: F401
+from tests.jobs.world import RUN_ID, World, bank
+
+
+def test_great_expectations_reads_the_files_and_would_write_the_same(tmp_path: Path) -> None:
+    from expectations.context import opened
+
+    with opened(Home(tmp_path), {}) as (context, stale):
+        assert stale == []
+        names = {suite.name for suite in context.suites.all()}
+        assert names == files.declared().keys()
+        assert {one.name for one in context.checkpoints.all()} == names
+        for name in names:
+            checkpoint = context.checkpoints.get(name)
+            assert checkpoint.is_fresh().success, name
+            [definition] = checkpoint.validation_definitions
+            assert [action.type for action in checkpoint.actions] == ["update_data_docs"]
+            suite = json.loads(context.expectations_store.serialize(definition.suite))
+            suite["meta"].pop("great_expectations_version")
+            assert suite == json.loads((files.CONTEXT / "expectations" / f"{name}.json").read_text())
+
+
+def test_every_validation_is_a_run_of_a_checkpoint_and_writes_nothing_into_the_checkout(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
+    def listing() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in files.CONTEXT.rglob("*")}
+
+    before, world = listing(), World(tmp_path)
+    (cell,) = world.plan(("owners", 2))
+    world.attempt(cell)
+    code, lines, _ = judged(world, spark, capsys)
+    assert code == 0
+    assert listing() == before
+    assert "the files of outputs_bank in expectations/gx are not current; run `make docs`" in lines
+    shown = json.loads((world.home.run(RUN_ID) / "expectations.json").read_text())
+    stored = sorted((tmp_path / "expectations" / "results").rglob("*.json"))
+    checkpoints = {path.stem: json.loads(path.read_text())["id"] for path in files.CONTEXT.glob("checkpoints/*.json")}
+    own = files.of_data_set("outputs_bank", [])["checkpoints/outputs_bank.json"]
+    checkpoints["outputs_bank"] = json.loads(own)["id"]
+    results = {one["suite_name"]: one["meta"]["checkpoint_id"] for one in map(json.loads, map(Path.read_text, stored))}
+    assert len(results) == len(stored)
+    assert results == {name: checkpoints[name] for name in shown}, "a result that no Checkpoint stored"
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Write expectations beside the bank."""
+    app = bank()
+    app.file = str(tmp_path / "bank.py")
+    monkeypatch.setattr(outputs, "load", lambda name: app)
+
+    def write(text: str):
+        (tmp_path / "bank.expectations.yaml").write_text(text)
+        return app
+
+    return write
+
+
+WARNING = """
+- type: expect_column_mean_to_be_between
+  description: The mean balance is tiny
+  severity: warning
+  kwargs: {column: balance, max_value: 1}
+"""
+
+
+def test_a_warning_beside_an_application_is_shown_and_fails_nothing(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, beside
+) -> None:
+    world = World(tmp_path / "home")
+    (cell,) = world.plan(("owners", 2))
+    world.attempt(cell)
+    beside(WARNING)
+    code, line, errors = judged(world, spark, capsys)
+    assert code == 0
+    assert "in 7 data sets, 1 warning; " in line
+    [error] = errors
+    assert error.startswith("expectations: warning: outputs_bank: The mean balance is tiny ")
+    site = world.home.reports / "data_docs"
+    (page,) = site.glob("validations/outputs_bank/**/*.html")
+    assert re.search(r"warning.*?The mean balance is tiny", page.read_text(), re.S)
+    assert "1 warning" in (site / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("- type: [", "bank.expectations.yaml: "),
+        ("type: x", "write a list of expectations"),
+        ("- 7", "expectation 1: write type, description, severity, kwargs, got 7"),
+        (WARNING.replace("kwargs", "kwarg"), "unknown key 'kwarg' (did you mean 'kwargs'?)"),
+        (WARNING.replace("severity: warning", "severity: fatal"), "severity must be one of critical, warning, info"),
+        (WARNING.replace("column: balance", "column: balanse"), "unknown column 'balanse' (did you mean 'balance'?)"),
+        (WARNING.replace("  description: The mean balance is tiny\n", ""), "description must say the rule in words"),
+        (WARNING.replace("{column: balance, max_value: 1}", "[1]"), "kwargs must be arguments by name, got [1]"),
+        (WARNING.replace("max_value: 1", "max_value: 2026-01-01"), "kwargs must be numbers, texts, booleans"),
+    ],
+)
+def test_bad_expectations_beside_an_application_are_refused_with_one_line(beside, text: str, reason: str) -> None:
+    app = beside(text)
+    with pytest.raises(BadInput, match=re.escape(reason)) as refused:
+        outputs.expectations_of(app)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            WARNING.replace("mean_to", "meen_to"),
+            "Great Expectations has no expectation expect_column_meen_to_be_between",
+        ),
+        (WARNING.replace("max_value", "maximum"), "expect_column_mean_to_be_between: "),
+    ],
+)
+def test_what_only_great_expectations_can_refuse_is_one_line_of_the_stage(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, beside, text: str, reason: str
+) -> None:
+    world = World(tmp_path / "home")
+    (cell,) = world.plan(("owners", 2))
+    world.attempt(cell)
+    beside(text)
+    code, _, errors = judged(world, spark, capsys)
+    assert code == 2
+    [error] = errors
+    assert reason in error
+
+
+def test_the_suites_of_all_applications_are_expectations_of_great_expectations() -> None:
+    check(files.declared())
+    with pytest.raises(BadInput, match="has no expectation"):
+        check({"one": [expect("expect_nothing", "critical", "A rule")]})
+
+
+def test_an_application_with_bad_expectations_is_refused_by_every_command(tmp_path: Path, monkeypatch) -> None:
+    shutil.copytree(Path(registry.__file__).parent, tmp_path / "apps")
+    app = registry.load("wc")
+    monkeypatch.setattr(app, "file", str(tmp_path / "apps" / "wc.py"))
+    (tmp_path / "apps" / "wc.expectations.yaml").write_text("- nothing")
+    with pytest.raises(BadInput, match=r"^application wc: wc\.expectations\.yaml: expectation 1: write type, "):
+        registry.load("wc")
