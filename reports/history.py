@@ -476,7 +476,7 @@ class History:
     def mart(self, name: str) -> list[dict]:
         """All rows of a mart; [] when dbt has not built it."""
         folder = self.home.root / "warehouse" / "marts" / name
-        files = sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
+        files = sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
         return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
 
 

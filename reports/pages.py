@@ -7,6 +7,7 @@ index.html                  the overview: the state (state.py)  performance.html
 <run id>/beside-*.html      that run beside another
 inputs.html                 inputs of the latest run           <run id>/inputs.html, inputs of that run (inputs.py)
 <run id>/lockstep-*.html    the run as one file (attachment.py)
+<run id>/warehouse.html     what dbt built and tested in that run (built.py)
 data_docs/index.html        the Data Docs (data_docs.py); expectations makes the pages of results
 docs/index.html             how to build the documentation; Airflow shows the site itself there
 dbt/index.html              the frame around dbt's documentation, dbt/docs.html
@@ -30,6 +31,7 @@ from markupsafe import Markup
 
 from reports import benchmarks, columns, data_docs, morning, results, series, suites, times
 from reports.beside import Beside, before
+from reports.built import Built
 from reports.estimate import expected
 from reports.evidence import attempt_of, evidence
 from reports.history import (
@@ -44,7 +46,7 @@ from reports.history import (
     started,
 )
 from reports.inputs import Inputs
-from reports.menu import GLOSSARY, entries
+from reports.menu import DBT, GLOSSARY, entries
 from reports.outcome import outcome, outcome_of_state
 from reports.performance import MOST_POINTS, Performance
 from reports.sparkline import Sparkline
@@ -192,6 +194,7 @@ class Pages:
             stages=Stages.of(self.history.home, run.run_id),
             inputs=Inputs.of(self.history.home, run),
             inputs_page=f"../{run.run_id}/inputs.html",
+            built=Built.of(self.history.home, run.run_id),
             **outcome(run),
         )
 
@@ -213,6 +216,14 @@ class Pages:
             names=sorted({name for one in judgements for name in one.sets}),
             suites=suite_names,
         )
+
+    def built(self, run: Run) -> str | None:
+        """What dbt built and tested in a run; None if the run kept nothing."""
+        built = Built.of(self.history.home, run.run_id)
+        if built is None:
+            return None
+        warehouse = DBT if (self.reports / DBT).exists() else None
+        return self.render("built.html", root="../", here="", run=run, built=built, warehouse=warehouse)
 
     def warehouse(self) -> str:
         """The frame around dbt's documentation."""

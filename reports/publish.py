@@ -35,6 +35,8 @@ def publish(home: Home, run_id: str) -> str:
     if (earlier := before(history, run)) is not None:
         write(home.report(run_id, beside_name(earlier)), pages.beside(run, history.run(earlier)))
     write(home.report(run_id, "inputs.html"), pages.inputs(run))
+    if (built := pages.built(run)) is not None:
+        write(home.report(run_id, "warehouse.html"), built)
     write(home.report(run_id, "index.html"), pages.overview(run))
     write_json(home.report(run_id, "summary.json"), summary(run))
     if any(one.run_id == run_id for one in pages.speed.runs):

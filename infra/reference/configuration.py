@@ -77,6 +77,7 @@ SETTINGS = (
 )
 # Variables that one process of Lockstep sets for another. They are not settings.
 INTERNAL = {
+    "LOCKSTEP_MONTHS": "the months of the marts that dbt replaces",
     "LOCKSTEP_WATCH": "the process whose end stops a run's Spark server",
 }
 ALERTS = {

@@ -97,10 +97,15 @@ def _yaml(path: Path) -> dict[str, Any]:
 def _table(declared: dict[str, Any], name: str) -> Table:
     blocks = _blocks()
     columns = [
-        (one["name"], one["data_type"], DOC.sub(lambda match: blocks[match[1]], one["description"]))
+        (one["name"], _type(one), DOC.sub(lambda match: blocks[match[1]], one["description"]))
         for one in declared["columns"]
     ]
     return Table(name, declared["description"], columns)
+
+
+def _type(column: dict[str, Any]) -> str:
+    never_null = any(one["type"] == "not_null" for one in column.get("constraints", ()))
+    return f"{column['data_type']}, not null" if never_null else column["data_type"]
 
 
 @cache

@@ -70,7 +70,7 @@ def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say:
         rows = pairs.measure(home, checked.run_id, checked.cells, baseline, say)
         write_raw(home, "pairs", checked.run_id, [row | {"baseline_ref": checked.ref} for row in rows])
     with redirect_stdout(sys.stderr):  # dbt prints its progress on stdout
-        summary = warehouse.build(home)
+        summary = warehouse.build(home, checked.run_id)
     say(summary)
     publish(home, checked.run_id)
     return History(home).run(checked.run_id)

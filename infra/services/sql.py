@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -25,6 +24,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import RAW, check_version, parts
 
 MARTS = sorted(path.stem for path in (ROOT / "dbt" / "models" / "marts").glob("*.sql"))
+MONTH = pa.schema([("month", pa.string())])  # dbt divides the files of some marts by it
 CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -82,16 +82,14 @@ def _datasets(home: Home) -> Iterator[tuple[str, ds.Dataset]]:
         raise BadInput(f"{home.root} has no history yet: start a run with `lockstep run`")
     try:
         for name in MARTS:
-            if files := _files(home.root / "warehouse" / "marts" / name):
-                yield name, ds.dataset(files, format="parquet")
+            folder = home.root / "warehouse" / "marts" / name
+            if any(path.name[0] not in "._" for path in folder.rglob("*.parquet")):
+                month = ds.partitioning(MONTH, flavor="hive") if any(folder.glob("month=*")) else None
+                yield name, ds.dataset(folder, format="parquet", partitioning=month)
         for name, schema in RAW.items():
             yield f"raw_{name}", ds.dataset([str(path) for path in parts(home, name)], schema=schema, format="parquet")
     except (pa.ArrowException, OSError) as error:
         raise BadInput(_line(error)) from None
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(str(path) for path in folder.glob("*.parquet") if path.name[0] not in "._")
 
 
 def _check(home: Home, text: str) -> None:

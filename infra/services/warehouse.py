@@ -1,9 +1,13 @@
 """Builds the marts of the warehouse, and their documentation, from the raw results in warehouse/raw.
 
-`build` is a stage of every run (`python -m infra.services.warehouse`): it builds every mart, tests every constraint and
-writes the documentation. `rebuild` first removes everything that a build can make again: the metastore, the marts and
-dbt's own files. `freshness` reports the age of the newest raw results. None of them writes raw results. Each first
-checks the schema version of every raw file, because Spark reads the columns that a file lacks as nulls.
+`build` is a stage of every run (`python -m infra.services.warehouse`). It builds every mart, tests every constraint,
+checks the age of the newest results and writes the documentation. Of most marts, it makes only the months that changed
+since the last build (`infra/services/months.py`). The file runs/<run id>/dbt.json keeps what dbt said of each model
+and test, and a page of the run shows it (`reports/built.py`).
+
+`rebuild` first removes everything that a build can make again: the metastore, the marts and dbt's own files.
+`freshness` reports the age of the newest raw results. None of them writes raw results. Each first checks the schema
+version of every raw file, because Spark reads the columns that a file lacks as nulls.
 
 With SPARK_REMOTE in the environment, dbt uses that Spark Connect server. Otherwise it uses a local session, and no
 other process may have the metastore open at the same time.
@@ -20,10 +24,13 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from infra import checkout
-from infra.checkout import ROOT
+from infra.services import months
 from infra.services.lock import hold
+from infra.services.months import PROJECT
+from reports.built import write_results
 from reports.history import History
 from reports.menu import DBT
 from reports.pages import Pages, write
@@ -32,14 +39,16 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import RAW, check_versions
 
-PROJECT = ROOT / "dbt"
-
 # The folders of warehouse/ that `build` makes from raw/.
 DISPOSABLE = ("metastore", "marts", "dbt")
 
 
-def build(home: Home) -> str:
+def build(home: Home, run_id: str | None = None) -> str:
     """Build the marts and reports/dbt/index.html.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        run_id: The run that keeps dbt's results. None: they are kept nowhere.
 
     Returns:
         A line that says what was built.
@@ -51,7 +60,7 @@ def build(home: Home) -> str:
     _check(home)
     with _alone(home, "build"):
         check_versions(home)
-        return _build(home)
+        return _build(home, run_id)
 
 
 def rebuild(home: Home) -> str:
@@ -84,12 +93,7 @@ def freshness(home: Home) -> str:
         raise BadInput(f"{home.raw('cells')} has no results yet: start a run with `lockstep run`")
     with _alone(home, "freshness"):
         check_versions(home)
-        done = dbt(home, "source", "freshness")
-    results = done.result.results if done.exception is None and done.result else []
-    ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
-    if not ages:
-        _must(home, done)
-    (source,) = ages
+        source = _age(home)
     line = f"the newest results are from {source.max_loaded_at:%Y-%m-%d %H:%M} UTC, {source.age / 3600:,.0f} hours ago"
     if str(source.status) != "pass":
         raise RunFailed(
@@ -98,11 +102,45 @@ def freshness(home: Home) -> str:
     return line
 
 
-def _build(home: Home) -> str:
-    started = time.monotonic()
+def _age(home: Home) -> Any:
+    """The age of the newest results, as dbt sees it."""
+    done = dbt(home, "source", "freshness")
+    results = done.result.results if done.exception is None and done.result else []
+    ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
+    if not ages:
+        _must(home, done)
+    (source,) = ages
+    return source
+
+
+def _marts(home: Home) -> Any:
+    """Build the months of the marts that changed; dbt's result."""
+    difference = months.changed(home)
+    before = set() if difference.is_whole else months.files(home, difference.changed)
+    if difference.is_whole:
+        months.remove(home)
+    os.environ["LOCKSTEP_MONTHS"] = ",".join(difference.changed) or "none"
     # Unit tests check the models, not the data; the project's own tests run them.
-    result = dbt(home, "build", "--exclude-resource-type", "unit_test")
+    whole = ["--full-refresh"] if difference.is_whole else []
+    result = dbt(home, "build", "--exclude-resource-type", "unit_test", *whole)
+    models = [one for one in result.result or () if str(one.node.resource_type) == "model"]
+    if not models or any(str(one.status) != "success" for one in models):
+        months.forget(home)
+    elif any(path.exists() for path in before):
+        # A month that has no rows left replaces nothing: dbt leaves its old rows.
+        months.forget(home)
+        return _marts(home)
+    else:
+        months.keep(home, difference.state)
+    return result
+
+
+def _build(home: Home, run_id: str | None = None) -> str:
+    started = time.monotonic()
+    result = _marts(home)
     _must(home, result, even_if_red=True)
+    if run_id:
+        write_results(home, run_id, result.result, _age(home) if any(home.raw("cells").glob("run_id=*")) else None)
     # If a test fails on the data, people need the marts and their documentation.
     _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
     page = home.reports / DBT
@@ -202,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="warehouse", description=main.__doc__)
     parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run that this build is a task of")
     run_id = parser.parse_args(argv).run
-    print(build(checkout.home()))
+    print(build(checkout.home(), run_id))
     if reason := History(checkout.home()).quarantine.get(run_id):
         raise RunFailed(f"run {run_id} is quarantined, so no mart contains it: {reason}")
     return 0

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core.regression.home import Home
-from tests.dbt.raw_runs import QUARANTINED, RUNS, write_runs
+from tests.dbt.raw_runs import GREEN, QUARANTINED, RUNS, write_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,7 @@ from infra.services import warehouse
 from streaming_core.regression.home import Home
 
 home = Home()
-print(warehouse.build(home))
+print(warehouse.build(home, sys.argv[2]))
 done = warehouse.dbt(home, "test", "--select", "test_type:unit")
 ran = [result for result in done.result if result.node.resource_type == "unit_test"]
 results = {result.node.name: [str(result.status), result.message] for result in ran}
@@ -68,5 +68,5 @@ def built(tmp_path_factory) -> Built:
     home = Home(tmp_path_factory.mktemp("built"))
     write_runs(home, (*RUNS, QUARANTINED))
     results = home.root / "unit_tests.json"
-    process = python(home, "-c", BUILD_AND_UNIT_TESTS, str(results))
+    process = python(home, "-c", BUILD_AND_UNIT_TESTS, str(results), GREEN)
     return Built(home, process, json.loads(results.read_text()) if results.exists() else {})

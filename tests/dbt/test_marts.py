@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reports.built import Built
+from reports.history import History
+from reports.pages import Pages
 from streaming_core.regression.verdict import is_green
 from streaming_core.regression.warehouse import rows as raw_rows
 from streaming_core.run.way import RunSpec
@@ -217,6 +220,30 @@ def test_marts_have_the_columns_that_are_documented(built):
         assert [(one["name"], one["data_type"]) for one in documented] == [
             (one["name"], names.get(one["type"].lower(), one["type"].lower())) for one in made
         ], mart
+
+
+def test_the_run_keeps_what_dbt_said_of_each_model_and_test_and_its_page_shows_it(built):
+    results = Built.of(built.home, GREEN)
+    manifest = json.loads((built.home.root / "warehouse" / "dbt" / "manifest.json").read_text())["nodes"].values()
+    for kind, nodes in (("model", results.models), ("test", results.tests)):
+        assert {one.name for one in nodes} == {node["name"] for node in manifest if node["resource_type"] == kind}
+    assert not results.failures
+    rows = {one.name: one.rows for one in results.models if one.of == "marts"}
+    assert rows == {name: len(built.mart(name)) for name in rows}
+    assert {one.name for one in results.models if one.how == "incremental"} == {
+        "cells",
+        "verdicts",
+        "throughput",
+        "latency",
+    }
+    assert all(one.of in {model.name for model in results.models} for one in results.tests)
+    assert results.freshness == "error", "a history of 2025 is stale, which is shown and fails nothing"
+    pages = Pages(History(built.home))
+    page = pages.built(pages.history.run(GREEN))
+    assert f"dbt built {len(results.models)} models, and {len(results.tests)} tests passed" in page
+    assert "which is too old" in page
+    for one in results.models:
+        assert f'<th scope="row">{one.name}</th>' in page
 
 
 def test_the_documentation_is_one_file_that_fetches_nothing_to_show_itself(built):

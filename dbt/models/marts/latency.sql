@@ -18,7 +18,8 @@ select
   p95_us,
   p99_us,
   p999_us,
-  max_us
+  max_us,
+  month
 from {{ ref('cells') }}
 lateral view stack(
   2,
@@ -27,4 +28,4 @@ lateral view stack(
   'end_to_end', open_loop_samples,
   end_to_end_p50_us, end_to_end_p95_us, end_to_end_p99_us, end_to_end_p999_us, end_to_end_max_us
 ) as kind, samples, p50_us, p95_us, p99_us, p999_us, max_us
-where verdict = 'equal' and samples > 0
+where verdict = 'equal' and samples > 0 and {{ concerned() }}

@@ -21,15 +21,17 @@ with measured as (
     max_events_per_s,
     cpu_ns,
     energy_nj,
+    month,
     -- What one thread did in the same run, every other choice being the same.
     max(if(threads = 1, median_events_per_s, null)) over (
       partition by run_id, workload_address, host, {{ way() | join(', ') }}
     ) as one_thread_events_per_s
   from {{ ref('cells') }}
-  where verdict = 'equal'
+  where verdict = 'equal' and {{ concerned() }}
 )
 
 select
-  * except (one_thread_events_per_s),
-  median_events_per_s / one_thread_events_per_s as speedup
+  * except (month, one_thread_events_per_s),
+  median_events_per_s / one_thread_events_per_s as speedup,
+  month
 from measured

@@ -191,7 +191,8 @@ def test_every_table_and_column_of_the_warehouse_has_its_description():
             if block := re.fullmatch(r"\{\{ doc\('(\w+)'\) \}\}", text):
                 text = re.search(rf"{{% docs {block[1]} %}}\n(.*?)\n{{% enddocs %}}", blocks, re.DOTALL)[1]
             kind, shown = table[column["name"]]
-            assert kind == column["data_type"]
+            never_null = ", not null" if "constraints" in column else ""
+            assert kind == column["data_type"] + never_null
             assert re.sub(r"\W", "", shown) == re.sub(r"\W", "", text), (name, column["name"])
         assert f"[{name}](#{name})" in page("warehouse")
     for name, schema in RAW.items():

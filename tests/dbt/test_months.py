@@ -1,0 +1,147 @@
+"""Builds that replace only the months that changed: what they write, and that gone and broken runs leave the marts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from infra.services import months
+from jobs.raw import write_raw
+from streaming_core.regression.home import Home
+from tests.dbt.conftest import python
+from tests.dbt.raw_runs import specs, write_runs
+
+JANUARY = ("20250110T020000Z-00000001", "20250111T020000Z-00000002")
+FEBRUARY = "20250210T020000Z-00000003"
+MARTS = ("cells", "verdicts", "throughput", "latency")
+
+# Runs steps of a test in one process, because a Spark session takes as long as a build.
+STEPS = """
+import json, sys
+from infra.services import warehouse
+from streaming_core.regression.home import Home
+from tests.dbt import test_months
+
+home = Home()
+seen = {}
+for step in test_months.SCRIPT:
+    getattr(test_months, step)(home)
+    result = warehouse._marts(home)
+    seen[step] = test_months.observed(home) | {"failed": [
+        one.node.name for one in result.result if str(one.status) not in ("success", "pass")
+    ]}
+json.dump(seen, open(sys.argv[1], "w"))
+"""
+
+
+def observed(home: Home) -> dict:
+    """The files of each month, and the rows of each mart."""
+    marts = home.root / "warehouse" / "marts"
+    from reports.history import History
+
+    rows = {name: sorted(map(repr, map(dict.items, History(home).mart(name)))) for name in (*MARTS, "runs")}
+    files = sorted(str(path.relative_to(marts)) for path in marts.glob("*/month=*/*.parquet"))
+    runs = {name: sorted({row["run_id"] for row in History(home).mart(name)}) for name in (*MARTS, "runs")}
+    return {"files": files, "rows": rows, "runs": runs}
+
+
+def first(home: Home) -> None:
+    write_runs(home, JANUARY)
+
+
+def february(home: Home) -> None:
+    write_runs(home, (FEBRUARY,))
+
+
+def nothing(home: Home) -> None:
+    pass
+
+
+def loaded_again(home: Home) -> None:
+    write_runs(home, (FEBRUARY,))
+
+
+def lookup_failed(home: Home) -> None:
+    """dbt does not find the table, as after a failed `show table extended`: Spark has lost it, the files are there."""
+    from pyspark.sql import SparkSession
+
+    SparkSession.builder.enableHiveSupport().getOrCreate().sql("drop table lockstep.cells")
+    write_runs(home, (FEBRUARY,))
+
+
+def gone(home: Home) -> None:
+    for table in months.RESULTS:
+        shutil.rmtree(home.raw(table) / f"run_id={JANUARY[1]}")
+
+
+def broken(home: Home) -> None:
+    """All rows of February break a rule."""
+    rows = [{"run_id": FEBRUARY, "cell": specs()[0].cell, "kind": "peak", "repetition": 0, "seconds": 0.0}]
+    write_raw(home, "samples", FEBRUARY, rows)
+
+
+def month_gone(home: Home) -> None:
+    for table in months.RESULTS:
+        shutil.rmtree(home.raw(table) / f"run_id={FEBRUARY}")
+
+
+SCRIPT = ("first", "february", "nothing", "loaded_again", "lookup_failed", "gone", "broken", "month_gone")
+
+
+def of_month(files: list[str], month: str) -> list[str]:
+    return [name for name in files if f"month={month}/" in name]
+
+
+@pytest.mark.slow
+def test_a_build_replaces_the_months_that_changed_and_nothing_else(tmp_path):
+    results = tmp_path / "seen.json"
+    process = python(Home(tmp_path / "home"), "-c", STEPS, str(results))
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
+    seen = json.loads(results.read_text())
+    assert {step: one["failed"] for step, one in seen.items()} == {step: [] for step in SCRIPT}
+
+    def runs(step: str) -> set[str]:
+        assert len({tuple(one) for one in seen[step]["runs"].values()}) == 1, "all marts have the same runs"
+        return set(seen[step]["runs"]["runs"])
+
+    def files(step: str, month: str) -> list[str]:
+        return of_month(seen[step]["files"], month)
+
+    assert runs("first") == {*JANUARY}
+    assert runs("february") == {*JANUARY, FEBRUARY}
+    assert files("february", "2025-01") == files("first", "2025-01")
+    assert {name.split("/")[0] for name in files("february", "2025-02")} == {*MARTS}
+    assert seen["nothing"] == seen["february"]
+    assert seen["loaded_again"]["rows"] == seen["february"]["rows"]
+    assert files("loaded_again", "2025-01") == files("first", "2025-01")
+    assert files("loaded_again", "2025-02") != files("february", "2025-02")
+    assert seen["lookup_failed"]["rows"] == seen["february"]["rows"], "history was lost"
+    assert runs("gone") == {JANUARY[0], FEBRUARY}
+    assert files("gone", "2025-02") == files("lookup_failed", "2025-02")
+    assert runs("broken") == {JANUARY[0]}
+    assert runs("month_gone") == {JANUARY[0]}
+
+
+def test_what_a_build_has_to_make_follows_from_the_raw_files(tmp_path, monkeypatch):
+    home = Home(tmp_path)
+    write_runs(home, JANUARY)
+    assert months.changed(home).is_whole, "nothing is built yet"
+    months.keep(home, months.changed(home).state)
+    assert (months.changed(home).changed, months.changed(home).is_whole) == ([], False)
+    write_runs(home, (FEBRUARY,))
+    assert (months.changed(home).changed, months.changed(home).is_whole) == (["2025-02"], False)
+    months.keep(home, months.changed(home).state)
+    (path,) = (home.raw("cells") / f"run_id={JANUARY[0]}").glob("*.parquet")
+    os.utime(path, ns=(1, 1))
+    assert (months.changed(home).changed, months.changed(home).is_whole) == (["2025-01"], False)
+    months.keep(home, months.changed(home).state)
+    gone(home)
+    assert (months.changed(home).changed, months.changed(home).is_whole) == (["2025-01"], False)
+    month_gone(home)
+    assert months.changed(home).is_whole
+    months.keep(home, months.changed(home).state)
+    monkeypatch.setattr(months, "_project", lambda: "another")
+    assert months.changed(home).is_whole
