@@ -166,7 +166,7 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     """Test a run; returns a line with the number of expectations that hold.
 
     Raises:
-        RunFailed: A critical expectation fails. Each failure has a line on stderr; the message has the first critical one.
+        RunFailed: A critical expectation fails. Each failure has a line on stderr.
     """
     judgement = judge(spark, home, run_id, read_plan(home, run_id))
     for severity, lines in judgement.complaints.items():
