@@ -84,6 +84,7 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
 
     from expectations.context import opened, site_folder
     from expectations.declared import check
+    from expectations.files import SOURCE
 
     check(suites)
     # The time is that of the request, so that a second validation replaces the pages of the first.
@@ -107,7 +108,7 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
     # Our pages use none of its styles, pictures and fonts. One of its styles loads a picture from another site.
     shutil.rmtree(site_folder(home) / "static", ignore_errors=True)
     for name, outcome in held.items():
-        (page,) = site_folder(home).glob(f"validations/{name}/{run_id}/*/*.html")
+        (page,) = site_folder(home).glob(f"validations/{name}/{run_id}/*/{SOURCE}-{name}.html")
         outcome["page"] = str(page.relative_to(site_folder(home)))
     write_results(home, run_id, held)
     write(site_folder(home) / "index.html", Pages(History(home)).data_docs())
