@@ -33,6 +33,7 @@ for step in test_months.SCRIPT:
     seen[step] = test_months.observed(home) | {"failed": [
         one.node.name for one in result.result if str(one.status) not in ("success", "pass", "no-op")
     ]}
+warehouse._build(home)  # with the documentation, after models that are incremental
 json.dump(seen, open(sys.argv[1], "w"))
 """
 
