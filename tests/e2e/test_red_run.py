@@ -194,10 +194,10 @@ def test_no_page_loads_anything_from_elsewhere(world, result):
 
 def test_the_warehouse_rolls_up_to_the_same_verdicts(world, run):
     marts = Home(world["LOCKSTEP_HOME"]).root / "warehouse" / "marts"
-    rows = [row for path in (marts / "cells").glob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    rows = [row for path in (marts / "cells").rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
     assert {row["cell"]: row["verdict"] for row in rows} == {cell.name: cell.verdict for cell in run.cells}
     measured = [
-        row for path in (marts / "throughput").glob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()
+        row for path in (marts / "throughput").rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()
     ]
     assert {row["cell"] for row in measured} == {cell.name for cell in run.cells if cell.verdict == "equal"}
 

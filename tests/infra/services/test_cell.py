@@ -77,7 +77,7 @@ def test_engine_gets_no_setting_of_airflow_and_no_secret(attempt, tmp_path, monk
     """The engine runs a user's application, which could print its environment into the log of the cell."""
     for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_LOCAL", "SPARK_CONNECT_AUTHENTICATE_TOKEN"):
         monkeypatch.setenv(name, "a secret")
-    for name in ("MY_TOKEN", "PGPASSWORD", "LOCKSTEP_SPARK_TOKEN", "CLOUD_KEY"):
+    for name in ("MY_TOKEN", "PGPASSWORD", "CLOUD_KEY"):
         monkeypatch.setenv(name, "a secret")
     monkeypatch.setenv("LOCKSTEP_APP_MODE", "fast")
     assert run(attempt, engine(tmp_path, "import json; print(json.dumps(dict(os.environ)))")).returncode == 0

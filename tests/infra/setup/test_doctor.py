@@ -83,19 +83,6 @@ def test_a_tool_that_is_absent_is_one_line_with_a_cure(machine, tool, item):
     assert re.match(rf"missing +{item}.*not found; to fix: \S+", line)
 
 
-def test_home_must_have_locks_and_renames(machine, tmp_path):
-    home = tmp_path / "home"
-    done = doctor(PATH=machine(**NEW_ENOUGH), LOCKSTEP_HOME=str(home))
-    assert f"{home} does not exist yet" in done.stdout
-    home.mkdir()
-    done = doctor(PATH=machine(**NEW_ENOUGH), LOCKSTEP_HOME=str(home))
-    assert re.search(rf"ok +home +{home} on \w+, with locks and renames", done.stdout)
-    assert list(home.iterdir()) == []
-    done = doctor("--quiet", PATH=machine(**NEW_ENOUGH), LOCKSTEP_HOME="/proc")  # it refuses new files
-    (line,) = lines_missing(done)
-    assert re.match(r"missing +home +/proc: .*; to fix: use a file system with flock and rename", line)
-
-
 def test_java_home_decides_because_spark_follows_it(machine, tmp_path):
     done = doctor("--quiet", PATH=machine(**NEW_ENOUGH), JAVA_HOME=str(tmp_path / "nowhere"))
     (line,) = lines_missing(done)
