@@ -14,11 +14,11 @@ def doctor(home: Home, as_json: bool) -> int:
     Returns:
         The exit code: 1 if a check found a fault.
     """
-    found = check(home)
+    findings = check(home)
     if as_json:
-        print(json.dumps([one._asdict() for one in found], indent=1))
+        print(json.dumps([one._asdict() for one in findings], indent=1))
     else:
-        for one in found:
+        for one in findings:
             line = f"{'fault' if one.fix else 'ok':<8} {one.name:<11} {one.state}"
             print(f"{line}; to fix: {one.fix}" if one.fix else line)
-    return int(any(one.fix for one in found))
+    return int(any(one.fix for one in findings))

@@ -70,14 +70,7 @@ def withdraw(home: Home, run_id: str, names: list[str] | None, by: str, why: str
     """
     reason = _reason(why)
     acknowledged = [cell for of_run, cell in acknowledgements(home) if of_run == run_id]
-    if not acknowledged:
-        raise BadInput(f"run {run_id} has no acknowledged cells: there is nothing to withdraw")
-    if unknown := set(names or ()) - set(acknowledged):
-        raise BadInput(
-            f"run {run_id} has no acknowledged cell {', '.join(sorted(unknown))}; "
-            f"its acknowledged cells: {', '.join(acknowledged)}"
-        )
-    chosen = [name for name in acknowledged if names is None or name in names]
+    chosen = _choose(run_id, names, acknowledged, "acknowledged", "withdraw")
     append(home, [_about(WITHDRAWN, by, reason) | {"of_run": run_id, "cell": name} for name in chosen])
     return f"run {run_id}: {by} withdrew {len(chosen)} acknowledgement{'s' * (len(chosen) > 1)}: {reason}"
 
@@ -98,12 +91,18 @@ def choose_red(home: Home, run_id: str, names: list[str] | None) -> list[str]:
     by_cell = verdicts(home, run_id)
     if by_cell is None:
         raise BadInput(f"run {run_id} has no verdicts yet: acknowledge its red cells after the run ends")
-    red = red_cells(by_cell)
-    if not red:
-        raise BadInput(f"run {run_id} has no red cells: there is nothing to acknowledge")
-    if unknown := set(names or ()) - set(red):
-        raise BadInput(f"run {run_id} has no red cell {', '.join(sorted(unknown))}; its red cells: {', '.join(red)}")
-    return [name for name in red if names is None or name in names]
+    return _choose(run_id, names, red_cells(by_cell), "red", "acknowledge")
+
+
+def _choose(run_id: str, names: list[str] | None, cells: list[str], kind: str, decision: str) -> list[str]:
+    """The named ones of `cells`, or all. `kind` and `decision` are words of the errors."""
+    if not cells:
+        raise BadInput(f"run {run_id} has no {kind} cells: there is nothing to {decision}")
+    if unknown := set(names or ()) - set(cells):
+        raise BadInput(
+            f"run {run_id} has no {kind} cell {', '.join(sorted(unknown))}; its {kind} cells: {', '.join(cells)}"
+        )
+    return [name for name in cells if names is None or name in names]
 
 
 def verdicts(home: Home, run_id: str) -> dict[str, Verdict] | None:

@@ -100,13 +100,13 @@ def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
     events, read = (
         f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((manifest["events"], "event"), (imported["rows"], "row"))
     )
-    said = [f"{out}: {events} for {manifest['app']}, from {read} of {files}"]
+    lines = [f"{out}: {events} for {manifest['app']}, from {read} of {files}"]
     aside = imported["aside"]
     if aside:
         rows = sum(one["rows"] for one in aside)
-        said.append(f"set aside {rows:,} row{'s' * (rows > 1)}, kept in {out / 'aside'}:")
+        lines.append(f"set aside {rows:,} row{'s' * (rows > 1)}, kept in {out / 'aside'}:")
     for one in aside[:SHOWN]:
-        said.append(f"{one['rows']:>12,}  {one['reason']} (first: {one['file']}, row {one['row']})")
+        lines.append(f"{one['rows']:>12,}  {one['reason']} (first: {one['file']}, row {one['row']})")
     if len(aside) > SHOWN:
-        said.append(f"{'':>12}  and {len(aside) - SHOWN} more reasons: see {out / 'manifest.json'}")
-    return said
+        lines.append(f"{'':>12}  and {len(aside) - SHOWN} more reasons: see {out / 'manifest.json'}")
+    return lines

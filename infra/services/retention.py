@@ -64,14 +64,15 @@ def free(home: Home, rules: Rules, dry_run: bool, say: Callable[[str], None] = p
     freed = dict.fromkeys(KINDS, 0)
     # A run in progress writes logs and scratch files, and reads the caches.
     with nullcontext() if dry_run else hold(home, "retention", say):
-        for kind, item in _items(home, rules):
+        protected = evidence(home)
+        for kind, item in _items(home, rules, protected):
             if not dry_run:
                 remove(item)
             say(f"{item.size / 1e6:10.1f} MB  {item.path}  ({item.why})")
             freed[kind] += item.size
     did = "would free" if dry_run else "freed"
     say(f"{did} {sum(freed.values()) / 1e6:.1f} MB: " + ", ".join(f"{kind} {n / 1e6:.1f}" for kind, n in freed.items()))
-    for run_id, why in evidence(home).items():
+    for run_id, why in protected.items():
         say(f"kept everything of run {run_id}: {why}")
     return freed
 
@@ -84,27 +85,26 @@ def cutoff(home: Home, days: int) -> datetime:
 
 def evidence(home: Home) -> dict[str, str]:
     """The runs that keep everything, oldest first, and why."""
-    acknowledged, found = acknowledgements(home), {}
+    acknowledged, reasons = acknowledgements(home), {}
     for run in sorted((home.root / "runs").glob("*")):
         if not RUN_ID.fullmatch(run.name):
             continue
         by_cell = verdicts(home, run.name)
         if status_of(home, run.name).state == "in_progress":
-            found[run.name] = "it is in progress"
+            reasons[run.name] = "it is in progress"
         elif left := [cell for cell in red_cells(by_cell or {}) if (run.name, cell) not in acknowledged]:
-            found[run.name] = f"{len(left)} red cell{'s are' if len(left) > 1 else ' is'} not acknowledged"
-    return found
+            reasons[run.name] = f"{len(left)} red cell{'s are' if len(left) > 1 else ' is'} not acknowledged"
+    return reasons
 
 
-def _items(home: Home, rules: Rules) -> Iterator[tuple[str, Item]]:
+def _items(home: Home, rules: Rules, protected: dict[str, str]) -> Iterator[tuple[str, Item]]:
     for item in removable(home, rules.cache_bytes):
         yield item.path.relative_to(home.root).parts[0], item
-    kept = evidence(home)
-    origins = {left_json(home.run(run_id) / "plan.json").get("origin") for run_id in kept}
+    origins = {left_json(home.run(run_id) / "plan.json").get("origin") for run_id in protected}
     why = f"older than {rules.days} days"
     for path in _logs(home, rules):
         run = path.name.removeprefix("run_id=")
-        if run not in origins and not any(run_id in path.name for run_id in kept) and _age_days(path) > rules.days:
+        if run not in origins and not any(run_id in path.name for run_id in protected) and _age_days(path) > rules.days:
             yield "logs", Item(path, size(path) if path.is_dir() else path.stat().st_size, why)
     scratch = home.root / "spark-scratch"
     if scratch.is_dir() and not scratch.is_symlink():

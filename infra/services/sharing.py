@@ -81,10 +81,10 @@ def check(home: Home) -> list[Finding]:
         )
     try:
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=home.root) as folder:
-            found = [_finding(name, work, Path(folder)) for name, work in CHECKS.items()]
+            findings = [_finding(name, work, Path(folder)) for name, work in CHECKS.items()]
     except OSError as error:
         raise refusal(error, f"LOCKSTEP_HOME={home.root} cannot be written") from None
-    return [*found, _schema(home)]
+    return [*findings, _schema(home)]
 
 
 def _finding(name: str, work: Callable[[Path], str], folder: Path) -> Finding:
