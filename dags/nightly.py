@@ -31,7 +31,8 @@ with DAG(
     dag_display_name=labelled("2 Nightly regression: every application, at 02:00 UTC"),
     description="Run the regression over the matrix `nightly` every night. Off until you switch it on.",
     doc_md=__doc__,
-    schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
+    # By default, Airflow would start a run as soon as a person switches the DAG on in the hours after 02:00.
+    schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC", run_immediately=timedelta()),
     catchup=False,
     max_active_runs=1,
     # Counted from the time of queueing, because a run that a person triggers has no scheduled date.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Step(NamedTuple):
-    """A block of commands (```sh), and the lines of the ```text blocks between it and the next block of commands."""
+    """A block of commands, and the lines of the ```text blocks between it and the next block of commands."""
 
     command: str
     expected: list[str]
@@ -25,12 +26,15 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for name, text in BLOCK.findall(page.read_text()) if name == language]
 
 
-def steps(page: Path) -> list[Step]:
-    """The commands of a page, in its order, each with the output that the page promises."""
+def steps(page: Path, languages: Iterable[str] = ("sh",)) -> list[Step]:
+    """The commands of a page in blocks of these languages, in its order, each with the output that the page promises.
+
+    The `$ ` before the commands of a ```console block is left out.
+    """
     steps_of_page: list[Step] = []
     for language, text in BLOCK.findall(page.read_text()):
-        if language == "sh":
-            steps_of_page.append(Step(text, []))
+        if language in languages:
+            steps_of_page.append(Step(re.sub(r"^\$ ", "", text, flags=re.MULTILINE), []))
         elif language == "text" and steps_of_page:
             steps_of_page[-1].expected.extend(text.splitlines())
     return steps_of_page

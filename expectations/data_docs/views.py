@@ -17,6 +17,7 @@ from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 
 from reports.menu import HERE, MENU
+from streaming_core.regression.project import TITLE
 
 OURS = Path(__file__).parent / "templates"
 
@@ -132,7 +133,7 @@ class _Ours:
         super().__init__(**settings)
         assert self.env.loader is not None
         self.env.loader = ChoiceLoader([FileSystemLoader([OURS, HERE]), self.env.loader])
-        self.env.globals["menu"] = MENU
+        self.env.globals |= {"menu": MENU, "project": TITLE}
 
 
 class PageView(_Ours, DefaultJinjaPageView):

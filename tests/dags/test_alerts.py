@@ -205,8 +205,8 @@ def test_decision_alert_names_the_question_its_approvers_and_its_form(web, mail)
     assert task.run_id in run
     path = "/dags/acknowledge_run/runs/manual__2026-01-06T02%3A00%3A00%2B00%3A00/tasks/question/required_actions"
     assert url.endswith(path)
-    assert (body["title"], body["type"]) == ("Lockstep: decision", "warning")
-    assert message["Subject"] == "Lockstep: decision: Acknowledge 3 red cells?"
+    assert (body["title"], body["type"]) == (f"{TITLE}: decision", "warning")
+    assert message["Subject"] == f"{TITLE}: decision: Acknowledge 3 red cells?"
 
 
 def test_a_run_that_failed_without_a_plan_is_a_failure(home):

@@ -13,12 +13,13 @@ from dags.lib.plan import VALIDATED
 from infra.services.backup import restore
 from reports.history import History
 from streaming_core.regression.home import Home
+from streaming_core.regression.project import named
 from tests.reports import past_runs
 
 
 @pytest.fixture
 def dag(dags):
-    return dags["back_up_history"]
+    return dags[named("back_up_history")]
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_asset_of_validated_runs_has_a_consumer(dags, dag):
-    (asset,) = dags["streaming_regression"].get_task("verdict").outlets
+    (asset,) = dags[named("streaming_regression")].get_task("verdict").outlets
     assert dag.timetable.asset_condition.objects == (asset,)
     assert asset == VALIDATED
 

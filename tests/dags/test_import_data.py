@@ -17,11 +17,11 @@ from dags.lib.form import regression_params
 from jobs import fitting
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.regression.project import named
+from streaming_core.regression.project import PREFIX, named
 from tests.dags.test_plan import HOSTILE
 
 OPTIONAL = dict.fromkeys(("files", "streams", "map", "unit", "separator", "params"))
-FORM = OPTIONAL | {"spark": "spark_default"}
+FORM = OPTIONAL | {"spark": named("spark_default")}
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
         ({"files": ["a.csv"], "map": ["line=body"]}, "has no column 'body' for the field line"),
         ({"files": ["a.csv"], "params": {"nosuch": 1}}, "nosuch"),
         ({"files": ["a.csv"], "spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'"),
-        ({"files": ["a.csv"], "spark": "local"}, "spark: connection 'local' has the type 'generic'"),
+        ({"files": ["a.csv"], "spark": named("local")}, f"spark: connection '{PREFIX}local' has the type 'generic'"),
         ({"streams": ["Left=a.csv"]}, "app wc has one source: give its files without --stream"),
         ({"application": "scalejoin", "streams": ["Left=a.csv"]}, "stream Right has no file"),
     ):

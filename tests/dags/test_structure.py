@@ -98,7 +98,7 @@ def test_stage_on_spark_is_an_operator_or_a_hook_of_airflows_provider(dag, locks
 
 
 def test_import_reads_files_through_the_provider(dags):
-    task = dags["import_data"].get_task("import_files")
+    task = dags[named("import_data")].get_task("import_files")
     assert isinstance(task, PySparkOperator)
     assert task.conn_id == "{{ params.spark }}"
 

@@ -1,7 +1,7 @@
 """Every how-to page, followed to the letter in a copy of the checkout.
 
 Each block of commands (```sh) runs in the order of its page and succeeds. The lines of a ```text block behind it occur
-in its output, in that order. Blocks of other languages, such as ```console, do not run.
+in its output, in that order. The longer commands of a page are in ```console blocks, which only `make test-full` follows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,22 @@ from tests.reports import past_runs
 pytestmark = pytest.mark.e2e
 # A whole run takes half a minute of both cores. `make test` follows one page with a run, `make test-full` all of them.
 SLOW = {"add-a-matrix"}
+# Pages whose ```console blocks are runs. Those of other pages need another machine, a login or root.
+WITH_RUNS = {"choose-a-plan", "import-data", "run-a-regression", "run-one-application"}
 WITH_HISTORY = {"back-up-the-history"}  # pages that come after runs; these have a LOCKSTEP_HOME of their own
 # A project made from the template has no questions that make another one of it.
 ELSEWHERE = set() if (ROOT / "copier.yml").exists() else {"adopt-the-template"}
 PAGES = [
-    pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW))
-    for page in pages.HOW_TO
-    if pages.steps(page) and page.stem not in ELSEWHERE
+    *(
+        pytest.param(page, ("sh",), id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW))
+        for page in pages.HOW_TO
+        if pages.steps(page) and page.stem not in ELSEWHERE
+    ),
+    *(
+        pytest.param(page, ("sh", "console"), id=f"{page.stem}-with-runs", marks=pytest.mark.slow)
+        for page in pages.HOW_TO
+        if page.stem in WITH_RUNS
+    ),
 ]
 PREPARE = "import pathlib; from infra.airflow import home; home.prepare(pathlib.Path('prepare.log'))"
 
@@ -43,10 +52,10 @@ def history(page, user_environment, tmp_path, monkeypatch):
         past_runs.make(Home(tmp_path / "lockstep"), nights=2, red=False)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_of_the_page_succeed_and_print_what_it_promises(page, history, copied, shell):
+@pytest.mark.parametrize(("page", "languages"), PAGES)
+def test_commands_of_the_page_succeed_and_print_what_it_promises(page, languages, history, copied, shell):
     try:
-        for step in pages.steps(page):
+        for step in pages.steps(page, languages):
             output = shell(step.command)
             lacking = pages.missing(step.expected, output)
             assert lacking is None, f"{page.name} promises the line {lacking!r} of\n{step.command}\n{output}"
