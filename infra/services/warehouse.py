@@ -206,7 +206,11 @@ def _first_failure(done) -> str:
     """One line about a dbt invocation that did not succeed."""
     if done.exception is not None:
         return f"dbt: {_line(str(done.exception))}"
-    bad = [result for result in getattr(done.result, "results", []) if str(result.status) in ("error", "fail")]
+    results = getattr(done.result, "results", [])
+    # Two threads run tests, so their order is by chance.
+    bad = sorted(
+        (result for result in results if str(result.status) in ("error", "fail")), key=lambda one: one.node.unique_id
+    )
     if not bad:
         return "dbt failed"
     first = bad[0]
