@@ -10,7 +10,7 @@ from dags.lib.form import regression_of
 from infra import checkout
 from infra.checkout import home
 from streaming_core.errors import BadInput
-from streaming_core.regression import matrices
+from streaming_core.regression import matrices, preflight
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.project import named
 from streaming_core.regression.request import RegressionSpec
@@ -53,7 +53,10 @@ def plan_run(context) -> list[dict]:
         fields = regression_of(params, context["dag_run"].conf)
         try:
             request = matrices.request(checkout.MATRICES, home(), fields, matrix)
-            hosts.check(params, home())
+            host = hosts.check(params, home())
+            preflight.record(home(), run_id, [host])
+            if host.reason:
+                raise BadInput(f"host {host.host} cannot run cells: {host.reason}")
             # A task that is cleared and run again finds its own plan.
             regression = request.regression
             planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, request.matrix)
@@ -62,7 +65,9 @@ def plan_run(context) -> list[dict]:
             end(home(), run_id, "finished")
             publish(home(), run_id)
             raise AirflowFailException(str(error)) from None
-        print(estimate(home(), planned, hosts.name(params["host"], home())))
+        print(estimate(home(), planned, host.machine))
+        if host.warning:
+            print(f"the speeds of this run may be unsteady: {host.warning} on host {host.host}")
         for line in omissions(planned):
             print(f"left out of the matrix: {line}")
         refresh(home())

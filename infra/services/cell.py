@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs one attempt at a cell on this host, and waits for its end.
 
-    cell.py run ATTEMPT --input WORKLOAD --command '["streaming-core"]' --timeout SECONDS [--tether]
+    cell.py run ATTEMPT --input WORKLOAD --timeout SECONDS [--wrapper '["numactl", "-N0"]'] [--tether]
     cell.py stop ATTEMPT
 
 The program waits for the host's lock, because a host runs one cell at a time. It starts the engine in its own process
@@ -14,7 +14,9 @@ checkpoint.
 The exit code is the engine's. Code 3 means that this program itself failed, for example on a full disk. Code 75 means
 that the attempt was lost: its process is gone, and exit.json is missing.
 
-The program uses the standard library, and modules of this checkout that use nothing else. A host needs only the engine.
+The engine is the one beside this program: that of this checkout, or on another host that of the build which was
+shipped there. So a host never runs another version. The program uses the standard library, and modules of the checkout
+that use nothing else.
 """
 
 import argparse
@@ -28,7 +30,8 @@ import threading
 import time
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[2])
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[0] = str(ROOT)
 
 from infra.services.lock import host_in_use, of_host  # noqa: E402
 from infra.services.process import POLL_SECONDS, Noted, alive, end_group, for_applications, identity, start  # noqa: E402
@@ -39,9 +42,11 @@ LOST = 75
 KILLED = 137
 TIMED_OUT = 124
 GRACE_SECONDS = 10
+# It imports nothing from the working folder.
+ENGINE = [sys.executable, "-P", "-c", "from streaming_core.cli import main; main()"]
 
 
-def run(attempt, workload, command, timeout, tethered):
+def run(attempt, workload, wrapper, timeout, tethered):
     """Run one attempt, or wait for it, or read how it ended; returns the exit code."""
     if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
         return known["exit_code"]
@@ -65,7 +70,9 @@ def run(attempt, workload, command, timeout, tethered):
                 say(host_in_use(lock))
                 waiting = True
             time.sleep(POLL_SECONDS)
-        return measure(attempt, [*command, "run", os.path.join(attempt, "spec.json")], workload, timeout, noted)
+        return measure(
+            attempt, [*wrapper, *ENGINE, "run", os.path.join(attempt, "spec.json")], workload, timeout, noted
+        )
     finally:
         noted.ignore()
         lock.leave()
@@ -78,7 +85,7 @@ def measure(attempt, command, workload, timeout, noted):
     with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
         try:
             arguments = [*command, "--input", workload, "--out", attempt]
-            environment = {**for_applications(os.environ), "LOCKSTEP_TRACEBACK": "1"}
+            environment = {**for_applications(os.environ), "PYTHONPATH": str(ROOT), "LOCKSTEP_TRACEBACK": "1"}
             engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err, env=environment)
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
@@ -173,16 +180,18 @@ def main(argv):
     parser.add_argument("action", choices=["run", "stop"], help="run or stop the attempt")
     parser.add_argument("attempt", help="folder of the attempt")
     parser.add_argument("--input", metavar="DIR", help="folder of the workload")
-    parser.add_argument("--command", type=json.loads, metavar="JSON", help="the engine's command, as a list")
+    parser.add_argument(
+        "--wrapper", type=json.loads, default=[], metavar="JSON", help="words before the engine's command, as a list"
+    )
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS", help="kill it after this time")
     parser.add_argument("--tether", action="store_true", help="stop when standard input ends")
     options = parser.parse_args(argv)
     if options.action == "stop":
         return stop(options.attempt)
-    if not options.input or not options.command:
-        parser.error("run needs --input and --command")
+    if not options.input:
+        parser.error("run needs --input")
     try:
-        return run(options.attempt, options.input, options.command, options.timeout, options.tether)
+        return run(options.attempt, options.input, options.wrapper, options.timeout, options.tether)
     except OSError as error:
         say(f"cell.py: {error.filename or options.attempt}: {error.strerror or error}")
         return FAILED

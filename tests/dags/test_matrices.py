@@ -12,6 +12,7 @@ from infra import checkout
 from reports.history import History
 from reports.pages import Pages
 from streaming_core.regression import matrices
+from streaming_core.regression.preflight import Preflight
 from tests.dags.test_plan import planned
 from tests.reports.test_pages import Outline
 
@@ -36,8 +37,7 @@ def test_the_form_sends_all_fields_and_those_that_are_as_by_default_were_not_cho
 
 
 def test_a_run_and_its_page_name_matrix_digest_and_overrides(lockstep_home, folder, monkeypatch):
-    monkeypatch.setattr("dags.lib.hosts.check", lambda *_: None)
-    monkeypatch.setattr("dags.lib.hosts.name", lambda *_: "here")
+    monkeypatch.setattr("dags.lib.hosts.check", lambda params, home: Preflight("local", machine="here"))
     (folder / "mine.yaml").write_text("applications: [wc]\nexecutors: [pooled]\nthreads: [4]\n")
     (cell,) = planned({"matrix": "mine", "events": 700})
     assert cell["cell"].startswith("wc.pooled.affinity.t4.")

@@ -37,7 +37,7 @@ def engine(tmp_path: Path, text: str, name: str = "engine") -> list[str]:
 
 
 def arguments(attempt: Path, command: list[str], *more: str) -> list[str]:
-    return [sys.executable, str(DRIVER), "run", str(attempt), "--input", "w", "--command", json.dumps(command), *more]
+    return [sys.executable, str(DRIVER), "run", str(attempt), "--input", "w", "--wrapper", json.dumps(command), *more]
 
 
 def run(attempt: Path, command: list[str], *more: str) -> subprocess.CompletedProcess:
