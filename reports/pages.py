@@ -45,6 +45,7 @@ from reports.history import (
     short,
     started,
 )
+from reports.hosts import FACTS, HostRow
 from reports.inputs import Inputs
 from reports.menu import DBT, GLOSSARY, entries
 from reports.outcome import outcome, outcome_of_state
@@ -91,6 +92,7 @@ class Pages:
             trend=TREND,
             meanings=columns.MEANINGS,
             classes=series.classes,
+            host_facts=list(FACTS.values()),
             beside_name=beside_name,
             spark=self._sparkline,
             project=TITLE,
@@ -195,6 +197,7 @@ class Pages:
             inputs=Inputs.of(self.history.home, run),
             inputs_page=f"../{run.run_id}/inputs.html",
             built=Built.of(self.history.home, run.run_id),
+            hosts=HostRow.of_run(self.history.home, run.run_id),
             **outcome(run),
         )
 

@@ -432,6 +432,26 @@ def doctor(as_json: Json = False) -> int:
 
 
 @app.command()
+def hosts(
+    names: Annotated[list[str], typer.Argument(metavar="CONNECTION...", help="Airflow connections of the hosts.")],
+    as_json: Json = False,
+) -> int:
+    """Check that hosts can run cells, before a night needs them.
+
+    The command does what a run does first: it brings the build to each host
+    that lacks it. It compares packages, clock and LOCKSTEP_HOME with those
+    here, and prints what it saw. It exits with 2 if a host cannot run cells.
+
+    Examples:
+        lockstep hosts local
+        lockstep hosts numa01 numa02 --json
+    """
+    from infra.cli.hosts import hosts
+
+    return hosts(names, as_json)
+
+
+@app.command()
 def migrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Migrate everything in memory, say how much, and change no file.")

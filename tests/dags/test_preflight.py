@@ -10,15 +10,21 @@ import sys
 import threading
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from dags.lib.hosts import Host, HostLost, preflight
 from infra.services import build, machine, wheel
 from infra.services.build import Build
 from infra.services.preflight import DISK_BYTES, MEMORY_BYTES, judge
+from reports.history import History
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import preflights_of
+from streaming_core.regression.project import named
 from streaming_core.storage import write_json
+from tests.dags.test_plan import planned
+from tests.infra.cli.conftest import lockstep
 from tests.sshd import Sshd
 
 
@@ -251,3 +257,50 @@ def test_host_without_room_is_unfit(fact, least, reason, home):
     facts = machine.facts(str(home.root))
     assert judge("node", facts | {fact: least}).reason is None
     assert judge("node", facts | {fact: least - 1}).reason.startswith(reason)
+
+
+@pytest.fixture
+def command(airflow_home, home, monkeypatch, capfd):
+    """Runs `lockstep hosts` with these words: its exit code, output and errors."""
+    monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = lockstep("hosts", *words)
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+def test_command_prints_what_it_saw(command, connect, packed):
+    """One connection is in Airflow's database, one in the environment."""
+    code, out, _ = command(named("local"), "node", "--json")
+    assert code == 0
+    here, node = json.loads(out)
+    assert (here["host"], here["reason"], here["build"]) == (named("local"), None, "")
+    assert (node["host"], node["reason"], node["build"]) == ("node", None, packed.digest)
+
+
+def test_command_exits_with_2_if_a_host_is_unfit(command, connect):
+    connect(lockstep_home="/nowhere")
+    code, out, _ = command(named("local"), "node")
+    assert code == 2
+    assert f"{named('local')}: fit" in out
+    assert "\nnode: it does not share LOCKSTEP_HOME (/nowhere/" in out
+
+
+def test_command_refuses_an_unknown_connection_in_one_line(command):
+    line = "lockstep: host: Airflow has no connection 'nosuch'; add it under Admin, Connections\n"
+    assert command("nosuch") == (2, "", line)
+
+
+def test_run_on_an_unfit_host_is_refused_and_its_page_says_why(lockstep_home, connect):
+    connect(lockstep_home="/nowhere")
+    with pytest.raises(AirflowFailException, match=r"^host node cannot run cells: it does not share LOCKSTEP_HOME"):
+        planned({"host": "node", "events": 700})
+    run = History(lockstep_home).latest()
+    assert run.refused
+    (one,) = preflights_of(lockstep_home, run.run_id)
+    assert "it does not share LOCKSTEP_HOME" in one.reason
+    page = (lockstep_home.reports / run.run_id / "index.html").read_text()
+    assert "it does not share LOCKSTEP_HOME" in page
+    assert 'id="hosts"' in page
