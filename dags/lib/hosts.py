@@ -65,6 +65,10 @@ class Host(BaseHook):
         self.wrapper = extra.get("wrapper", [])
         self.remote_home = extra.get("lockstep_home", str(home.root))
         self.builds = extra.get("builds", BUILDS)
+        if not isinstance(self.wrapper, list) or not all(isinstance(word, str) for word in self.wrapper):
+            raise BadInput(
+                f"wrapper must be a list of words, got {self.wrapper!r}: set it in the extra of the connection"
+            )
 
     @classmethod
     def of(cls, conn_id: str, home: Home) -> Host:
@@ -96,7 +100,11 @@ class Host(BaseHook):
         return code
 
     def preflight(self) -> Preflight:
-        """Look at the host, and bring it the build of its cells. A host that cannot be reached has a reason, too."""
+        """Look at the host, and bring it the build of its cells. A host that cannot be reached has a reason, too.
+
+        Raises:
+            BadInput: The connection is not valid, or the build does not fit the host.
+        """
         raise NotImplementedError
 
     def path(self, path: Path) -> str:
@@ -169,8 +177,6 @@ class SshHost(Host):
                 is_shared = returned(folder)
         except HostLost as error:
             return Preflight(host, f"{error}; check that it is up, and the address, login and keys of the connection")
-        except BadInput as error:
-            return Preflight(host, str(error))
         return judge(host, said, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
 
     def _run(self, command: list[str], say: Callable[[str], None]) -> int:
@@ -251,7 +257,10 @@ def preflight(conn_id: str, home: Home) -> Preflight:
     Returns:
         The facts of the host. `reason` is None if it can run cells.
     """
-    return Host.of(conn_id, home).preflight()
+    try:
+        return Host.of(conn_id, home).preflight()
+    except BadInput as error:
+        return Preflight(conn_id, str(error))
 
 
 def type_of(conn_id: str) -> str | None:

@@ -161,6 +161,7 @@ EXTRAS = {
     "no home": ({"lockstep_home": "/nowhere"}, r"it does not share LOCKSTEP_HOME \(/nowhere/.*: No such file or dire"),
     "no builds": ({"builds": "/proc/builds"}, r"the build cannot be kept there: /proc/builds: .*: set builds in the "),
     "no key": ({"key_file": "/nowhere/key"}, r"lost the SSH connection to 127\.0\.0\.1: .*/nowhere/key'; check that"),
+    "bad wrapper": ({"wrapper": "numactl"}, r"wrapper must be a list of words, got 'numactl': set it in the extra"),
     "bad host key": ({"host_key": "nonsense"}, r"its connection is not valid: "),
 }
 
