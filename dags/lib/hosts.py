@@ -8,6 +8,8 @@ LOCKSTEP_HOME. The extra of the connection, which is JSON, may set
     wrapper          words before the engine's command, a list       default: none
     lockstep_home    LOCKSTEP_HOME on that host                      default: the same path as here (a shared mount)
     builds           the folder for builds on that host              default: ~/.cache/lockstep/builds
+    patience         seconds without a connection after which
+                     the host is lost                                default: 300
 """
 
 from __future__ import annotations
@@ -16,16 +18,15 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from infra.airflow import connections
 from infra.checkout import ROOT
 from infra.services.process import Process
 from streaming_core.errors import BadInput
@@ -38,16 +39,14 @@ if TYPE_CHECKING:
     from infra.services.shipment import Delivery
 
 LOST = 75
+PATIENCE_SECONDS = 300
+LEASE_SECONDS = 60  # beyond the patience
 DRIVER = Path("infra", "services", "cell.py")  # in the checkout, and in a build
 BUILDS = "~/.cache/lockstep/builds"
 
 
 class HostLost(ConnectionError):
-    """The connection to a host, or the host itself, is lost. The attempt may still run there."""
-
-
-class AttemptLost(ConnectionError):
-    """An attempt ended without a result, for example because its host was preempted. The caller may make a new one."""
+    """The connection to a host, or the host itself, is lost."""
 
 
 class Host(BaseHook):
@@ -76,28 +75,22 @@ class Host(BaseHook):
         kind = BaseHook.get_connection(conn_id).conn_type
         return (SshHost if kind == "ssh" else LocalHost)(conn_id, home)
 
-    def run(self, attempt: Path, workload: Path, timeout: float, say: Callable[[str], None]) -> int:
-        """Run an attempt, or wait for it if it already runs.
+    def command(self, attempt: Path, workload: Path, timeout: float) -> list[str]:
+        """The command on the host that runs an attempt, or waits for it if it already runs.
+
+        Its exit code is the engine's, or LOST if the attempt ended without a result.
 
         Args:
             attempt: Folder of the attempt.
             workload: Folder of the workload.
             timeout: Seconds after which the engine is killed.
-            say: Takes the lines of the engine's output.
-
-        Returns:
-            The exit code of the engine.
-
-        Raises:
-            HostLost: The connection broke. A second call with the same attempt waits for the same engine.
-            AttemptLost: The attempt ended without a result.
         """
         command = [self.python, self.driver, "run", self.path(attempt), "--input", self.path(workload)]
-        command += ["--wrapper", json.dumps(self.wrapper), "--timeout", str(timeout)]
-        code = self._run(command, say)
-        if code == LOST:
-            raise AttemptLost(f"{attempt.parent.name} {attempt.name} ended without a result: its process is gone")
-        return code
+        return [*command, "--wrapper", json.dumps(self.wrapper), "--timeout", str(timeout)]
+
+    def stop_command(self, attempt: Path) -> list[str]:
+        """The command on the host that ends the attempt's process group."""
+        return [self.python, self.driver, "stop", self.path(attempt)]
 
     def preflight(self) -> Preflight:
         """Look at the host, and bring it the build of its cells. A host that cannot be reached has a reason, too.
@@ -110,13 +103,6 @@ class Host(BaseHook):
     def path(self, path: Path) -> str:
         """A path below LOCKSTEP_HOME, on the host."""
         return str(PurePosixPath(self.remote_home) / path.relative_to(self.home.root))
-
-    def stop(self, attempt: Path) -> None:
-        """End the attempt's process group on the host."""
-        raise NotImplementedError
-
-    def _run(self, command: list[str], say: Callable[[str], None]) -> int:
-        raise NotImplementedError
 
 
 class LocalHost(Host):
@@ -134,20 +120,32 @@ class LocalHost(Host):
 
         return judge(self.connection.conn_id, machine.facts(str(self.home.root)))
 
-    def _run(self, command: list[str], say: Callable[[str], None]) -> int:
+    def run(self, attempt: Path, workload: Path, timeout: float, say: Callable[[str], None]) -> int:
+        """Run an attempt, and pass the lines of its output to `say`; returns the exit code of `command`."""
+        command = self.command(attempt, workload, timeout)
         # The tether ends the engine even if this process is killed.
         code = self._process.run([*command, "--tether"], say, folder=ROOT, tether=True)
         # A negative code means that the driver itself was killed, so the attempt has no result.
         return LOST if code < 0 else code
 
-    def stop(self, attempt: Path) -> None:
+    def stop(self) -> None:
+        """End the process group of the attempt that runs."""
         self._process.kill()
 
 
 class SshHost(Host):
-    """Another machine. The engine survives a lost connection, and a second call waits for it."""
+    """Another machine. The engine survives a lost connection, and a second call of `command` waits for it."""
 
     default_python = "python3"
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a connection after which the host is lost."""
+        return float(self.connection.extra_dejson.get("patience", PATIENCE_SECONDS))
+
+    def command(self, attempt: Path, workload: Path, timeout: float) -> list[str]:
+        # A lane that has lost this host gives its cell to another one. The engine stops a little later.
+        return [*super().command(attempt, workload, timeout), "--lease", str(self.patience + LEASE_SECONDS)]
 
     @cached_property
     def driver(self) -> str:  # type: ignore[override]
@@ -178,27 +176,6 @@ class SshHost(Host):
         except HostLost as error:
             return Preflight(host, f"{error}; check that it is up, and the address, login and keys of the connection")
         return judge(host, said, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
-
-    def _run(self, command: list[str], say: Callable[[str], None]) -> int:
-        # A remote shell reads the line, so every word is quoted. All values from forms are checked before.
-        line = shlex.join(command)
-        with self._connect() as client:
-            channel = client.get_transport().open_session()
-            channel.set_combine_stderr(True)
-            channel.exec_command(line)
-            with channel.makefile("r") as lines:
-                for text in lines:
-                    say(text.rstrip())
-            code = channel.recv_exit_status()
-        if code < 0:
-            raise HostLost(f"the SSH connection to {self.connection.host} ended before the cell did")
-        return code
-
-    def stop(self, attempt: Path) -> None:
-        line = shlex.join([self.python, self.driver, "stop", self.path(attempt)])
-        with self._connect() as client:
-            _, output, _ = client.exec_command(line)
-            output.channel.recv_exit_status()
 
     def _deliver(self, client: SSHClient) -> Delivery:
         from infra.services import build, shipment, wheel
@@ -237,16 +214,6 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def check(params: Mapping[str, Any], home: Home) -> Preflight:
-    """Check that the connections of a run exist and fit, and look at its host.
-
-    Raises:
-        BadInput: One line on the first connection that a run cannot use.
-    """
-    connections.check(params, type_of)
-    return preflight(params["host"], home)
-
-
 def preflight(conn_id: str, home: Home) -> Preflight:
     """Look at the host of a connection before a run, and bring it the build of its cells.
 
@@ -280,6 +247,12 @@ def next_attempt(folder: Path) -> Path:
         if not (last / "exit.json").exists() and not _lost(last).exists():
             return last
     return folder / f"attempt-{(numbers[-1] if numbers else 0) + 1}"
+
+
+def is_lost(attempt: Path, code: int) -> bool:
+    """Whether an attempt that ended with this exit code of `Host.command` has no result."""
+    # A remote shell may report a signal that ended the command as 128 and the signal's number.
+    return code == LOST or (code > 128 and not (attempt / "exit.json").exists())
 
 
 def abandon(attempt: Path) -> None:

@@ -22,7 +22,7 @@ def main() -> int:
     """Check the names on the command line, then look at each host."""
     names = sys.argv[1:]
     for name in names:
-        connections.check({"host": name}, type_of, ["host"])
+        connections.check({"hosts": [name]}, type_of, ["hosts"])
     print(json.dumps([asdict(preflight(name, home())) for name in names]))
     return 0
 

@@ -23,6 +23,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.project import named
 from streaming_core.storage import write_json
+from tests.dags.test_hosts import Running
 from tests.dags.test_plan import planned
 from tests.infra.cli.conftest import lockstep
 from tests.sshd import Sshd
@@ -104,8 +105,8 @@ def test_cell_runs_from_the_build_that_was_shipped(connect, home, monkeypatch):
     workload.write("wc", {}, 200, 7, home.workload("wc", "w"))
     attempt = home.attempt("20260101T000000Z-00000000", "cell", 1)
     write_json(attempt / "spec.json", {"app": "wc", "executor": "pooled", "threads": 1, "repetitions": 0})
-    said = []
-    assert Host.of("node", home).run(attempt, home.workload("wc", "w"), 300, said.append) == 0, said
+    outcome = Running(Host.of("node", home), attempt, [], workload=home.workload("wc", "w")).result()
+    assert outcome == 0, outcome
     assert json.loads((attempt / "report.json").read_text())["build"] == "abc1234-shipped"
 
 
@@ -290,14 +291,14 @@ def test_command_exits_with_2_if_a_host_is_unfit(command, connect):
 
 
 def test_command_refuses_an_unknown_connection_in_one_line(command):
-    line = "lockstep: host: Airflow has no connection 'nosuch'; add it under Admin, Connections\n"
+    line = "lockstep: hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections\n"
     assert command("nosuch") == (2, "", line)
 
 
 def test_run_on_an_unfit_host_is_refused_and_its_page_says_why(lockstep_home, connect):
     connect(lockstep_home="/nowhere")
     with pytest.raises(AirflowFailException, match=r"^host node cannot run cells: it does not share LOCKSTEP_HOME"):
-        planned({"host": "node", "events": 700})
+        planned({"hosts": ["node"], "events": 700})
     run = History(lockstep_home).latest()
     assert run.refused
     (one,) = preflights_of(lockstep_home, run.run_id)
