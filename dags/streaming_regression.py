@@ -21,7 +21,8 @@ long the run takes.
 | Executor ... | The strategies and options of one executor. A list adds a cell for each value. |
 | Workload | `Seed` and `Params` of the generators, or `Data`: your imported events. |
 | Measuring | Repetitions, and the seconds that they take at least. |
-| Where | Airflow connections of the host that runs the cells, and of the Spark master. |
+| Where | Airflow connections of the hosts that run the cells, and of the Spark master. |
+| | `Placement`: any free host takes the next cell, or every host runs each cell. |
 
 For a quick check, choose the matrix `smoke`. It takes a few minutes.
 
@@ -30,7 +31,8 @@ For a quick check, choose the matrix `smoke`. It takes a few minutes.
 1. Open the tab **Lockstep** of the run. Its first sentence names the red cells and the failed stages.
 2. If a result differs, open the page of that cell. It shows the first rows that differ, and the events behind them.
 3. If a stage failed, open the log of its task. The last line gives the reason.
-4. If a task says that a connection was lost, Airflow has already tried it three times. Trigger the run again.
+4. If a host was left out or lost, the page gives the reason. Other hosts run its cells, unless the placement is
+   `every`. If a task says that another connection was lost, Airflow has tried it three times. Trigger the run again.
 5. If you know the cause and want to keep the run, acknowledge its red cells with the DAG `acknowledge_run`.
 """
 
@@ -43,10 +45,10 @@ from airflow.sdk import DAG, TaskGroup, TriggerRule, get_current_context, task
 from dags.lib import jobs
 from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
-from dags.lib.operators import RETRIES, CoreRun, Job, Verdict
+from dags.lib.operators import RETRIES, Job, Lane, Verdict, release_failed
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
 from dags.lib.spark import SparkCommand, SparkJob, SparkServer, stop_server
-from streaming_core.regression.project import TAG, labelled, named
+from streaming_core.regression.project import TAG, labelled
 from streaming_core.regression.stages import DAG_ID, Stage
 
 RUN = f"{{{{ ti.xcom_pull(task_ids='{Stage.PLAN_MATRIX}', key='run_id') }}}}"
@@ -54,14 +56,14 @@ SPARK = "{{ params.spark }}"
 CELL_LIMIT = timedelta(minutes=30)
 # What each task does, which Airflow shows beside its log.
 TASKS = {
-    Stage.PLAN_MATRIX: "Checks the form, writes the plan of the run, and lists its cells. It fails if the request is "
-    "invalid. Its error names the field.",
+    Stage.PLAN_MATRIX: "Checks the form and the hosts, and writes the plan of the run. It leaves out hosts that cannot "
+    "run cells. It fails if the request is invalid. Its error names the field.",
     Stage.SPARK_SERVER: "Waits until no other run uses LOCKSTEP_HOME, then starts the Spark server of this run.",
     Stage.PREPARE_WORKLOADS: "Generates the events of each application, or copies your imported events. It reuses "
     "workloads of earlier runs. It also checks that Spark can evaluate the invariants.",
     Stage.RUN_ORACLE: "Computes the expected result of each workload on one thread. It reuses earlier results.",
-    Stage.RUN_CORE: "Runs one cell on the host, and measures it. It succeeds if the engine ends without an error. The "
-    "task `validate_outputs` checks the result.",
+    Stage.RUN_CORE: "Runs cells on one host, one after the other, and measures them. It succeeds if each engine ends "
+    "without an error. The task `validate_outputs` checks the results.",
     Stage.VALIDATE_OUTPUTS: "Compares the result of each cell with the oracle, and checks the invariants. It fails if "
     "a result differs.",
     Stage.LOAD_METRICS: "Writes the measurements and the verdict of each cell into the raw warehouse.",
@@ -88,8 +90,8 @@ with DAG(
 ) as dag:
 
     @task(task_id=Stage.PLAN_MATRIX, execution_timeout=timedelta(minutes=5), doc_md=TASKS[Stage.PLAN_MATRIX])
-    def plan_matrix() -> list[dict]:
-        """Check the form, write the plan of the run, and list its cells."""
+    def plan_matrix() -> list[str]:
+        """Check the form and the hosts, write the plan of the run, and list the hosts that run its cells."""
         return plan_run(get_current_context())
 
     def spark_job(stage: Stage, function: Callable, **kwargs: Any) -> SparkJob:
@@ -121,21 +123,20 @@ with DAG(
         # It runs after a failure too, because other workloads may be ready.
         run_oracle = spark_job(Stage.RUN_ORACLE, jobs.run_oracle, trigger_rule=TriggerRule.ALL_DONE)
 
-    # If one workload has no oracle, the cells of the others still run. A run without a plan has no cells.
-    cells = plan_matrix()
-    run_core = CoreRun.partial(
+    # A task per host takes cells from the run's queue. If one workload has no oracle, the cells of the others still
+    # run. A run without a plan has no lanes.
+    lanes = plan_matrix()
+    run_core = Lane.partial(
         task_id=Stage.RUN_CORE,
         run=RUN,
-        host="{{ params.host }}",
         limit=CELL_LIMIT.total_seconds(),
-        execution_timeout=CELL_LIMIT + timedelta(hours=6),  # it may wait for the host
-        pool=named("core_runs"),
-        max_active_tis_per_dagrun=1,
-        map_index_template="{{ task.cell }}",
+        execution_timeout=timedelta(hours=12),  # all cells of this machine, or the pieces between two deferrals
+        on_failure_callback=release_failed,
+        map_index_template="{{ task.host }}",
         doc_md=TASKS[Stage.RUN_CORE],
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
         **RETRIES,
-    ).expand_kwargs(cells)
+    ).expand(host=lanes)
 
     # The following tasks run after a failure too. Each one depends on all core runs. With a dependency on the task
     # before it alone, it would start as soon as that task fails, while cells still run.
@@ -174,7 +175,7 @@ with DAG(
 
     end = stop_spark(RUN).as_teardown(setups=spark_server)
 
-    cells >> spark_server >> prepare_workloads >> run_oracle >> run_core
+    lanes >> spark_server >> prepare_workloads >> run_oracle >> run_core
     run_core >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports >> end >> verdict
     run_core >> [load_metrics, expectations, dbt_build, publish_reports, end, verdict]
     publish_reports >> verdict

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from streaming_core.errors import BadInput
+from streaming_core.regression.fleet import losses, why_unused
 from streaming_core.regression.home import Home
 from streaming_core.regression.status import stop_of
 from streaming_core.run.report import RunReport
@@ -121,19 +122,24 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
     folders = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
     if folders:
         stopped_by = stop_of(home, run_id, cell["cell"]) or ""
-        return [_attempt(number, path, cell, stopped_by) for number, path in folders]
+        lost = {host: why for host, why in losses(home, run_id).items() if cell.get("host", host) == host}
+        return [_attempt(number, path, cell, stopped_by, lost) for number, path in folders]
     error = "it never started"
-    if cell["workload"] not in read_oracles(home, run_id):
+    if (host := cell.get("host")) and (why := why_unused(home, run_id, host)):
+        error += f": {why}"
+    elif cell["workload"] not in read_oracles(home, run_id):
         error += f": {read_complaints(home, run_id).get(cell['workload'], 'its workload has no oracle')}"
     return [Attempt(0, None, "not_run", error, None, {})]
 
 
-def _attempt(number: int, path: Path, cell: dict, stopped_by: str) -> Attempt:
+def _attempt(number: int, path: Path, cell: dict, stopped_by: str, lost: dict[str, str]) -> Attempt:
     left = left_json(path / "exit.json")
     report, complaint = _read_report(path / "report.json", cell)
     code = left.get("exit_code")
     if not left and report is None and complaint is None:
         status, error = "not_run", "it wrote neither report.json nor exit.json"
+        if lost:
+            error = f"it has no result: {'; '.join(f'host {host} was lost: {why}' for host, why in lost.items())}"
     elif code not in (0, None):
         status, error = "failed", left.get("error") or f"it ended with exit code {code}"
         if stopped_by and error == STOPPED:
@@ -153,7 +159,8 @@ def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:
     except ValidationError as error:
         first = error.errors()[0]
         return None, f"report.json is not a run report: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    if report.cell != cell["cell"]:
+    # With the placement `every`, the name of a planned cell ends with its host (regression/matrix.py).
+    if report.cell != cell["cell"].removesuffix(f".{cell.get('host')}"):
         return None, f"report.json belongs to another cell, {report.cell}"
     if report.workload.get("address") != cell["workload"]:
         return None, f"it ran on workload {report.workload.get('address')}, but the plan says {cell['workload']}"

@@ -10,6 +10,7 @@ import base64
 from markupsafe import Markup
 
 from reports.history import Run
+from reports.hosts import HostRow
 from reports.inputs import Inputs
 from reports.outcome import outcome
 from reports.pages import HERE, Pages
@@ -43,6 +44,7 @@ def attachment(pages: Pages, run: Run) -> str:
         more=len(shown) - len(names),
         sections=sections,
         pictures=pictures,
+        hosts=HostRow.of_run(pages.history.home, run.run_id),
         **outcome(run),
     )
 

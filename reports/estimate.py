@@ -1,8 +1,9 @@
-"""How long a run will take, from the times of the last runs on the same host."""
+"""How long a run will take, from the times of the last runs on the same hosts."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,13 +21,15 @@ class Estimate:
     Attributes:
         cells: the number of planned cells.
         known: the number of them with a time from an earlier run.
-        seconds: the sum of these times.
+        seconds: the sum of these times, shared between the hosts.
+        hosts: the number of hosts.
         around: the time of a run outside its cells; None if no run has finished.
     """
 
     cells: int
     known: int = 0
     seconds: float = 0.0
+    hosts: int = 1
     around: float | None = None
 
     @property
@@ -34,28 +37,27 @@ class Estimate:
         """`12 cells, about 3 minutes, from the times of the last runs on this host`, or what is unknown."""
         text = f"{self.cells} cell{'s' * (self.cells != 1)}"
         unknown = self.cells - self.known
+        here = "on this host" if self.hosts == 1 else f"on these {self.hosts} hosts"
         if not self.known:
-            return f"{text}; duration unknown: none of them has run on this host with this many events"
+            return f"{text}; duration unknown: none of them has run {here} with this many events"
         whole = self.seconds + (self.around or 0)
         took = f"{whole:.0f} seconds" if whole < 90 else f"{whole / 60:.0f} minutes"
         beside = "" if self.around is not None else ", without the time before and after the cells"
         if unknown:
             have = "has" if unknown == 1 else "have"
-            return (
-                f"{text}, more than {took}{beside}: {unknown} of them {have} not run on this host with this many events"
-            )
-        return f"{text}, about {took}{beside}, from the times of the last runs on this host"
+            return f"{text}, more than {took}{beside}: {unknown} of them {have} not run {here} with this many events"
+        return f"{text}, about {took}{beside}, from the times of the last runs {here}"
 
 
-def estimate(home: Home, planned: dict, host: str) -> str:
+def estimate(home: Home, planned: dict, hosts: Sequence[str]) -> str:
     """Estimate a plan from the runs before it, and keep the sentence in the run's folder.
 
     Args:
         home: the LOCKSTEP_HOME of the run.
         planned: plan.json of a run.
-        host: the machine that its cells go to, as it names itself.
+        hosts: the machines that its cells go to, as they name themselves.
     """
-    sentence = _of(home, planned, host).sentence
+    sentence = _of(home, planned, hosts).sentence
     write_json(home.run(planned["run_id"]) / "estimate.json", {"sentence": sentence})
     return sentence
 
@@ -65,7 +67,7 @@ def expected(home: Home, run_id: str) -> str:
     return left_json(home.run(run_id) / "estimate.json").get("sentence", "")
 
 
-def _of(home: Home, planned: dict, host: str) -> Estimate:
+def _of(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
     asked = _size(planned)
     wanted = {cell["cell"] for cell in planned["cells"]}
     took: dict[str, float] = {}
@@ -73,15 +75,18 @@ def _of(home: Home, planned: dict, host: str) -> Estimate:
     earlier = sorted(path.parent.name for path in home.root.glob("runs/*/plan.json"))
     for run_id in [run_id for run_id in reversed(earlier) if run_id < planned["run_id"]][:RUNS]:
         plan = left_json(home.run(run_id) / "plan.json")
-        cells = {cell["cell"]: _seconds(home.cell(run_id, cell["cell"]), host) for cell in plan.get("cells", [])}
-        known = {name: seconds for name, seconds in cells.items() if seconds is not None}
+        cells = {cell["cell"]: _times(home.cell(run_id, cell["cell"]), hosts) for cell in plan.get("cells", [])}
+        known = {name: times for name, times in cells.items() if times is not None}
         if _size(plan) == asked:
-            took = {name: seconds for name, seconds in known.items() if name in wanted} | took
+            took = {name: end - begin for name, (begin, end) in known.items() if name in wanted} | took
         end = home.report(run_id, "summary.json")
         if known and len(known) == len(cells) and end.exists():
             began = datetime.fromisoformat(plan["created_at"]).timestamp()
-            around.append(max(0.0, end.stat().st_mtime - began - sum(known.values())))
-    return Estimate(len(wanted), len(took), sum(took.values()), statistics.median(around) if around else None)
+            # Lanes run cells at the same time, so what counts is the time from the first cell to the last.
+            cells_took = max(end for _, end in known.values()) - min(begin for begin, _ in known.values())
+            around.append(max(0.0, end.stat().st_mtime - began - cells_took))
+    seconds = sum(took.values()) / max(1, len(hosts))
+    return Estimate(len(wanted), len(took), seconds, len(hosts), statistics.median(around) if around else None)
 
 
 def _size(plan: dict) -> list[object]:
@@ -89,11 +94,11 @@ def _size(plan: dict) -> list[object]:
     return [plan.get("regression", {}).get(name) for name in ("events", "repetitions", "seconds", "rate")]
 
 
-def _seconds(cell: Path, host: str) -> float | None:
-    """The time of the last successful attempt of a cell on a host; None without one."""
+def _times(cell: Path, hosts: Sequence[str]) -> tuple[float, float] | None:
+    """Begin and end of the last successful attempt of a cell on one of the hosts; None without one."""
     for attempt in sorted(cell.glob("attempt-[0-9]*/exit.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         left = left_json(attempt)
-        if left.get("exit_code") == 0 and left.get("host") == host:
+        if left.get("exit_code") == 0 and left.get("host") in hosts:
             times = [datetime.fromisoformat(left[name]) for name in ("started_at", "ended_at") if left.get(name)]
-            return (times[1] - times[0]).total_seconds() if len(times) == 2 else None
+            return (times[0].timestamp(), times[1].timestamp()) if len(times) == 2 else None
     return None

@@ -63,7 +63,8 @@ class Cell:
     `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
     `speed` and `gate`, the verdicts on its speed over the nights and beside another commit, are there once the marts
     are, of a cell that is equal and was measured so. `acknowledged`: by whom and why its redness was acknowledged.
-    `run_id` and `input`: the run that judged it, and the events that it took there.
+    `run_id` and `input`: the run that judged it, and the events that it took there. `host`: the connection of its host,
+    if every host of the run had this cell (placement `every`).
     """
 
     name: str
@@ -79,6 +80,7 @@ class Cell:
     acknowledged: Decision | None = None
     run_id: str = ""
     input: Input | None = None
+    host: str = ""
 
     @property
     def strategy(self) -> str:
@@ -87,8 +89,9 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """`sl/owners/t2`: the short name of a cell."""
-        return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}"
+        """`sl/owners/t2`, `sl/owners/t2 on numa-a`: the short name of a cell."""
+        on = f" on {self.host}" if self.host else ""
+        return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}{on}"
 
     @cached_property
     def _judged(self) -> Verdict:
@@ -371,7 +374,13 @@ class History:
         if not plan and not facts:
             raise BadInput(f"no run {run_id}")
         cells = [
-            Cell(planned["cell"], RunSpec.parse(planned["spec"]), planned["workload"], planned["is_bound"])
+            Cell(
+                planned["cell"],
+                RunSpec.parse(planned["spec"]),
+                planned["workload"],
+                planned["is_bound"],
+                host=planned.get("host", ""),
+            )
             for planned in plan.get("cells", [])
         ] or [
             Cell(name, warehouse.spec_of(row), row["workload_address"], row["is_bound"])

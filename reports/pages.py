@@ -33,7 +33,7 @@ from reports import benchmarks, columns, data_docs, morning, results, series, su
 from reports.beside import Beside, before
 from reports.built import Built
 from reports.estimate import expected
-from reports.evidence import attempt_of, evidence
+from reports.evidence import evidence
 from reports.history import (
     Cell,
     History,
@@ -45,7 +45,9 @@ from reports.history import (
     short,
     started,
 )
+from reports.hosts import FACTS, HostRow
 from reports.inputs import Inputs
+from reports.lanes import lanes
 from reports.menu import DBT, GLOSSARY, entries
 from reports.outcome import outcome, outcome_of_state
 from reports.performance import MOST_POINTS, Performance
@@ -53,6 +55,7 @@ from reports.sparkline import Sparkline
 from reports.stages import Stages
 from reports.state import state as state_of
 from reports.tiles import TREND
+from streaming_core.regression import fleet
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
@@ -91,6 +94,7 @@ class Pages:
             trend=TREND,
             meanings=columns.MEANINGS,
             classes=series.classes,
+            host_facts=list(FACTS.values()),
             beside_name=beside_name,
             spark=self._sparkline,
             project=TITLE,
@@ -162,20 +166,29 @@ class Pages:
 
     def in_progress(self, run: Run) -> str:
         """A run that has no report yet: how far it is, and how long it was to take."""
-        states = [(cell, self._progress(run, cell)) for cell in run.cells]
-        ended = sum(progress not in ("waits", "runs") for _, progress in states)
-        estimate = expected(self.history.home, run.run_id)
+        home = self.history.home
+        claims = fleet.claims(home, run.run_id)
+        states = [(cell, *self._progress(run, cell, claims.get(cell.name))) for cell in run.cells]
+        ended = sum(progress not in ("waits", "runs") for _, _, progress in states)
         return self.render(
-            "in_progress.html", root="../", here="", run=run, states=states, ended=ended, estimate=estimate
+            "in_progress.html",
+            root="../",
+            here="",
+            run=run,
+            states=states,
+            ended=ended,
+            estimate=expected(home, run.run_id),
+            lanes=lanes(home, run.run_id),
         )
 
-    def _progress(self, run: Run, cell: Cell) -> str:
-        attempt, _, exit_record = attempt_of(self.history.home, run, cell)
-        if attempt is None:
-            return "waits"
-        if not exit_record:
-            return "runs"
-        return "has run" if exit_record.get("exit_code") == 0 else f"failed: {exit_record.get('error')}"
+    def _progress(self, run: Run, cell: Cell, claim: fleet.Claim | None) -> tuple[str, str]:
+        """The host of a cell of a run in progress, and how far the cell is."""
+        if claim is None:
+            why = fleet.why_unused(self.history.home, run.run_id, cell.host) if cell.host else None
+            return cell.host, f"cannot run: {why}" if why else "waits"
+        if claim.is_over:
+            return claim.host, f"failed: {claim.error}" if claim.error else "has run"
+        return claim.host, "runs"
 
     def overview(self, run: Run) -> str:
         """What is wrong in a run and what is slower, then its grid."""
@@ -195,6 +208,8 @@ class Pages:
             inputs=Inputs.of(self.history.home, run),
             inputs_page=f"../{run.run_id}/inputs.html",
             built=Built.of(self.history.home, run.run_id),
+            lanes=lanes(self.history.home, run.run_id),
+            hosts=HostRow.of_run(self.history.home, run.run_id),
             **outcome(run),
         )
 

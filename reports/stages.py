@@ -75,4 +75,13 @@ class Stages:
             )
             for stage, tasks in sorted(stages.items(), key=lambda item: min(item[1]))
         ]
-        return cls(rows, last - first, sum(stage.seconds for stage in rows if stage.name == RunStage.RUN_CORE))
+        return cls(rows, last - first, _union(stages.get(RunStage.RUN_CORE, [])))
+
+
+def _union(spans: list[tuple[float, float, str]]) -> float:
+    """The seconds in which at least one of the spans lasted. Lanes run cells at the same time."""
+    seconds, reached = 0.0, 0.0
+    for began, ended, _ in sorted(spans):
+        seconds += max(0.0, ended - max(began, reached))
+        reached = max(reached, ended)
+    return seconds

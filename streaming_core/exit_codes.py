@@ -50,6 +50,7 @@ OF_COMMANDS: dict[str, dict[ExitCode, str]] = {
     "lockstep invariants": {ExitCode.FAILED: "The run breaks an invariant."},
     "lockstep gate": {ExitCode.FAILED: "A cell is slower than at the other commit, or the two cannot be compared."},
     "lockstep doctor": {ExitCode.FAILED: "The file system or the raw results of `LOCKSTEP_HOME` have a fault."},
+    "lockstep hosts": {ExitCode.BAD_INPUT: "A host cannot run cells, or Airflow has no such connection."},
     "lockstep prune": {ExitCode.FAILED: "A folder could not be removed."},
     "lockstep ui": {ExitCode.FAILED: "A component of Airflow ended by itself, or did not start."},
     "lockstep stop": {ExitCode.FAILED: "Airflow did not stop in time."},

@@ -1,4 +1,4 @@
-"""The trigger form: the fields of RegressionSpec, the named matrix, and the two Airflow connections of a run.
+"""The trigger form: the fields of RegressionSpec, the named matrix, and the Airflow connection of Spark.
 
 Titles, descriptions, bounds and defaults come from the model, so the form offers only valid values. The API can send
 other values, so the task `plan_matrix` validates them again.
@@ -15,7 +15,8 @@ from infra.airflow import connections
 from infra.fields import CHOICES, description
 from streaming_core.apps import registry
 from streaming_core.regression import matrices
-from streaming_core.regression.request import FIELD_OPTIONS, RegressionSpec
+from streaming_core.regression.fleet import LOCAL
+from streaming_core.regression.request import FIELD_OPTIONS, HOST_NAME, RegressionSpec
 from streaming_core.run.way import OPTION_EXECUTORS
 
 # The form first shows the fields without a section; the sections below them are closed.
@@ -27,6 +28,8 @@ SECTIONS = {
     "repetitions": "Measuring",
     "seconds": "Measuring",
     "rate": "Measuring",
+    "hosts": "Where",
+    "placement": "Where",
 }
 # The values that the form offers for each list field.
 OFFERED = {
@@ -34,13 +37,14 @@ OFFERED = {
     "applications": [registry.ALL, *registry.names()],
     "threads": [1, 2, 4, 8, 16, 32, 64, 128],
     "batches": [1, 16, 64, 256, 1024, 4096],
+    "hosts": [registry.ALL, LOCAL],
 }
 # Fields of the form that are not in RegressionSpec.
-NO_FIELDS = {"matrix", "host", "spark"}
+NO_FIELDS = {"matrix", "spark"}
 CELL = "gs.transactional.serial.t2.0123abcd"  # for descriptions
 # Airflow reads the DAG file, and the lists, every 30 s (min_file_process_interval).
 LISTED_LATER = "A new {} appears in the list within a minute."
-KEEP = ("minimum", "maximum", "minItems", "maxItems")
+KEEP = ("minimum", "maximum", "minItems", "maxItems", "enum")
 
 
 def regression_params() -> dict[str, Param]:
@@ -59,16 +63,6 @@ def regression_params() -> dict[str, Param]:
     }
     fields |= {name: _param(name, properties[name], default) for name, default in _defaults().items()}
     fields["data"] = _imports()
-    fields["host"] = Param(
-        connections.DEFAULTS["host"],
-        type="string",
-        title="Host",
-        pattern=f"^{connections.NAME}$",
-        description=f"The machine that runs the cells: {connections.DEFAULTS['host']!r} for this one, or an Airflow "
-        "connection of type ssh (Admin, Connections). Letters, digits, '_', '.' and '-'.",
-        examples=[connections.DEFAULTS["host"]],
-        section="Where",
-    )
     fields["spark"] = spark_param()
     return fields
 
@@ -161,6 +155,8 @@ def _param(name: str, schema: dict, default: object) -> Param:
         kept["examples"] = OFFERED[name]
         if name in CHOICES:
             kept["items"]["enum"] = CHOICES[name]
+        elif name == "hosts":
+            kept["items"]["pattern"] = f"^{HOST_NAME.pattern}$"
         elif schema["items"]["type"] == "integer":
             # The form sends values of a list as text; `plan_matrix` reads them as numbers.
             kept["items"] = {"type": ["integer", "string"], "pattern": "^[0-9]+$"}

@@ -1,11 +1,15 @@
 """The hosts that run cells: this machine, or another one through SSH. An Airflow connection names each host.
 
-The extra of the connection, which is JSON, may set paths on that host:
+This machine runs cells from this checkout. Another machine runs them from a copy of this checkout, which Lockstep
+ships there as a wheel (infra/services/shipment.py). The host needs an interpreter with the packages of the engine, and
+LOCKSTEP_HOME. The extra of the connection, which is JSON, may set
 
-    checkout         the checkout                             default: the same path as here
-    python           interpreter of infra/services/cell.py    default: this one, or <checkout>/.venv/bin/python
-    command          the engine's command, a list             default: streaming-core in the interpreter's folder
-    lockstep_home    LOCKSTEP_HOME                            default: the same path as here (a shared mount)
+    python           the interpreter                                 default: this one, or python3
+    wrapper          words before the engine's command, a list       default: none
+    lockstep_home    LOCKSTEP_HOME on that host                      default: the same path as here (a shared mount)
+    builds           the folder for builds on that host              default: ~/.cache/lockstep/builds
+    patience         seconds without a connection after which
+                     the host is lost                                default: 300
 """
 
 from __future__ import annotations
@@ -14,44 +18,56 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from socket import gethostname
-from typing import Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from infra.airflow import connections
 from infra.checkout import ROOT
 from infra.services.process import Process
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import Preflight
+
+if TYPE_CHECKING:
+    from paramiko import SSHClient
+
+    from infra.services.shipment import Delivery
 
 LOST = 75
+PATIENCE_SECONDS = 300
+LEASE_SECONDS = 60  # beyond the patience
+DRIVER = Path("infra", "services", "cell.py")  # in the checkout, and in a build
+BUILDS = "~/.cache/lockstep/builds"
 
 
 class HostLost(ConnectionError):
-    """The connection to a host, or the host itself, is lost. The attempt may still run there."""
-
-
-class AttemptLost(ConnectionError):
-    """An attempt ended without a result, for example because its host was preempted. The caller may make a new one."""
+    """The connection to a host, or the host itself, is lost."""
 
 
 class Host(BaseHook):
     """Runs attempts at cells on the machine that an Airflow connection names."""
+
+    default_python = sys.executable
+    driver: str  # the path of cell.py on the host
 
     def __init__(self, conn_id: str, home: Home):
         super().__init__()
         self.connection: Connection = self.get_connection(conn_id)
         self.home = home
         extra = self.connection.extra_dejson
-        checkout = extra.get("checkout", str(ROOT))
-        self.python = extra.get("python", self.default_python(checkout))
-        self.driver = str(PurePosixPath(checkout) / "infra" / "services" / "cell.py")
-        self.engine = extra.get("command", [str(PurePosixPath(self.python).parent / "streaming-core")])
+        self.python = extra.get("python", self.default_python)
+        self.wrapper = extra.get("wrapper", [])
         self.remote_home = extra.get("lockstep_home", str(home.root))
+        self.builds = extra.get("builds", BUILDS)
+        if not isinstance(self.wrapper, list) or not all(isinstance(word, str) for word in self.wrapper):
+            raise BadInput(
+                f"wrapper must be a list of words, got {self.wrapper!r}: set it in the extra of the connection"
+            )
 
     @classmethod
     def of(cls, conn_id: str, home: Home) -> Host:
@@ -59,116 +75,132 @@ class Host(BaseHook):
         kind = BaseHook.get_connection(conn_id).conn_type
         return (SshHost if kind == "ssh" else LocalHost)(conn_id, home)
 
-    def default_python(self, checkout: str) -> str:
-        """The interpreter on this kind of host."""
-        raise NotImplementedError
+    def command(self, attempt: Path, workload: Path, timeout: float) -> list[str]:
+        """The command on the host that runs an attempt, or waits for it if it already runs.
 
-    def run(self, attempt: Path, workload: Path, timeout: float, say: Callable[[str], None]) -> int:
-        """Run an attempt, or wait for it if it already runs.
+        Its exit code is the engine's, or LOST if the attempt ended without a result.
 
         Args:
             attempt: Folder of the attempt.
             workload: Folder of the workload.
             timeout: Seconds after which the engine is killed.
-            say: Takes the lines of the engine's output.
-
-        Returns:
-            The exit code of the engine.
-
-        Raises:
-            HostLost: The connection broke. A second call with the same attempt waits for the same engine.
-            AttemptLost: The attempt ended without a result.
         """
         command = [self.python, self.driver, "run", self.path(attempt), "--input", self.path(workload)]
-        command += ["--command", json.dumps(self.engine), "--timeout", str(timeout)]
-        code = self._run(command, say)
-        if code == LOST:
-            raise AttemptLost(f"{attempt.parent.name} {attempt.name} ended without a result: its process is gone")
-        return code
+        return [*command, "--wrapper", json.dumps(self.wrapper), "--timeout", str(timeout)]
 
-    def check(self) -> None:
-        """Check that the host can run a cell.
+    def stop_command(self, attempt: Path) -> list[str]:
+        """The command on the host that ends the attempt's process group."""
+        return [self.python, self.driver, "stop", self.path(attempt)]
+
+    def preflight(self) -> Preflight:
+        """Look at the host, and bring it the build of its cells. A host that cannot be reached has a reason, too.
 
         Raises:
-            HostLost: The host cannot be reached.
-            BadInput: The driver does not run on the host.
+            BadInput: The connection is not valid, or the build does not fit the host.
         """
+        raise NotImplementedError
 
     def path(self, path: Path) -> str:
         """A path below LOCKSTEP_HOME, on the host."""
         return str(PurePosixPath(self.remote_home) / path.relative_to(self.home.root))
 
-    def stop(self, attempt: Path) -> None:
-        """End the attempt's process group on the host."""
-        raise NotImplementedError
-
-    def _run(self, command: list[str], say: Callable[[str], None]) -> int:
-        raise NotImplementedError
-
 
 class LocalHost(Host):
     """This machine: the engine ends with the task."""
+
+    driver = str(ROOT / DRIVER)
 
     def __init__(self, conn_id: str, home: Home):
         super().__init__(conn_id, home)
         self._process = Process()
 
-    def default_python(self, checkout: str) -> str:
-        return sys.executable
+    def preflight(self) -> Preflight:
+        from infra.services import machine
+        from infra.services.preflight import judge
 
-    def _run(self, command: list[str], say: Callable[[str], None]) -> int:
+        return judge(self.connection.conn_id, machine.facts(str(self.home.root)))
+
+    def run(self, attempt: Path, workload: Path, timeout: float, say: Callable[[str], None]) -> int:
+        """Run an attempt, and pass the lines of its output to `say`; returns the exit code of `command`."""
+        command = self.command(attempt, workload, timeout)
         # The tether ends the engine even if this process is killed.
         code = self._process.run([*command, "--tether"], say, folder=ROOT, tether=True)
         # A negative code means that the driver itself was killed, so the attempt has no result.
         return LOST if code < 0 else code
 
-    def stop(self, attempt: Path) -> None:
+    def stop(self) -> None:
+        """End the process group of the attempt that runs."""
         self._process.kill()
 
 
 class SshHost(Host):
-    """Another machine. The engine survives a lost connection, and a second call waits for it."""
+    """Another machine. The engine survives a lost connection, and a second call of `command` waits for it."""
 
-    def default_python(self, checkout: str) -> str:
-        return str(PurePosixPath(checkout) / ".venv" / "bin" / "python")
+    default_python = "python3"
 
-    def _run(self, command: list[str], say: Callable[[str], None]) -> int:
-        # A remote shell reads the line, so every word is quoted. All values from forms are checked before.
-        line = shlex.join(command)
-        try:
-            with self._connect() as client:
-                channel = client.get_transport().open_session()
-                channel.set_combine_stderr(True)
-                channel.exec_command(line)
-                with channel.makefile("r") as lines:
-                    for text in lines:
-                        say(text.rstrip())
-                code = channel.recv_exit_status()
-        except (OSError, EOFError, self._ssh_error()) as error:
-            raise HostLost(f"lost the SSH connection to {self.connection.host}: {error}") from error
-        if code < 0:
-            raise HostLost(f"the SSH connection to {self.connection.host} ended before the cell did")
-        return code
+    @property
+    def patience(self) -> float:
+        """Seconds without a connection after which the host is lost."""
+        return float(self.connection.extra_dejson.get("patience", PATIENCE_SECONDS))
 
-    def check(self) -> None:
-        last: list[str] = []
-        if self._run([self.python, self.driver, "--help"], lambda line: last.append(line)):
-            reason = last[-1] if last else "it printed nothing"
-            raise BadInput(
-                f"`{self.python} {self.driver} --help` fails on it: {reason}. "
-                "Set checkout and python in the extra of the connection"
-            )
+    def command(self, attempt: Path, workload: Path, timeout: float) -> list[str]:
+        # A lane that has lost this host gives its cell to another one. The engine stops a little later.
+        return [*super().command(attempt, workload, timeout), "--lease", str(self.patience + LEASE_SECONDS)]
 
-    def stop(self, attempt: Path) -> None:
-        line = shlex.join([self.python, self.driver, "stop", self.path(attempt)])
+    @cached_property
+    def driver(self) -> str:  # type: ignore[override]
+        """The path of cell.py on the host, in the build. Brings the build to the host if it lacks it.
+
+        Raises:
+            HostLost: The host cannot be reached.
+            BadInput: The build does not fit the host.
+        """
         with self._connect() as client:
-            _, output, _ = client.exec_command(line)
-            output.channel.recv_exit_status()
+            return str(self._deliver(client).folder / DRIVER)
 
-    def _connect(self):
+    def preflight(self) -> Preflight:
+        from infra.services import machine
+        from infra.services.preflight import judge, returned, token
+        from infra.services.shipment import ask
+
+        host = self.connection.conn_id
+        try:
+            with token(self.home) as folder, self._connect() as client:
+                delivery = self._deliver(client)
+                program = delivery.folder / Path(machine.__file__).relative_to(ROOT)
+                command = [self.python, str(program), self.remote_home, self.path(folder)]
+                said, why = ask(client, command)
+                if not said:
+                    raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {why}")
+                is_shared = returned(folder)
+        except HostLost as error:
+            return Preflight(host, f"{error}; check that it is up, and the address, login and keys of the connection")
+        return judge(host, said, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
+
+    def _deliver(self, client: SSHClient) -> Delivery:
+        from infra.services import build, shipment, wheel
+
+        return shipment.deliver(client, self.python, self.builds, wheel.of(build.checkout(), self.home))
+
+    @contextmanager
+    def _connect(self) -> Iterator[SSHClient]:
+        """A connection to the host.
+
+        Raises:
+            HostLost: The connection fails, also within the block.
+            BadInput: The fields of the connection are not valid.
+        """
         from airflow.providers.ssh.hooks.ssh import SSHHook
 
-        return SSHHook(ssh_conn_id=self.connection.conn_id, keepalive_interval=15).get_conn()
+        try:
+            hook = SSHHook(ssh_conn_id=self.connection.conn_id, keepalive_interval=15)
+        except (AirflowException, ValueError, self._ssh_error()) as error:
+            raise BadInput(f"its connection is not valid: {_line(error)}") from None
+        try:
+            with hook.get_conn() as client:
+                yield client
+        except (OSError, EOFError, self._ssh_error()) as error:
+            raise HostLost(f"lost the SSH connection to {self.connection.host}: {_line(error)}") from error
 
     @staticmethod
     def _ssh_error() -> type[Exception]:
@@ -177,18 +209,25 @@ class SshHost(Host):
         return SSHException
 
 
-def check(params: Mapping[str, Any], home: Home) -> None:
-    """Check that the connections of a run exist and fit, and that its host can run cells.
+def _line(error: Exception) -> str:
+    """The text of an exception in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
-    Raises:
-        BadInput: One line on the first fault.
+
+def preflight(conn_id: str, home: Home) -> Preflight:
+    """Look at the host of a connection before a run, and bring it the build of its cells.
+
+    Args:
+        conn_id: The id of the connection, which exists.
+        home: LOCKSTEP_HOME.
+
+    Returns:
+        The facts of the host. `reason` is None if it can run cells.
     """
-    connections.check(params, type_of)
-    host = params["host"]
     try:
-        Host.of(host, home).check()
-    except (HostLost, BadInput) as error:
-        raise BadInput(f"host {host} cannot run cells: {error}") from None
+        return Host.of(conn_id, home).preflight()
+    except BadInput as error:
+        return Preflight(conn_id, str(error))
 
 
 def type_of(conn_id: str) -> str | None:
@@ -197,12 +236,6 @@ def type_of(conn_id: str) -> str | None:
         return BaseHook.get_connection(conn_id).conn_type
     except AirflowNotFoundException:
         return None
-
-
-def name(host: str, home: Home) -> str:
-    """The host name of a connection's machine; empty if the connection has none."""
-    machine = Host.of(host, home)
-    return machine.connection.host or "" if isinstance(machine, SshHost) else gethostname()
 
 
 def next_attempt(folder: Path) -> Path:
@@ -214,6 +247,12 @@ def next_attempt(folder: Path) -> Path:
         if not (last / "exit.json").exists() and not _lost(last).exists():
             return last
     return folder / f"attempt-{(numbers[-1] if numbers else 0) + 1}"
+
+
+def is_lost(attempt: Path, code: int) -> bool:
+    """Whether an attempt that ended with this exit code of `Host.command` has no result."""
+    # A remote shell may report a signal that ended the command as 128 and the signal's number.
+    return code == LOST or (code > 128 and not (attempt / "exit.json").exists())
 
 
 def abandon(attempt: Path) -> None:

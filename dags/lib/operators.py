@@ -1,4 +1,4 @@
-"""The operators of the regression that need no Spark: jobs, core runs and the verdict.
+"""The operators of the regression that need no Spark: jobs, lanes and the verdict.
 
 Airflow retries a task only after a lost connection (`RETRIES`), never after a mismatch, a failed run or bad input.
 """
@@ -10,16 +10,19 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.lib.hosts import AttemptLost, Host, abandon, next_attempt
+from dags.lib.hosts import Host, HostLost, LocalHost, SshHost, abandon, is_lost, next_attempt
 from infra.checkout import ROOT, home
 from infra.services.process import Process
 from jobs.run_folder import read_complaints, read_oracles
 from streaming_core.interruption import Interrupted
-from streaming_core.regression.status import recorded
+from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
+from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.status import forget, record_begin, record_end, recorded
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
@@ -31,6 +34,8 @@ RETRIES = {
         default=RetryAction.FAIL,
     ),
 }
+MOST_ATTEMPTS = 3  # at a cell whose process is gone each time
+LONGEST_WAIT = timedelta(hours=7)  # for a cell and for the host before it
 
 
 class ReportLink(BaseOperatorLink):
@@ -41,16 +46,6 @@ class ReportLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key) -> str:
         """The path of the page, which the plugin serves."""
         return f"/lockstep/{operator.run}/index.html"
-
-
-class EvidenceLink(BaseOperatorLink):
-    """Links a task to the page of its cell."""
-
-    name = "Evidence"
-
-    def get_link(self, operator: BaseOperator, *, ti_key) -> str:
-        """The path of the page, which the plugin serves."""
-        return f"/lockstep/{operator.run}/{operator.cell}.html"
 
 
 def skip_without_plan(run: str) -> None:
@@ -102,66 +97,176 @@ class Job(BaseOperator):
         self._process.kill()
 
 
-class CoreRun(BaseOperator):
-    """Runs one cell of the matrix on the host that a connection names.
+class Lane(BaseOperator):
+    """Runs cells of the matrix on the host that a connection names, one after the other, until every cell is over.
 
-    The task fails if the engine fails. The task `validate_outputs` compares the results of all cells.
+    A failed cell does not stop the lane. The lane fails at its end, and names its failed cells. The task
+    `validate_outputs` compares the results of all cells. While a cell runs on another machine, or the lane waits for
+    other lanes, the task is deferred and holds no worker slot.
     """
 
     template_fields: Sequence[str] = ("run", "host")
-    operator_extra_links = (EvidenceLink(),)
+    operator_extra_links = (ReportLink(),)
     ui_color = "#fdf3e1"
 
-    def __init__(self, *, run: str, host: str, cell: str, app: str, workload: str, spec: dict, limit: float, **kwargs):
+    def __init__(self, *, run: str, host: str, limit: float, **kwargs: Any):
+        """Keep the arguments.
+
+        Args:
+            run: the run.
+            host: the connection of the host.
+            limit: seconds after which an engine is killed.
+            kwargs: the arguments of every operator.
+        """
         super().__init__(**kwargs)
         self.run = run
         self.host = host
-        self.cell = cell
-        self.app = app
-        self.workload = workload
-        self.spec = spec
         self.limit = limit
-        self._host: Host | None = None
-        self._attempt: Path | None = None
+        self._machine: LocalHost | None = None
         self._killed = False
 
-    def execute(self, context) -> None:
-        where = home()
+    def execute(self, context: Any) -> None:
+        """Begin, or begin again after a failure of this task."""
+        skip_without_plan(self.run)
+        queue = self._queue(context)
+        queue.renew()
+        self._go_on(queue)
+
+    def resume(self, context: Any, event: dict[str, Any]) -> None:
+        """Go on with the event of a trigger."""
+        queue = self._queue(context)
+        if cell := event.get("cell"):
+            attempt = home().cell(self.run, cell) / event["attempt"]
+            if reason := event.get("lost"):
+                record_loss(home(), self.run, self.host, reason)
+                release(home(), self.run, self.host)
+                raise AirflowFailException(f"host {self.host} was lost during {cell}: {reason}")
+            self._ended(queue, attempt, event["code"], event["line"])
+        self._go_on(queue)
+
+    def on_kill(self) -> None:
+        """Stop the cell on this machine. A trigger stops the one on another machine."""
+        self._killed = True
+        if self._machine:
+            self._machine.stop()
+
+    def _queue(self, context: Any) -> Queue:
+        return Queue(home(), self.run, self.host, getattr(context.get("ti"), "max_tries", 0))
+
+    def _go_on(self, queue: Queue) -> None:
+        """Run cells on this machine, or defer for one on another, until every cell is over."""
+        from dags.lib.triggers import OthersTrigger
+
+        while not queue.is_over:
+            if cell := queue.take():
+                self._run(queue, cell)
+            else:
+                self.log.info("waiting: other hosts run the remaining cells")
+                self.defer(
+                    trigger=OthersTrigger(home=str(home().root), run=self.run, host=self.host),
+                    method_name=self.resume.__name__,
+                )
+        if failures := queue.failures:
+            cells = "; ".join(f"{cell}: {error}" for cell, error in failures.items())
+            raise AirflowFailException(f"{len(failures)} cell{'s' * (len(failures) > 1)} failed: {cells}")
+
+    def _run(self, queue: Queue, cell: dict[str, Any]) -> None:
+        """Run a cell to its end, or defer until its end."""
+        where, name, spec = home(), cell["cell"], RunSpec.parse(cell["spec"])
+        self.log.info("::group::%s", name)
         # Without an oracle there can be no verdict, so the cell does not run.
-        spec = RunSpec.parse(self.spec)
-        if self.workload not in read_oracles(where, self.run):
-            why = read_complaints(where, self.run).get(self.workload, f"its workload {self.workload} has no oracle")
-            raise AirflowFailException(f"{self.cell} did not run: {why}")
-        attempt = next_attempt(where.cell(self.run, self.cell))
+        if cell["workload"] not in read_oracles(where, self.run):
+            missing = f"its workload {cell['workload']} has no oracle"
+            why = read_complaints(where, self.run).get(cell["workload"], missing)
+            self.log.error("%s did not run: %s", name, why)
+            self.log.info("::endgroup::")
+            queue.finish(name, f"it did not run: {why}")
+            return
+        record_begin(where, self.run, self.task_id, name)
+        attempt = next_attempt(where.cell(self.run, name))
         if not (attempt / "spec.json").exists():
             write_json(attempt / "spec.json", spec.model_dump(mode="json"))
-        self._host, self._attempt = Host.of(self.host, where), attempt
-        workload = where.workload(self.app, self.workload)
-        last: list[str] = []
-        self.log.info("running %s, %s, on host %s", self.cell, attempt.name, self.host)
+        workload = where.workload(spec.app, cell["workload"])
+        host = Host.of(self.host, where)
+        self.log.info("running %s, %s, on host %s", name, attempt.name, self.host)
+        if isinstance(host, SshHost):
+            self._defer(host, name, attempt, workload)
+        elif isinstance(host, LocalHost):
+            self._run_here(host, queue, attempt, workload)
+
+    def _defer(self, host: SshHost, cell: str, attempt: Path, workload: Path) -> None:
+        from dags.lib.triggers import CellTrigger
+
+        trigger = CellTrigger(
+            home=str(home().root),
+            run=self.run,
+            host=self.host,
+            cell=cell,
+            attempt=attempt.name,
+            command=host.command(attempt, workload, self.limit),
+            stop=host.stop_command(attempt),
+            patience=host.patience,
+        )
+        # The limit of the engine begins when it has the host's lock.
+        self.defer(trigger=trigger, method_name=self.resume.__name__, timeout=LONGEST_WAIT)
+
+    def _run_here(self, host: LocalHost, queue: Queue, attempt: Path, workload: Path) -> None:
+        self._machine, last = host, [""]
 
         def say(line: str) -> None:
             self.log.info(line)
-            last[:] = [line]
+            last[0] = line.strip() or last[0]
 
-        try:
-            with recorded(where, self.run, self.task_id, self.cell):
-                code = self._host.run(attempt, workload, self.limit, say)
-                if self._killed:
-                    raise Interrupted(signal.SIGTERM)
-        except AttemptLost:
+        code = host.run(attempt, workload, self.limit, say)
+        self._machine = None
+        if self._killed:
+            queue.finish(attempt.parent.name, "stopped")
+            raise AirflowFailException(f"{attempt.parent.name}: {Interrupted(signal.SIGTERM)}")
+        self._ended(queue, attempt, code, last[0])
+
+    def _ended(self, queue: Queue, attempt: Path, code: int, line: str) -> None:
+        """Record the end of an attempt. An attempt without a result leaves its cell to this lane, for a new attempt."""
+        cell = attempt.parent.name
+        if is_lost(attempt, code):
             abandon(attempt)
-            raise
-        except Interrupted as error:
-            raise AirflowFailException(f"{self.cell}: {error}") from None
-        if code:
-            raise AirflowFailException(f"{self.cell}: {last[-1] if last else f'exit code {code} without a message'}")
-        self.log.info("%s ended; validate_outputs will check its result", self.cell)
+            losses = len(list(attempt.parent.glob("*.lost")))
+            self.log.warning("%s, %s, ended without a result: its process is gone", cell, attempt.name)
+            if losses < MOST_ATTEMPTS:
+                self.log.info("::endgroup::")
+                return
+            self._over(queue, cell, f"{losses} attempts ended without a result")
+        elif code:
+            self._over(queue, cell, line or f"exit code {code} without a message")
+        else:
+            self.log.info("%s ended; validate_outputs will check its result", cell)
+            self._over(queue, cell)
 
-    def on_kill(self) -> None:
-        self._killed = True
-        if self._host and self._attempt:
-            self._host.stop(self._attempt)
+    def _over(self, queue: Queue, cell: str, error: str | None = None) -> None:
+        if error:
+            self.log.error("%s failed: %s", cell, error)
+        self.log.info("::endgroup::")
+        record_end(home(), self.run, cell, error)
+        queue.finish(cell, error)
+
+
+def release(where: Home, run: str, host: str) -> None:
+    """Give back the cell that a lane has begun, so that another lane runs it in a new attempt."""
+    for cell, claim in claims(where, run).items():
+        if claim.host == host and not claim.is_over:
+            attempt = next_attempt(where.cell(run, cell))
+            if attempt.is_dir():
+                abandon(attempt)
+            forget(where, run, cell)
+            Queue(where, run, host).give_back(cell)
+
+
+def release_failed(context: Any) -> None:
+    """Give back the cell of a lane that failed, also if its process was killed. Airflow calls it after the last try."""
+    run = new_run_id(context["dag_run"].run_id, context["dag_run"].run_after.timestamp())
+    host = fit_hosts(home(), run)[context["ti"].map_index]
+    if isinstance(error := context.get("exception"), HostLost):
+        record_loss(home(), run, host, str(error))
+    release(home(), run, host)
 
 
 class Verdict(BaseOperator):

@@ -8,9 +8,10 @@ from airflow.sdk import Asset
 
 from dags.lib.form import regression_of
 from infra import checkout
+from infra.airflow import connections
 from infra.checkout import home
 from streaming_core.errors import BadInput
-from streaming_core.regression import matrices
+from streaming_core.regression import fleet, matrices, preflight
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.project import named
 from streaming_core.regression.request import RegressionSpec
@@ -23,14 +24,14 @@ from streaming_core.storage import left_json
 VALIDATED = Asset(named("lockstep/validated"))
 
 
-def plan_run(context) -> list[dict]:
-    """Validate the params of a run, write runs/<run id>/plan.json and list its cells.
+def plan_run(context) -> list[str]:
+    """Validate the params of a run, look at its hosts, and write runs/<run id>/plan.json and hosts.json.
 
     A refused request is a run too: its page gives the reason. The run id follows from the Airflow run alone, so a task
     that runs again finds its earlier plan.
 
     Returns:
-        One mapping per cell: cell, app, workload, spec. The run id goes into the XCom `run_id`.
+        The connections of the hosts that run its cells. The run id goes into the XCom `run_id`.
 
     Raises:
         AirflowFailException: One line on the first fault in the params, or on raw results of another schema version.
@@ -53,24 +54,33 @@ def plan_run(context) -> list[dict]:
         fields = regression_of(params, context["dag_run"].conf)
         try:
             request = matrices.request(checkout.MATRICES, home(), fields, matrix)
-            hosts.check(params, home())
-            # A task that is cleared and run again finds its own plan.
             regression = request.regression
+            connections.check(params | {"hosts": regression.hosts}, hosts.type_of)
+            outcomes = {name: hosts.preflight(name, home()) for name in regression.hosts}
+            preflight.record(home(), run_id, outcomes.values())
+            reasons = [f"host {name} cannot run cells: {one.reason}" for name, one in outcomes.items() if one.reason]
+            if len(reasons) == len(outcomes):
+                raise BadInput("; ".join(reasons))
+            # A task that is cleared and run again finds its own plan.
             planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, request.matrix)
         except BadInput as error:
             refuse(home(), run_id, origin, fields | ({"matrix": matrix} if matrix else {}), str(error))
             end(home(), run_id, "finished")
             publish(home(), run_id)
             raise AirflowFailException(str(error)) from None
-        print(estimate(home(), planned, hosts.name(params["host"], home())))
+        fleet.reset(home(), run_id)
+        fit = fleet.fit_hosts(home(), run_id)
+        print(estimate(home(), planned, [outcomes[name].machine for name in fit]))
+        for name, one in outcomes.items():
+            if one.reason:
+                print(fleet.why_unused(home(), run_id, name))
+            elif one.warning:
+                print(f"the speeds of this run may be unsteady: {one.warning} on host {name}")
         for line in omissions(planned):
             print(f"left out of the matrix: {line}")
         refresh(home())
     context["ti"].xcom_push("run_id", run_id)
-    return [
-        {"cell": cell["cell"], "app": cell["spec"]["app"], "workload": cell["workload"], "spec": cell["spec"]}
-        for cell in planned["cells"]
-    ]
+    return fit
 
 
 def run_id_of(context) -> str:

@@ -7,17 +7,19 @@ because there are other ways to trigger a run.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from streaming_core.errors import BadInput
+from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.project import named
+from streaming_core.regression.request import ALL, resolve_hosts
 
 NAME = r"[A-Za-z0-9_.-]{1,250}"  # of a connection in Airflow
-DEFAULTS = {"host": named("local"), "spark": named("spark_default")}
+DEFAULTS: dict[str, Any] = {"hosts": [LOCAL], "spark": named("spark_default")}
 # Param of a run -> the connection types it can use, and the sentence about them.
 _TYPES = {
-    "host": ({"generic", "ssh"}, "a host needs the type 'ssh', or 'generic' for this machine"),
+    "hosts": ({"generic", "ssh"}, "a host needs the type 'ssh', or 'generic' for this machine"),
     "spark": ({"spark", "spark_connect"}, "a Spark master needs the type 'spark' or 'spark_connect'"),
 }
 
@@ -35,8 +37,7 @@ def check(
     Raises:
         BadInput: one line on the first connection that a run cannot use.
     """
-    for param in names:
-        name = params.get(param, DEFAULTS[param])
+    for param, name in _named(params, names):
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
             raise BadInput(f"{param}: {name!r} is not a valid connection name: use letters, digits, '_', '.' and '-'")
         types, sentence = _TYPES[param]
@@ -44,3 +45,13 @@ def check(
             raise BadInput(f"{param}: Airflow has no connection {name!r}; add it under Admin, Connections")
         if kind not in types:
             raise BadInput(f"{param}: connection {name!r} has the type {kind!r}, but {sentence}")
+
+
+def _named(params: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The connections of these params. RegressionSpec checks the list of hosts; here, each of its items counts."""
+    for param in names:
+        value = params.get(param, DEFAULTS[param])
+        values = value if param == "hosts" and isinstance(value, list) else [value]
+        if ALL in values:
+            values = resolve_hosts(values)
+        yield from ((param, one) for one in values)

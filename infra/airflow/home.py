@@ -1,7 +1,7 @@
-"""Prepares AIRFLOW_HOME of this checkout: configuration, database, connections and pools.
+"""Prepares AIRFLOW_HOME of this checkout: configuration, database and connections.
 
-The values come from files in this folder. Connections and pools are imported only if they do not exist yet, so changes
-that people make in the UI stay.
+The values come from files in this folder. Connections are imported only if they do not exist yet, so changes that
+people make in the UI stay.
 """
 
 from __future__ import annotations
@@ -137,13 +137,13 @@ def _fingerprint(home: Path) -> str:
     database = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
     parts = [version("apache-airflow"), *(os.environ.get(f"{database}{form}", "") for form in ("", "_CMD", "_SECRET"))]
     parts.append(PREFIX)
-    parts += [(HERE / name).read_text() for name in ("connections.json", "pools.json")]
+    parts.append((HERE / "connections.json").read_text())
     parts.append(str((home / "airflow.db").exists()))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _migrate_and_import() -> None:
-    from airflow.models import Connection, Pool
+    from airflow.models import Connection
     from airflow.utils import db
     from airflow.utils.session import create_session
 
@@ -153,10 +153,6 @@ def _migrate_and_import() -> None:
         for conn_id, fields in json.loads((HERE / "connections.json").read_text()).items():
             if named(conn_id) not in known:
                 session.add(Connection(conn_id=named(conn_id), **fields))
-        known = {name for (name,) in session.query(Pool.pool)}
-        for name, fields in json.loads((HERE / "pools.json").read_text()).items():
-            if named(name) not in known:
-                session.add(Pool(pool=named(name), **fields))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 from airflow.listeners import hookimpl
 
 from infra.checkout import home
-from streaming_core.regression import status
+from streaming_core.regression import fleet, status
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.stages import DAG_ID, Stage
 
@@ -35,11 +35,14 @@ def on_dag_run_failed(dag_run: Any, msg: str) -> None:
 def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any) -> None:
     """Record the user that marks a task as failed."""
     if previous_state is None and task_instance.dag_id == DAG_ID and MANUALLY in str(error):
-        task = task_instance.task_id
-        part = task_instance.rendered_map_index if task == Stage.RUN_CORE else task
-        status.record_stop(
-            home(), _run_id(task_instance.dag_run), _user(task_instance, task_instance.run_id), part or task
-        )
+        run_id, user = _run_id(task_instance.dag_run), _user(task_instance, task_instance.run_id)
+        parts = [task_instance.task_id]
+        if task_instance.task_id == Stage.RUN_CORE:
+            host = task_instance.rendered_map_index
+            known = fleet.claims(home(), run_id).items()
+            parts = [cell for cell, claim in known if claim.host == host and not claim.is_over]
+        for part in parts:
+            status.record_stop(home(), run_id, user, part)
 
 
 def _run_id(run: Any) -> str:

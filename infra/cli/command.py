@@ -47,10 +47,6 @@ def run(
             metavar="NAME", help="Use the values of dags/matrices/NAME.yaml. The other options override them."
         ),
     ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(metavar="CONNECTION", help="Airflow connection of the host that runs the cells. Default: local."),
-    ] = None,
     spark: Annotated[
         str | None,
         typer.Option(metavar="CONNECTION", help="Airflow connection of the Spark master. Default: spark_default."),
@@ -68,7 +64,7 @@ def run(
         lockstep run --applications gs,wc --threads 2 --events 5000
         lockstep run --applications sl --executors transactional --schemes all
     """
-    request = conf(options, matrix) | {name: value for name, value in (("host", host), ("spark", spark)) if value}
+    request = conf(options, matrix) | ({"spark": spark} if spark else {})
     from infra.cli.run import run as regression
 
     return regression(request, as_json)
@@ -432,6 +428,26 @@ def doctor(as_json: Json = False) -> int:
 
 
 @app.command()
+def hosts(
+    names: Annotated[list[str], typer.Argument(metavar="CONNECTION...", help="Airflow connections of the hosts.")],
+    as_json: Json = False,
+) -> int:
+    """Check that hosts can run cells, before a night needs them.
+
+    The command does what a run does first: it brings the build to each host
+    that lacks it. It compares packages, clock and LOCKSTEP_HOME with those
+    here, and prints what it saw. It exits with 2 if a host cannot run cells.
+
+    Examples:
+        lockstep hosts local
+        lockstep hosts numa01 numa02 --json
+    """
+    from infra.cli.hosts import hosts
+
+    return hosts(names, as_json)
+
+
+@app.command()
 def migrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Migrate everything in memory, say how much, and change no file.")
@@ -609,8 +625,8 @@ def airflow(
 ) -> None:
     """Run a command of Airflow with the settings of this checkout.
 
-    The first use prepares AIRFLOW_HOME: settings, database, connections and
-    pools. Each component of a deployment is one such command.
+    The first use prepares AIRFLOW_HOME: settings, database and connections.
+    Each component of a deployment is one such command.
 
     Examples:
         lockstep airflow connections list

@@ -89,7 +89,9 @@ def _summary(run: Run) -> Iterator[Text]:
 def cell_table(run: Run) -> Table:
     """The table of a run: a row per cell. It has columns about changes of speed if a cell has such a verdict."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    titles = ["application", "executor", "strategy", "threads", "events/s", "p99", "verdict"]
+    with_host = any(cell.host for cell in run.cells)  # every host ran each cell
+    titles = ["application", "executor", "strategy", "threads", *(["host"] if with_host else [])]
+    titles += ["events/s", "p99", "verdict"]
     speeds = any(cell.speed for cell in run.cells)
     for title in [*titles, "speed", "since", "would be found"] if speeds else titles:
         number = title in ("threads", "events/s", "p99")
@@ -105,6 +107,7 @@ def cell_table(run: Run) -> Table:
             spec.executor,
             cell.strategy,
             str(spec.threads),
+            *([cell.host] if with_host else []),
             human_rate(cell.events_per_s),
             human_micros(cell.p99_us),
             Text(cell.verdict, STYLES[cell.verdict]),
@@ -135,6 +138,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
         "cells": [
             {
                 "cell": cell.name,
+                "host": cell.facts.get("host"),
                 "application": cell.spec.app,
                 "executor": cell.spec.executor,
                 "strategy": cell.spec.strategy,

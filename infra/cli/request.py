@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -30,6 +30,8 @@ def _option(name: str) -> Any:
             shape, shown = "A,B,...", "all" if default == CHOICES.get(name, [])[1:] else ", ".join(map(str, default))
         case dict():
             shape, shown = "JSON", "none"
+        case str():
+            shape, shown = "|".join(get_args(RegressionSpec.model_fields[name].annotation)), default
         case _:
             shape, shown = "N", str(default)
     values = f" Values: {', '.join(CHOICES[name])}." if name in CHOICES else ""
@@ -74,6 +76,8 @@ def _value(name: str, text: str, default: object) -> object:
                 return json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise BadInput(f"--{name}: must be JSON, for example {EXAMPLES[name]}; got {text!r}: {error}") from None
+        case str():
+            return text
     return _number(name, text)
 
 

@@ -18,8 +18,9 @@ from infra.cli.report import print_run
 from infra.services.process import Noted
 from reports.estimate import expected
 from streaming_core.errors import RunFailed
+from streaming_core.regression.fleet import claims
 from streaming_core.regression.stages import Stage
-from streaming_core.storage import write_json
+from streaming_core.storage import left_json, write_json
 
 FINAL = ("success", "failed", "upstream_failed", "skipped", "removed")
 MARKS = {"success": ("✓", "green"), "failed": ("✗", "red"), "upstream_failed": ("-", "dim"), "skipped": ("-", "dim")}
@@ -34,6 +35,8 @@ class Progress:
         self.tasks: dict[tuple[str, int], dict] = {}
         self._printed: set[tuple[str, int]] = set()
         self._since = time.time()
+        self._run_id = ""
+        self._count = 0
 
     def take(self, line: TaskChange) -> None:
         """Show the change of a task."""
@@ -42,13 +45,15 @@ class Progress:
             key = (line["task"], line["map_index"])
             if key not in self._printed and line["map_index"] >= -1:
                 self._printed.add(key)
-                name = line["label"] or Stage(line["task"]).label
+                name = " ".join(filter(None, (Stage(line["task"]).label, line["label"])))
                 seconds = f"{line['end'] - line['start']:.1f} s" if line["start"] and line["end"] else ""
                 self.console.print(f"  {line['state']:<16} {name:<40} {seconds}", highlight=False)
 
     def plan(self, run_id: str) -> None:
         """Show how many cells the run has and how long they are expected to take."""
-        sentence = expected(checkout.home(), run_id)
+        self._run_id, home = run_id, checkout.home()
+        self._count = len(left_json(home.run(run_id) / "plan.json").get("cells", []))
+        sentence = expected(home, run_id)
         self.note = f"{sentence}; {self.note}"
         if not self.console.is_terminal:
             self.console.print(f"  {sentence}", highlight=False, soft_wrap=True)
@@ -97,12 +102,14 @@ class Progress:
         return Group(table, footer)
 
     def _cells(self) -> Text:
-        lines = [line for (task, index), line in self.tasks.items() if task == Stage.RUN_CORE and index >= 0]
-        done = sum(line["state"] in FINAL for line in lines)
-        failed = sum(line["state"] == "failed" for line in lines)
-        running = next((line["label"] or "" for line in lines if line["state"] == "running"), "")
-        text = f"{done} of {len(lines)}" if lines else ""
-        return Text(f"{text}{f', {failed} failed' if failed else ''}  {running}")
+        """How many cells are over, and which ones run where."""
+        if not self._run_id:
+            return Text("")
+        known = claims(checkout.home(), self._run_id)
+        over = [claim for claim in known.values() if claim.is_over]
+        failed = sum(claim.error is not None for claim in over)
+        running = ", ".join(f"{cell} on {claim.host}" for cell, claim in known.items() if not claim.is_over)
+        return Text(f"{len(over)} of {self._count}{f', {failed} failed' if failed else ''}  {running}")
 
 
 def run(conf: dict, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""The page of settings: environment variables, Airflow's connections and pools, and the configuration files.
+"""The page of settings: environment variables, Airflow's connections, and the configuration files.
 
 `.env.example` describes the settings that most users change. `SETTINGS` declares the others. A test compares both with
 the variables that the code reads.
@@ -88,7 +88,6 @@ ALERTS = {
 
 def page() -> str:
     """The text of the page."""
-    pools = json.loads((ROOT / "infra/airflow/pools.json").read_text())
     declared = json.loads((ROOT / "infra/airflow/connections.json").read_text())
     rows = [(code(name), code(one["conn_type"]), text(one["description"])) for name, one in declared.items()]
     rows += [(code(name), code(kind), text(description)) for name, (kind, description) in ALERTS.items()]
@@ -117,8 +116,8 @@ def page() -> str:
         "## Airflow connections",
         paragraph(
             "A connection tells Lockstep how to reach another system. Add and edit connections in Airflow under "
-            "**Admin**, **Connections**. The options `--host` and `--spark` of `lockstep run`, and the fields of the "
-            "form, name a connection."
+            "**Admin**, **Connections**. The options `--hosts` and `--spark` of `lockstep run`, and the fields of "
+            "the form, name connections."
         ),
         table(("connection", "type", "what it is for"), rows),
         paragraph(
@@ -126,19 +125,12 @@ def page() -> str:
             "connection has type `spark` (a master for which each run starts a server) or `spark_connect` (a server "
             "that runs already)."
         ),
-        "## Airflow pools",
-        paragraph("A pool limits how many tasks run at once. Edit pools in Airflow under **Admin**, **Pools**."),
-        table(
-            ("pool", "slots", "what it is for"),
-            [(code(name), str(pool["slots"]), text(pool["description"])) for name, pool in pools.items()],
-        ),
         "## Configuration files",
         table(
             ("file", "what it configures"),
             [
                 ("`infra/airflow/airflow.cfg`", "Airflow: executor, database, address, login"),
                 ("`infra/airflow/connections.json`", "the connections of a new `AIRFLOW_HOME`"),
-                ("`infra/airflow/pools.json`", "the pools of a new `AIRFLOW_HOME`"),
                 ("`infra/spark/server.conf`", "the Spark server that a run starts"),
                 ("`infra/spark/session.conf`", "the Spark sessions of all stages"),
                 ("`dags/matrices/NAME.yaml`", "the matrix `NAME` ([requests](requests.md))"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -18,7 +18,6 @@ from streaming_core.run.way import EXECUTORS, OPTION_EXECUTORS
 
 RUN_FIELDS = {
     "matrix": ("the name of a matrix", "none", "The matrix that the request starts from. Other fields override it."),
-    "host": ("an Airflow connection", code("local"), "The host that runs the cells."),
     "spark": ("an Airflow connection", code("spark_default"), "The Spark that checks the results."),
 }
 
@@ -100,6 +99,8 @@ def _values(name: str, field: FieldInfo) -> str:
         return bounds(field)
     if kind == list[int]:
         return f"list of numbers, {span(*ITEMS[name])}"
+    if get_origin(kind) is Literal:
+        return codes(get_args(kind))
     return "list of names" if kind == list[str] else "mapping"
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs one attempt at a cell on this host, and waits for its end.
 
-    cell.py run ATTEMPT --input WORKLOAD --command '["streaming-core"]' --timeout SECONDS [--tether]
+    cell.py run ATTEMPT --input WORKLOAD --timeout SECONDS [--wrapper '["numactl", "-N0"]'] [--tether | --lease SECONDS]
     cell.py stop ATTEMPT
 
 The program waits for the host's lock, because a host runs one cell at a time. It starts the engine in its own process
@@ -11,10 +11,15 @@ A second call with the same attempt never starts a second engine. It waits for a
 code of an ended one from exit.json, so a lost connection costs nothing. It restarts a lost attempt if that left a
 checkpoint.
 
+The kernel closes standard input when the connection ends, or the process that started this one. With --tether, the
+attempt then stops. With --lease, it stops later, unless another call waits for it in the meantime.
+
 The exit code is the engine's. Code 3 means that this program itself failed, for example on a full disk. Code 75 means
 that the attempt was lost: its process is gone, and exit.json is missing.
 
-The program uses the standard library, and modules of this checkout that use nothing else. A host needs only the engine.
+The engine is the one beside this program: that of this checkout, or on another host that of the build which was
+shipped there. So a host never runs another version. The program uses the standard library, and modules of the checkout
+that use nothing else.
 """
 
 import argparse
@@ -28,7 +33,8 @@ import threading
 import time
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[2])
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[0] = str(ROOT)
 
 from infra.services.lock import host_in_use, of_host  # noqa: E402
 from infra.services.process import POLL_SECONDS, Noted, alive, end_group, for_applications, identity, start  # noqa: E402
@@ -39,46 +45,99 @@ LOST = 75
 KILLED = 137
 TIMED_OUT = 124
 GRACE_SECONDS = 10
+# It imports nothing from the working folder.
+ENGINE = [sys.executable, "-P", "-c", "from streaming_core.cli import main; main()"]
 
 
-def run(attempt, workload, command, timeout, tethered):
+class Caller:
+    """The process that waits for this one, or its connection."""
+
+    def __init__(self, attempt: str, lease: float | None):
+        """Watch for its end.
+
+        Args:
+            attempt: Folder of the attempt.
+            lease: Seconds after which an attempt that no call waits for stops; None if it never stops.
+        """
+        self.followed = attempt + ".followed"  # its time is when a later call last waited for the attempt
+        self.lease = lease
+        self.left_at: float | None = None
+        if lease is not None:
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        self.left_at = time.time()
+
+    def follow(self) -> None:
+        """Tell the first call that this one waits for the attempt too."""
+        if self.lease is not None and self.left_at is None and time.time() - self._followed_at() > self.lease / 10:
+            with open(self.followed, "a"):
+                os.utime(self.followed, (time.time(), time.time()))
+
+    def _followed_at(self) -> float:
+        try:
+            return os.path.getmtime(self.followed)
+        except OSError:
+            return 0.0
+
+    def complaint(self) -> str | None:
+        """Why the attempt has to stop; None if a call waits for it, or did so not long ago."""
+        if (
+            self.lease is None
+            or self.left_at is None
+            or time.time() - max(self.left_at, self._followed_at()) < self.lease
+        ):
+            return None
+        if self.lease == 0:
+            return "stopped"
+        return f"its connection was lost for {self.lease:.0f} s, so it was stopped"
+
+
+def run(attempt, workload, wrapper, timeout, lease):
     """Run one attempt, or wait for it, or read how it ended; returns the exit code."""
+    caller = Caller(attempt, lease)
     if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
         return known["exit_code"]
     if (process := read_json(attempt + ".process.json")) is not None:
-        code = follow(attempt, process)
+        code = follow(attempt, process, caller)
         # If the attempt was lost with its host, the engine resumes from a checkpoint in the same folder.
         if code != LOST or not os.path.exists(os.path.join(attempt, ".checkpoint", "last")):
             return code
 
     noted = Noted(signal.SIGTERM, signal.SIGINT)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the run continues without the connection
-    if tethered:
-        threading.Thread(target=wait_for_end_of_input, args=(noted,), daemon=True).start()
-
     lock, waiting = of_host(), False
     try:
         while not lock.take(attempt):
-            if noted.number:
+            if noted.number or caller.complaint():
                 return finish(attempt, KILLED, "stopped while it waited for the host", now(), now())
+            if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
+                return known["exit_code"]
             if not waiting:
                 say(host_in_use(lock))
                 waiting = True
             time.sleep(POLL_SECONDS)
-        return measure(attempt, [*command, "run", os.path.join(attempt, "spec.json")], workload, timeout, noted)
+        # Two calls may have waited for the host. The first of them ran the attempt.
+        if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
+            return known["exit_code"]
+        arguments = [*wrapper, *ENGINE, "run", os.path.join(attempt, "spec.json")]
+        return measure(attempt, arguments, workload, timeout, noted, caller)
     finally:
         noted.ignore()
         lock.leave()
 
 
-def measure(attempt, command, workload, timeout, noted):
+def measure(attempt, command, workload, timeout, noted, caller):
     """Run the engine, under the host's lock; returns the exit code."""
     started = now()
     errors = attempt + ".stderr.log"
     with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
         try:
             arguments = [*command, "--input", workload, "--out", attempt]
-            environment = {**for_applications(os.environ), "LOCKSTEP_TRACEBACK": "1"}
+            environment = {**for_applications(os.environ), "PYTHONPATH": str(ROOT), "LOCKSTEP_TRACEBACK": "1"}
             engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err, env=environment)
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
@@ -86,14 +145,16 @@ def measure(attempt, command, workload, timeout, noted):
         deadline = time.monotonic() + timeout
         reason = None
         while engine.poll() is None:
-            if noted.number or time.monotonic() > deadline:
-                reason = "stopped" if noted.number else f"it did not end within {timeout:.0f} s, so it was killed"
+            reason = "stopped" if noted.number else caller.complaint()
+            late = time.monotonic() > deadline
+            if reason or late:
+                reason = reason or f"it did not end within {timeout:.0f} s, so it was killed"
                 end_group(engine, GRACE_SECONDS)
                 break
             time.sleep(POLL_SECONDS)
     code = engine.returncode
     if reason:
-        code = KILLED if reason == "stopped" else TIMED_OUT
+        code = TIMED_OUT if late else KILLED
     elif code < 0:
         reason = f"killed by {signal.Signals(-code).name}"
         code = 128 - code
@@ -102,9 +163,10 @@ def measure(attempt, command, workload, timeout, noted):
     return finish(attempt, code, reason, started, now())
 
 
-def follow(attempt, process):
+def follow(attempt, process, caller):
     """Wait for an attempt that another call started; returns the exit code."""
     while alive(process):
+        caller.follow()
         time.sleep(POLL_SECONDS)
     for _ in range(int(GRACE_SECONDS / POLL_SECONDS)):  # its watcher writes exit.json just after the engine ends
         if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
@@ -119,6 +181,10 @@ def follow(attempt, process):
 def stop(attempt):
     """Stop an attempt on this host, and wait for its end; returns the exit code, 0."""
     process = read_json(attempt + ".process.json")
+    if process is None and not os.path.exists(os.path.join(attempt, "exit.json")):
+        # A call that waits for the host reads it.
+        finish(attempt, KILLED, "stopped while it waited for the host", now(), now())
+        return 0
     if process is None or not alive(process["watcher"]):
         return 0
     os.kill(process["watcher"]["pid"], signal.SIGTERM)
@@ -135,13 +201,6 @@ def finish(attempt, code, error, started, ended):
         {"exit_code": code, "error": error, "started_at": started, "ended_at": ended, "host": socket.gethostname()},
     )
     return code
-
-
-def wait_for_end_of_input(noted):
-    """Wait for the end of standard input, which the kernel closes when the starting process ends (--tether)."""
-    while os.read(0, 4096):
-        pass
-    noted.number = signal.SIGTERM
 
 
 def now():
@@ -173,16 +232,20 @@ def main(argv):
     parser.add_argument("action", choices=["run", "stop"], help="run or stop the attempt")
     parser.add_argument("attempt", help="folder of the attempt")
     parser.add_argument("--input", metavar="DIR", help="folder of the workload")
-    parser.add_argument("--command", type=json.loads, metavar="JSON", help="the engine's command, as a list")
+    parser.add_argument(
+        "--wrapper", type=json.loads, default=[], metavar="JSON", help="words before the engine's command, as a list"
+    )
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS", help="kill it after this time")
-    parser.add_argument("--tether", action="store_true", help="stop when standard input ends")
+    life = parser.add_mutually_exclusive_group()
+    life.add_argument("--tether", action="store_const", const=0.0, dest="lease", help="stop when standard input ends")
+    life.add_argument("--lease", type=float, metavar="SECONDS", help="stop so long after standard input has ended")
     options = parser.parse_args(argv)
     if options.action == "stop":
         return stop(options.attempt)
-    if not options.input or not options.command:
-        parser.error("run needs --input and --command")
+    if not options.input:
+        parser.error("run needs --input")
     try:
-        return run(options.attempt, options.input, options.command, options.timeout, options.tether)
+        return run(options.attempt, options.input, options.wrapper, options.timeout, options.lease)
     except OSError as error:
         say(f"cell.py: {error.filename or options.attempt}: {error.strerror or error}")
         return FAILED

@@ -179,7 +179,7 @@ def connections(folder: Folder, ports: Mapping[str, int]) -> dict[str, dict]:
     """The Airflow connections of the stack, for a secrets backend."""
     host_key = (folder.root / "ssh" / "host_key.pub").read_text().split()
     extra = {"key_file": str(folder.root / "ssh" / "client_key"), "host_key": " ".join(host_key[:2])}
-    extra["checkout"] = str(folder.release)
+    extra |= {"python": str(folder.environment / "python"), "builds": str(folder.root / "builds")}
     return {
         "spark_default": {"conn_type": "spark", "host": f"spark://127.0.0.1:{ports['spark']}"},
         HOST: {
@@ -262,6 +262,7 @@ def _configure_sshd(folder: Folder, port: int) -> None:
         "StrictModes no",  # it would refuse a folder below /tmp
         "UsePAM no",
         "PidFile none",
+        "Subsystem sftp internal-sftp",
         "SetEnv " + " ".join(f"{name}={value}" for name, value in environment.items()),
     ]
     write_text(ssh / "sshd_config", "\n".join([*lines, ""]), mode=0o600)

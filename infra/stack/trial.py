@@ -80,7 +80,7 @@ class Trial:
     def without_scheduler(self) -> str:
         """A run that loses its scheduler. The supervisor starts another one."""
         run = self._trigger(SMALL)
-        self._wait(run, lambda: self._tasks(run).get(Stage.RUN_CORE) == "running", "a cell runs")
+        self._wait(run, lambda: self._tasks(run).get(Stage.RUN_CORE) == "deferred", "a cell runs")
         killed = self._kill("scheduler")
         self._until(
             lambda: (now := self._stack.process("scheduler")) is not None and now.pid != killed, "it is back", 60
@@ -91,7 +91,7 @@ class Trial:
         return self._stack.kill(program)
 
     def _trigger(self, conf: dict) -> str:
-        body = {"conf": {**conf, "host": HOST}, "logical_date": None}
+        body = {"conf": {**conf, "hosts": [HOST]}, "logical_date": None}
         return self._api.call(RUNS, "POST", body)["dag_run_id"]
 
     def _green(self, run: str) -> str:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from streaming_core.errors import BadInput
 from streaming_core.run import cores, engine
-from streaming_core.run.disturbance import processor
 from streaming_core.run.energy import Meter
+from streaming_core.run.processor import governor, processor
 from streaming_core.run.way import MAX_THREADS
 
 PROBE_SECONDS = 1.0  # how long each core is watched for pauses
-GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
@@ -42,7 +40,7 @@ def facts(repetitions: int, probe_seconds: float = PROBE_SECONDS) -> dict[str, A
 
     Args:
         repetitions: The rounds of the benchmark.
-        probe_seconds: How long each core is watched for pauses.
+        probe_seconds: How long to watch each core for pauses.
     """
     return {
         "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -68,17 +66,9 @@ def longest_pause(seconds: float = PROBE_SECONDS) -> float:
     """Returns the longest time, in seconds, that a spinning thread did not run: the system ran something else.
 
     Args:
-        seconds: How long each core is watched.
+        seconds: How long to watch each core.
     """
     return cores.longest_pause(seconds)
-
-
-def governor(path: Path = GOVERNOR) -> str | None:
-    """Returns the governor of the cores' frequency; None where the system has none or does not tell."""
-    try:
-        return path.read_text().strip() or None
-    except OSError:
-        return None
 
 
 def unshown(counts: list[int], papers: str) -> str:

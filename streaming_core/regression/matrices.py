@@ -17,7 +17,7 @@ import yaml
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput, unknown
 from streaming_core.regression.home import Home
-from streaming_core.regression.request import ALL, RegressionSpec
+from streaming_core.regression.request import ALL, RegressionSpec, resolve_hosts
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ def request(folder: Path, home: Home, fields: Mapping[str, Any], name: str | Non
     An application with an import named after the matrix runs on that import, unless `data` says otherwise.
 
     Raises:
-        BadInput: as `load`, or the fields do not form a regression.
+        BadInput: as `load`, or the fields do not form a regression, or `resolve_hosts` refuses its hosts.
     """
     if not name:
-        return Request(_with_every_application(RegressionSpec.parse(dict(fields))))
+        return Request(_resolved(RegressionSpec.parse(dict(fields))))
     matrix = load(folder, name)
-    regression = _with_every_application(RegressionSpec.parse(matrix.fields | dict(fields)))
+    regression = _resolved(RegressionSpec.parse(matrix.fields | dict(fields)))
     if "data" not in matrix.fields and "data" not in fields:
         known = registry.names()
         data = {app: name for app in regression.applications if app in known and home.imported(app, name).is_dir()}
@@ -94,13 +94,13 @@ def request(folder: Path, home: Home, fields: Mapping[str, Any], name: str | Non
     return Request(regression, {"name": name, "digest": matrix.digest, "overrides": sorted(fields)})
 
 
-def _with_every_application(regression: RegressionSpec) -> RegressionSpec:
-    """The regression with `all` replaced by the names of all applications."""
+def _resolved(regression: RegressionSpec) -> RegressionSpec:
+    """The regression with `all` replaced by the names of all applications, or of all hosts."""
     applications = regression.applications
     if ALL in applications:
         known = registry.names()
         applications = [*known, *(name for name in applications if name not in (ALL, *known))]
-    return regression.model_copy(update={"applications": applications})
+    return regression.model_copy(update={"applications": applications, "hosts": resolve_hosts(regression.hosts)})
 
 
 def _check_applications(regression: RegressionSpec) -> None:

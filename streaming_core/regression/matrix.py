@@ -15,7 +15,7 @@ from streaming_core.regression.request import RegressionSpec
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
-MAX_CELLS = 1024  # as many as Airflow maps a task to
+MAX_CELLS = 1024
 
 
 Imported = dict[str, dict[str, Any]]  # by application, the manifest of the events that it runs on
@@ -81,10 +81,14 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
                 kept.append(reconfigured(spec, asked[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
         raise BadInput(f"the request has no cell that can run: {'; '.join(left_out)}")
-    if len(kept) > MAX_CELLS:
-        remedy = "remove applications, strategies, threads or batches"
-        raise BadInput(f"a run can have at most {MAX_CELLS} cells, got {len(kept)}; {remedy}")
+    _check_count(len(kept) * (len(regression.hosts) if regression.placement == "every" else 1))
     return kept, [{"reason": reason, "cells": names} for reason, names in left_out.items()]
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_CELLS:
+        remedy = "remove applications, strategies, threads or batches"
+        raise BadInput(f"a run can have at most {MAX_CELLS} cells, got {count}; {remedy}")
 
 
 def reconfigured(spec: RunSpec, app: App, times: int, events: int) -> RunSpec:
@@ -116,8 +120,8 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
 
     Returns:
         The plan: run_id, origin, created_at, regression, matrix, workloads (app, params, events, seed, address; of
-        imported events no seed, and `data`, their name), cells (cell, spec, workload, is_bound) and left_out (as
-        `cells` has it).
+        imported events no seed, and `data`, their name), cells (cell, spec, workload, is_bound; with the placement
+        `every` also host, and the name of the cell ends with it) and left_out (as `cells` has it).
 
     Raises:
         BadInput: as `imported` and `cells`, or a plan of that run id exists with other content.
@@ -137,9 +141,11 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
             of = {"events": regression.events, "seed": regression.seed, "address": address}
         address = of["address"]
         workloads[address] = {"app": spec.app, "params": params, **of}
-        planned.append(
-            {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
-        )
+        one = {"spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
+        if regression.placement == "every":
+            planned += [one | {"cell": f"{spec.cell}.{host}", "host": host} for host in regression.hosts]
+        else:
+            planned.append(one | {"cell": spec.cell})
     path = home.run(run_id) / "plan.json"
     if path.exists():
         raise BadInput(f"run {run_id} already has a plan; use a new run id")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -26,6 +27,7 @@ from pydantic import (
 
 from streaming_core.apps.registry import ALL
 from streaming_core.errors import BadInput, one_line, unknown
+from streaming_core.regression.fleet import LOCAL
 from streaming_core.run.way import (
     AUTO_PLAN,
     AXES,
@@ -54,6 +56,9 @@ FIELD_OPTIONS = {
 }
 
 IMPORT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
+# An Airflow connection. Airflow permits longer names; a host is a part of names of folders.
+HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
+HOSTS = "LOCKSTEP_HOSTS"  # the variable with the hosts that `all` stands for
 
 
 def _expand(option: str, names: list[str], known: list[str]) -> list[str]:
@@ -155,6 +160,32 @@ class RegressionSpec(_Ways):
         description="Imports to use instead of generated events, by application: the names given to "
         "`lockstep import --name`.",
     )
+
+    hosts: list[str] = Field(
+        default=[LOCAL],
+        min_length=1,
+        description="Airflow connections of the hosts that run the cells. A connection has the type `ssh`, or "
+        f"`generic` for this machine. '{ALL}' is every host in the setting {HOSTS}.",
+    )
+    placement: Literal["any", "every"] = Field(
+        "any",
+        description="Whether `any` host that is free takes the next cell, or `every` host runs each cell.",
+    )
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _hosts_as_list(cls, hosts: Any) -> Any:
+        """A single name, such as `all`, is a list of one."""
+        return [hosts] if isinstance(hosts, str) else hosts
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts_named(cls, hosts: list[str]) -> list[str]:
+        for host in hosts:
+            if not HOST_NAME.fullmatch(host):
+                rule = "use up to 60 letters, digits, '_', '.' and '-', without '.' or '-' first"
+                raise ValueError(f"{host!r} is not a valid connection name: {rule}")
+        return hosts
 
     @field_validator("threads", "batches")
     @classmethod
@@ -280,3 +311,25 @@ class RegressionSpec(_Ways):
                     tuple(named[name] for name in value) if named else (False, True) if value is True else (value,)
                 )
         return values
+
+
+def resolve_hosts(names: list[str]) -> list[str]:
+    """The hosts of a request, with `all` replaced by the hosts in the setting LOCKSTEP_HOSTS.
+
+    Raises:
+        BadInput: The group is empty, or a host occurs twice.
+    """
+    hosts: list[str] = []
+    for name in names:
+        group = [name]
+        if name == ALL:
+            group = [host.strip() for host in os.environ.get(HOSTS, LOCAL).split(",") if host.strip()]
+            if not group:
+                raise BadInput(f"hosts: the group {ALL!r} is empty; name hosts in the setting {HOSTS}")
+        for host in group:
+            if host in hosts:
+                raise BadInput(f"hosts: {host!r} is listed twice; remove one")
+            if not HOST_NAME.fullmatch(host):
+                raise BadInput(f"hosts: {HOSTS} has the invalid connection name {host!r}; correct the setting")
+            hosts.append(host)
+    return hosts

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from streaming_core.interruption import Interrupted
@@ -56,18 +57,37 @@ def recorded(home: Home, run_id: str, stage: str, part: str | None = None) -> It
         stage: the stage that the task belongs to.
         part: the task's part of a stage that consists of several tasks.
     """
-    path = home.run(run_id) / "stages" / f"{part or stage}.json"
-    record: dict[str, Any] = {"stage": str(stage), "began": time.time(), "ended": None, "error": None}
-    write_json(path, record)
+    part = part or stage
+    record_begin(home, run_id, stage, part)
     try:
         yield
     except Interrupted:
         raise
     except BaseException as error:
-        reason = (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_ERROR]
-        write_json(path, record | {"ended": time.time(), "error": reason})
+        record_end(home, run_id, part, " ".join(str(error).split()) or type(error).__name__)
         raise
-    write_json(path, record | {"ended": time.time()})
+    record_end(home, run_id, part)
+
+
+def record_begin(home: Home, run_id: str, stage: str, part: str) -> None:
+    """Record that a part of a run begins, for work that ends in another process; see `recorded`."""
+    record = {"stage": str(stage), "began": time.time(), "ended": None, "error": None}
+    write_json(_record(home, run_id, part), record)
+
+
+def record_end(home: Home, run_id: str, part: str, error: str | None = None) -> None:
+    """Record that a part of a run ends, and the error that it ends with."""
+    path = _record(home, run_id, part)
+    write_json(path, left_json(path) | {"ended": time.time(), "error": error and error[:LONGEST_ERROR]})
+
+
+def forget(home: Home, run_id: str, part: str) -> None:
+    """Drop the record of a part of a run that has to begin again."""
+    _record(home, run_id, part).unlink(missing_ok=True)
+
+
+def _record(home: Home, run_id: str, part: str) -> Path:
+    return home.run(run_id) / "stages" / f"{part}.json"
 
 
 def records(home: Home, run_id: str) -> dict[str, dict[str, Any]]:

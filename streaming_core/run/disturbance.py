@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 import time
-from pathlib import Path
 
 import psutil
 
@@ -30,15 +28,6 @@ class Disturbance:
             "mhz_before": self._mhz,
             "mhz_after": _mhz(),
         }
-
-
-def processor() -> str:
-    """The processor's name, as the system has it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
 
 
 def _times() -> tuple[float, ...]:

@@ -47,8 +47,8 @@ from streaming_core.data.parts import Writer, ahead, write_states
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
-from streaming_core.run.disturbance import processor
 from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.processor import processor
 from streaming_core.run.report import Latency, Planned, RunReport, Sample
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import Turns, Yardstick, keep_memory
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
+BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/services/wheel.py)
 WORK = ".run"  # below the folder of a run without checkpoints, while it is at work
 PUBLISHED = ("outputs", "state")
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
@@ -573,7 +574,10 @@ def _key_column(keys: bytes | list[bytes]) -> pa.Array:
 @cache
 def build() -> str:
     """Short revision of the checkout the engine runs from, `-dirty` when files differ or are not known to it, as a new
-    application is at first; `unknown` without one."""
+    application is at first; `unknown` without one. A build on another host has its name with it."""
+    shipped = Path(__file__).parents[1] / BUILD_FILE
+    if shipped.exists():
+        return shipped.read_text().strip()
 
     def git(*words: str) -> str:
         command = ["git", *words]

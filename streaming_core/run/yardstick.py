@@ -16,7 +16,8 @@ import numpy as np
 
 from streaming_core import interruption
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
-from streaming_core.run.disturbance import Disturbance, processor
+from streaming_core.run.disturbance import Disturbance
+from streaming_core.run.processor import processor
 from streaming_core.run.report import Sample
 from streaming_core.storage import digest_of
 

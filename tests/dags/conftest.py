@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,12 @@ def lockstep_home(tmp_path, monkeypatch):
         connection = {"conn_type": kind, "password": "a secret of this connection"}
         monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}{name}", json.dumps(connection))
     return Home(tmp_path / "lockstep")
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Airflow waits seconds between its tries to connect."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 @pytest.fixture(scope="session")

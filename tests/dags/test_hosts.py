@@ -6,18 +6,20 @@ import asyncio
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import asyncssh
 import pytest
 
-from dags.lib.hosts import AttemptLost, Host, HostLost, LocalHost, SshHost, abandon, check, next_attempt
+from dags.lib.hosts import LOST, Host, LocalHost, SshHost, abandon, is_lost, next_attempt, preflight, type_of
+from dags.lib.triggers import CellTrigger
 from infra.airflow import connections
 from streaming_core.errors import BadInput
+from streaming_core.regression.fleet import claims
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
 from tests.waiting import alive, wait_for
@@ -35,6 +37,7 @@ class SshServer:
         self._connections: list[asyncssh.SSHServerConnection] = []
         self.commands: list[str] = []
         self.passwords: list[str] = []
+        self.shells: list[subprocess.Popen] = []
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self.port = self._call(self._listen())
 
@@ -61,31 +64,42 @@ class SshServer:
             server_factory=Login,
             server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
             process_factory=self._serve,
+            sftp_factory=True,
         )
         return self._acceptor.get_port()
 
     async def _serve(self, process: asyncssh.SSHServerProcess) -> None:
         self.commands.append(process.command)
-        shell = subprocess.Popen(
-            process.command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        output, _ = await self._loop.run_in_executor(None, shell.communicate)
-        process.stdout.write(output.decode())
-        process.exit(shell.returncode)
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        shell = subprocess.Popen(process.command, shell=True, **pipes)
+        self.shells.append(shell)
+        await process.redirect(shell.stdin, shell.stdout, shell.stderr)
+        await process.stdout.drain()
+        code = await self._loop.run_in_executor(None, shell.wait)
+        if code < 0:
+            process.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
+        else:
+            process.exit(code)
 
     def cut(self) -> None:
         """Breaks every connection, as a network does."""
         self._loop.call_soon_threadsafe(lambda: [connection.abort() for connection in self._connections])
 
-    def stop(self) -> None:
+    def refuse(self) -> None:
+        """Breaks every connection, and accepts no other."""
         self._loop.call_soon_threadsafe(self._acceptor.close)
+        self.cut()
+
+    def stop(self) -> None:
+        self.refuse()
         self._loop.call_soon_threadsafe(self._loop.stop)
 
 
 @pytest.fixture
 def ssh(monkeypatch, engine, tmp_path):
     server = SshServer()
-    extra = {"command": engine, "python": sys.executable, "no_host_key_check": True, "allow_host_key_change": True}
+    extra = {"wrapper": engine, "python": sys.executable, "builds": str(tmp_path / "builds")}
+    extra |= {"no_host_key_check": True, "allow_host_key_change": True}
     connection = {"conn_type": "ssh", "host": "127.0.0.1", "port": server.port, "extra": extra}
     connection |= {"login": LOGIN[0], "password": LOGIN[1]}
     monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(connection))
@@ -124,19 +138,36 @@ def attempt(home):
     return folder
 
 
-class Running:
-    """Host.run in a thread, its outcome kept."""
+def trigger(host: SshHost, attempt: Path, patience: float = 30.0, workload: Path | None = None) -> CellTrigger:
+    return CellTrigger(
+        home=str(host.home.root),
+        run=attempt.parent.parent.name,
+        host=host.connection.conn_id,
+        cell=attempt.parent.name,
+        attempt=attempt.name,
+        command=host.command(attempt, workload or host.home.workload("gs", "w"), 600),
+        stop=host.stop_command(attempt),
+        patience=patience,
+    )
 
-    def __init__(self, host: Host, attempt: Path, said: list[str]):
+
+class Running:
+    """An attempt that runs on a host, in a thread: `outcome` is its exit code, or the reason why its host was lost."""
+
+    def __init__(
+        self, host: Host, attempt: Path, said: list[str], patience: float = 30.0, workload: Path | None = None
+    ):
         self.outcome: object = None
-        self._thread = threading.Thread(target=self._run, args=(host, attempt, said))
+        self._thread = threading.Thread(target=self._run, args=(host, attempt, said, patience, workload))
         self._thread.start()
 
-    def _run(self, host: Host, attempt: Path, said: list[str]) -> None:
-        try:
+    def _run(self, host: Host, attempt: Path, said: list[str], patience: float, workload: Path | None) -> None:
+        if isinstance(host, LocalHost):
             self.outcome = host.run(attempt, host.home.workload("gs", "w"), 600, said.append)
-        except Exception as error:
-            self.outcome = error
+        elif isinstance(host, SshHost):
+            event = asyncio.run(anext(trigger(host, attempt, patience, workload).run())).payload
+            said.append(event.get("line", ""))
+            self.outcome = event.get("code", event.get("lost"))
 
     def result(self):
         self._thread.join(PATIENCE)
@@ -150,7 +181,7 @@ def engine_of(attempt: Path) -> int:
 
 @pytest.fixture
 def local(monkeypatch, engine):
-    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": {"command": engine}}))
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}))
 
 
 def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
@@ -158,39 +189,24 @@ def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
     assert isinstance(Host.of("here", home), LocalHost)
 
 
-def test_a_host_is_looked_at_before_cells_are_sent_there(ssh, home, monkeypatch):
-    check({"host": "node", "spark": SPARK}, home)
-    known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
-    known["extra"]["python"] = "/nowhere/python"
-    monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps(known))
-    message = r"^host elsewhere cannot run cells: `/nowhere/python .*/cell\.py --help` fails on it: "
-    with pytest.raises(BadInput, match=message):
-        check({"host": "elsewhere", "spark": SPARK}, home)
-
-
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"host": "nosuch"}, "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
+        ({"hosts": ["nosuch"]}, "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
+        ({"hosts": ["node", "nosuch"]}, "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
         (
-            {"host": SPARK},
-            f"host: connection {SPARK!r} has the type 'spark', but a host needs ",
+            {"hosts": [SPARK]},
+            f"hosts: connection {SPARK!r} has the type 'spark', but a host needs ",
         ),
         ({"spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
         ({"spark": "node"}, "spark: connection 'node' has the type 'ssh', but a Spark master needs "),
     ],
 )
-def test_connection_that_a_run_cannot_use_is_refused_before_anything_is_sent_to_it(ssh, home, params, sentence):
+def test_connection_that_a_run_cannot_use_is_refused_before_anything_is_sent_to_it(ssh, params, sentence):
     with pytest.raises(BadInput) as refused:
-        check({"host": "node", "spark": SPARK} | params, home)
+        connections.check({"hosts": ["node"], "spark": SPARK} | params, type_of)
     assert str(refused.value).startswith(sentence)
     assert ssh.commands == ssh.passwords == []
-
-
-@pytest.fixture
-def hasty(monkeypatch):
-    """Airflow waits seconds between its tries to connect."""
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 @pytest.mark.usefixtures("hasty")
@@ -199,8 +215,7 @@ def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, 
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     del known["extra"]["no_host_key_check"], known["extra"]["allow_host_key_change"]
     monkeypatch.setenv("AIRFLOW_CONN_STRANGER", json.dumps(known))
-    with pytest.raises(BadInput, match=r"host stranger cannot run cells: .*not found in known_hosts"):
-        check({"host": "stranger", "spark": SPARK}, home)
+    assert "not found in known_hosts" in preflight("stranger", home).reason
     assert ssh.passwords == ssh.commands == []
 
 
@@ -208,10 +223,9 @@ def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, 
 def test_a_password_that_is_wrong_is_not_told(ssh, home, monkeypatch, caplog):
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(known | {"password": "not the right one"}))
-    with pytest.raises(BadInput, match="host wrong cannot run cells: ") as refused:
-        check({"host": "wrong", "spark": SPARK}, home)
+    reason = preflight("wrong", home).reason
     assert "not the right one" in ssh.passwords
-    assert "not the right one" not in f"{refused.value}{caplog.text}"
+    assert "not the right one" not in f"{reason}{caplog.text}"
 
 
 HOSTILE = [
@@ -235,9 +249,9 @@ def test_no_word_of_a_command_is_the_remote_shells(text, ssh, local, tmp_path, m
     (attempt / "go").write_text("0")
     assert Running(Host.of("node", home), attempt, []).result() == 0
     assert (attempt / "starts").read_text() == "x"
-    Host.of("node", home).stop(attempt)
-    assert len(ssh.commands) == 2
-    assert [shlex.split(command)[3] for command in ssh.commands] == [str(attempt)] * 2
+    asyncio.run(trigger(SshHost("node", home), attempt).on_kill())
+    words = [shlex.split(command) for command in ssh.commands]
+    assert [command[2:4] for command in words if command[1] != "-"] == [["run", str(attempt)], ["stop", str(attempt)]]
     assert not list(tmp_path.rglob("marker"))
 
 
@@ -257,24 +271,37 @@ def test_stopping_ends_the_engine(kind, ssh, local, home, attempt):
     running = Running(host, attempt, [])
     pid = engine_of(attempt)
     wait_for(lambda: attempt.with_name("attempt-1.process.json").exists(), PATIENCE)
-    host.stop(attempt)
+    if isinstance(host, LocalHost):
+        host.stop()
+    else:
+        asyncio.run(trigger(host, attempt).on_kill())
+        assert claims(home, "20260101T000000Z-00000000")["cell"].error == "stopped"
     assert running.result() != 0
     wait_for(lambda: not alive(pid), PATIENCE)
 
 
-def test_a_lost_connection_leaves_the_run_going_and_the_next_try_joins_it(ssh, home, attempt):
-    host = Host.of("node", home)
-    running = Running(host, attempt, [])
+def test_a_connection_that_breaks_is_made_again_and_joins_the_engine(ssh, home, attempt):
+    running = Running(Host.of("node", home), attempt, [])
     pid = engine_of(attempt)
     wait_for(lambda: attempt.with_name("attempt-1.process.json").exists(), PATIENCE)
     ssh.cut()
-    assert isinstance(running.result(), HostLost)
+    wait_for(lambda: sum("cell.py run" in command for command in ssh.commands) == 2, PATIENCE)
+    assert alive(pid)
+    (attempt / "go").write_text("0")
+    assert running.result() == 0
+    assert (attempt / "starts").read_text() == "x", "it ran once"
+
+
+def test_a_host_that_stays_away_is_lost_and_its_engine_goes_on_until_the_lease_ends(ssh, home, attempt):
+    running = Running(Host.of("node", home), attempt, [], patience=1.0)
+    pid = engine_of(attempt)
+    wait_for(lambda: attempt.with_name("attempt-1.process.json").exists(), PATIENCE)
+    ssh.refuse()
+    assert "Connect call failed" in running.result()
     assert alive(pid)
     assert next_attempt(attempt.parent) == attempt, "the next try is about the same attempt"
-    again = Running(Host.of("node", home), attempt, [])
-    (attempt / "go").write_text("0")
-    assert again.result() == 0
-    assert (attempt / "starts").read_text() == "x", "it ran once"
+    for shell in ssh.shells:
+        shell.kill()
 
 
 def test_a_local_run_whose_driver_is_killed_is_lost(local, home, attempt):
@@ -282,7 +309,7 @@ def test_a_local_run_whose_driver_is_killed_is_lost(local, home, attempt):
     engine_of(attempt)
     process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))
     os.kill(process["watcher"]["pid"], 9)
-    assert isinstance(running.result(), AttemptLost)
+    assert running.result() == LOST
     wait_for(lambda: not alive(process["pid"]), PATIENCE)
 
 
@@ -291,9 +318,8 @@ def test_a_run_that_vanished_is_lost_and_the_next_try_is_a_new_attempt(ssh, home
     engine_of(attempt)
     process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))
     os.kill(process["watcher"]["pid"], 9)
-    running.result()
-    outcome = Running(Host.of("node", home), attempt, []).result()
-    assert isinstance(outcome, AttemptLost)
+    assert is_lost(attempt, running.result())
+    assert Running(Host.of("node", home), attempt, []).result() == LOST
     abandon(attempt)
     assert next_attempt(attempt.parent).name == "attempt-2"
 

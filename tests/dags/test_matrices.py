@@ -12,6 +12,7 @@ from infra import checkout
 from reports.history import History
 from reports.pages import Pages
 from streaming_core.regression import matrices
+from streaming_core.regression.fleet import LOCAL
 from tests.dags.test_plan import planned
 from tests.reports.test_pages import Outline
 
@@ -35,14 +36,13 @@ def test_the_form_sends_all_fields_and_those_that_are_as_by_default_were_not_cho
     assert regression_of(FORM, FORM)["threads"] == FORM["threads"]
 
 
-def test_a_run_and_its_page_name_matrix_digest_and_overrides(lockstep_home, folder, monkeypatch):
-    monkeypatch.setattr("dags.lib.hosts.check", lambda *_: None)
-    monkeypatch.setattr("dags.lib.hosts.name", lambda *_: "here")
+def test_a_run_and_its_page_name_matrix_digest_and_overrides(lockstep_home, folder):
     (folder / "mine.yaml").write_text("applications: [wc]\nexecutors: [pooled]\nthreads: [4]\n")
-    (cell,) = planned({"matrix": "mine", "events": 700})
-    assert cell["cell"].startswith("wc.pooled.affinity.t4.")
+    assert planned({"matrix": "mine", "events": 700}) == [LOCAL]
     history = History(lockstep_home)
     run = history.latest()
+    (cell,) = run.cells
+    assert cell.name.startswith("wc.pooled.affinity.t4.")
     digest = matrices.load(folder, "mine").digest
     assert run.plan["matrix"] == {"name": "mine", "digest": digest, "overrides": ["events"]}
     assert run.plan["regression"]["events"] == 700

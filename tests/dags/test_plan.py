@@ -12,12 +12,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dags.lib import plan
 from dags.lib.form import regression_params
-from dags.lib.operators import CoreRun
+from dags.lib.operators import Lane
 from dags.lib.spark import ServerHook
-from infra.airflow import connections
 from jobs.raw import write_raw
 from reports.history import History
+from reports.pages import Pages
 from streaming_core.errors import BadInput
+from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.project import named
 from tests.reports.test_pages import Outline
 
@@ -30,7 +31,7 @@ HOSTILE = [SHELL, TEMPLATE, PAGE, PATH, HALF, "local\n", "a" * 300, "", "-rf"]
 FIELDS = {
     "matrix": lambda text: {"matrix": text or "-"},
     "field beside a matrix": lambda text: {"matrix": "smoke", text: 1},
-    "host": lambda text: {"host": text},
+    "hosts": lambda text: {"hosts": [text]},
     "spark": lambda text: {"spark": text},
     "applications": lambda text: {"applications": ["wc", text]},
     "executors": lambda text: {"executors": [text]},
@@ -43,7 +44,7 @@ FIELDS = {
 }
 
 
-def planned(sent: dict) -> list[dict]:
+def planned(sent: dict) -> list[str]:
     """What plan_matrix makes of what is sent past the form."""
     params = {name: param.value for name, param in regression_params().items()} | sent
     when = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -82,10 +83,57 @@ def test_a_hostile_value_is_refused_in_a_line_and_is_text_on_the_page(lockstep_h
 
 
 @pytest.mark.parametrize("value", [None, 7, ["local"], {"a": 1}, True])
-@pytest.mark.parametrize("field", ["host", "spark"])
-def test_a_connection_is_named_by_text(lockstep_home, field, value):
+def test_a_connection_is_named_by_text(lockstep_home, value):
     with pytest.raises(AirflowFailException, match="is not a valid connection name"):
-        planned({field: value})
+        planned({"spark": value})
+
+
+@pytest.mark.parametrize(
+    ("hosts", "group", "sentence"),
+    [
+        (["nosuch"], None, "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
+        ([LOCAL, LOCAL], None, f"hosts: {LOCAL!r} is listed twice; remove one"),
+        (["all", LOCAL], LOCAL, f"hosts: {LOCAL!r} is listed twice; remove one"),
+        (["all"], " , ", "hosts: the group 'all' is empty; name hosts in the setting LOCKSTEP_HOSTS"),
+        (["all"], "a b", "hosts: LOCKSTEP_HOSTS has the invalid connection name 'a b'; correct the setting"),
+        (["all"], f"{LOCAL},nosuch", "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
+        ([], None, "hosts must have at least 1 item"),
+        ([7], None, "hosts.0 must be a text, got 7"),
+    ],
+)
+def test_hosts_that_a_run_cannot_use_are_refused_in_a_line(lockstep_home, monkeypatch, hosts, group, sentence):
+    if group is not None:
+        monkeypatch.setenv("LOCKSTEP_HOSTS", group)
+    with pytest.raises(AirflowFailException) as refused:
+        planned({"applications": ["wc"], "hosts": hosts})
+    assert str(refused.value).startswith(sentence)
+    assert History(lockstep_home).latest().sentence == f"Refused: {refused.value}"
+
+
+UNFIT = {"conn_type": "ssh", "host": "127.0.0.1", "port": 1}
+
+
+@pytest.mark.usefixtures("hasty")
+def test_host_that_fails_its_preflight_is_left_out_and_its_reason_is_on_the_page(lockstep_home, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_UNFIT", json.dumps(UNFIT))
+    request = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "hosts": ["unfit", LOCAL]}
+    assert planned(request) == [LOCAL]
+    history = History(lockstep_home)
+    run = history.latest()
+    page = Outline(Pages(history).in_progress(run)).text
+    assert "left out: lost the SSH connection to 127.0.0.1" in page
+    assert [cell.host for cell in run.cells] == [""]
+
+    (lockstep_home.run(run.run_id) / "plan.json").unlink()
+    assert planned(request | {"placement": "every"}) == [LOCAL]
+    run = history.latest()
+    assert {cell.host for cell in run.cells} == {"unfit", LOCAL}
+    assert len({cell.spec.cell for cell in run.cells}) * 2 == len(run.cells)
+    page = Outline(Pages(history).in_progress(run)).text
+    assert "cannot run: host unfit was left out of the run: lost the SSH connection" in page
+    (lockstep_home.run(run.run_id) / "plan.json").unlink()
+    with pytest.raises(AirflowFailException, match=r"^host unfit cannot run cells: lost the SSH connection to 127"):
+        planned(request | {"hosts": ["unfit"]})
 
 
 @pytest.mark.parametrize("rate", [float("inf"), float("nan")])
@@ -100,24 +148,22 @@ def test_a_request_of_too_much_is_refused_before_it_is_worked_out(lockstep_home)
         planned(much | {"threads": [*range(1, 1025)], "batches": [*range(1, 3000)]})
 
 
-HERE = {
-    "run": "20260101T000000Z-00000000",
-    "cell": "wc.pooled.affinity.t1.0",
-    "app": "wc",
-    "workload": "0123456789abcdef",
-}
+RUN = "20260101T000000Z-00000000"
+CELL = "wc.pooled.affinity.t1.0"
 
 
 @pytest.mark.parametrize("field", ["run", "cell", "app", "workload"])
 @pytest.mark.parametrize("text", [PATH, "..", "/tmp", "-rf", "a b"])
-def test_an_xcom_that_somebody_has_edited_leads_nowhere(lockstep_home, tmp_path, field, text):
-    given = HERE | {field: text.format(tmp_path)}
-    folder = lockstep_home.run(HERE["run"])
+def test_an_xcom_or_a_plan_that_somebody_has_edited_leads_nowhere(lockstep_home, tmp_path, field, text):
+    value = text.format(tmp_path)
+    folder = lockstep_home.run(RUN)
     folder.mkdir(parents=True)
-    (folder / "oracles.json").write_text(json.dumps({given["workload"]: "0123456789abcdef"}))
-    spec = {"app": "wc", "executor": "pooled"}
-    task = CoreRun(task_id="run_core", host=connections.DEFAULTS["host"], spec=spec, limit=1.0, **given)
-    with pytest.raises(BadInput, match="invalid name"):
+    spec = {"app": value if field == "app" else "wc", "executor": "pooled"}
+    names = {"cell": CELL, "workload": "0123456789abcdef"} | {field: value}
+    (folder / "plan.json").write_text(json.dumps({"cells": [{"spec": spec} | names]}))
+    (folder / "oracles.json").write_text(json.dumps({names["workload"]: "0123456789abcdef"}))
+    task = Lane(task_id="run_core", host=LOCAL, run=value if field == "run" else RUN, limit=1.0)
+    with pytest.raises(BadInput, match=r"invalid name|app"):
         task.execute({})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lockstep"]
 
@@ -130,21 +176,19 @@ def test_a_token_in_the_address_of_a_spark_server_is_refused_before_it_is_on_a_c
     monkeypatch.setenv("AIRFLOW_CONN_REMOTE", json.dumps(connection))
     said: list[str] = []
     with pytest.raises(BadInput, match=r"^connection remote: the host must be a bare host name") as refused:
-        ServerHook("remote", HERE["run"]).start(said.append)
+        ServerHook("remote", RUN).start(said.append)
     assert "abc" not in f"{refused.value} {said}"
     assert not lockstep_home.root.exists()
 
 
 def test_no_value_is_a_template(dags, lockstep_home):
-    """Airflow renders `{{ params.host }}` once: what it gives is text, whatever is in it."""
+    """Airflow renders `{{ params.spark }}` once: what it gives is text, whatever is in it."""
     text = TEMPLATE.format()
-    context = {"params": {"host": text, "spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}
+    context = {"params": {"spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}
     for task in ("spark_server", "prepare_workloads", "dbt_build"):
         server = copy(dags[named("streaming_regression")].get_task(task))
         server.render_template_fields(context)
         assert (server.conn_id, server.run) == (text, text)
-    cell = HERE | {"cell": text, "app": text, "workload": text, "run": "{{ ti.xcom_pull() }}"}
-    core = CoreRun(task_id="core", host="{{ params.host }}", spec={"params": {"a": text}}, limit=1.0, **cell)
-    core.render_template_fields(context)
-    assert (core.cell, core.app, core.workload, core.spec) == (text, text, text, {"params": {"a": text}})
-    assert (core.run, core.host) == (text, text)
+    lane = Lane(task_id="core", host="{{ ti.xcom_pull() }}", run="{{ ti.xcom_pull() }}", limit=1.0)
+    lane.render_template_fields(context)
+    assert (lane.run, lane.host) == (text, text)

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from infra import checkout
 from infra.airflow import connections
 from reports.publish import publish
+from streaming_core.regression.fleet import LOCAL, Queue
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
@@ -238,17 +239,17 @@ def test_trigger_with_a_connection_that_a_run_cannot_use_starts_nothing(server, 
         return server.post(TRIGGER, json={"logical_date": None, "conf": conf}, headers=headers)
 
     login = {"Authorization": f"Bearer {token}"}
-    refused = trigger({"host": "nosuch"}, **login)
-    sentence = "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"
+    refused = trigger({"hosts": ["nosuch"]}, **login)
+    sentence = "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"
     assert (refused.status_code, refused.json()["detail"]) == (400, sentence)
-    refused = trigger({"host": connections.DEFAULTS["spark"]}, Cookie=f"_token={token}")
+    refused = trigger({"hosts": [connections.DEFAULTS["spark"]]}, Cookie=f"_token={token}")
     assert (
         f"connection {connections.DEFAULTS['spark']!r} has the type 'spark', but a host needs the type 'ssh'"
         in refused.json()["detail"]
     )
-    assert trigger({"host": "nosuch"}).status_code == 401
+    assert trigger({"hosts": ["nosuch"]}).status_code == 401
     # Airflow itself reads a request that passes.
-    answer = server.post(TRIGGER, json={"conf": {"host": connections.DEFAULTS["host"]}, "dag_run_id": 7}, headers=login)
+    answer = server.post(TRIGGER, json={"conf": {"hosts": [LOCAL]}, "dag_run_id": 7}, headers=login)
     assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["body", "dag_run_id"])
     assert server.post(TRIGGER, content=b"not JSON", headers=login).status_code == 422
 
@@ -276,13 +277,16 @@ def test_a_run_that_goes_on_says_how_far_it_is_and_how_long_it_was_to_take(get, 
     monkeypatch.setenv("LOCKSTEP_HOME", str(other.root))
     run_id = past_runs.RUN_IDS[0]
     first, second, *_ = json.loads((other.run(run_id) / "plan.json").read_text())["cells"]
-    write_json(other.attempt(run_id, first["cell"], 1) / "exit.json", {"exit_code": 0})
-    other.attempt(run_id, second["cell"], 1).mkdir(parents=True)
+    done, going_on = Queue(other, run_id, "numa-a"), Queue(other, run_id, "numa-b")
+    assert done.take() == first
+    done.finish(first["cell"])
+    assert going_on.take() == second
     write_json(other.run(run_id) / "estimate.json", {"sentence": "14 cells, about 3 minutes"})
     text = get(f"/lockstep/{run_id}/index.html").text
     assert "1 of 14 cells have run" in text
     assert "14 cells, about 3 minutes" in text
     assert text.count(" has run<") == text.count("</span> runs<") == 1
+    assert text.count("<td>numa-a</td>") == text.count("<td>numa-b</td>") == 1
     assert 'href="index.html">Reload this page' in text
 
 

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from streaming_core.regression.stages import DAG_ID
 
 ROLES = ("viewer", "user", "op", "admin")
-RUN = {"json": {"logical_date": None, "conf": {"host": "local"}}}
+RUN = {"json": {"logical_date": None, "conf": {"hosts": ["local"]}}}
 ANSWER = {"json": {"chosen_options": ["Acknowledge"], "params_input": {}}}
 # Request -> the roles that may send it.
 REQUESTS = {

@@ -67,12 +67,13 @@ def test_the_server_is_a_setup_and_stopping_it_its_teardown(dag):
         assert stage in stop.get_flat_relative_ids(upstream=True), f"{stage} may outlive the server"
 
 
-def test_core_runs_are_mapped_serial_and_named_by_their_cell(dag):
+def test_lanes_are_mapped_over_hosts_and_named_by_them(dag):
     task = dag.get_task("run_core")
     assert task.is_mapped
-    assert task.partial_kwargs["pool"] == named("core_runs")
-    assert task.partial_kwargs["max_active_tis_per_dagrun"] == 1
-    assert task.partial_kwargs["map_index_template"] == "{{ task.cell }}"
+    assert list(task.expand_input.value) == ["host"]
+    assert task.partial_kwargs.get("pool") in (None, "default_pool")
+    assert task.partial_kwargs.get("max_active_tis_per_dagrun") is None
+    assert task.partial_kwargs["map_index_template"] == "{{ task.host }}"
 
 
 def test_only_lost_connections_are_tried_again(dag):
@@ -144,7 +145,7 @@ def test_the_night_starts_the_same_graph_over_every_application(dags, tmp_path):
 
 def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
     params = dag.params
-    assert set(params) == {"matrix", *RegressionSpec.model_fields, "host", "spark"}
+    assert set(params) == {"matrix", *RegressionSpec.model_fields, "spark"}
     sent = params.validate()  # every default against its own JSON schema
     assert RegressionSpec.parse(regression_of(sent, sent)) == RegressionSpec()
     for name in params:
@@ -174,16 +175,17 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("events", "many"),
         ("repetitions", 0),
         ("rate", -1),
-        ("host", "local; rm -rf /"),
+        ("hosts", ["local; rm -rf /"]),
+        ("hosts", []),
+        ("placement", "some"),
     ],
 )
 def test_the_form_refuses_what_the_model_refuses(name, value):
     param = regression_params()[name]
     with pytest.raises((ParamValidationError, jsonschema.ValidationError)):
         param.resolve(value)
-    if name != "host":
-        with pytest.raises(BadInput, match=name):
-            RegressionSpec.parse({name: value})
+    with pytest.raises(BadInput, match=name):
+        RegressionSpec.parse({name: value})
 
 
 def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):

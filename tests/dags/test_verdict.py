@@ -28,9 +28,9 @@ def lockstep_home(tmp_path, monkeypatch):
     return Home(tmp_path / "lockstep")
 
 
-@pytest.mark.parametrize("field", ["host", "spark"])
-def test_a_connection_that_is_not_there_is_said_before_anything_runs(dag, lockstep_home, field):
-    assert dag.test(run_conf=GIVEN | {"applications": ["wc"], field: "nowhere"}).state == DagRunState.FAILED
+@pytest.mark.parametrize(("field", "value"), [("hosts", ["nowhere"]), ("spark", "nowhere")])
+def test_a_connection_that_is_not_there_is_said_before_anything_runs(dag, lockstep_home, field, value):
+    assert dag.test(run_conf=GIVEN | {"applications": ["wc"], field: value}).state == DagRunState.FAILED
     sentence = f"Refused: {field}: Airflow has no connection 'nowhere'; add it under Admin, Connections"
     assert History(lockstep_home).latest().sentence == sentence
 

@@ -1,4 +1,4 @@
-"""streaming-core with faults. An Airflow connection names it in place of the real command.
+"""streaming-core with faults. An Airflow connection names it as the wrapper of the real command.
 
 LOCKSTEP_APP_FAULTS names the faults, a JSON object: part of a cell's name -> wrong | forge | crash | vanish | hang.
 """
@@ -42,6 +42,7 @@ def fault() -> str | None:
 
 
 if __name__ == "__main__":
+    sys.argv[1:] = sys.argv[sys.argv.index("run") :]
     what = fault()
     out = Path(sys.argv[sys.argv.index("--out") + 1])
     if what == "crash":

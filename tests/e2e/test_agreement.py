@@ -48,7 +48,7 @@ def airflow(tmp_path_factory, with_compiled) -> Iterator[Airflow]:
         "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
         f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps({"wc.pooled.affinity.t3": "forge", "wc.pooled.affinity.t5": "hang"}),
         "LOCKSTEP_APP_PIDS": str(root / "pids"),

@@ -36,7 +36,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
         "LOCKSTEP_HOME": str(with_compiled(tmp_path / "lockstep")),
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(tmp_path / "host.lock"),
-        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
         f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps({"wc": "hang"}),
         "LOCKSTEP_APP_PIDS": str(tmp_path / "pids"),

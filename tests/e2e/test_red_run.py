@@ -18,6 +18,7 @@ import pytest
 
 from reports.history import History
 from reports.stages import Stages
+from streaming_core.regression.fleet import claims
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import Stage
@@ -75,7 +76,7 @@ def world(tmp_path_factory, with_compiled):
         "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
         f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps(FAULTS),
     }
@@ -212,20 +213,19 @@ def test_no_asset_was_emitted_and_the_airflow_run_failed(world):
     assert "answer 0 [<DagRunState.FAILED: 'failed'>]" in done.stdout or "answer 0 ['failed']" in done.stdout, done
 
 
-def test_the_grid_is_red_where_the_engine_failed(world):
-    ask = (
-        "import json; from airflow.models import TaskInstance as T; from airflow.utils.session import create_session\n"
-        "with create_session() as s: print('answer', json.dumps({t.rendered_map_index: str(t.state) for t in "
-        "s.query(T).filter_by(task_id='run_core')}))"
-    )
-    done = subprocess.run([sys.executable, "-c", ask], env=world, capture_output=True, text=True, timeout=120)
-    (answer,) = [line for line in done.stdout.splitlines() if line.startswith("answer ")]
-    states = json.loads(answer.removeprefix("answer "))
-    red = {cell for cell, state in states.items() if state == "failed"}
-    assert {cell.rpartition(".")[0] for cell in red if "sl." not in cell} == {
+def test_lane_fails_at_its_end_and_names_the_cells_that_the_engine_failed(world, result):
+    home = Home(world["LOCKSTEP_HOME"])
+    failed = {cell: claim.error for cell, claim in claims(home, result["run_id"]).items() if claim.error}
+    assert {cell.rpartition(".")[0] for cell in failed if not cell.startswith("sl.")} == {
         cell for cell, fault in FAULTS.items() if fault != "wrong"
     }
-    assert {state for cell, state in states.items() if cell not in red} == {"success"}
+    assert all("it did not run: " in error for cell, error in failed.items() if cell.startswith("sl."))
+    (log,) = (Path(world["AIRFLOW_HOME"]) / "logs").glob("run-2*Z.log")
+    text = log.read_text()
+    assert f"{len(failed)} cells failed: " in text
+    groups = {cell["cell"]: text.count(f"::group::{cell['cell']}") for cell in result["cells"]}
+    again = [cell for cell in groups if cell.startswith("wc.pooled.affinity.t2.")]
+    assert groups == dict.fromkeys(groups, 1) | dict.fromkeys(again, 3), "each attempt has a group in the log"
 
 
 def test_nothing_is_left_running(world, result):

@@ -41,10 +41,10 @@ def airflow(tmp_path_factory, with_compiled):
         "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-        "AIRFLOW_CONN_ERRING": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        "AIRFLOW_CONN_ERRING": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
         "AIRFLOW_CONN_NODE": json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "port": 1, "password": PASSWORD}),
         f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps(
-            {"conn_type": "generic", "password": PASSWORD, "extra": {"command": engine}}
+            {"conn_type": "generic", "password": PASSWORD, "extra": {"wrapper": engine}}
         ),
         f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps({"wc.pooled.affinity.t2": "hang"}),
@@ -156,7 +156,7 @@ def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
 
 
 def test_a_host_that_cannot_be_reached_is_told_without_its_password(airflow):
-    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "host": "node"}
+    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "hosts": ["node"]}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
     assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
     assert "host node cannot run cells" in airflow.call("/lockstep/runs.html", raw=True)

@@ -159,7 +159,7 @@ def test_a_project_has_its_own_names_in_airflow_and_on_pages(template, project, 
     assert ids["triggers"] == f"{PREFIX}streaming_regression"
     assert ids["assets"] == [f"{PREFIX}lockstep/validated"]
     assert ids["connections"] == [f"{PREFIX}local", f"{PREFIX}spark_default"]
-    assert ids["pools"] == ["default_pool", f"{PREFIX}core_runs"]
+    assert ids["pools"] == ["default_pool"]
     assert ids["task pools"] == ids["pools"]
     page = shell(".venv/bin/python", "-c", PAGE)
     assert f"<b>{TITLE}</b>" in page

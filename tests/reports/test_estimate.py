@@ -33,10 +33,11 @@ def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str =
             "started_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
             "ended_at": f"{began + timedelta(seconds=took):%Y-%m-%dT%H:%M:%SZ}",
         }
+        began += timedelta(seconds=took)
         write_json(home.attempt(made["run_id"], cell, 1) / "exit.json", {"exit_code": 0, "host": host, **times})
     summary = home.reports / made["run_id"] / "summary.json"
     write_json(summary, {})
-    ended = began.timestamp() + whole
+    ended = (BEGAN + timedelta(days=day)).timestamp() + whole
     os.utime(summary, (ended, ended))
 
 
@@ -45,11 +46,11 @@ def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
     night(home, 1, {"a": 50, "b": 100}, 250)
     night(home, 2, {"a": 60, "b": 90, "c": 5}, 235)
     asked = plan(home, 3, ["a", "b"])
-    said = estimate(home, asked, "here")
+    said = estimate(home, asked, ["here"])
     assert said == "2 cells, about 4 minutes, from the times of the last runs on this host"
     assert expected(home, asked["run_id"]) == said
     assert (
-        estimate(home, plan(home, 4, ["c"]), "here")
+        estimate(home, plan(home, 4, ["c"]), ["here"])
         == "1 cell, about 2 minutes, from the times of the last runs on this host"
     )
 
@@ -57,11 +58,18 @@ def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
 def test_what_is_not_known_is_said(tmp_path):
     home = Home(tmp_path)
     nothing = "duration unknown: none of them has run on this host with this many events"
-    assert estimate(home, plan(home, 0, ["a"]), "here") == f"1 cell; {nothing}"
+    assert estimate(home, plan(home, 0, ["a"]), ["here"]) == f"1 cell; {nothing}"
     night(home, 1, {"a": 20}, 80)
-    assert estimate(home, plan(home, 2, ["a", "b"]), "here") == (
+    assert estimate(home, plan(home, 2, ["a", "b"]), ["here"]) == (
         "2 cells, more than 80 seconds: 1 of them has not run on this host with this many events"
     )
-    assert estimate(home, plan(home, 3, ["a", "b"]), "there") == f"2 cells; {nothing}"
-    assert estimate(home, plan(home, 4, ["a", "b"], events=999), "here") == f"2 cells; {nothing}"
+    assert estimate(home, plan(home, 3, ["a", "b"]), ["there"]) == f"2 cells; {nothing}"
+    assert estimate(home, plan(home, 4, ["a", "b"], events=999), ["here"]) == f"2 cells; {nothing}"
     assert expected(home, "20260101T000000Z-ffffffff") == ""
+
+
+def test_hosts_share_the_cells(tmp_path):
+    home = Home(tmp_path)
+    night(home, 1, {"a": 100, "b": 200}, 400)
+    sentence = estimate(home, plan(home, 2, ["a", "b"]), ["here", "there"])
+    assert sentence == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"

@@ -225,11 +225,11 @@ def test_every_variable_that_the_code_reads_is_a_setting():
     )
 
 
-def test_every_connection_and_pool_is_a_setting():
+def test_every_connection_is_a_setting():
     table = rows(page("configuration"))
-    declared = (ROOT / "infra/airflow/connections.json").read_text() + (ROOT / "infra/airflow/pools.json").read_text()
+    declared = (ROOT / "infra/airflow/connections.json").read_text()
     names = set(re.findall(r'^  "(\w+)": \{', declared, re.M))
-    assert {"local", "spark_default", "core_runs"} <= names
+    assert {"local", "spark_default"} <= names
     used = (ROOT / "dags/lib/alerts.py").read_text()
     assert names | set(re.findall(r"lockstep_alert_[a-z]+", used)) <= table.keys()
 

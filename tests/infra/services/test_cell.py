@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def engine(tmp_path: Path, text: str, name: str = "engine") -> list[str]:
 
 
 def arguments(attempt: Path, command: list[str], *more: str) -> list[str]:
-    return [sys.executable, str(DRIVER), "run", str(attempt), "--input", "w", "--command", json.dumps(command), *more]
+    return [sys.executable, str(DRIVER), "run", str(attempt), "--input", "w", "--wrapper", json.dumps(command), *more]
 
 
 def run(attempt: Path, command: list[str], *more: str) -> subprocess.CompletedProcess:
@@ -163,6 +164,51 @@ def test_a_tethered_run_ends_with_the_process_that_holds_the_tether(attempt, tmp
     driver.wait(PATIENCE)
     assert left(attempt)["error"] == "stopped"
     assert not alive(pid)
+
+
+def test_run_whose_connection_is_lost_stops_when_its_lease_ends(attempt, tmp_path):
+    driver = start(attempt, engine(tmp_path, HANGS), "--lease", "0.5", stdin=subprocess.PIPE)
+    pid = pid_in(attempt / "pid")
+    driver.stdin.close()
+    driver.wait(PATIENCE)
+    assert left(attempt)["error"].startswith("its connection was lost for ")
+    assert not alive(pid)
+
+
+def test_call_that_waits_for_a_run_renews_its_lease(attempt, tmp_path):
+    waits = "open(out + '/pid', 'w').write(str(os.getpid()))\nwhile not os.path.exists(out + '/go'): time.sleep(0.01)"
+    driver = start(attempt, engine(tmp_path, waits), "--lease", "2", stdin=subprocess.PIPE)
+    wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
+    follower = start(attempt, engine(tmp_path, waits), "--lease", "2", stdin=subprocess.PIPE)
+    wait_for(lambda: beside(attempt, "followed").exists(), PATIENCE)
+    lost_at = time.time()
+    driver.stdin.close()
+    wait_for(lambda: beside(attempt, "followed").stat().st_mtime > lost_at + 3, PATIENCE)
+    assert driver.poll() is None
+    (attempt / "go").touch()
+    assert (driver.wait(PATIENCE), follower.wait(PATIENCE)) == (0, 0)
+
+
+def test_stop_ends_a_run_that_waits_for_the_host_and_no_engine_starts(attempt, tmp_path):
+    lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"], shared=True)
+    assert lock.take("another cell")
+    driver = start(attempt, engine(tmp_path, "open(out + '/ran', 'w')"))
+    assert "in use" in driver.stderr.readline()
+    assert subprocess.run([sys.executable, str(DRIVER), "stop", str(attempt)], timeout=PATIENCE).returncode == 0
+    assert driver.wait(PATIENCE) == 137
+    lock.leave()
+    assert not (attempt / "ran").exists()
+
+
+def test_second_call_that_waited_for_the_host_does_not_run_the_engine_again(attempt, tmp_path):
+    lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"], shared=True)
+    assert lock.take("another cell")
+    drivers = [start(attempt, engine(tmp_path, "open(out + '/runs', 'a').write('x')")) for _ in range(2)]
+    for driver in drivers:
+        assert "in use" in driver.stderr.readline()
+    lock.leave()
+    assert [driver.wait(PATIENCE) for driver in drivers] == [0, 0]
+    assert (attempt / "runs").read_text() == "x"
 
 
 def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(attempt, tmp_path):

@@ -1,0 +1,154 @@
+"""Triggers that a lane waits for, while its worker slot is free: for a cell on another machine, and for other lanes.
+
+`CellTrigger` holds an SSH connection that runs infra/services/cell.py. That program never starts an engine twice: a
+second call waits for the attempt, or reads how it ended. So a lost connection, a triggerer that restarts, and a lane
+that runs again all do the same: they call it again.
+
+Airflow's `SSHRemoteJobOperator` works with a job folder on the host, a random id for each try, and a shell wrapper that
+writes an exit code. Each of them duplicates a part of cell.py, which also holds the host's lock and verifies a
+process by its start time. A subclass would have to disable all three and its polling, so these triggers use only the
+provider's asynchronous hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncssh
+from airflow.providers.ssh.hooks.ssh import SSHHookAsync
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from streaming_core.regression.fleet import Queue
+from streaming_core.regression.home import Home
+
+KEEPALIVE_SECONDS = 15
+LONGEST_PAUSE = 15.0  # seconds between two tries to connect
+POLL_SECONDS = 1.0
+UNREACHABLE = (OSError, asyncssh.Error, TimeoutError)
+asyncssh.set_log_level("WARNING")  # it logs several lines for each connection
+
+
+class CellTrigger(BaseTrigger):
+    """Runs an attempt at a cell on another machine, or waits for it if it already runs.
+
+    The event is {"cell", "attempt", "code": the exit code, "line": the last line of its output}. If the host cannot be
+    reached for `patience` seconds, it is {"cell", "attempt", "lost": the reason}.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: str,
+        run: str,
+        host: str,
+        cell: str,
+        attempt: str,
+        command: Sequence[str],
+        stop: Sequence[str],
+        patience: float,
+    ):
+        """Keep the arguments.
+
+        Args:
+            home: LOCKSTEP_HOME on this machine.
+            run: the run.
+            host: the connection of the host.
+            cell: the cell.
+            attempt: the name of the attempt's folder.
+            command: the command on the host that runs the attempt.
+            stop: the command on the host that stops it.
+            patience: seconds without a connection after which the host is lost.
+        """
+        super().__init__()
+        self.home = home
+        self.run_id = run
+        self.host = host
+        self.cell = cell
+        self.attempt = attempt
+        self.command = list(command)
+        self.stop = list(stop)
+        self.patience = patience
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class, and the arguments of this trigger."""
+        names = ("home", "host", "cell", "attempt", "command", "stop", "patience")
+        arguments = {name: getattr(self, name) for name in names} | {"run": self.run_id}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield the event once the attempt has ended, or the host is lost."""
+        event = {"cell": self.cell, "attempt": self.attempt}
+        lost_at: float | None = None
+        pause = 1.0
+        while True:
+            try:
+                async with await self._connect() as connection:
+                    if lost_at is not None:
+                        self.log.info("connected to host %s again", self.host)
+                    lost_at, pause = None, 1.0
+                    code, line = await self._follow(connection)
+                if code is not None:
+                    yield TriggerEvent(event | {"code": code, "line": line})
+                    return
+                reason = "the connection ended before the cell did"
+            except UNREACHABLE as error:
+                reason = " ".join(str(error).split()) or type(error).__name__
+            if lost_at is None:
+                lost_at = time.monotonic()
+                self.log.warning("lost host %s: %s; connecting again for %.0f s", self.host, reason, self.patience)
+            elif time.monotonic() > lost_at + self.patience:
+                yield TriggerEvent(event | {"lost": reason})
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE, max(1.0, self.patience / 4))
+
+    async def on_kill(self) -> None:
+        """Stop the attempt on the host, because a person ends the lane. Airflow limits the time of this call."""
+        Queue(Home(self.home), self.run_id, self.host).finish(self.cell, "stopped")
+        async with await self._connect() as connection:
+            await connection.run(shlex.join(self.stop))
+
+    async def _connect(self) -> asyncssh.SSHClientConnection:
+        return await SSHHookAsync(self.host, keepalive_interval=KEEPALIVE_SECONDS).get_conn()
+
+    async def _follow(self, connection: asyncssh.SSHClientConnection) -> tuple[int | None, str]:
+        """Run the command; returns its exit code, None if the connection ended before, and its last line."""
+        line = ""
+        # A remote shell reads the command, so every word is quoted.
+        process = await connection.create_process(
+            shlex.join(self.command), stderr=asyncssh.STDOUT, encoding="utf-8", errors="replace"
+        )
+        async for text in process.stdout:
+            if text.strip():
+                line = text.rstrip()
+                self.log.info("%s", line)
+        await process.wait_closed()
+        code = process.exit_status
+        return (None if code is None or code < 0 else code), line
+
+
+class OthersTrigger(BaseTrigger):
+    """Waits until a lane has work again or none is left: a cell is free, or every cell is over."""
+
+    def __init__(self, *, home: str, run: str, host: str):
+        """Keep the arguments: LOCKSTEP_HOME, the run, and the connection of the lane's host."""
+        super().__init__()
+        self.home = home
+        self.run_id = run
+        self.host = host
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class, and the arguments of this trigger."""
+        arguments = {"home": self.home, "run": self.run_id, "host": self.host}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield an empty event."""
+        queue = Queue(Home(self.home), self.run_id, self.host)
+        while queue.waits:
+            await asyncio.sleep(POLL_SECONDS)
+        yield TriggerEvent({})

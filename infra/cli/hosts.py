@@ -1,0 +1,61 @@
+"""`lockstep hosts`: look at hosts before a run, and print what was seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra.airflow import home as airflow_home
+from infra.checkout import ROOT
+from reports.hosts import FACTS, HostRow
+from streaming_core.errors import BadInput, CommandFailed
+from streaming_core.exit_codes import ExitCode
+from streaming_core.regression.preflight import Preflight
+
+
+def hosts(names: Sequence[str], as_json: bool) -> int:
+    """Look at the hosts of these connections, and print a table or JSON.
+
+    Returns:
+        The exit code: 2 if a host cannot run cells.
+
+    Raises:
+        BadInput: Airflow has no such connection, or it is of another type.
+        CommandFailed: The program that looks at the hosts failed.
+    """
+    airflow_home.prepare(airflow_home.location() / "logs" / "components" / "prepare.log")
+    preflights = [Preflight(**one) for one in _look(names)]
+    if as_json:
+        print(json.dumps([asdict(one) for one in preflights], indent=1))
+    else:
+        _print(Console(), [HostRow.of(one) for one in preflights])
+    return ExitCode.BAD_INPUT if any(one.reason for one in preflights) else 0
+
+
+def _look(names: Sequence[str]) -> list[dict]:
+    # Outside its own processes, Airflow finds connections of its database only with this setting. Its command line
+    # sets it, too.
+    environment = airflow_home.environment() | {"_AIRFLOW_PROCESS_CONTEXT": "server"}
+    command = [sys.executable, "-m", "dags.lib.preflight", *names]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["the program that looks at the hosts printed nothing"])[-1]
+        raise (BadInput if done.returncode == ExitCode.BAD_INPUT else CommandFailed)(reason.removeprefix("hosts: "))
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _print(console: Console, rows: list[HostRow]) -> None:
+    for row in rows:
+        console.print(Text(f"{row.host}: {row.state}", "" if row.is_fit else "red"), soft_wrap=True)
+        table = Table.grid(padding=(0, 2))
+        for fact, title in FACTS.items():
+            if value := getattr(row, fact):
+                table.add_row(f"  {title}", value)
+        console.print(table)

@@ -1,0 +1,176 @@
+"""The hosts of a run, and the queue of its cells. A *lane* is the task of a run that executes cells on one host.
+
+    runs/<run id>/hosts.json          the preflight of each host (preflight.py); a host with a `reason` has no lane
+    runs/<run id>/claims/<cell>.json  the lane that took a cell: its host and round, whether the cell is over, the error
+    runs/<run id>/lost/<host>.json    why a host was lost while the run was in progress
+
+A lane takes a cell by creating the claim with `link`, which fails if the file exists, over NFS too. Only the lane of
+that host changes the claim. A claim that is over stays, so a lane that has seen every cell over has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streaming_core.regression.home import Home
+from streaming_core.regression.project import named
+from streaming_core.storage import below, left_json, write_json
+
+LOCAL = named("local")  # the connection of this machine
+
+
+class Claim(NamedTuple):
+    """A lane's claim to a cell.
+
+    Attributes:
+        host: the connection of the lane's host.
+        round: how often a person had cleared the lane in Airflow.
+        is_over: whether the cell needs nothing more of any lane.
+        error: why it failed; None if it did not.
+    """
+
+    host: str
+    round: int = 0
+    is_over: bool = False
+    error: str | None = None
+
+
+def hosts_of(home: Home, run_id: str) -> dict[str, dict[str, Any]]:
+    """What is known of each host of a run, by connection; {} for a run without lanes."""
+    return left_json(home.run(run_id) / "hosts.json")
+
+
+def fit_hosts(home: Home, run_id: str) -> list[str]:
+    """The hosts of a run that have a lane, in the order of the request."""
+    known = hosts_of(home, run_id)
+    requested = left_json(home.run(run_id) / "plan.json").get("regression", {}).get("hosts", [])
+    return [host for host in requested if not known.get(host, {}).get("reason")]
+
+
+def record_loss(home: Home, run_id: str, host: str, reason: str) -> None:
+    """Record that a host was lost while the run was in progress."""
+    # Two lanes may lose their hosts at once, so each loss has a file of its own.
+    write_json(below(home.run(run_id), "lost", host).with_name(f"{host}.json"), {"reason": reason})
+
+
+def losses(home: Home, run_id: str) -> dict[str, str]:
+    """The hosts that were lost while a run was in progress, and why."""
+    return {path.stem: left_json(path).get("reason", "") for path in (home.run(run_id) / "lost").glob("*.json")}
+
+
+def why_unused(home: Home, run_id: str, host: str) -> str | None:
+    """Why a host ran no more cells of a run; None if it was neither left out nor lost."""
+    if reason := hosts_of(home, run_id).get(host, {}).get("reason"):
+        return f"host {host} was left out of the run: {reason}"
+    if reason := losses(home, run_id).get(host):
+        return f"host {host} was lost: {reason}"
+    return None
+
+
+def claims(home: Home, run_id: str) -> dict[str, Claim]:
+    """The claims to cells of a run, by cell."""
+    paths = (home.run(run_id) / "claims").glob("[!.]*.json")
+    return {path.stem: Claim(**left) for path in paths if (left := left_json(path))}
+
+
+def reset(home: Home, run_id: str) -> None:
+    """Drop all claims and losses of a run, so that its cells run again."""
+    for name in ("claims", "lost"):
+        shutil.rmtree(home.run(run_id) / name, ignore_errors=True)
+
+
+class Queue:
+    """The cells of a run as one lane sees them.
+
+    With `placement: every`, each planned cell names its host. With `any`, it names none, and every lane may take it.
+    """
+
+    def __init__(self, home: Home, run_id: str, host: str, round_: int = 0):
+        """Read nothing yet.
+
+        Args:
+            home: LOCKSTEP_HOME.
+            run_id: the run.
+            host: the connection of the lane's host.
+            round_: how often a person has cleared the lane in Airflow.
+        """
+        self.host = host
+        self._round = round_
+        self._run = home.run(run_id)
+
+    @cached_property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """The planned cells that this lane may take, by name."""
+        planned = json.loads((self._run / "plan.json").read_text())["cells"]
+        return {cell["cell"]: cell for cell in planned if cell.get("host", self.host) == self.host}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every cell that this lane may take is over."""
+        return all((claim := self._claim(name)) is not None and claim.is_over for name in self.cells)
+
+    @property
+    def waits(self) -> bool:
+        """Whether other lanes hold every cell that is not over."""
+        known = [self._claim(name) for name in self.cells]
+        return None not in known and any(not claim.is_over for claim in known if claim)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """This lane's failed cells, and why they failed."""
+        own = {name: claim for name in self.cells if (claim := self._own(name))}
+        return {name: claim.error for name, claim in own.items() if claim.error}
+
+    def renew(self) -> None:
+        """Give back the failed cells of a lane that a person has cleared since then, so that they run again."""
+        for name in self.cells:
+            claim = self._own(name)
+            if claim and claim.round != self._round and (claim.error or not claim.is_over):
+                self.give_back(name)
+
+    def take(self) -> dict[str, Any] | None:
+        """The planned cell that this lane runs next: the one that it began, else a free one; None if there is none."""
+        for name, cell in self.cells.items():
+            claim = self._own(name)
+            if claim and not claim.is_over:
+                return cell
+        return next((cell for name, cell in self.cells.items() if self._take(name)), None)
+
+    def finish(self, cell: str, error: str | None = None) -> None:
+        """Record that a cell of this lane is over."""
+        write_json(self._path(cell), Claim(self.host, self._round, True, error)._asdict())
+
+    def give_back(self, cell: str) -> None:
+        """Let any lane take a cell that this lane has taken."""
+        self._path(cell).unlink(missing_ok=True)
+
+    def _take(self, cell: str) -> bool:
+        path = self._path(cell)
+        if path.exists():
+            return False
+        own = path.with_name(f".{cell}.{self.host}")
+        write_json(own, Claim(self.host, self._round)._asdict())
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.link(own, path)
+            # An NFS client may repeat a request whose answer was lost. The number of links tells what happened.
+            return own.stat().st_nlink == 2
+        finally:
+            own.unlink()
+
+    def _own(self, cell: str) -> Claim | None:
+        claim = self._claim(cell)
+        return claim if claim and claim.host == self.host else None
+
+    def _claim(self, cell: str) -> Claim | None:
+        left = left_json(self._path(cell))
+        return Claim(**left) if left else None
+
+    def _path(self, cell: str) -> Path:
+        return below(self._run / "claims", cell).with_name(f"{cell}.json")

@@ -1,0 +1,184 @@
+"""A lane: it runs cells on its host, goes on after a failed one, and leaves to other lanes what it cannot run."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import signal
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from dags.lib.operators import Lane, release_failed
+from dags.lib.triggers import CellTrigger, OthersTrigger
+from streaming_core.regression import fleet
+from streaming_core.regression.fleet import Queue
+from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.preflight import Preflight, record
+from streaming_core.regression.status import records, status_of
+from tests.waiting import alive, wait_for
+
+ORIGIN, WHEN = "manual__lane", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+RUN_ID = new_run_id(ORIGIN, WHEN.timestamp())
+WORKLOAD = "0123456789abcdef"
+# What the engine does in a cell of that name.
+ENGINE = """
+import os, signal, sys
+from pathlib import Path
+attempt = Path(sys.argv[sys.argv.index("run") + 1]).parent
+cell = attempt.parent.name
+if cell.startswith("gone"):
+    os.kill(os.getppid(), signal.SIGKILL)
+    signal.pause()
+if cell.startswith("long"):
+    (attempt / "begins").write_text(str(os.getpid()))
+    (attempt / "begins").rename(attempt / "begun")
+    signal.pause()
+if cell.startswith("bad"):
+    print("operator read_row, event 7: out of cheese", file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Home:
+    """LOCKSTEP_HOME with connections `here` and `there`: this machine, and another one."""
+    engine = tmp_path / "engine.py"
+    engine.write_text(ENGINE)
+    extra = {"wrapper": [sys.executable, str(engine)], "patience": 7}
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
+    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": extra}))
+    monkeypatch.setenv("AIRFLOW_CONN_THERE", json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "extra": extra}))
+    # Nothing is shipped to the other machine, and nothing runs there.
+    monkeypatch.setattr("dags.lib.hosts.SshHost.driver", "/there/infra/services/cell.py")
+    return Home(tmp_path / "lockstep")
+
+
+def plan(home: Home, *cells: str, without_oracle: str = "") -> None:
+    """A run on both hosts, with these cells."""
+    spec = {"app": "wc", "executor": "pooled"}
+    planned = [
+        {"cell": cell, "spec": spec, "workload": "missing" if cell == without_oracle else WORKLOAD} for cell in cells
+    ]
+    folder = home.run(RUN_ID)
+    folder.mkdir(parents=True)
+    content = {"cells": planned, "workloads": [], "regression": {"hosts": ["unfit", "here", "there"]}}
+    (folder / "plan.json").write_text(json.dumps(content))
+    (folder / "oracles.json").write_text(json.dumps({WORKLOAD: "0123456789abcdef"}))
+    record(home, RUN_ID, [Preflight("unfit", "it is off"), Preflight("here"), Preflight("there")])
+
+
+def lane(host: str) -> Lane:
+    return Lane(task_id="run_core", run=RUN_ID, host=host, limit=60.0)
+
+
+def deferred(call) -> CellTrigger | OthersTrigger:
+    """The trigger that a lane defers to, as the triggerer makes it."""
+    with pytest.raises(TaskDeferred) as raised:
+        call()
+    assert raised.value.method_name == "resume"
+    classpath, arguments = raised.value.trigger.serialize()
+    assert json.loads(json.dumps(arguments)) == arguments
+    return {one.__name__: one for one in (CellTrigger, OthersTrigger)}[classpath.rpartition(".")[2]](**arguments)
+
+
+def outcomes(home: Home) -> dict[str, tuple[str, str | None]]:
+    return {cell: (claim.host, claim.error) for cell, claim in fleet.claims(home, RUN_ID).items() if claim.is_over}
+
+
+def test_failed_cell_does_not_stop_the_lane_and_is_named_at_its_end(home):
+    plan(home, "bad.cell", "good.cell", "odd.cell", without_oracle="odd.cell")
+    with pytest.raises(AirflowFailException) as failed:
+        lane("here").execute({})
+    reason = "operator read_row, event 7: out of cheese"
+    missing = "it did not run: its workload missing has no oracle"
+    assert str(failed.value) == f"2 cells failed: bad.cell: {reason}; odd.cell: {missing}"
+    assert outcomes(home) == {
+        "bad.cell": ("here", reason),
+        "good.cell": ("here", None),
+        "odd.cell": ("here", missing),
+    }
+    assert {cell: record["error"] for cell, record in records(home, RUN_ID).items()}["bad.cell"] == reason
+    assert status_of(home, RUN_ID).cells == 2
+
+
+def test_cell_whose_process_is_gone_runs_three_times(home):
+    plan(home, "gone.cell", "good.cell")
+    with pytest.raises(AirflowFailException, match=r"^1 cell failed: gone.cell: 3 attempts ended without a result$"):
+        lane("here").execute({})
+    assert len(list(home.cell(RUN_ID, "gone.cell").glob("*.lost"))) == 3
+    assert outcomes(home)["good.cell"] == ("here", None)
+
+
+def test_lane_of_another_machine_defers_for_each_cell_and_goes_on_with_its_event(home):
+    plan(home, "one.cell", "two.cell")
+    there = lane("there")
+    first = deferred(lambda: there.execute({}))
+    assert isinstance(first, CellTrigger)
+    assert (first.cell, first.attempt, first.patience) == ("one.cell", "attempt-1", 7)
+    attempt = home.attempt(RUN_ID, "one.cell", 1)
+    assert first.command[2:4] == ["run", str(attempt)]
+    assert (attempt / "spec.json").exists()
+
+    again = deferred(lambda: lane("there").execute({}))
+    assert (again.cell, again.attempt) == ("one.cell", "attempt-1"), "a lane that runs again waits for its own cell"
+
+    second = deferred(lambda: there.resume({}, {"cell": "one.cell", "attempt": "attempt-1", "code": 0, "line": ""}))
+    assert second.cell == "two.cell"
+    with pytest.raises(AirflowFailException, match=r"^1 cell failed: two.cell: no cheese$"):
+        there.resume({}, {"cell": "two.cell", "attempt": "attempt-1", "code": 1, "line": "no cheese"})
+
+
+@pytest.mark.parametrize("code", [75, 128 + signal.SIGKILL])
+def test_process_that_is_gone_on_another_machine_is_a_new_attempt(home, code):
+    plan(home, "one.cell")
+    deferred(lambda: lane("there").execute({}))
+    event = {"cell": "one.cell", "attempt": "attempt-1", "code": code, "line": ""}
+    assert deferred(lambda: lane("there").resume({}, event)).attempt == "attempt-2"
+
+
+def test_host_that_is_lost_gives_its_cell_to_another_lane(home):
+    plan(home, "one.cell")
+    deferred(lambda: lane("there").execute({}))
+    waiting = deferred(lambda: lane("here").execute({}))
+    assert isinstance(waiting, OthersTrigger)
+    event = {"cell": "one.cell", "attempt": "attempt-1", "lost": "no route to it"}
+    with pytest.raises(AirflowFailException, match=r"^host there was lost during one.cell: no route to it$"):
+        lane("there").resume({}, event)
+    assert fleet.losses(home, RUN_ID) == {"there": "no route to it"}
+    assert asyncio.run(anext(waiting.run())).payload == {}
+    lane("here").resume({}, {})
+    assert outcomes(home) == {"one.cell": ("here", None)}
+    assert home.attempt(RUN_ID, "one.cell", 2).is_dir()
+
+
+@pytest.mark.parametrize(("index", "host"), [(0, "here"), (1, "there")])
+def test_lane_whose_process_is_killed_for_good_gives_its_cell_back(home, index, host):
+    plan(home, "one.cell")
+    assert Queue(home, RUN_ID, "there").take()
+    dag_run = SimpleNamespace(run_id=ORIGIN, run_after=WHEN)
+    release_failed({"dag_run": dag_run, "ti": SimpleNamespace(map_index=index)})
+    assert ("one.cell" in fleet.claims(home, RUN_ID)) == (host != "there")
+
+
+def test_lane_that_a_person_stops_ends_its_cell_as_stopped(home):
+    plan(home, "long.cell", "next.cell")
+    here, begun = lane("here"), home.attempt(RUN_ID, "long.cell", 1) / "begun"
+
+    def stop() -> None:
+        wait_for(begun.exists, 60)
+        here.on_kill()
+
+    person = threading.Thread(target=stop)
+    person.start()
+    with pytest.raises(AirflowFailException, match=r"long.cell: "):
+        here.execute({})
+    person.join()
+    assert not alive(int(begun.read_text()))
+    assert outcomes(home) == {"long.cell": ("here", "stopped")}
+    assert Queue(home, RUN_ID, "there").take()["cell"] == "next.cell"
