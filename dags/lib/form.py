@@ -27,6 +27,8 @@ SECTIONS = {
     "repetitions": "Measuring",
     "seconds": "Measuring",
     "rate": "Measuring",
+    "gate_minutes": "Speed gate",
+    "gate_against": "Speed gate",
 }
 # The values that the form offers for each list field.
 OFFERED = {

@@ -39,6 +39,7 @@ def plan_run(context) -> list[dict]:
     from airflow.sdk.exceptions import AirflowFailException
 
     from dags.lib import hosts
+    from infra.services import build
     from reports.estimate import estimate
     from reports.publish import publish, refresh
     from streaming_core.regression.matrix import omissions, plan, refuse
@@ -56,6 +57,8 @@ def plan_run(context) -> list[dict]:
             hosts.check(params, home())
             # A task that is cleared and run again finds its own plan.
             regression = request.regression
+            if regression.gate_against:
+                build.resolve(regression.gate_against)
             planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, request.matrix)
         except BadInput as error:
             refuse(home(), run_id, origin, fields | ({"matrix": matrix} if matrix else {}), str(error))

@@ -30,6 +30,8 @@ def _option(name: str) -> Any:
             shape, shown = "A,B,...", "all" if default == CHOICES.get(name, [])[1:] else ", ".join(map(str, default))
         case dict():
             shape, shown = "JSON", "none"
+        case str():
+            shape, shown = "TEXT", default or "none"
         case _:
             shape, shown = "N", str(default)
     values = f" Values: {', '.join(CHOICES[name])}." if name in CHOICES else ""
@@ -50,10 +52,13 @@ def conf(options: dict[str, str], named: str | None) -> dict[str, Any]:
     Raises:
         BadInput: The task plan_matrix would refuse the request.
     """
+    from infra.services import build
     from streaming_core.regression import matrices, matrix
 
     values = {name: _value(name, text, DEFAULTS[name]) for name, text in options.items()}
     regression = matrices.request(checkout.MATRICES, home(), values, named).regression
+    if regression.gate_against:
+        build.resolve(regression.gate_against)
     matrix.cells(regression, matrix.imported(regression, home()))
     return ({"matrix": named} if named else {}) | values
 
@@ -74,6 +79,8 @@ def _value(name: str, text: str, default: object) -> object:
                 return json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise BadInput(f"--{name}: must be JSON, for example {EXAMPLES[name]}; got {text!r}: {error}") from None
+        case str():
+            return text
     return _number(name, text)
 
 

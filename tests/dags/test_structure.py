@@ -174,6 +174,7 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("events", "many"),
         ("repetitions", 0),
         ("rate", -1),
+        ("gate_minutes", -1),
         ("host", "local; rm -rf /"),
     ],
 )

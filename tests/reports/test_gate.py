@@ -46,6 +46,7 @@ def home(tmp_path_factory) -> Home:
         (Gate("too_short"), ("too short", "", "its passes are too short to compare: run more events")),
         (Gate("different", reason="they differ"), ("results differ", "", "they differ")),
         (Gate("failed", reason="build x: it broke"), ("failed", "", "build x: it broke")),
+        (Gate("not_judged", reason="its turn did not come"), ("not judged", "", "its turn did not come")),
     ],
 )
 def test_a_verdict_says_how_much_how_sure_and_what_would_be_found(gate, said):
