@@ -71,8 +71,8 @@ TASKS = {
     Stage.DBT_BUILD: "Builds the marts with dbt, and tests them. The marts hold the history of speed.",
     Stage.PUBLISH_REPORTS: "Writes the pages of the run, the overview and the performance page.",
     Stage.STOP_SPARK: "Stops the Spark server of the run, so that the next run can start.",
-    Stage.SPEED_GATE: "Compares suspects with the build of the last green night, for `gate_minutes` at most. By default "
-    "it does nothing. A slower cell does not fail it.",
+    Stage.SPEED_GATE: "Compares suspects with the build of the last green night, for `gate_minutes` at most. By "
+    "default it does nothing. A slower cell does not fail it.",
     Stage.VERDICT: "Fails the run unless every stage succeeded, and every cell is equal to the oracle or is a bound. "
     "It sends the alerts.",
 }

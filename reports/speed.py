@@ -80,8 +80,8 @@ class Speed:
         if self.verdict == "not_judged":
             before = self.reference_build or "REF"
             return (
-                f"its source, or the loop, changed in build {self.edited_build or 'unknown'}, and the speed gate did not "
-                f"measure the change; run `lockstep gate --against {before.removesuffix('-dirty')}`"
+                f"its source, or the loop, changed in build {self.edited_build or 'unknown'}, and the speed gate did "
+                f"not measure the change; run `lockstep gate --against {before.removesuffix('-dirty')}`"
             )
         if self.verdict == "too_short":
             return "its passes are too short to compare: run more events"

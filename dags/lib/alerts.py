@@ -205,8 +205,8 @@ def _red(run: Run) -> list[str]:
 
 def _slow(cell: Cell) -> str:
     if cell.gate and cell.gate.verdict == "slower":
-        against = revision(cell.gate.baseline_ref, cell.gate.baseline)
-        return f"{cell.label} is {cell.gate.text} ({cell.gate.interval}) in build {short(cell.gate.build)} than in {against}"
+        one, against = cell.gate, revision(cell.gate.baseline_ref, cell.gate.baseline)
+        return f"{cell.label} is {one.text} ({one.interval}) in build {short(one.build)} than in {against}"
     assert cell.speed is not None
     return f"{cell.label} is {cell.speed.text} since {cell.speed.since}, build {short(cell.speed.since_build)}"
 

@@ -106,7 +106,7 @@ def measure(
 
 
 def _gone(home: Home, cell: dict, baseline: Build) -> str:
-    """What another command removed meanwhile, as this process holds no lock on LOCKSTEP_HOME; empty if nothing is gone."""
+    """What another command removed, as this process holds no lock on LOCKSTEP_HOME; empty if nothing is gone."""
     workload = home.workload(cell["spec"]["app"], cell["workload"])
     lost = [str(path) for path in (workload, baseline.tree) if not path.is_dir()]
     return f"{lost[0]} was removed during the measurement; run the cells again" if lost else ""

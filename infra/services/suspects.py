@@ -168,7 +168,9 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Rows of the raw table `pairs`: of each cell that was measured, and of each suspect that was not."""
     facts, here, about = _facts(home, run_id), gethostname(), pairs.identity(baseline)
-    reasons = {suspect.cell["cell"]: _obstacle(facts[suspect.cell["cell"]], about["build"], here) for suspect in suspects}
+    reasons = {
+        suspect.cell["cell"]: _obstacle(facts[suspect.cell["cell"]], about["build"], here) for suspect in suspects
+    }
     why = {suspect.cell["cell"]: suspect.why for suspect in suspects}
     rows = [pairs.unmeasured(about, name, reason) for name, reason in reasons.items() if reason]
     cells = [suspect.cell for suspect in suspects if not reasons[suspect.cell["cell"]]]

@@ -16,8 +16,10 @@ LEAST_NOISE, LEAST_CHANGE, USELESS = 0.002, 0.02, 0.25
 
 @dataclass
 class Night:
-    """What is said of a series after one of its nights; `since`, `found` and `bridge` are numbers of nights. `bridge`: the
-    night of the gate, while the verdict is the gate's."""
+    """What is said of a series after one of its nights; `since`, `found` and `bridge` are numbers of nights.
+
+    `bridge`: the night of the gate, while the verdict is the gate's.
+    """
 
     verdict: str
     noise: float | None

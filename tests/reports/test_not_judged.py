@@ -25,14 +25,16 @@ from tests.reports import past_runs
 from tests.reports.test_pages import Outline
 
 CLAIM = re.compile(
-    r"unchanged|no (cell |build )?(change|slow|fast)|no speed changed|nothing (?!broke)|as fast as before|\b0 (slower|faster)|"
-    r"none (is|are|became)",
+    r"unchanged|no (cell |build )?(change|slow|fast)|no speed changed|nothing (?!broke)|as fast as before|"
+    r"\b0 (slower|faster)|none (is|are|became)",
     re.IGNORECASE,
 )
 UNJUDGED = ("too_new", "too_noisy", "too_short", "not_judged")
 speeds = st.lists(st.builds(Speed, st.sampled_from(UNJUDGED), nights=st.none() | st.integers(1, 14)), max_size=6)
 gates = st.lists(
-    st.builds(Gate, st.sampled_from(("too_noisy", "too_short", "not_judged", "failed", "different")), reason=st.just("it")),
+    st.builds(
+        Gate, st.sampled_from(("too_noisy", "too_short", "not_judged", "failed", "different")), reason=st.just("it")
+    ),
     max_size=6,
 )
 
@@ -67,7 +69,9 @@ def test_a_heading_about_some_cells_does_not_speak_for_those_without_a_verdict(t
 def test_a_sentence_of_the_gate_gives_each_reason_and_counts_its_cells():
     cells = [("a", Gate("not_judged", reason="time ended")), ("b", Gate("not_judged", reason="time ended"))]
     assert gate.sentence("v1", cells) == "Against v1: no verdict on speed; 2 not judged (time ended)"
-    assert gate.sentence("v1", [*cells, ("c", Gate("unchanged"))]) == "Against v1: 1 unchanged; 2 not judged (time ended)"
+    assert (
+        gate.sentence("v1", [*cells, ("c", Gate("unchanged"))]) == "Against v1: 1 unchanged; 2 not judged (time ended)"
+    )
     assert gate.sentence("", [], "no night is green") == "Speed gate: not judged: no night is green"
 
 

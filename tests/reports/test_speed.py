@@ -75,7 +75,8 @@ def home(tmp_path_factory) -> Home:
                 "unchanged",
                 "",
                 "",
-                "the speed gate compared its build with the one before the source changed, and detects a slowdown of 2.0 %",
+                "the speed gate compared its build with the one before the source changed, and detects a slowdown of "
+                "2.0 %",
             ),
         ),
         (
