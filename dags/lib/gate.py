@@ -1,8 +1,9 @@
 """The task `speed_gate`: compares suspects of a run with an earlier build, after the run released LOCKSTEP_HOME.
 
-It comes after `stop_spark`, and not before `dbt_build`. The run's Spark server holds the lock on LOCKSTEP_HOME, and the
-gate may measure for half an hour: imports, backups and other commands must not wait for it. The price is a second build
-of the marts, of one month. A run of another DAG would need the same build, and its result would come after the alert.
+It comes after `stop_spark`, and not before `dbt_build`. Until then, the run's Spark server holds the lock on
+LOCKSTEP_HOME. The gate may measure for half an hour, and imports, backups and other commands must not wait. The price
+is a second build of the marts, of one month. A run of another DAG would need the same build, and its result would come
+after the alert.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ LEAST_NOISE, LEAST_CHANGE, USELESS = 0.002, 0.02, 0.25
 
 @dataclass
 class Night:
-    """What is said of a series after one of its nights; `since`, `found` and `bridge` are numbers of nights.
+    """The verdict on a series after one of its nights; `since`, `found` and `bridge` are numbers of nights.
 
     `bridge`: the night of the gate, while the verdict is the gate's.
     """
@@ -32,7 +32,7 @@ class Night:
 
 @dataclass
 class Gate:
-    """What the speed gate says of a night beside an earlier one: `unchanged`, or by how much it changed."""
+    """The verdict of the speed gate on a night beside an earlier one, with the size of a change."""
 
     baseline: int
     verdict: str
@@ -53,7 +53,7 @@ class Past:
 
 
 def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int, Gate] | None = None) -> list[Night]:
-    """What is said of a series of logarithms of ratios to the loop, night by night.
+    """The verdicts on a series of logarithms of ratios to the loop, night by night.
 
     Args:
         points: the logarithms.

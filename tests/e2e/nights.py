@@ -2,8 +2,8 @@
 
     python -m tests.e2e.nights [--nights 10] [--gated 3] [--sittings 0] [--folder FOLDER]
 
-It works in a copy of the checkout, with a small matrix and a schedule that starts a night as soon as the one before has
-ended. `docs/explanation/speed-verdicts.md` says what it shows. Leave the machine alone meanwhile. The steps:
+It works in a copy of the checkout, with a small matrix. A night starts as soon as the one before has ended. The page
+`docs/explanation/speed-verdicts.md` says what it shows. Leave the machine alone meanwhile. The steps:
 
 1. Fourteen earlier nights, run cell by cell beside an idle Airflow, because a trend needs 15 nights.
 2. `--nights` scheduled nights of one build. At least 90 % of the cells must have a verdict, and no cell may be accused.
