@@ -227,6 +227,12 @@ class Results:
         return sorted(changed, key=lambda cell: words.index(cell.gate.verdict) if cell.gate else 0)
 
     @property
+    def slower(self) -> list[Cell]:
+        """The cells that the trend or the gate calls slower."""
+        trend = [cell for cell in self.speeds if cell.speed and cell.speed.verdict == "slower"]
+        return trend + [cell for cell in self.gated if cell.gate and cell.gate.verdict == "slower" and cell not in trend]
+
+    @property
     def gate_sentence(self) -> str:
         """The speed of its build compared with another commit, in one sentence. It turns no run red."""
         return gate.sentence(self.against, self.gates, self.gate_note)

@@ -46,7 +46,7 @@ aggregate(
   let('past', "case
     when not edited or state.past is not null then state.past
     else named_struct(
-      'builds', transform(state.kept, one -> one.build), 'last', element_at(state.kept, -1).build,
+      'builds', transform(state.kept, one -> one.build), 'last', coalesce(element_at(state.kept, -1).build, 'unknown'),
       'noise', state.noise, 'estimated', state.estimated, 'since', state.since, 'found', state.found,
       'told', if(state.since is null, null, named_struct(
         'change', element_at(state.judged, -1).change, 'change_low', element_at(state.judged, -1).change_low,

@@ -1,6 +1,6 @@
 """Nights on the real engine, through the scheduler: unchanged ones, one with a slowdown, one with an ordering bug.
 
-    python -m tests.e2e.nights [--nights 10] [--gated 3] [--sittings 0] [--folder FOLDER]
+    python -m tests.e2e.nights [--nights 10] [--gated 3] [--sittings 0] [--earlier 14] [--folder FOLDER]
 
 It works in a copy of the checkout, with a small matrix. A night starts as soon as the one before has ended. The page
 `docs/explanation/speed-verdicts.md` says what it shows. Leave the machine alone meanwhile. The steps:
@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -299,8 +300,9 @@ def broken(nights: Nights, run: Run) -> list[Outcome]:
     ]
 
 
-def work(folder: Path, count: int, gated: int, sittings: int, say: Callable[[str], None]) -> list[Outcome]:
+def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) -> list[Outcome]:
     """All steps; a line of the result for each claim."""
+    count, gated, sittings = options.nights, options.gated, options.sittings
     nights = Nights(folder, say)
     nights.edit("dags/nightly.py", 'CronTriggerTimetable("0 2 * * *"', 'CronTriggerTimetable("* * * * *"')
     nights.edit("dags/nightly.py", "IN_TIME = timedelta(hours=5)", "IN_TIME = timedelta(seconds=15)")
@@ -310,7 +312,7 @@ def work(folder: Path, count: int, gated: int, sittings: int, say: Callable[[str
     build_base += "build.at_commit(checkout.home(), build.resolve('base'), 'base', print)"
     say(nights.python("-c", build_base).strip() or "base is built")
     with nights.up():
-        say(nights.python("-m", "tests.e2e.earlier_nights", str(EARLIER)).strip())
+        say(nights.python("-m", "tests.e2e.earlier_nights", str(options.earlier)).strip())
 
         def end_gate(number: int) -> None:
             if number == gated < count:  # the build stays: only the matrix is another one
@@ -353,8 +355,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--nights", type=int, default=10, help="unchanged nights (default: 10)")
     parser.add_argument("--gated", type=int, default=3, help="nights of these in which the gate runs (default: 3)")
     parser.add_argument("--sittings", type=int, default=0, help="measurements of the planted slowdown (default: 0)")
+    parser.add_argument("--earlier", type=int, default=EARLIER, help=f"earlier nights (default: {EARLIER})")
     parser.add_argument("--folder", type=Path, help="an empty folder for the copy and its results (default: temporary)")
     options = parser.parse_args(argv)
+    for number in (signal.SIGTERM, signal.SIGINT):  # Airflow has to end, too
+        signal.signal(number, signal.default_int_handler)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="lockstep-nights-"))
     console, began = Console(width=180), time.monotonic()
 
@@ -362,7 +367,7 @@ def main(argv: list[str]) -> int:
         console.print(f"{time.monotonic() - began:6.0f} s  {line}", highlight=False, markup=False, soft_wrap=True)
 
     say(f"everything is in {folder}")
-    outcomes = work(folder, options.nights, options.gated, options.sittings, say)
+    outcomes = work(folder, options, say)
     table = Table(box=None, pad_edge=False)
     for title in ("holds", "claim", "seen"):
         table.add_column(title, overflow="fold")

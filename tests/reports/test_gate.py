@@ -78,7 +78,9 @@ def test_what_is_slower_than_the_commit_is_on_every_page_and_turns_nothing_red(h
     performance = Outline((home.reports / "performance.html").read_text()).text
     assert "v1.2 <script> (abc323def)" in performance
     assert "results differ" in performance
-    assert json.loads(home.report(past_runs.LAST, "summary.json").read_text())["gate"].startswith(said)
+    summary = json.loads(home.report(past_runs.LAST, "summary.json").read_text())
+    assert summary["gate"].startswith(said)
+    assert summary["slower"] == [slow.name]
 
 
 def test_the_table_and_its_json_say_it_too(home):
