@@ -230,7 +230,9 @@ class Results:
     def slower(self) -> list[Cell]:
         """The cells that the trend or the gate calls slower."""
         trend = [cell for cell in self.speeds if cell.speed and cell.speed.verdict == "slower"]
-        return trend + [cell for cell in self.gated if cell.gate and cell.gate.verdict == "slower" and cell not in trend]
+        return trend + [
+            cell for cell in self.gated if cell.gate and cell.gate.verdict == "slower" and cell not in trend
+        ]
 
     @property
     def gate_sentence(self) -> str:

@@ -30,7 +30,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
@@ -47,12 +46,13 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.run.way import RunSpec
 from tests import checkout
-from tests.e2e.scheduled import Airflow, free_port
+from tests.e2e.scheduled import RUNS, Airflow, free_port
 
 NIGHTLY = named("streaming_regression_nightly")
 EARLIER = 14  # nights; the next one has a verdict of the trend
 MATRIX = """applications: [gs, sl, wc]
 executors: [transactional, pooled]
+schemes: [owners]
 threads: [1]
 events: 200000
 """
@@ -65,6 +65,7 @@ PLACE = "            src_acct=0,\n"  # in the operator `settle` of sl, for a dep
 SLOWER = "            src_acct=burn(request.amt_acct, {rounds}),\n"
 DELIVERY = "        for at in range(0, count, 1 << 16):\n"  # in run/engine.py
 SWAPPED = "        rows = rows[[1, 0, *range(2, count)]]\n"
+CALIBRATIONS = 9  # pairs of processes
 NARROW = 0.02  # width of an interval
 PATIENCE = 3600  # seconds that a night may take
 POLL_SECONDS = 3
@@ -166,35 +167,32 @@ class Nights:
         return [history.run(run_id) for run_id in history.run_ids() if history.origin(run_id) != "cli"]
 
     def sleep_through(self, count: int, each: Callable[[int], None] = lambda number: None) -> list[Run]:
-        """Have the scheduler start so many nights, one after the other, and wait for their end; their runs."""
-        assert self.airflow is not None
-        before = {run["dag_run_id"] for run in self._dag_runs()}
+        """Have the scheduler start so many nights, one after the other, and wait for their end; their runs.
+
+        A night is the run of the regression that the schedule triggers. While the schedule is paused, the scheduled run
+        itself does not end: it ends when the schedule goes on.
+        """
+        before = set(self._nights())
         self._pause(False)
         for number in range(1, count + 1):
-            new = _until(partial(self._new, before, number))
+            _until(lambda: len(self._nights().keys() - before) >= number)  # noqa: B023 - called in this turn
             if number == count:
                 self._pause(True)
-            _until(partial(self._has_ended, new[number - 1]))
+            _until(lambda: self._ended(before) >= number)  # noqa: B023
             each(number)
             last = self.runs()[-1]
             self.say(f"night {number} of {count}: {last.sentence}; {last.speed_sentence}; {last.gate_sentence}")
         return self.runs()[-count:]
 
-    def _new(self, before: set[str], count: int) -> list[str]:
-        new = [run["dag_run_id"] for run in self._dag_runs() if run["dag_run_id"] not in before]
-        return sorted(new) if len(new) >= count else []
-
-    def _dag_runs(self) -> list[dict]:
+    def _nights(self) -> dict[str, str]:
+        """State by Airflow run of the nights, oldest first."""
         assert self.airflow is not None
-        return [
-            run
-            for run in self.airflow.call(f"/api/v2/dags/{NIGHTLY}/dagRuns?limit=200")["dag_runs"]
-            if run["run_type"] == "scheduled"
-        ]
+        runs = self.airflow.call(f"{RUNS}?limit=200&order_by=run_after")["dag_runs"]
+        return {run["dag_run_id"]: run["state"] for run in runs if run["run_type"] == "operator_triggered"}
 
-    def _has_ended(self, dag_run: str) -> bool:
-        states = {run["dag_run_id"]: run["state"] for run in self._dag_runs()}
-        return states.get(dag_run) in ("success", "failed")
+    def _ended(self, before: set[str]) -> int:
+        states = [state for run, state in self._nights().items() if run not in before]
+        return sum(state in ("success", "failed") for state in states)
 
     def _pause(self, is_paused: bool) -> None:
         assert self.airflow is not None
@@ -215,9 +213,9 @@ def planted_rounds(nights: Nights, cell: Cell) -> tuple[int, float]:
 
     def cost(rounds: int) -> float:
         """The change of a pass, in pairs of processes."""
-        return median(seconds(rounds) / seconds(0) for _ in range(9)) - 1
+        return median(seconds(rounds) / seconds(0) for _ in range(CALIBRATIONS)) - 1
 
-    many = 64
+    many = 256  # enough that noise hardly counts
     rounds = max(1, round(many * SLOWDOWN / cost(many)))
     real = cost(rounds)
     path.write_text(plain)
@@ -306,7 +304,8 @@ def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) 
     nights = Nights(folder, say)
     nights.edit("dags/nightly.py", 'CronTriggerTimetable("0 2 * * *"', 'CronTriggerTimetable("* * * * *"')
     nights.edit("dags/nightly.py", "IN_TIME = timedelta(hours=5)", "IN_TIME = timedelta(seconds=15)")
-    nights.matrix(UNCHANGED.format(minutes=ONE_CELL if gated else 0) if gated else "")
+    nights.edit("dags/nightly.py", "poke_interval=30", "poke_interval=5")
+    nights.matrix(UNCHANGED.format(minutes=ONE_CELL) if gated else "")
     nights.commit("base")
     build_base = "from infra import checkout; from infra.services import build; "
     build_base += "build.at_commit(checkout.home(), build.resolve('base'), 'base', print)"
