@@ -57,8 +57,8 @@ threads: [1]
 events: 200000
 """
 UNCHANGED = "gate_minutes: {minutes}\ngate_against: base\n"
-EDITED = "gate_minutes: 20\n"
-ONE_CELL = 7  # minutes that the gate needs for a cell, at most
+EDITED = "gate_minutes: 12\n"
+ONE_CELL = 3  # minutes that the gate needs for a cell, at most
 SLOWDOWN = 0.05
 PLANTED = "sl/owners/t1"
 PLACE = "            src_acct=0,\n"  # in the operator `settle` of sl, for a deposit
