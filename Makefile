@@ -162,6 +162,10 @@ test-models-full: test-models
 	@$(LOOM) -- --ignored
 	@$(LIMITED) --lib --features shuttle shuttle_
 
+.PHONY: nights
+nights: setup ## show that nights find what they must, and accuse no unchanged build; an hour on a quiet machine
+	@$(RUN) -m tests.e2e.nights $(ARGS)
+
 .PHONY: lint lint-python lint-rust
 lint: setup ## check style, types, prose, spelling and links; silent when clean; ARGS=--shrink lowers the baseline
 	$(BOTH) lint-python lint-rust

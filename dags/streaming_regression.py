@@ -23,6 +23,7 @@ long the run takes.
 | Measuring | Repetitions, and the seconds that they take at least. |
 | Where | Airflow connections of the hosts that run the cells, and of the Spark master. |
 | | `Placement`: any free host takes the next cell, or every host runs each cell. |
+| Speed gate | Minutes that the speed gate may take after the run, and the commit to compare with. |
 
 For a quick check, choose the matrix `smoke`. It takes a few minutes.
 
@@ -45,6 +46,7 @@ from airflow.sdk import DAG, TaskGroup, TriggerRule, get_current_context, task
 from dags.lib import jobs
 from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
+from dags.lib.gate import SpeedGate
 from dags.lib.operators import RETRIES, Job, Lane, Verdict, release_failed
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
 from dags.lib.spark import SparkCommand, SparkJob, SparkServer, stop_server
@@ -71,6 +73,8 @@ TASKS = {
     Stage.DBT_BUILD: "Builds the marts with dbt, and tests them. The marts hold the history of speed.",
     Stage.PUBLISH_REPORTS: "Writes the pages of the run, the overview and the performance page.",
     Stage.STOP_SPARK: "Stops the Spark server of the run, so that the next run can start.",
+    Stage.SPEED_GATE: "Compares suspects with the build of the last green night, for `gate_minutes` at most. By "
+    "default it does nothing. A slower cell does not fail it.",
     Stage.VERDICT: "Fails the run unless every stage succeeded, and every cell is equal to the oracle or is a bound. "
     "It sends the alerts.",
 }
@@ -158,6 +162,14 @@ with DAG(
         """Stop the run's Spark server, which releases LOCKSTEP_HOME."""
         stop_server(run)
 
+    speed_gate = SpeedGate(
+        task_id=Stage.SPEED_GATE,
+        run=RUN,
+        execution_timeout=timedelta(hours=12),  # it may wait for the host and for LOCKSTEP_HOME
+        doc_md=TASKS[Stage.SPEED_GATE],
+        **late,
+    )
+
     # It fails unless every planned cell is equal to the oracle or a declared bound. It alone emits the asset. If a
     # person ends a run, Airflow skips all tasks but teardowns, and a run of skipped tasks succeeds. So this task is a
     # teardown, and its failure fails the run.
@@ -176,6 +188,7 @@ with DAG(
     end = stop_spark(RUN).as_teardown(setups=spark_server)
 
     lanes >> spark_server >> prepare_workloads >> run_oracle >> run_core
-    run_core >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports >> end >> verdict
-    run_core >> [load_metrics, expectations, dbt_build, publish_reports, end, verdict]
+    run_core >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports >> end >> speed_gate
+    speed_gate >> verdict
+    run_core >> [load_metrics, expectations, dbt_build, publish_reports, end, speed_gate, verdict]
     publish_reports >> verdict

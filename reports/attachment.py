@@ -21,9 +21,7 @@ MOST = 30  # cells that the file shows in full
 def attachment(pages: Pages, run: Run) -> str:
     """The file of a run, as HTML."""
     shown = [cell for cell in run.cells if cell.red]
-    slower = [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"]
-    slower += [cell for cell in run.gated if cell.gate and cell.gate.verdict == "slower" and cell not in slower]
-    shown += [cell for cell in slower if not cell.red]
+    shown += [cell for cell in run.slower if not cell.red]
     names = {cell.name for cell in shown[:MOST]}
     svgs, sections = pages.speed.draw(run.run_id)
     pictures = {href: _data(svg) for href, svg in svgs.items()}

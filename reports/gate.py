@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from reports.speed import Speed
+from reports.speed import JUDGED, Speed
+from streaming_core.regression.home import Home
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,27 @@ class Gate(Speed):
         return f"{power}; {OTHER_PACKAGES}" if self.environment_changed else power
 
 
+def note_path(home: Home, run_id: str) -> Path:
+    """The file with the reason for a speed gate that had nothing to compare a run with: `{"note": ...}`."""
+    return home.run(run_id) / "gate.json"
+
+
 OTHER_PACKAGES = "both builds ran with the packages of this build, not with those of the baseline's lock file"
 
 
-def sentence(against: str, gates: Iterable[tuple[str, Gate]]) -> str:
-    """The verdicts of a run's cells in a sentence; empty if no cell was measured.
+def sentence(against: str, gates: Iterable[tuple[str, Gate]], note: str = "") -> str:
+    """The verdicts of a run's cells in a sentence; empty if the speed gate did not run.
 
     Args:
         against: name and revision of the baseline.
-        gates: label and verdict of each measured cell.
+        gates: label and verdict of each cell that was to be measured.
+        note: the reason why the gate had nothing to compare with; empty if it had.
     """
     known = list(gates)
     if not known:
-        return ""
+        return f"Speed gate: not judged: {note}" if note else ""
     counts = Counter(gate.verdict for _, gate in known)
-    clauses = []
+    clauses = [] if any(counts[verdict] for verdict in JUDGED) else ["no verdict on speed"]
     for verdict in ("slower", "faster", "different", "failed"):
         chosen = [(label, gate) for label, gate in known if gate.verdict == verdict]
         for label, gate in chosen[:3]:
@@ -65,6 +73,8 @@ def sentence(against: str, gates: Iterable[tuple[str, Gate]]) -> str:
     for verdict in ("unchanged", "too_noisy", "too_short"):
         if counts[verdict]:
             clauses.append(f"{counts[verdict]} {verdict.replace('_', ' ')}")
+    reasons = Counter(gate.reason for _, gate in known if gate.verdict == "not_judged")
+    clauses += [f"{count} not judged ({reason})" for reason, count in reasons.most_common()]
     return f"Against {against}: " + "; ".join(clauses)
 
 

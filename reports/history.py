@@ -208,8 +208,13 @@ class Results:
         return speed.heading(cell.speed for cell in self.cells if cell.speed)
 
     @property
+    def gate_note(self) -> str:
+        """Why the speed gate had nothing to compare with; empty if it had, or did not run."""
+        return ""
+
+    @property
     def gates(self) -> list[tuple[str, Gate]]:
-        """Label and verdict of each cell that the gate measured."""
+        """Label and verdict of each cell that the gate measured, or was to measure."""
         return [(cell.label, cell.gate) for cell in self.cells if cell.gate]
 
     @property
@@ -219,15 +224,23 @@ class Results:
 
     @property
     def gated(self) -> list[Cell]:
-        """The cells whose speed or result differs from the other commit: slower ones first."""
-        words = ("slower", "different", "failed", "faster")
+        """The cells that differ from the other commit, or were not judged: slower ones first."""
+        words = ("slower", "different", "failed", "faster", "not_judged")
         changed = [cell for cell in self.cells if cell.gate and cell.gate.verdict in words]
         return sorted(changed, key=lambda cell: words.index(cell.gate.verdict) if cell.gate else 0)
 
     @property
+    def slower(self) -> list[Cell]:
+        """The cells that the trend or the gate calls slower."""
+        trend = [cell for cell in self.speeds if cell.speed and cell.speed.verdict == "slower"]
+        return trend + [
+            cell for cell in self.gated if cell.gate and cell.gate.verdict == "slower" and cell not in trend
+        ]
+
+    @property
     def gate_sentence(self) -> str:
         """The speed of its build compared with another commit, in one sentence. It turns no run red."""
-        return gate.sentence(self.against, self.gates)
+        return gate.sentence(self.against, self.gates, self.gate_note)
 
     def _complaint(self, cell: Cell) -> str:
         text = f"{cell.label} {cell.outcome.word}"
@@ -248,6 +261,12 @@ class Run(Results):
     run_id: str
     plan: dict
     status: Status = field(default_factory=Status)
+    note: str = ""
+
+    @property
+    def gate_note(self) -> str:
+        """Why the speed gate had nothing to compare with; empty if it had, or did not run."""
+        return self.note
 
     @property
     def green(self) -> bool:
@@ -402,7 +421,10 @@ class History:
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
             cell.run_id, cell.input = run_id, inputs.get(cell.name)
-        return Run(run_id=run_id, plan=plan, cells=cells, status=status)
+        note = left_json(gate.note_path(self.home, run_id)).get("note", "")
+        if error := (tasks.get(Stage.SPEED_GATE) or {}).get("error"):
+            note = f"the task {Stage.SPEED_GATE} failed: {error}"
+        return Run(run_id=run_id, plan=plan, cells=cells, status=status, note=note)
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
         """The fields `red_since` and `green_builds` of `Results`.

@@ -45,9 +45,8 @@ def line(history: History, run_id: str) -> Line:
     if kept:
         return Line(run_id, kept["green"], kept["sentence"], kept["matrix"], len(kept["slower"]))
     run = history.run(run_id)
-    slower = [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"]
     in_progress = run.status.state == "in_progress"
-    return Line(run_id, run.green, run.sentence, run.matrix, len(slower), in_progress)
+    return Line(run_id, run.green, run.sentence, run.matrix, len(run.slower), in_progress)
 
 
 def last_night(history: History) -> Line | None:

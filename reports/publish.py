@@ -89,7 +89,7 @@ def summary(run) -> dict:
         "counts": run.counts,
         "speed": run.speed_sentence,
         "gate": run.gate_sentence,
-        "slower": [cell.name for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"],
+        "slower": [cell.name for cell in run.slower],
         "build": run.build,
         "red": [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells if cell.red],
     }

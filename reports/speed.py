@@ -33,6 +33,9 @@ class Speed:
     spread: float | None = None
     steal: float | None = None
     others: float | None = None
+    edited_build: str | None = None
+    reference_build: str | None = None
+    bridge_run: str | None = None
 
     @classmethod
     def of(cls, row: dict) -> Self:
@@ -74,12 +77,21 @@ class Speed:
         """What `text` means here, in one line; empty if nothing is known."""
         if self.verdict == "too_new":
             return f"{self.nights} of the {ENOUGH} nights that a verdict needs"
+        if self.verdict == "not_judged":
+            before = self.reference_build or "REF"
+            return (
+                f"its source, or the loop, changed in build {self.edited_build or 'unknown'}, and the speed gate did "
+                f"not measure the change; run `lockstep gate --against {before.removesuffix('-dirty')}`"
+            )
         if self.verdict == "too_short":
             return "its passes are too short to compare: run more events"
         if self.verdict == "too_noisy" and self.nights is None:
             others = percent((self.steal or 0) + (self.others or 0))
             spread = percent(self.spread)
             return f"not compared: other work used {others} of the cores, and repetitions differ by {spread}"
+        if self.bridge_run:
+            power = f", and detects a slowdown of {self.visible}" if self.visible else ""
+            return f"the speed gate compared its build with the one before the source changed{power}"
         return f"Lockstep detects a slowdown of {self.visible} within three nights" if self.visible else ""
 
 
@@ -94,6 +106,7 @@ REMEDIES = {
     "too_noisy": "keep other work off the host",
     "too_short": "run more events",
     "too_new": f"a verdict takes {ENOUGH} nights",
+    "not_judged": "the source changed, and the speed gate did not measure the change",
 }
 
 
@@ -130,11 +143,15 @@ def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
 
 
 def heading(speeds: Iterable[Speed]) -> str:
-    """The heading of the speed section: whether a speed changed, none did, or there is no verdict."""
-    verdicts = {speed.verdict for speed in speeds}
-    if verdicts & {"slower", "faster"}:
+    """The heading of the speed section: whether a speed changed, in how many cells none did, or that none is judged."""
+    verdicts = Counter(speed.verdict for speed in speeds)
+    if verdicts["slower"] or verdicts["faster"]:
         return "What became slower or faster"
-    return "No speed changed" if "unchanged" in verdicts else "No verdict on speed yet"
+    if not verdicts["unchanged"]:
+        return "No verdict on speed yet"
+    if verdicts["unchanged"] == verdicts.total():
+        return "No speed changed"
+    return f"No speed changed in the {_cells(verdicts['unchanged'])} with a verdict"
 
 
 def _cells(count: int) -> str:

@@ -40,6 +40,11 @@ class State(Results):
         return is_green(cell.verdict for cell in self.cells) and not self.failures
 
     @property
+    def gate_note(self) -> str:
+        """Why the speed gate had nothing to compare the newest of these runs with; empty if it had, or did not run."""
+        return self.runs[0].note
+
+    @property
     def failures(self) -> dict[tuple[str, Stage], str]:
         """The failed stages of these runs and why they failed, by run and stage."""
         return {(run.run_id, stage): error for run in self.runs for stage, error in run.failures.items()}

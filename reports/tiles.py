@@ -14,6 +14,7 @@ TREND = {
     "too_noisy": "?",
     "too_short": "?",
     "too_new": "?",
+    "not_judged": "?",
     "different": "✗",
     "failed": "!",
 }
@@ -38,9 +39,10 @@ def tiles(results: Results) -> list[Tile]:
     open_cells = [cell for cell in results.cells if cell.verdict == "not_run"]
     wrong = [cell for cell in results.cells if cell.red and cell.verdict != "not_run"]
     trends = Counter(cell.speed.verdict for cell in results.cells if cell.speed)
+    known = trends["slower"] + trends["faster"] + trends["unchanged"]
     beside = f", {bounds} bound{'s' * (bounds != 1)} beside them" if bounds else ""
     steady = [f"= {trends['unchanged']} unchanged"] if trends["unchanged"] else []
-    if unknown := sum(trends.values()) - sum(trends[name] for name in ("slower", "faster", "unchanged")):
+    if unknown := trends.total() - known:
         steady.append(f"? {unknown} without a verdict")
     return [
         Tile("✓", str(equal), "equal", f"of {len(judged)} cells{beside}", "#grid", "good" if equal else ""),
@@ -55,9 +57,12 @@ def tiles(results: Results) -> list[Tile]:
         ),
         Tile(
             TREND["slower"],
-            str(trends["slower"]),
+            # Without a verdict, no number may be read as "none is slower".
+            str(trends["slower"]) if known else "?",
             "slower",
-            ", ".join([f"▲ {trends['faster']} faster", *steady]) if trends else "no speed measured yet",
+            ", ".join([*([f"▲ {trends['faster']} faster"] if known else []), *steady])
+            if trends
+            else "no speed measured yet",
             "#speed",
             "open" if trends["slower"] else "",
         ),

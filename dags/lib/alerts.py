@@ -27,7 +27,7 @@ from airflow.sdk import BaseHook, BaseNotifier, Connection, conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from infra.checkout import home
-from reports.history import Cell, History, Run, short, started
+from reports.history import Cell, History, Run, revision, short, started
 from reports.pages import file_name
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.project import TITLE, named
@@ -159,8 +159,11 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
     except BadInput:  # the run has no plan
         run = Run(run_id=run_id, plan={}, cells=[])
     # A slowdown is news only in the run that found it.
-    slower = [
-        cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower" and cell.speed.found_run == run_id
+    gated = [cell for cell in run.gated if cell.gate and cell.gate.verdict == "slower"]
+    slower = gated + [
+        cell
+        for cell in run.speeds
+        if cell.speed and cell.speed.verdict == "slower" and cell.speed.found_run == run_id and cell not in gated
     ]
     mismatch = any(cell.verdict in WRONG for cell in run.cells)
     failure = any(cell.red and cell.verdict not in WRONG for cell in run.cells) or (exception and not mismatch)
@@ -201,6 +204,9 @@ def _red(run: Run) -> list[str]:
 
 
 def _slow(cell: Cell) -> str:
+    if cell.gate and cell.gate.verdict == "slower":
+        one, against = cell.gate, revision(cell.gate.baseline_ref, cell.gate.baseline)
+        return f"{cell.label} is {one.text} ({one.interval}) in build {short(one.build)} than in {against}"
     assert cell.speed is not None
     return f"{cell.label} is {cell.speed.text} since {cell.speed.since}, build {short(cell.speed.since_build)}"
 

@@ -30,6 +30,8 @@ SECTIONS = {
     "rate": "Measuring",
     "hosts": "Where",
     "placement": "Where",
+    "gate_minutes": "Speed gate",
+    "gate_against": "Speed gate",
 }
 # The values that the form offers for each list field.
 OFFERED = {

@@ -40,6 +40,7 @@ def plan_run(context) -> list[str]:
     from airflow.sdk.exceptions import AirflowFailException
 
     from dags.lib import hosts
+    from infra.services import build
     from reports.estimate import estimate
     from reports.publish import publish, refresh
     from streaming_core.regression.matrix import omissions, plan, refuse
@@ -55,6 +56,8 @@ def plan_run(context) -> list[str]:
         try:
             request = matrices.request(checkout.MATRICES, home(), fields, matrix)
             regression = request.regression
+            if regression.gate_against:
+                build.resolve(regression.gate_against)
             connections.check(params | {"hosts": regression.hosts}, hosts.type_of)
             outcomes = {name: hosts.preflight(name, home()) for name in regression.hosts}
             preflight.record(home(), run_id, outcomes.values())

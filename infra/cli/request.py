@@ -31,7 +31,8 @@ def _option(name: str) -> Any:
         case dict():
             shape, shown = "JSON", "none"
         case str():
-            shape, shown = "|".join(get_args(RegressionSpec.model_fields[name].annotation)), default
+            choices = get_args(RegressionSpec.model_fields[name].annotation)
+            shape, shown = "|".join(choices) or "TEXT", default or "none"
         case _:
             shape, shown = "N", str(default)
     values = f" Values: {', '.join(CHOICES[name])}." if name in CHOICES else ""
@@ -52,10 +53,13 @@ def conf(options: dict[str, str], named: str | None) -> dict[str, Any]:
     Raises:
         BadInput: The task plan_matrix would refuse the request.
     """
+    from infra.services import build
     from streaming_core.regression import matrices, matrix
 
     values = {name: _value(name, text, DEFAULTS[name]) for name, text in options.items()}
     regression = matrices.request(checkout.MATRICES, home(), values, named).regression
+    if regression.gate_against:
+        build.resolve(regression.gate_against)
     matrix.cells(regression, matrix.imported(regression, home()))
     return ({"matrix": named} if named else {}) | values
 

@@ -34,6 +34,6 @@ def literal(value: object) -> str:
 def default(field: FieldInfo) -> str:
     """The default of a field."""
     value: Any = field.get_default(call_default_factory=True)
-    if value in ({}, []):
+    if value in ({}, [], ""):
         return "empty"
     return ", ".join(map(code, value)) if isinstance(value, list) else code(literal(value))

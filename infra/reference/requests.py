@@ -101,7 +101,7 @@ def _values(name: str, field: FieldInfo) -> str:
         return f"list of numbers, {span(*ITEMS[name])}"
     if get_origin(kind) is Literal:
         return codes(get_args(kind))
-    return "list of names" if kind == list[str] else "mapping"
+    return {list[str]: "list of names", str: "text"}.get(kind, "mapping")
 
 
 def _matrix(name: str) -> list[str]:

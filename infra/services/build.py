@@ -31,6 +31,7 @@ from streaming_core.storage import atomic_directory, digest_of
 PACKAGE = "streaming_core"
 COMMAND = f"from {PACKAGE}.cli import main; main()"
 LOCK_FILE = "requirements.lock"
+ENGINE = (PACKAGE, "Cargo.toml", "Cargo.lock", "pyproject.toml")  # what a build of the engine is made of
 _ERROR = re.compile(r"error(\[E\d+\])?: ")  # of rustc and cargo; maturin's own errors look otherwise
 
 
@@ -73,6 +74,12 @@ def resolve(ref: str) -> str:
     raise BadInput(
         f"{ref!r} is not a commit of {ROOT} ({why}): name a branch, a tag or a commit; `git fetch --tags` gets new ones"
     )
+
+
+def is_engine_of(commit: str) -> bool:
+    """Whether the engine and its applications, as they are in this checkout, are those of a commit."""
+    untracked = _git("ls-files", "--others", "--exclude-standard", "--", *ENGINE)
+    return not untracked.stdout and _git("diff", "--quiet", commit, "--", *ENGINE).returncode == 0
 
 
 def environment(commit: str | None = None) -> str:

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from infra import checkout
 from infra.services import build, pairs, warehouse
@@ -20,6 +20,7 @@ from reports.history import History, Run, revision
 from reports.publish import publish
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.regression import warehouse as raw
 from streaming_core.regression.home import Home
 
 NAME = "gate"
@@ -60,20 +61,38 @@ def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -
 def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say: Callable[[str], None]) -> Run:
     """Build the commit, measure, rebuild the marts and publish the run's pages; the run with its verdicts.
 
+    It holds the lock on LOCKSTEP_HOME only while it writes.
+
     Raises:
         BadInput: as `request`.
         RunFailed: the commit cannot be compiled, or the marts cannot be built.
     """
     checked = request(home, ref, run_id, names)
-    with hold(home, NAME, say):
-        baseline = build.at_commit(home, checked.commit, revision(checked.ref, checked.commit), say)
-        rows = pairs.measure(home, checked.run_id, checked.cells, baseline, say)
-        write_raw(home, "pairs", checked.run_id, [row | {"baseline_ref": checked.ref} for row in rows])
+    baseline = build.at_commit(home, checked.commit, revision(checked.ref, checked.commit), say)
+    rows = pairs.measure(home, checked.run_id, checked.cells, baseline, say)
+    return keep(home, checked.run_id, checked.ref, rows, say)
+
+
+def keep(home: Home, run_id: str, ref: str, rows: list[dict[str, Any]], say: Callable[[str], None]) -> Run:
+    """Store measured pairs of a run, rebuild the marts and publish the run's pages; the run with its verdicts."""
+    store(home, run_id, ref, rows, say)
     with redirect_stdout(sys.stderr):  # dbt prints its progress on stdout
-        summary = warehouse.build(home, checked.run_id)
+        summary = warehouse.build(home, run_id)
     say(summary)
-    publish(home, checked.run_id)
-    return History(home).run(checked.run_id)
+    publish(home, run_id)
+    return History(home).run(run_id)
+
+
+def store(home: Home, run_id: str, ref: str, rows: list[dict[str, Any]], say: Callable[[str], None]) -> None:
+    """Write measured pairs of a run. Cells that were compared with the same commit before keep their rows."""
+    with hold(home, NAME, say):
+        cells, baselines = {row["cell"] for row in rows}, {row["baseline"] for row in rows}
+        earlier = [
+            row
+            for row in raw.rows(home, "pairs", run_id) or []
+            if row["cell"] not in cells and row["baseline"] in baselines
+        ]
+        write_raw(home, "pairs", run_id, [*earlier, *(row | {"baseline_ref": ref} for row in rows)])
 
 
 def is_red(run: Run) -> bool:

@@ -13,6 +13,8 @@ import math
 import random
 import statistics
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 
 from infra.services.build import Build, checkout, environment
 from infra.services.lock import host_in_use, of_host
-from infra.services.process import Process
+from infra.services.process import POLL_SECONDS, Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
@@ -34,6 +36,32 @@ PAIRS = 32  # of a cell; dbt/macros/gate.sql has the ranks for this number
 SECONDS = 1.0  # that all passes of a pair take together
 MOST = 100  # passes of a process (RunSpec.repetitions)
 FEWEST = 3
+LONGEST = 600.0  # seconds of a process
+UNMEASURED = -1  # the number of the pair in the row of a cell that was not measured
+
+
+class OutOfTime(Exception):
+    """The time for the measurement ended."""
+
+
+class Budget(NamedTuple):
+    """The time for a measurement.
+
+    Attributes:
+        ends: The end, on the monotonic clock.
+        reason: Why a cell is not judged that was not measured by then, in one line.
+    """
+
+    ends: float
+    reason: str
+
+    def check(self) -> None:
+        """Raise OutOfTime after the end."""
+        if time.monotonic() > self.ends:
+            raise OutOfTime
+
+
+FOREVER = Budget(math.inf, "")
 
 
 class Side(NamedTuple):
@@ -46,35 +74,76 @@ class Side(NamedTuple):
 
 
 def measure(
-    home: Home, run_id: str, cells: list[dict], baseline: Build, say: Callable[[str], None]
+    home: Home, run_id: str, cells: list[dict], baseline: Build, say: Callable[[str], None], budget: Budget = FOREVER
 ) -> list[dict[str, Any]]:
     """Measure cells of a run, as `cells_of` returns them, in this checkout and in the build of a commit.
 
+    A cell is measured whole or not at all. Once the time that is left is less than the longest cell took, the others
+    are not begun.
+
     Returns:
-        Rows of the raw table `pairs`, without `baseline_ref`.
+        Rows of the raw table `pairs`, without `baseline_ref`. A cell that was not measured has one row, `unmeasured`.
     """
     builds = {"baseline": baseline, "build": checkout()}
-    about = {
+    about = identity(baseline)
+    measured, longest = [], 0.0
+    for number, cell in enumerate(cells, 1):
+        began = time.monotonic()
+        try:
+            if began + longest > budget.ends:
+                raise OutOfTime
+            say(f"measuring cell {number} of {len(cells)}: {cell['cell']}")
+            pairs = _alone(builds, home, run_id, cell, budget, say)
+        except OutOfTime:
+            measured.append(unmeasured(about, cell["cell"], budget.reason))
+            continue
+        if "error" in pairs[-1] and (reason := _gone(home, cell, baseline)):
+            measured.append(unmeasured(about, cell["cell"], reason))
+            continue
+        longest = max(longest, time.monotonic() - began)
+        measured += [about | {"cell": cell["cell"]} | row for row in pairs]
+    return measured
+
+
+def _gone(home: Home, cell: dict, baseline: Build) -> str:
+    """What another command removed, as this process holds no lock on LOCKSTEP_HOME; empty if nothing is gone."""
+    workload = home.workload(cell["spec"]["app"], cell["workload"])
+    lost = [str(path) for path in (workload, baseline.tree) if not path.is_dir()]
+    return f"{lost[0]} was removed during the measurement; run the cells again" if lost else ""
+
+
+def identity(baseline: Build) -> dict[str, Any]:
+    """The columns of the raw table `pairs` that all rows of a measurement share."""
+    return {
         "baseline": baseline.name,
-        "build": builds["build"].name,
+        "build": checkout().name,
         "host": gethostname(),
         "baseline_environment": environment(baseline.name),
         "environment": environment(),
     }
-    measured = []
-    for number, cell in enumerate(cells, 1):
-        say(f"measuring cell {number} of {len(cells)}: {cell['cell']}")
-        spec = RunSpec.parse(cell["spec"])
-        lock, owner = of_host(), f"gate {cell['cell']}"
-        if not lock.take(owner):
-            say(host_in_use(lock))
-            lock.wait(owner)
-        try:
-            pairs = _pairs(builds, spec, home.workload(spec.app, cell["workload"]), f"{run_id} {cell['cell']}")
-        finally:
-            lock.leave()
-        measured += [about | {"cell": cell["cell"]} | row for row in pairs]
-    return measured
+
+
+def unmeasured(about: dict[str, Any], cell: str, reason: str) -> dict[str, Any]:
+    """The row of a cell that was to be measured, and was not; `about` as `identity` returns it."""
+    return about | {"cell": cell, "pair": UNMEASURED, "error": reason, "measured_at": datetime.now(UTC)}
+
+
+def _alone(
+    builds: dict[str, Build], home: Home, run_id: str, cell: dict, budget: Budget, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """The pairs of a cell, measured while this process holds the lock on the host."""
+    spec = RunSpec.parse(cell["spec"])
+    lock, owner, waiting = of_host(), f"gate {cell['cell']}", False
+    try:
+        while not lock.take(owner):
+            budget.check()
+            if not waiting:
+                say(host_in_use(lock))
+                waiting = True
+            time.sleep(POLL_SECONDS)
+        return _pairs(builds, spec, home.workload(spec.app, cell["workload"]), f"{run_id} {cell['cell']}", budget)
+    finally:
+        lock.leave()
 
 
 def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
@@ -109,13 +178,20 @@ def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
     return [planned[name] for name in chosen]
 
 
-def _pairs(builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str) -> list[dict[str, Any]]:
-    """The pairs of one cell. They end early if results differ, a side fails, or passes are too short to measure."""
+def _pairs(
+    builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str, budget: Budget = FOREVER
+) -> list[dict[str, Any]]:
+    """The pairs of one cell. They end early if results differ, a side fails, or passes are too short to measure.
+
+    Raises:
+        OutOfTime: The time of `budget` ended first.
+    """
     draw = random.Random(digest_of(lot))
     pairs: list[dict[str, Any]] = []
     passes = FEWEST
     # Pair -1 does not count. It shows how long a pass takes, and caches the machine code.
     for number in range(-1, PAIRS):
+        budget.check()
         order = ["baseline", "build"]
         if draw.random() < 0.5:
             order.reverse()
@@ -140,7 +216,7 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
     """Run some passes of a build over a workload, in a new process.
 
     Raises:
-        RunFailed: The build fails, or it reads the spec in another way.
+        RunFailed: The build fails, takes longer than `LONGEST`, or reads the spec in another way.
     """
     way = {"sink": "digest", "repetitions": passes, "seconds": 0.0, "rate": 0.0}
     requested = RunSpec.parse(spec.model_dump(mode="json") | way)
@@ -149,7 +225,7 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
         file, out = Path(folder, "spec.json"), Path(folder, "run")
         write_json(file, requested.digest_content)
         command = build.command("run", str(file), "--input", str(workload), "--out", str(out))
-        if code := Process().run(command, lines.append, build.environment, folder, is_application=True):
+        if code := _limited(command, lines.append, build.environment, folder):
             raise RunFailed(f"build {build.name}: {lines[-1] if lines else f'exit code {code} without a message'}")
         report = json.loads((out / "report.json").read_text())
     if report["spec_digest"] != requested.spec_digest:
@@ -164,3 +240,23 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
         f"{first['digest']} {report['state_digest']}",
         *(report["host"].get(name) or 0.0 for name in ("steal", "others")),
     )
+
+
+def _limited(command: list[str], say: Callable[[str], None], environment: dict[str, str], folder: str) -> int:
+    """Run a command, and end it after `LONGEST`; returns its exit code."""
+    process, late = Process(), threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(LONGEST, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        code = process.run(command, say, environment, folder, is_application=True)
+    finally:
+        timer.cancel()
+    if late.is_set():
+        say(f"it did not end within {LONGEST:.0f} s, so it was ended")
+    return code

@@ -187,6 +187,21 @@ class RegressionSpec(_Ways):
                 raise ValueError(f"{host!r} is not a valid connection name: {rule}")
         return hosts
 
+    gate_minutes: float = Field(
+        0.0,
+        ge=0.0,
+        le=600.0,
+        allow_inf_nan=False,
+        description="Minutes that the speed gate may take after the run; it compares suspects with an earlier build. "
+        "0 = it does not run.",
+    )
+    gate_against: str = Field(
+        "",
+        max_length=200,
+        description="The commit that the speed gate compares with: a branch, a tag or a commit. Empty = the build of "
+        "the last green night.",
+    )
+
     @field_validator("threads", "batches")
     @classmethod
     def _counts_in_range(cls, counts: list[int], field: ValidationInfo) -> list[int]:

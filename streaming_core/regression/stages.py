@@ -23,6 +23,7 @@ class Stage(StrEnum):
     DBT_BUILD = auto()
     PUBLISH_REPORTS = auto()
     STOP_SPARK = auto()
+    SPEED_GATE = auto()
     VERDICT = auto()
 
     @property

@@ -130,6 +130,19 @@ def test_a_channel_without_its_connection_is_off(home, web, mail, monkeypatch, c
     assert errors(caplog) == []
 
 
+def test_a_slowdown_that_the_gate_found_names_application_way_and_both_builds(home, web):
+    received, _ = web
+    past_runs.make(home, red=False)
+    past_runs.gate(home, "v1")
+    end(LAST)
+    ((_, body),) = received
+    assert body["title"] == f"{TITLE}: slowdown"
+    assert body["message"].splitlines()[2] == (
+        "gs/serial/t2 is 4.2 % slower (3.1 to 5.5 %) in build abc423def than in v1 (abc323def)"
+    ), "the trend found it too, and it is told once"
+    assert sum("% slower" in line for line in body["message"].splitlines()) == 1
+
+
 def test_apprise_sends_what_broke_and_what_slowed(home, web):
     received, _ = web
     end(LAST)

@@ -178,6 +178,7 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("hosts", ["local; rm -rf /"]),
         ("hosts", []),
         ("placement", "some"),
+        ("gate_minutes", -1),
     ],
 )
 def test_the_form_refuses_what_the_model_refuses(name, value):

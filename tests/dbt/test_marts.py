@@ -166,7 +166,7 @@ def test_speed_has_the_equal_cells_that_were_measured_beside_the_loop(built):
     for row in (rows[key] for key in measured):
         assert (row["verdict"], row["nights"]) == ("too_new", 1)
         assert row["to_loop"] == pytest.approx(0.5)
-        assert row["series"].endswith("/node1/loop")
+        assert row["series"].endswith("/1000/1/node1")
 
 
 def test_latency_has_the_equal_cells_and_the_kinds_that_were_measured(built):

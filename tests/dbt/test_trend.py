@@ -21,27 +21,50 @@ HISTORIES = {
     "outliers": trend.history(7, 100, outliers=0.2),
     "new": trend.history(8, 7),
 }
+# Night 30 begins another epoch, whose loop is slower; the gate compared the night of the key with an earlier one.
+EDITED = {
+    "bridged": {30: trend.Gate(29, "unchanged")},
+    "accused": {30: trend.Gate(29, "slower", -0.05)},
+    "accused later": {33: trend.Gate(20, "faster", 0.1)},
+    "beside a build that is not of the epoch before": {30: trend.Gate(99, "unchanged")},
+    "not measured": {},
+}
 
 
 def test_the_sql_says_what_the_rule_says(spark):
     sql = jinja2.Environment().from_string(MACRO.read_text()).module.trend("points")
-    rows = [(name, f"{i:03}", float(y)) for name, points in HISTORIES.items() for i, y in enumerate(points)]
-    spark.createDataFrame(rows, "series string, run_id string, y double").createOrReplaceTempView("points")
+    histories = {name: (points, ["one"] * len(points), {}) for name, points in HISTORIES.items()}
+    for name, gates in EDITED.items():
+        points = [y + (0.4 if i >= 30 else 0) for i, y in enumerate(trend.history(9, 70, slower=0.06, at=52))]
+        histories[name] = (points, ["one"] * 30 + ["two"] * 40, gates)
+    daily = trend.history(10, 40)
+    measured = {i: trend.Gate(i - 1, "slower" if i == 35 else "unchanged", -0.02) for i in range(21, 40)}
+    histories["edited every day"] = (daily, ["one"] * 20 + [str(i) for i in range(20, 40)], measured)
+    rows = []
+    for name, (points, epochs, gates) in histories.items():
+        for i, (y, epoch) in enumerate(zip(points, epochs, strict=True)):
+            gate = gates.get(i)
+            said = gate and (f"{i:03}", f"b{gate.baseline:03}cdef", gate.verdict, gate.change, gate.change - 0.01)
+            rows.append((name, f"{i:03}", float(y), epoch, said and (*said, gate.change + 0.01, gate.smallest)))
+    of_gate = "run_id string, baseline string, verdict string, change double, change_low double, change_high double"
+    schema = f"series string, run_id string, y double, epoch string, gate struct<{of_gate}, smallest double>"
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("points")
     found = spark.sql(
         f"""select series, inline({sql}) from (
               select series, array_sort(collect_list(named_struct(
-                'run_id', run_id, 'run_at', timestamp'2026-01-01', 'build', concat('b', run_id), 'y', y))) as points
+                'run_id', run_id, 'run_at', timestamp'2026-01-01', 'build', concat('b', run_id), 'y', y,
+                'epoch', epoch, 'gate', gate))) as points
               from points group by series)"""
     )
     said = {(row["series"], row["run_id"]): row for row in found.toArrow().to_pylist()}
     assert len(said) == len(rows)
     verdicts = set()
-    for name, points in HISTORIES.items():
-        for i, night in enumerate(trend.trend(points)):
+    for name, history in histories.items():
+        for i, night in enumerate(trend.trend(*history)):
             row = said[name, f"{i:03}"]
             verdicts.add(night.verdict)
             assert row["verdict"] == night.verdict, (name, i)
-            for column, value in (("since_run", night.since), ("found_run", night.found)):
+            for column, value in (("since_run", night.since), ("found_run", night.found), ("bridge_run", night.bridge)):
                 assert row[column] == (None if value is None else f"{value:03}"), (name, i, column)
             assert row["since_build"] == (None if night.since is None else f"b{night.since:03}")
             for column in ("noise", "smallest", "change"):
@@ -49,7 +72,31 @@ def test_the_sql_says_what_the_rule_says(spark):
                 assert row[column] == (None if value is None else pytest.approx(value, abs=1e-12)), (name, i, column)
             if night.change is not None:
                 assert row["change_low"] < row["change"] < row["change_high"]
-    assert verdicts == {"slower", "faster", "unchanged", "too_noisy", "too_new"}
+    assert verdicts == {"slower", "faster", "unchanged", "too_noisy", "too_new", "not_judged"}
+    assert said["bridged", "031"]["smallest"] == 0.03, "until the epoch has a level, the verdict is the gate's"
+    assert said["not measured", "035"]["reference_build"] == "b029"
+    assert said["not measured", "035"]["edited_build"] == "b030"
+
+
+def test_a_series_goes_on_when_its_source_changes_and_the_gate_measured_the_change():
+    quiet = trend.history(11, 60)
+    loop = [y + (0.7 if i >= 30 else 0) for i, y in enumerate(quiet)]
+    epochs = ["one"] * 30 + ["two"] * 30
+    verdicts = [night.verdict for night in trend.trend(loop, epochs, {30: trend.Gate(29, "unchanged")})]
+    assert set(verdicts[14:]) == {"unchanged"}, "no change of the loop reads as a change of speed"
+    slower = trend.trend(loop, epochs, {30: trend.Gate(29, "slower", -0.051)})
+    assert {(night.verdict, night.since, night.found, night.change) for night in slower[30:]} == {
+        ("slower", 30, 30, -0.051)
+    }, "a slowdown never becomes the new normal in silence"
+    unknown = [night.verdict for night in trend.trend(loop, epochs)]
+    assert set(unknown[30:44]) == {"not_judged"}
+    assert unknown[44] == "unchanged", "then the epoch has a noise of its own"
+
+
+def test_an_edit_every_day_has_a_verdict_every_day():
+    points, epochs = trend.history(12, 40), ["one"] * 20 + [str(i) for i in range(20, 40)]
+    judged = trend.trend(points, epochs, {i: trend.Gate(i - 1, "unchanged") for i in range(20, 40)})
+    assert {night.verdict for night in judged[14:]} == {"unchanged"}
 
 
 def test_an_unchanged_build_is_accused_less_often_than_once_in_a_thousand_nights_of_a_hundred_cells():

@@ -16,7 +16,10 @@ LEAST_NOISE, LEAST_CHANGE, USELESS = 0.002, 0.02, 0.25
 
 @dataclass
 class Night:
-    """What is said of a series after one of its nights; `since` and `found` are numbers of nights."""
+    """The verdict on a series after one of its nights; `since`, `found` and `bridge` are numbers of nights.
+
+    `bridge`: the night of the gate, while the verdict is the gate's.
+    """
 
     verdict: str
     noise: float | None
@@ -24,21 +27,65 @@ class Night:
     since: int | None
     found: int | None
     change: float | None
+    bridge: int | None = None
 
 
-def trend(points: list[float]) -> list[Night]:
-    """What is said of a series of logarithms of ratios to the loop, night by night."""
+@dataclass
+class Gate:
+    """The verdict of the speed gate on a night beside an earlier one, with the size of a change."""
+
+    baseline: int
+    verdict: str
+    change: float = 0.0
+    smallest: float = 0.03
+
+
+@dataclass
+class Past:
+    """The epoch before, while no gate has bridged it."""
+
+    nights: list[int]
+    noise: float | None
+    estimated: int
+    since: int | None
+    found: int | None
+    told: float | None
+
+
+def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int, Gate] | None = None) -> list[Night]:
+    """The verdicts on a series of logarithms of ratios to the loop, night by night.
+
+    Args:
+        points: the logarithms.
+        epochs: the epoch of each; None: all are of one.
+        gates: by number of night, what the gate said.
+    """
     kept: list[tuple[int, float]] = []
     noise, estimated, before, since, found = None, 0, None, None, None
-    judged = []
+    told, bridge, bridge_smallest, past, first = None, None, None, None, None
+    judged: list[Night] = []
     for number, y in enumerate(points):
+        if epochs and number and epochs[number] != epochs[number - 1]:
+            size = judged[-1].change if since is not None else None
+            past = past or Past([i for i, _ in kept], noise, estimated, since, found, size)
+            kept, noise, estimated, before, since, found, told = [], None, 0, None, None, None, None
+            bridge, first = None, number
+        gate = (gates or {}).get(number)
+        bridged = past is not None and gate is not None and gate.baseline in past.nights
+        if bridged:
+            noise, estimated, since, found, told = past.noise, past.estimated, past.since, past.found, past.told
+            bridge, bridge_smallest, past = number, gate.smallest, None
+            if gate.verdict != "unchanged":
+                since, found, told = first, number, gate.change
         kept = [*kept[-(MOST + NEW - 1) :], (number, y)]
         old, fresh = [y for _, y in kept[:-NEW]], [y for _, y in kept[-NEW:]]
         level = median(old) if old else None
         if len(old) >= ENOUGH:
             far = sorted(abs(y - level) for y in old)
             noise, estimated = max(LEAST_NOISE, far[math.ceil(0.8 * len(far)) - 1] / 1.2816), len(old)
+            past = None
         margin = max(LEAST_CHANGE, (2.5 + 30 / estimated) * noise) if estimated else None
+        by_gate = bridge is not None and (not estimated or len(old) < AGAIN)
         if estimated and len(old) >= AGAIN and (max(fresh) < level - margin or min(fresh) > level + margin):
             target = median(fresh)
             far = [
@@ -46,15 +93,20 @@ def trend(points: list[float]) -> list[Night]:
                 for j in range(max(1, len(kept) - NEW - BACK), len(kept) - NEW + 1)
             ]
             kept = kept[min(far)[1] :]
-            before, since, found = level, kept[0][0], number
+            before, since, found, told = level, kept[0][0], number, None
         now = median([y for _, y in kept])
         smallest = 1 - math.exp(-margin - 1.81 * noise) if estimated else None
-        if since is not None:
-            verdict = "slower" if now < before else "faster"
+        smallest = bridge_smallest if by_gate else smallest
+        change = None if since is None else told if told is not None else math.exp(now - before) - 1
+        if change is not None:
+            verdict = "slower" if change < 0 else "faster"
+        elif past is not None:
+            verdict = "not_judged"
+        elif by_gate:
+            verdict = "unchanged"
         else:
             verdict = "too_new" if not estimated else "too_noisy" if smallest > USELESS else "unchanged"
-        change = None if since is None else math.exp(now - before) - 1
-        judged.append(Night(verdict, noise, smallest, since, found, change))
+        judged.append(Night(verdict, noise, smallest, since, found, change, bridge if by_gate else None))
     return judged
 
 

@@ -1,7 +1,8 @@
 """Every how-to page, followed to the letter in a copy of the checkout.
 
 Each block of commands (```sh) runs in the order of its page and succeeds. The lines of a ```text block behind it occur
-in its output, in that order. The longer commands of a page are in ```console blocks, which only `make test-full` follows.
+in its output, in that order. The longer commands of a page are in ```console blocks. Only `make test-full` follows
+those.
 """
 
 from __future__ import annotations

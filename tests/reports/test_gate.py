@@ -46,6 +46,7 @@ def home(tmp_path_factory) -> Home:
         (Gate("too_short"), ("too short", "", "its passes are too short to compare: run more events")),
         (Gate("different", reason="they differ"), ("results differ", "", "they differ")),
         (Gate("failed", reason="build x: it broke"), ("failed", "", "build x: it broke")),
+        (Gate("not_judged", reason="its turn did not come"), ("not judged", "", "its turn did not come")),
     ],
 )
 def test_a_verdict_says_how_much_how_sure_and_what_would_be_found(gate, said):
@@ -77,7 +78,9 @@ def test_what_is_slower_than_the_commit_is_on_every_page_and_turns_nothing_red(h
     performance = Outline((home.reports / "performance.html").read_text()).text
     assert "v1.2 <script> (abc323def)" in performance
     assert "results differ" in performance
-    assert json.loads(home.report(past_runs.LAST, "summary.json").read_text())["gate"].startswith(said)
+    summary = json.loads(home.report(past_runs.LAST, "summary.json").read_text())
+    assert summary["gate"].startswith(said)
+    assert summary["slower"] == [slow.name]
 
 
 def test_the_table_and_its_json_say_it_too(home):

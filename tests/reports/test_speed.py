@@ -60,6 +60,26 @@ def home(tmp_path_factory) -> Home:
             ("too noisy", "", "", "not compared: other work used 30.0 % of the cores, and repetitions differ by 7.0 %"),
         ),
         (
+            Speed("not_judged", edited_build="b2", reference_build="b1-dirty"),
+            (
+                "not judged",
+                "",
+                "",
+                "its source, or the loop, changed in build b2, and the speed gate did not measure the change; run "
+                "`lockstep gate --against b1`",
+            ),
+        ),
+        (
+            Speed("unchanged", smallest=0.02, bridge_run="r"),
+            (
+                "unchanged",
+                "",
+                "",
+                "the speed gate compared its build with the one before the source changed, and detects a slowdown of "
+                "2.0 %",
+            ),
+        ),
+        (
             Speed("too_noisy", nights=20, smallest=0.4),
             ("too noisy", "", "", "Lockstep detects a slowdown of 40.0 % within three nights"),
         ),
@@ -86,7 +106,8 @@ def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
     assert sentence([], 1) == "Speed: no verdict on 1 cell: the warehouse has no measurement of this run"
     assert sentence([], 0) == ""
     assert heading(speed for _, _, speed in young) == "No verdict on speed yet"
-    assert heading([Speed("unchanged"), Speed("too_new")]) == "No speed changed"
+    assert heading([Speed("unchanged"), Speed("too_new")]) == "No speed changed in the 1 cell with a verdict"
+    assert heading([Speed("unchanged")]) == "No speed changed"
     assert heading([]) == "No verdict on speed yet"
 
 

@@ -20,9 +20,12 @@ select
   cells.run_at,
   cells.cell,
   cells.build,
-  -- One way of measuring one thing. Any of these changing starts a new series, so that a change of method, or of what
-  -- it is measured against, never reads as a change of speed.
-  concat_ws('/', cells.spec_digest, cells.workload_address, cells.host, cells.yardstick) as series,
+  -- One way of executing one request on one host: a series. It goes on when the source of the application changes.
+  concat_ws('/', cells.spec_digest, sha2(cells.params, 256), cells.events,
+    coalesce(cast(cells.seed as string), cells.workload_address), cells.host) as series,
+  -- What the ratios of a series have to have in common to be comparable: the source is part of the workload's address,
+  -- and the loop of the yardstick. Another epoch never reads as a change of speed.
+  concat_ws('/', cells.workload_address, cells.yardstick) as epoch,
   repetitions.repetitions,
   repetitions.pass_seconds,
   repetitions.measured_seconds,

@@ -7,7 +7,8 @@ with compared as (
     min(baseline_ref) as baseline_ref,
     min(build) as build,
     min(host) as host,
-    count(*) as pairs,
+    count_if(pair >= 0) as pairs,
+    min(pair) as first_pair,
     median(baseline_seconds) as baseline_seconds,
     median(build_seconds) as build_seconds,
     max(steal) as steal,
@@ -47,6 +48,7 @@ select
   judged.others,
   judged.environment_changed,
   case
+    when judged.first_pair < 0 then 'not_judged'
     when judged.error is not null then 'failed'
     when judged.differs then 'different'
     when least(judged.baseline_seconds, judged.build_seconds) < {{ var('shortest_pass') }} then 'too_short'

@@ -106,6 +106,8 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
         ),
         (["--threads", "0"], "each number must be between 1 and 1024, got 0"),
         (["--threads", "two"], "--threads: must be a number, got 'two'"),
+        (["--gate_against", "nosuch"], "'nosuch' is not a commit of "),
+        (["--gate_minutes", "-1"], "gate_minutes must be between 0 and 600, got -1"),
         (["--events", "-1"], "events must be between 1 and 100000000, got -1"),
         (["--params", "{"], '--params: must be JSON, for example {"wc": {"skew": 1.0}}; got \'{\''),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),

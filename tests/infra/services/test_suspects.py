@@ -1,0 +1,163 @@
+"""The speed gate after a night: which cells it measures, in which order, and what it says of those that it does not."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from socket import gethostname
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infra.services import build, gate, pairs, suspects
+from infra.services.pairs import UNMEASURED, Budget
+from infra.services.suspects import NotJudged
+from jobs.raw import write_raw
+from reports.gate import note_path
+from reports.history import History
+from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import rows
+from streaming_core.run import engine
+from streaming_core.storage import write_json
+from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
+from tests.infra.services import small_repository
+from tests.infra.services.small_repository import commit, git, put
+
+CELLS = [spec.cell for spec in specs() if not spec.is_bound]
+NIGHTLY = {"name": "nightly", "digest": "0" * 64, "overrides": []}
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch) -> Path:
+    """A checkout with two applications: `night` has the build of the last night, and `edited` another source of sl."""
+    root = small_repository.make(tmp_path / "repository")
+    git(root, "checkout", "--quiet", "-b", "work", "v1")
+    put(root, {f"streaming_core/apps/{app}.py": "" for app in ("sl", "wc")})
+    commit(root, "night")
+    put(root, {"streaming_core/apps/sl.py": "# another\n"})
+    commit(root, "edited")
+    return small_repository.replace_checkout(root, monkeypatch)
+
+
+@pytest.fixture
+def home(tmp_path, repository) -> Home:
+    """A green nightly, and the nightly after it in an edited checkout."""
+    home = Home(tmp_path / "home")
+    write_runs(home, (GREEN, FASTER))
+    planned = [
+        {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
+        for spec in specs()
+    ]
+    for run_id, name in ((GREEN, git(repository, "rev-parse", "--short", "night")), (FASTER, engine.build())):
+        facts = [row | {"build": name, "host": gethostname()} for row in rows(home, "cells", run_id) or []]
+        write_raw(home, "cells", run_id, [row | {"yardstick": row["yardstick"] and "loop"} for row in facts])
+        home.part("pairs", run_id).unlink()
+        plan = {"run_id": run_id, "workloads": [], "cells": planned, "matrix": NIGHTLY}
+        write_json(home.run(run_id) / "plan.json", plan | {"regression": {"gate_minutes": 1.0, "gate_against": ""}})
+    return home
+
+
+def mart(home: Home, name: str, table: list[dict]) -> None:
+    folder = home.root / "warehouse" / "marts" / name
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(table), folder / "part-0.parquet")
+
+
+def chosen(home: Home) -> list[tuple[str, str]]:
+    reference = suspects.find_reference(home, FASTER, "")
+    baseline = build.Build(reference.commit, home.root / "tree")
+    put(baseline.tree, {"streaming_core/apps/sl.py": "", "streaming_core/apps/wc.py": ""})
+    return [(one.cell["cell"], one.why) for one in suspects.choose(home, FASTER, reference, baseline)]
+
+
+def test_edited_cells_come_first_then_moved_ones_then_those_that_were_judged_longest_ago(home):
+    wc = [name for name in CELLS if name.startswith("wc")]
+    speed = {"run_id": FASTER, "to_loop": 1.0, "level": 1.0, "noise": 0.01, "verdict": "unchanged"}
+    mart(home, "speed", [speed | {"cell": name} for name in CELLS])
+    judged = {"run_id": GREEN, "cell": wc[0], "verdict": "unchanged"}
+    mart(home, "gate", [judged, judged | {"run_id": FASTER, "cell": wc[1], "verdict": "not_judged"}])
+    order = chosen(home)
+    assert {name for name, why in order[:2]} == set(CELLS) - set(wc)
+    assert {why for _, why in order[:2]} == {"source"}
+    assert order[2:] == [(wc[1], "sample"), (wc[0], "sample")]
+    (home.root / "warehouse" / "marts" / "speed" / "part-0.parquet").unlink()
+    (home.root / "warehouse" / "marts" / "speed").rmdir()
+    moved = speed | {"cell": wc[0], "to_loop": math.exp(-0.031)}
+    mart(home, "speed", [moved, speed | {"cell": wc[1], "to_loop": math.exp(0.029)}])
+    assert chosen(home)[2:] == [(wc[0], "moved"), (wc[1], "sample")]
+
+
+def test_a_loop_that_changed_makes_a_cell_a_suspect(home):
+    facts = rows(home, "cells", GREEN) or []
+    write_raw(home, "cells", GREEN, [row | {"yardstick": "an older loop"} for row in facts])
+    assert {why for _, why in chosen(home)} == {"source"}
+
+
+def test_each_suspect_whose_turn_does_not_come_is_kept_with_the_reason(home, monkeypatch):
+    monkeypatch.setattr(pairs, "PAIRS", 1)
+    reference = suspects.find_reference(home, FASTER, "")
+    baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
+    order = suspects.choose(home, FASTER, reference, baseline)
+    late = Budget(time.monotonic() - 1, "its turn did not come")
+    kept = suspects.measure(home, FASTER, order, baseline, late, lambda line: pytest.fail(line))
+    assert {(row["cell"], row["pair"], row["error"]) for row in kept} == {
+        (name, UNMEASURED, "its turn did not come") for name in CELLS if name.startswith("sl")
+    }, "nobody misses a cell of the sample"
+    assert {row["baseline"] for row in kept} == {git(build.ROOT, "rev-parse", "night")}
+    facts = rows(home, "cells", FASTER) or []
+    write_raw(home, "cells", FASTER, [row | {"host": "numa-7"} for row in facts])
+    kept = suspects.measure(home, FASTER, order, baseline, pairs.FOREVER, lambda line: pytest.fail(line))
+    assert {row["error"] for row in kept} == {
+        f"it ran on host numa-7, and the speed gate measures on {gethostname()}; run `lockstep gate` on that host"
+    }
+
+
+def test_a_measurement_that_the_time_does_not_suffice_for_leaves_no_half_of_a_cell(home, monkeypatch, tmp_path):
+    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
+    reference = suspects.find_reference(home, FASTER, "")
+    baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
+    order = suspects.choose(home, FASTER, reference, baseline)
+    short = Budget(time.monotonic() + 1.0, "time ended")
+    for row in suspects.measure(home, FASTER, order, baseline, short, lambda line: None):
+        assert (row["pair"], row["error"]) == (UNMEASURED, "time ended")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("first night", "no earlier night is green; name a commit in gate_against"),
+        ("uncommitted night", "which no commit holds; commit before the night"),
+        ("commit is gone", "'0123456' is not a commit of "),
+        ("same engine", "the engine is the same as in the last green night, build "),
+    ],
+)
+def test_a_night_without_a_reference_says_why_and_what_to_do(home, repository, monkeypatch, change, said):
+    if change == "first night":
+        (home.run(GREEN) / "plan.json").unlink()
+    elif change == "same engine":
+        git(repository, "checkout", "--quiet", "night")
+    else:
+        build_name = {"uncommitted night": "0123456-dirty", "commit is gone": "0123456"}[change]
+        write_raw(home, "cells", GREEN, [row | {"build": build_name} for row in rows(home, "cells", GREEN) or []])
+    with pytest.raises(NotJudged, match=said):
+        suspects.find_reference(home, FASTER, "")
+    assert suspects.work(home, FASTER, lambda line: None).startswith("not judged: ")
+    assert said in History(home).run(FASTER).gate_sentence
+    assert note_path(home, FASTER).exists()
+
+
+def test_a_commit_of_the_request_is_compared_with_whatever_it_holds(home, repository):
+    reference = suspects.find_reference(home, FASTER, "edited")
+    assert (reference.ref, reference.commit) == ("edited", git(repository, "rev-parse", "edited"))
+
+
+def test_a_later_measurement_of_some_cells_keeps_the_others(home):
+    about = {"baseline": "c", "build": "b", "host": "h", "pair": UNMEASURED, "error": "late"}
+    for names, baseline in ((CELLS[:2], "c"), (CELLS[1:2], "c")):
+        gate.store(home, FASTER, "v1", [about | {"cell": name, "baseline": baseline} for name in names], print)
+    kept = rows(home, "pairs", FASTER) or []
+    assert sorted(row["cell"] for row in kept) == sorted(CELLS[:2])
+    gate.store(home, FASTER, "v2", [about | {"cell": CELLS[0], "baseline": "d"}], print)
+    assert [(row["cell"], row["baseline_ref"]) for row in rows(home, "pairs", FASTER) or []] == [(CELLS[0], "v2")]

@@ -1,0 +1,117 @@
+"""Where nothing was judged, no sentence, page, alert or table says that no speed changed."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from infra.cli.report import as_dict, print_run
+from reports import gate, speed
+from reports.gate import Gate
+from reports.history import Cell, History, Run
+from reports.publish import publish
+from reports.speed import Speed
+from reports.tiles import tiles
+from streaming_core.regression.home import Home
+from streaming_core.run.way import RunSpec
+from streaming_core.storage import write_json
+from tests.reports import past_runs
+from tests.reports.test_pages import Outline
+
+CLAIM = re.compile(
+    r"unchanged|no (cell |build )?(change|slow|fast)|no speed changed|nothing (?!broke)|as fast as before|"
+    r"\b0 (slower|faster)|none (is|are|became)",
+    re.IGNORECASE,
+)
+UNJUDGED = ("too_new", "too_noisy", "too_short", "not_judged")
+speeds = st.lists(st.builds(Speed, st.sampled_from(UNJUDGED), nights=st.none() | st.integers(1, 14)), max_size=6)
+gates = st.lists(
+    st.builds(
+        Gate, st.sampled_from(("too_noisy", "too_short", "not_judged", "failed", "different")), reason=st.just("it")
+    ),
+    max_size=6,
+)
+
+
+def run_of(trends: list[Speed], gated: list[Gate], note: str) -> Run:
+    spec = RunSpec.parse({"app": "sl", "executor": "transactional"})
+    cells = []
+    for number in range(max(len(trends), len(gated))):
+        facts = {"status": "ok", "verdict": "equal", "reason": None, "build": "b"}
+        cell = Cell(f"cell{number}", spec, "w", False, facts=facts)
+        cell.speed = trends[number] if number < len(trends) else None
+        cell.gate = gated[number] if number < len(gated) else None
+        cells.append(cell)
+    return Run(run_id=past_runs.LAST, plan={}, cells=cells, note=note)
+
+
+@given(speeds, gates, st.sampled_from(("", "no earlier night is green")))
+def test_nothing_that_is_said_of_a_run_without_a_verdict_claims_that_no_speed_changed(trends, gated, note):
+    run = run_of(trends, gated, note)
+    said = [run.speed_sentence, run.speed_heading, run.gate_sentence]
+    said += [f"{tile.number} {tile.word} {tile.detail}" for tile in tiles(run) if tile.href == "#speed"]
+    said += [text for cell in run.cells for one in (cell.speed, cell.gate) if one for text in (one.text, one.why)]
+    assert not [text for text in said if CLAIM.search(text)]
+
+
+@given(speeds.filter(bool), st.integers(1, 3))
+def test_a_heading_about_some_cells_does_not_speak_for_those_without_a_verdict(trends, unchanged):
+    said = speed.heading([*trends, *[Speed("unchanged")] * unchanged])
+    assert re.fullmatch(rf"No speed changed in the {unchanged} cells? with a verdict", said)
+
+
+def test_a_sentence_of_the_gate_gives_each_reason_and_counts_its_cells():
+    cells = [("a", Gate("not_judged", reason="time ended")), ("b", Gate("not_judged", reason="time ended"))]
+    assert gate.sentence("v1", cells) == "Against v1: no verdict on speed; 2 not judged (time ended)"
+    assert (
+        gate.sentence("v1", [*cells, ("c", Gate("unchanged"))]) == "Against v1: 1 unchanged; 2 not judged (time ended)"
+    )
+    assert gate.sentence("", [], "no night is green") == "Speed gate: not judged: no night is green"
+
+
+@pytest.fixture(scope="module", params=[True, False])
+def home(request, tmp_path_factory) -> Home:
+    """Five nights without a verdict on speed; the gate had nothing to compare with, or did not come to any cell."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    past_runs.make(home, red=False)
+    nothing = {"nights": 1, "since_at": None, "since_build": None, "found_run": None, "change": None}
+    nothing |= {"change_low": None, "change_high": None, "since_run": None}
+    for number, row in enumerate(rows := History(home).mart("speed")):
+        row |= nothing | {"verdict": UNJUDGED[number % len(UNJUDGED)]}
+    past_runs._mart(home, "speed", rows)
+    if request.param:
+        write_json(gate.note_path(home, past_runs.LAST), {"note": "no earlier night is green"})
+    else:
+        past_runs.gate(home)
+        for row in (gated := History(home).mart("gate")):
+            row |= {"verdict": "not_judged", "change": None, "change_low": None, "change_high": None, "reason": "late"}
+        past_runs._mart(home, "gate", gated)
+    publish(home, past_runs.LAST)
+    return home
+
+
+def test_no_page_of_a_night_without_a_verdict_claims_that_no_speed_changed(home):
+    pages = [*(home.reports / past_runs.LAST).glob("*.html"), home.reports / "index.html"]
+    pages.append(home.reports / "performance.html")
+    assert len(pages) > 15
+    for page in pages:
+        text = Outline(page.read_text()).text
+        assert not [text[max(0, one.start() - 40) : one.end() + 40] for one in CLAIM.finditer(text)], page.name
+    overview = Outline((home.reports / past_runs.LAST / "index.html").read_text()).text
+    assert "not judged" in overview
+    assert "the source changed, and the speed gate did not measure the change" in overview
+
+
+def test_no_command_or_summary_of_such_a_night_claims_it(home):
+    console = Console(record=True, width=300, file=io.StringIO())
+    assert print_run(home, past_runs.LAST, console)
+    summary = home.report(past_runs.LAST, "summary.json").read_text()
+    program = json.dumps(as_dict(home, History(home).run(past_runs.LAST), {}))
+    for text in (console.export_text(), summary, program):
+        assert not CLAIM.findall(text)
