@@ -48,14 +48,22 @@ def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -
     Raises:
         BadInput: there is no such commit or run, or `pairs.cells_of` refuses the cells.
     """
-    commit = build.resolve(ref)
+    commit, run_id = build.resolve(ref), chosen(home, run_id)
+    return Request(ref, commit, run_id, pairs.cells_of(home, run_id, names))
+
+
+def chosen(home: Home, run_id: str | None) -> str:
+    """The id of a run: the newest one if `run_id` is None.
+
+    Raises:
+        BadInput: There is no such run, or none yet.
+    """
     ids = History(home).run_ids()
     if run_id is None and not ids:
         raise BadInput(f"{home.root} has no run yet: start one with `lockstep run`")
-    chosen = run_id or ids[-1]
-    if chosen not in ids:
-        raise BadInput(f"{home.root} has no run {chosen!r}: `lockstep report` prints the id of the newest run")
-    return Request(ref, commit, chosen, pairs.cells_of(home, chosen, names))
+    if run_id is not None and run_id not in ids:
+        raise BadInput(f"{home.root} has no run {run_id!r}: `lockstep report` prints the id of the newest run")
+    return run_id or ids[-1]
 
 
 def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say: Callable[[str], None]) -> Run:

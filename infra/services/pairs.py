@@ -15,7 +15,8 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from socket import gethostname
@@ -93,7 +94,10 @@ def measure(
             if began + longest > budget.ends:
                 raise OutOfTime
             say(f"measuring cell {number} of {len(cells)}: {cell['cell']}")
-            pairs = _alone(builds, home, run_id, cell, budget, say)
+            spec = RunSpec.parse(cell["spec"])
+            workload = home.workload(spec.app, cell["workload"])
+            with alone(f"gate {cell['cell']}", say, budget):
+                pairs = paired(builds, spec, workload, f"{run_id} {cell['cell']}", budget)
         except OutOfTime:
             measured.append(unmeasured(about, cell["cell"], budget.reason))
             continue
@@ -128,12 +132,14 @@ def unmeasured(about: dict[str, Any], cell: str, reason: str) -> dict[str, Any]:
     return about | {"cell": cell, "pair": UNMEASURED, "error": reason, "measured_at": datetime.now(UTC)}
 
 
-def _alone(
-    builds: dict[str, Build], home: Home, run_id: str, cell: dict, budget: Budget, say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """The pairs of a cell, measured while this process holds the lock on the host."""
-    spec = RunSpec.parse(cell["spec"])
-    lock, owner, waiting = of_host(), f"gate {cell['cell']}", False
+@contextmanager
+def alone(owner: str, say: Callable[[str], None], budget: Budget = FOREVER) -> Iterator[None]:
+    """Hold the lock on this host during the block; wait until it is free.
+
+    Raises:
+        OutOfTime: The time of `budget` ended first.
+    """
+    lock, waiting = of_host(), False
     try:
         while not lock.take(owner):
             budget.check()
@@ -141,7 +147,7 @@ def _alone(
                 say(host_in_use(lock))
                 waiting = True
             time.sleep(POLL_SECONDS)
-        return _pairs(builds, spec, home.workload(spec.app, cell["workload"]), f"{run_id} {cell['cell']}", budget)
+        yield
     finally:
         lock.leave()
 
@@ -178,7 +184,7 @@ def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
     return [planned[name] for name in chosen]
 
 
-def _pairs(
+def paired(
     builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str, budget: Budget = FOREVER
 ) -> list[dict[str, Any]]:
     """The pairs of one cell. They end early if results differ, a side fails, or passes are too short to measure.

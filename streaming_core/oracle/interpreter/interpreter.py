@@ -65,6 +65,10 @@ class Interpreter:
         # A single operator between the events and the sink, both of which it meets once.
         self._is_alone = [(s, [None]) for s, _ in self._sinks] == self._edges and self._sinks[0][1]
 
+    def functions(self) -> list[tuple[str, int, str]]:
+        """File, first line and code name of each function that an operator calls with rows, in order of operators."""
+        return [place for step in self._steps for place in step.places()]
+
     # --- input -------------------------------------------------------------------------------------------------------
 
     def process(self, events: pa.Table) -> pa.Table:

@@ -54,6 +54,12 @@ class Step:
         """The operator's function of this role."""
         return self.printer.make(self.shared.program.operator(self.operator, role))
 
+    def places(self) -> list[tuple[str, int, str]]:
+        """File, first line and code name of the operator's functions, in order of lines."""
+        functions = (self.shared.program.operator(self.operator, role) for role in self.operator.functions)
+        made = {function: self.printer.names[function] for function in functions if function in self.printer.names}
+        return sorted((function.file, function.line, name) for function, name in made.items())
+
     def taker(self, position: int) -> Callable[[Any], None]:
         """What takes the rows of one of the operator's inputs."""
         return self.take

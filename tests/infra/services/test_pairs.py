@@ -46,7 +46,7 @@ def asked(build: Build) -> list[dict]:
 
 def test_pairs_are_of_two_processes_and_lots_say_who_is_first(tmp_path):
     builds = two(tmp_path, {"seconds": 0.25, "steal": 0.1}, {"seconds": 0.3125})
-    made = pairs._pairs(builds, SPEC, tmp_path, "a lot")
+    made = pairs.paired(builds, SPEC, tmp_path, "a lot")
     assert [row["pair"] for row in made] == list(range(pairs.PAIRS))
     assert {(row["baseline_seconds"], row["build_seconds"], row["passes"]) for row in made} == {(0.25, 0.3125, 3)}
     assert {(row["baseline_digest"], row["build_digest"]) for row in made} == {("1:a 0:0", "1:a 0:0")}
@@ -64,7 +64,7 @@ def test_pairs_are_of_two_processes_and_lots_say_who_is_first(tmp_path):
 def test_lots_are_the_same_for_the_same_cell_of_the_same_run_and_others_for_another(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 6)
     builds = two(tmp_path, {}, {})
-    drawn = [[row["first"] for row in pairs._pairs(builds, SPEC, tmp_path, lot)] for lot in ("a", "a", "b")]
+    drawn = [[row["first"] for row in pairs.paired(builds, SPEC, tmp_path, lot)] for lot in ("a", "a", "b")]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -72,7 +72,7 @@ def test_lots_are_the_same_for_the_same_cell_of_the_same_run_and_others_for_anot
 def test_passes_are_as_many_as_a_second_takes_on_both_sides_together(tmp_path, monkeypatch, baseline, other, passes):
     monkeypatch.setattr(pairs, "PAIRS", 1)
     builds = two(tmp_path, {"seconds": baseline}, {"seconds": other})
-    made = pairs._pairs(builds, SPEC, tmp_path, "x")
+    made = pairs.paired(builds, SPEC, tmp_path, "x")
     assert [spec["repetitions"] for spec in asked(builds["build"])] == [3, passes]
     assert made[0]["passes"] == passes
 
@@ -91,7 +91,7 @@ def test_passes_are_as_many_as_a_second_takes_on_both_sides_together(tmp_path, m
     ],
 )
 def test_what_cannot_be_compared_ends_the_cell_with_one_row_that_says_so(tmp_path, baseline, other, said):
-    (row,) = pairs._pairs(two(tmp_path, baseline, other), SPEC, tmp_path, "x")
+    (row,) = pairs.paired(two(tmp_path, baseline, other), SPEC, tmp_path, "x")
     assert said.items() <= row.items()
 
 
