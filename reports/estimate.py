@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from socket import gethostname
 
+from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.home import Home
 from streaming_core.storage import left_json, write_json
 
@@ -41,7 +43,7 @@ class Estimate:
         if not self.known:
             return f"{text}; duration unknown: none of them has run {here} with this many events"
         whole = self.seconds + (self.around or 0)
-        took = f"{whole:.0f} seconds" if whole < 90 else f"{whole / 60:.0f} minutes"
+        took = _duration(whole)
         beside = "" if self.around is not None else ", without the time before and after the cells"
         if unknown:
             have = "has" if unknown == 1 else "have"
@@ -65,6 +67,34 @@ def estimate(home: Home, planned: dict, hosts: Sequence[str]) -> str:
 def expected(home: Home, run_id: str) -> str:
     """The estimate for a run; empty without one."""
     return left_json(home.run(run_id) / "estimate.json").get("sentence", "")
+
+
+def of_draft(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
+    """The time that a plan will take, from the runs before it; the arguments are those of `estimate`."""
+    return _of(home, planned, hosts)
+
+
+def machines(home: Home, hosts: Sequence[str]) -> list[str]:
+    """The machines behind connections, as the newest run that looked at them names them; unknown ones are left out."""
+    known = {LOCAL: gethostname()}
+    for path in sorted(home.root.glob("runs/*/hosts.json")):
+        known |= {host: facts["machine"] for host, facts in left_json(path).items() if facts.get("machine")}
+    return [known[host] for host in hosts if host in known]
+
+
+def of_matrix(home: Home, name: str, cells: int) -> str:
+    """`nightly: 179 cells, 35 minutes the last time`: a matrix in a list of them."""
+    text = f"{name}: {cells} cell{'s' * (cells != 1)}"
+    for path in sorted(home.root.glob("runs/*/plan.json"), reverse=True)[:RUNS]:
+        plan, end = left_json(path), home.report(path.parent.name, "summary.json")
+        if (plan.get("matrix") or {}).get("name") == name and plan.get("cells") and end.exists():
+            took = end.stat().st_mtime - datetime.fromisoformat(plan["created_at"]).timestamp()
+            return f"{text}, {_duration(took)} the last time"
+    return text
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def _of(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:

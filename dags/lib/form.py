@@ -6,6 +6,7 @@ other values, so the task `plan_matrix` validates them again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from airflow.sdk import Param
@@ -13,8 +14,10 @@ from airflow.sdk import Param
 from infra import checkout
 from infra.airflow import connections
 from infra.fields import CHOICES, description
+from reports.estimate import of_matrix
 from streaming_core.apps import registry
-from streaming_core.regression import matrices
+from streaming_core.errors import BadInput
+from streaming_core.regression import matrices, matrix
 from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.request import FIELD_OPTIONS, HOST_NAME, RegressionSpec
 from streaming_core.run.way import OPTION_EXECUTORS
@@ -60,13 +63,27 @@ def regression_params() -> dict[str, Param]:
             description="A file of values in dags/matrices. It replaces the defaults of the fields below. Fields that "
             f"you change override it. {LISTED_LATER.format('file')}",
             enum=[None, *matrices.names(checkout.MATRICES)],
-            values_display={"null": "none"},
+            values_display={"null": f"none: {_cells_of({})} cells with the defaults", **_matrices()},
         )
     }
     fields |= {name: _param(name, properties[name], default) for name, default in _defaults().items()}
     fields["data"] = _imports()
     fields["spark"] = spark_param()
     return fields
+
+
+def _cells_of(fields: dict[str, Any], named: str | None = None) -> int:
+    regression = matrices.request(checkout.MATRICES, checkout.home(), fields, named).regression
+    return len(matrix.cells(regression, matrix.imported(regression, checkout.home()))[0])
+
+
+def _matrices() -> dict[str, str]:
+    """What the form says of each matrix: its cells, and how long its last run took; nothing of an invalid one."""
+    texts = {}
+    for name in matrices.names(checkout.MATRICES):
+        with suppress(BadInput):
+            texts[name] = of_matrix(checkout.home(), name, _cells_of({}, name))
+    return texts
 
 
 def spark_param() -> Param:

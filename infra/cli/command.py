@@ -51,6 +51,9 @@ def run(
         str | None,
         typer.Option(metavar="CONNECTION", help="Airflow connection of the Spark master. Default: spark_default."),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the cells, the hosts and the estimated time, and run nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Run a regression: run every cell of a matrix, and check each result.
@@ -63,8 +66,14 @@ def run(
         lockstep run --matrix smoke
         lockstep run --applications gs,wc --threads 2 --events 5000
         lockstep run --applications sl --executors transactional --schemes all
+        lockstep run --matrix nightly --dry-run
     """
     request = conf(options, matrix) | ({"spark": spark} if spark else {})
+    if dry_run:
+        from infra.cli.dry_run import dry_run as drafted
+
+        drafted(home(), request, as_json)
+        return 0
     from infra.cli.run import run as regression
 
     return regression(request, as_json)

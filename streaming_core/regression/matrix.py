@@ -113,7 +113,23 @@ def omissions(planned: dict) -> list[str]:
 
 
 def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli", matrix: dict | None = None) -> dict:
-    """Checks the request and writes runs/<run id>/plan.json.
+    """Checks the request and writes runs/<run id>/plan.json; returns what `draft` does.
+
+    Raises:
+        BadInput: as `draft`, or there is a plan of that run id.
+    """
+    path = home.run(run_id) / "plan.json"
+    drawn = draft(regression, home, run_id, origin, matrix)
+    if path.exists():
+        raise BadInput(f"run {run_id} already has a plan; use a new run id")
+    write_json(path, drawn)
+    return drawn
+
+
+def draft(
+    regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli", matrix: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The plan of a run, which is written nowhere.
 
     Args:
         matrix: the named matrix of the request (matrices.Request.matrix).
@@ -124,7 +140,7 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
         `every` also host, and the name of the cell ends with it) and left_out (as `cells` has it).
 
     Raises:
-        BadInput: as `imported` and `cells`, or a plan of that run id exists with other content.
+        BadInput: as `imported` and `cells`, or the run id has another form.
     """
     if not RUN_ID.fullmatch(run_id):
         raise BadInput(f"a run id must have the form YYYYMMDDTHHMMSSZ-<8 hex digits>, got {run_id!r}")
@@ -146,13 +162,8 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
             planned += [one | {"cell": f"{spec.cell}.{host}", "host": host} for host in regression.hosts]
         else:
             planned.append(one | {"cell": spec.cell})
-    path = home.run(run_id) / "plan.json"
-    if path.exists():
-        raise BadInput(f"run {run_id} already has a plan; use a new run id")
-    found = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
-    made = _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | found
-    write_json(path, made)
-    return made
+    content = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
+    return _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | content
 
 
 def refuse(home: Home, run_id: str, origin: str, asked: dict[str, Any], why: str) -> None:

@@ -1,0 +1,89 @@
+"""What `lockstep run --dry-run` and the form say of a run before it is triggered."""
+
+from __future__ import annotations
+
+import json
+import os
+from socket import gethostname
+
+import pytest
+
+from dags.lib.form import regression_params
+from infra import checkout
+from infra.cli.__main__ import main
+from infra.cli.dry_run import dry_run
+from reports import estimate
+from streaming_core.regression import matrices, matrix
+from streaming_core.regression.fleet import LOCAL
+from streaming_core.regression.home import Home, new_run_id
+from streaming_core.storage import write_json
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Home:
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    return Home(tmp_path)
+
+
+def smoke_run(home: Home, hour: int) -> dict:
+    """A finished run of the matrix `smoke`: each cell took 2 seconds, the run 10 minutes."""
+    request = matrices.request(checkout.MATRICES, home, {}, "smoke")
+    run_id = new_run_id(f"smoke {hour}", 1.7e9 + 3600 * hour)
+    plan = matrix.plan(request.regression, home, run_id, matrix=request.matrix)
+    plan["created_at"] = "2026-01-05T02:00:00Z"
+    write_json(home.run(run_id) / "plan.json", plan)
+    for cell in plan["cells"]:
+        times = {"started_at": "2026-01-05T02:00:00Z", "ended_at": "2026-01-05T02:00:02Z"}
+        ended = {"exit_code": 0, "host": gethostname()} | times
+        write_json(home.cell(run_id, cell["cell"]) / "attempt-1" / "exit.json", ended)
+    summary = home.report(run_id, "summary.json")
+    write_json(summary, {})
+    os.utime(summary, (1767578400 + 600, 1767578400 + 600))
+    return plan
+
+
+def test_dry_run_says_cells_hosts_and_time_and_writes_nothing(home, capsys):
+    plan = smoke_run(home, 1)
+    before = sorted(home.root.rglob("*"))
+    dry_run(home, {"matrix": "smoke"}, True)
+    said = json.loads(capsys.readouterr().out)
+    assert said["cells"] == [cell["cell"] for cell in plan["cells"]]
+    assert (said["hosts"], said["placement"]) == ([LOCAL], "any")
+    assert f"{len(plan['cells'])} cells, about" in said["estimate"]
+    dry_run(home, {"matrix": "smoke", "gate_minutes": 20.0}, False)
+    text = capsys.readouterr().out
+    assert "hosts: local; placement any" in text
+    assert "then up to 20 minutes of the speed gate" in text
+    assert sorted(home.root.rglob("*")) == before
+
+
+def test_command_refuses_what_a_run_would(home, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--dry-run", "--applications", "nosuch"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("lockstep: unknown application 'nosuch'")
+
+
+def test_form_says_cells_of_each_matrix_and_how_long_the_last_run_took(home):
+    plan = smoke_run(home, 1)
+    shown = regression_params()["matrix"].schema["values_display"]
+    assert shown["smoke"] == f"smoke: {len(plan['cells'])} cells, 10 minutes the last time"
+    assert shown["nightly"].startswith("nightly: ")
+    assert shown["nightly"].endswith(" cells")
+    assert shown["null"].startswith("none: ")
+
+
+def test_invalid_matrix_keeps_the_form(home, tmp_path, monkeypatch):
+    folder = tmp_path / "matrices"
+    folder.mkdir()
+    (folder / "odd.yaml").write_text("threads: many\n")
+    monkeypatch.setattr(checkout, "MATRICES", folder)
+    field = regression_params()["matrix"]
+    assert field.schema["enum"] == [None, "odd"]
+    assert "odd" not in field.schema["values_display"]
+
+
+def test_machines_are_those_that_the_newest_run_saw(home):
+    for hour, machine in ((1, "old"), (2, "new")):
+        write_json(home.run(new_run_id("x", 1.7e9 + 3600 * hour)) / "hosts.json", {"numa": {"machine": machine}})
+    assert estimate.machines(home, [LOCAL, "numa", "unknown"]) == [gethostname(), "new"]
