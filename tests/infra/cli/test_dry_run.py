@@ -10,13 +10,13 @@ import pytest
 
 from dags.lib.form import regression_params
 from infra import checkout
-from infra.cli.__main__ import main
 from infra.cli.dry_run import dry_run
 from reports import estimate
 from streaming_core.regression import matrices, matrix
 from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.storage import write_json
+from tests.infra.cli.conftest import lockstep
 
 
 @pytest.fixture
@@ -57,11 +57,9 @@ def test_dry_run_says_cells_hosts_and_time_and_writes_nothing(home, capsys):
     assert sorted(home.root.rglob("*")) == before
 
 
-def test_command_refuses_what_a_run_would(home, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["run", "--dry-run", "--applications", "nosuch"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("lockstep: unknown application 'nosuch'")
+def test_command_refuses_what_a_run_would(home, capfd):
+    assert lockstep("run", "--dry-run", "--applications", "nosuch") == 2
+    assert capfd.readouterr().err.startswith("lockstep: unknown application 'nosuch'")
 
 
 def test_form_says_cells_of_each_matrix_and_how_long_the_last_run_took(home):
