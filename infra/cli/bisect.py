@@ -15,7 +15,7 @@ from streaming_core.regression.home import Home
 
 
 def bisect(home: Home, cell: str, ends: tuple[str, str], fault: str, run_id: str | None, as_json: bool) -> None:
-    """Print the first bad commit, or the commits of which one is; progress goes to stderr.
+    """Print the first bad commit, or the few that it is among; progress goes to stderr.
 
     Args:
         home: LOCKSTEP_HOME.

@@ -42,7 +42,7 @@ LEAST = 0.01  # a change of speed that counts, as in dbt/macros/gate.sql
 
 
 class Suspects(NamedTuple):
-    """The answer: the commits one of which is the first bad one, oldest first, and how many were judged."""
+    """The answer: the commits that the first bad one is among, oldest first, and how many were judged."""
 
     commits: list[str]
     judged: int
@@ -129,6 +129,7 @@ class Mismatch:
     """Judges builds: whether the result of a way of executing differs from the oracle of the same build."""
 
     def __init__(self, spec: RunSpec, source: Path):
+        """Take a way of executing, and the workload."""
         self.spec, self.source = spec, source
 
     def __call__(self, candidate: Build) -> bool:

@@ -177,6 +177,7 @@ def test_report_for_machines(call, tmp_path):
     assert result["counts"]["equal"] == 10
     assert {
         "cell",
+        "host",
         "application",
         "executor",
         "strategy",

@@ -1,4 +1,4 @@
-"""Bisection: the search over any history, and real commits of this engine, one of which swaps two rows."""
+"""Bisection: the search over any history, and real commits of this engine. One commit swaps two rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_first_bad_commit_is_among_the_answers_and_alone_if_every_commit_can_be_
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory) -> Path:
-    """A repository of this checkout with eight commits more, of which the one with the tag `broken` swaps two rows."""
+    """A repository of this checkout with eight commits more; the one with the tag `broken` swaps two rows."""
     folder = checkout.track(tmp_path_factory.mktemp("history"))
     git(folder, "tag", "start")
     engine = folder / "streaming_core" / "run" / "engine.py"
