@@ -345,8 +345,7 @@ class RunSpec(BaseModel):
         """
 
         def counts(name: str, value: Any) -> bool:
-            usual = SPEC_FIELDS[name].get_default(call_default_factory=True), ABSENT_VALUES.get(name)
-            return name in ALWAYS_DIGESTED or value not in usual
+            return name in ALWAYS_DIGESTED or value not in _usual(name)
 
         return {name: value for name, value in self.model_dump(mode="json").items() if counts(name, value)}
 
@@ -695,6 +694,12 @@ SPEC_FIELDS: dict[str, FieldInfo] = {
     **{option: EXECUTORS[OPTION_EXECUTORS[option]].options()[option] for option in ABSENT_VALUES},
     **RunSpec.model_fields,
 }
+
+
+@cache  # pydantic inspects the function of a default each time, which takes longer than all else about a name
+def _usual(name: str) -> tuple[Any, Any]:
+    """The values of a field that a digest leaves out: its default, and that of a spec without the field."""
+    return SPEC_FIELDS[name].get_default(call_default_factory=True), ABSENT_VALUES.get(name)
 
 
 def values_of(name: str) -> tuple[str, ...]:
