@@ -103,6 +103,7 @@ def run_and_cell(home: Home) -> tuple[str, str]:
     return plan.parent.name, cell.cell
 
 
+@pytest.mark.slow
 def test_commit_that_swaps_two_rows_is_found_among_commits_that_change_the_engine(home, history):
     run_id, cell = run_and_cell(home)
     lines: list[str] = []
@@ -119,8 +120,8 @@ def test_commit_that_swaps_two_rows_is_found_among_commits_that_change_the_engin
         ("nosuch", "HEAD", BadInput, "'nosuch' is not a commit"),
         ("HEAD", "start", BadInput, "is no ancestor of"),
         ("c1", "c2", BadInput, "no commit after"),
-        ("start", "c1", RunFailed, "equals the oracle at"),
-        (FAULTY, "HEAD", RunFailed, "differs from the oracle at"),
+        pytest.param("start", "c1", RunFailed, "equals the oracle at", marks=pytest.mark.slow),
+        pytest.param(FAULTY, "HEAD", RunFailed, "differs from the oracle at", marks=pytest.mark.slow),
     ],
 )
 def test_range_without_the_fault_is_refused_in_one_line(home, good, bad, fault, message):
