@@ -7,6 +7,9 @@ from streaming_core.errors import bounds_of
 from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
 from streaming_core.run.way import EXECUTORS, MAX_BATCH, MAX_THREADS
 
+# Fields of one run that are not in RegressionSpec.
+OF_RUN = ("matrix", "spark")
+
 # Bounds of each item of a list.
 ITEMS = {"threads": (1, MAX_THREADS), "batches": (1, MAX_BATCH)}
 

@@ -11,6 +11,7 @@ from socket import gethostname
 
 from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import preflights_of
 from streaming_core.storage import left_json, write_json
 
 RUNS = 10  # the newest ones, whose times count
@@ -59,7 +60,7 @@ def estimate(home: Home, planned: dict, hosts: Sequence[str]) -> str:
         planned: plan.json of a run.
         hosts: the machines that its cells go to, as they name themselves.
     """
-    sentence = _of(home, planned, hosts).sentence
+    sentence = of_plan(home, planned, hosts).sentence
     write_json(home.run(planned["run_id"]) / "estimate.json", {"sentence": sentence})
     return sentence
 
@@ -69,16 +70,11 @@ def expected(home: Home, run_id: str) -> str:
     return left_json(home.run(run_id) / "estimate.json").get("sentence", "")
 
 
-def of_draft(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
-    """The time that a plan will take, from the runs before it; the arguments are those of `estimate`."""
-    return _of(home, planned, hosts)
-
-
 def machines(home: Home, hosts: Sequence[str]) -> list[str]:
     """The machines behind connections, as the newest run that looked at them names them; unknown ones are left out."""
     known = {LOCAL: gethostname()}
     for path in sorted(home.root.glob("runs/*/hosts.json")):
-        known |= {host: facts["machine"] for host, facts in left_json(path).items() if facts.get("machine")}
+        known |= {one.host: one.machine for one in preflights_of(home, path.parent.name) if one.machine}
     return [known[host] for host in hosts if host in known]
 
 
@@ -97,7 +93,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
-def _of(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
+def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
+    """The time that a plan will take, from the runs before it; the arguments are those of `estimate`."""
     asked = _size(planned)
     wanted = {cell["cell"] for cell in planned["cells"]}
     took: dict[str, float] = {}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from streaming_core.regression import fleet
 from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import preflights_of
 
 
 class Lane(NamedTuple):
@@ -27,11 +28,11 @@ class Lane(NamedTuple):
 
 def lanes(home: Home, run_id: str) -> list[Lane]:
     """The lanes of a run; [] for a run on this machine alone."""
-    known = fleet.hosts_of(home, run_id)
-    if list(known) == [fleet.LOCAL]:
+    known = preflights_of(home, run_id)
+    if [one.host for one in known] == [fleet.LOCAL]:
         return []
     lost = {name: f"lost: {reason}" for name, reason in fleet.losses(home, run_id).items()}
-    left_out = {name: f"left out: {facts['reason']}" for name, facts in known.items() if facts.get("reason")}
+    left_out = {one.host: f"left out: {one.reason}" for one in known if one.reason}
     cells = Counter(claim.host for claim in fleet.claims(home, run_id).values() if claim.is_over)
     faults = left_out | lost
-    return [Lane(name, facts.get("machine", ""), cells[name], faults.get(name, "")) for name, facts in known.items()]
+    return [Lane(one.host, one.machine, cells[one.host], faults.get(one.host, "")) for one in known]

@@ -13,7 +13,7 @@ from airflow.sdk import Param
 
 from infra import checkout
 from infra.airflow import connections
-from infra.fields import CHOICES, description
+from infra.fields import CHOICES, OF_RUN, description
 from reports.estimate import of_matrix
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
@@ -44,8 +44,6 @@ OFFERED = {
     "batches": [1, 16, 64, 256, 1024, 4096],
     "hosts": [registry.ALL, LOCAL],
 }
-# Fields of the form that are not in RegressionSpec.
-NO_FIELDS = {"matrix", "spark"}
 CELL = "gs.transactional.serial.t2.0123abcd"  # for descriptions
 # Airflow reads the DAG file, and the lists, every 30 s (min_file_process_interval).
 LISTED_LATER = "A new {} appears in the list within a minute."
@@ -147,7 +145,7 @@ def regression_of(params: dict, conf: dict | None) -> dict:
     A caller of the API sends only these fields. The form sends every field, so the fields that differ from their
     defaults override the matrix.
     """
-    fields = {name: value for name, value in params.items() if name not in NO_FIELDS and value is not None}
+    fields = {name: value for name, value in params.items() if name not in OF_RUN and value is not None}
     if fields.get("data") == []:  # no import chosen from the list
         del fields["data"]
     if not params.get("matrix"):

@@ -12,11 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from infra import checkout
+from infra.fields import OF_RUN
 from reports import estimate
 from streaming_core.regression import matrices, matrix
 from streaming_core.regression.home import Home, new_run_id
-
-NO_FIELDS = ("matrix", "spark")  # of a conf, beside those of RegressionSpec
 
 
 def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
@@ -30,11 +29,11 @@ def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
     Raises:
         BadInput: The task plan_matrix would refuse the request.
     """
-    fields = {name: value for name, value in conf.items() if name not in NO_FIELDS}
+    fields = {name: value for name, value in conf.items() if name not in OF_RUN}
     request = matrices.request(checkout.MATRICES, home, fields, conf.get("matrix"))
     regression = request.regression
     plan = matrix.draft(regression, home, new_run_id("dry run", time.time()), matrix=request.matrix)
-    sentence = estimate.of_draft(home, plan, estimate.machines(home, regression.hosts)).sentence
+    sentence = estimate.of_plan(home, plan, estimate.machines(home, regression.hosts)).sentence
     if as_json:
         content = {
             "cells": [cell["cell"] for cell in plan["cells"]],

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.project import named
 from streaming_core.storage import below, left_json, write_json
 
@@ -41,16 +42,16 @@ class Claim(NamedTuple):
     error: str | None = None
 
 
-def hosts_of(home: Home, run_id: str) -> dict[str, dict[str, Any]]:
-    """What is known of each host of a run, by connection; {} for a run without lanes."""
-    return left_json(home.run(run_id) / "hosts.json")
-
-
 def fit_hosts(home: Home, run_id: str) -> list[str]:
     """The hosts of a run that have a lane, in the order of the request."""
-    known = hosts_of(home, run_id)
+    unfit = _unfit(home, run_id)
     requested = left_json(home.run(run_id) / "plan.json").get("regression", {}).get("hosts", [])
-    return [host for host in requested if not known.get(host, {}).get("reason")]
+    return [host for host in requested if host not in unfit]
+
+
+def _unfit(home: Home, run_id: str) -> dict[str, str]:
+    """The hosts that the preflight left out of a run, and why."""
+    return {one.host: one.reason for one in preflights_of(home, run_id) if one.reason}
 
 
 def record_loss(home: Home, run_id: str, host: str, reason: str) -> None:
@@ -66,7 +67,7 @@ def losses(home: Home, run_id: str) -> dict[str, str]:
 
 def why_unused(home: Home, run_id: str, host: str) -> str | None:
     """Why a host ran no more cells of a run; None if it was neither left out nor lost."""
-    if reason := hosts_of(home, run_id).get(host, {}).get("reason"):
+    if reason := _unfit(home, run_id).get(host):
         return f"host {host} was left out of the run: {reason}"
     if reason := losses(home, run_id).get(host):
         return f"host {host} was lost: {reason}"

@@ -57,8 +57,8 @@ class Step:
     def places(self) -> list[tuple[str, int, str]]:
         """File, first line and code name of the operator's functions, in order of lines."""
         functions = (self.shared.program.operator(self.operator, role) for role in self.operator.functions)
-        made = {function: self.printer.names[function] for function in functions if function in self.printer.names}
-        return sorted((function.file, function.line, name) for function, name in made.items())
+        names = self.printer.names
+        return sorted({(one.file, one.line, names[one]) for one in functions if one in names})
 
     def taker(self, position: int) -> Callable[[Any], None]:
         """What takes the rows of one of the operator's inputs."""

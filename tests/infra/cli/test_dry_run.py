@@ -15,6 +15,7 @@ from reports import estimate
 from streaming_core.regression import matrices, matrix
 from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.preflight import Preflight, record
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep
 
@@ -46,10 +47,10 @@ def test_dry_run_says_cells_hosts_and_time_and_writes_nothing(home, capsys):
     plan = smoke_run(home, 1)
     before = sorted(home.root.rglob("*"))
     dry_run(home, {"matrix": "smoke"}, True)
-    said = json.loads(capsys.readouterr().out)
-    assert said["cells"] == [cell["cell"] for cell in plan["cells"]]
-    assert (said["hosts"], said["placement"]) == ([LOCAL], "any")
-    assert f"{len(plan['cells'])} cells, about" in said["estimate"]
+    draft = json.loads(capsys.readouterr().out)
+    assert draft["cells"] == [cell["cell"] for cell in plan["cells"]]
+    assert (draft["hosts"], draft["placement"]) == ([LOCAL], "any")
+    assert f"{len(plan['cells'])} cells, about" in draft["estimate"]
     dry_run(home, {"matrix": "smoke", "gate_minutes": 20.0}, False)
     text = capsys.readouterr().out
     assert "hosts: local; placement any" in text
@@ -83,5 +84,5 @@ def test_invalid_matrix_keeps_the_form(home, tmp_path, monkeypatch):
 
 def test_machines_are_those_that_the_newest_run_saw(home):
     for hour, machine in ((1, "old"), (2, "new")):
-        write_json(home.run(new_run_id("x", 1.7e9 + 3600 * hour)) / "hosts.json", {"numa": {"machine": machine}})
+        record(home, new_run_id("x", 1.7e9 + 3600 * hour), [Preflight("numa", machine=machine)])
     assert estimate.machines(home, [LOCAL, "numa", "unknown"]) == [gethostname(), "new"]

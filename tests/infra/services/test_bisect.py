@@ -40,17 +40,17 @@ def histories(count: int) -> st.SearchStrategy:
 def test_first_bad_commit_is_among_the_answers_and_alone_if_every_commit_can_be_judged(history):
     count, first_bad, unclear = history
     commits = [f"c{place}" for place in range(count)]
-    asked: list[int] = []
+    judged: list[int] = []
 
     def is_bad(commit: str) -> bool | None:
         place = int(commit[1:])
-        asked.append(place)
+        judged.append(place)
         return None if place in unclear else place >= first_bad
 
     suspects = halve(commits, is_bad)
     assert commits[first_bad] in suspects.commits
-    assert len(asked) == len(set(asked))
-    assert suspects.judged == len([place for place in asked if place not in unclear])
+    assert len(judged) == len(set(judged))
+    assert suspects.judged == len([place for place in judged if place not in unclear])
     # All but the last answer, which is bad, could not be judged.
     assert {int(commit[1:]) for commit in suspects.commits[:-1]} <= unclear
     if not unclear:

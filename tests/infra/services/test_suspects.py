@@ -104,7 +104,7 @@ def test_each_suspect_whose_turn_does_not_come_is_kept_with_the_reason(home, mon
     kept = suspects.measure(home, FASTER, order, baseline, late, lambda line: pytest.fail(line))
     assert {(row["cell"], row["pair"], row["error"]) for row in kept} == {
         (name, UNMEASURED, "its turn did not come") for name in CELLS if name.startswith("sl")
-    }, "nobody misses a cell of the sample"
+    }, "every cell is in some sample"
     assert {row["baseline"] for row in kept} == {git(build.ROOT, "rev-parse", "night")}
     facts = rows(home, "cells", FASTER) or []
     write_raw(home, "cells", FASTER, [row | {"host": "numa-7"} for row in facts])
