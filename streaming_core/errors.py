@@ -81,6 +81,11 @@ _KINDS = {
 _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
+def line_of(error: BaseException) -> str:
+    """The text of an exception in one line; its type if it has no text."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def one_line(
     error: ValidationError,
     skip: int = 0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from airflow.sdk import Param
+from airflow.sdk import Param, get_parsing_context
 
 from infra import checkout
 from infra.airflow import connections
@@ -61,7 +61,7 @@ def regression_params() -> dict[str, Param]:
             description="A file of values in dags/matrices. It replaces the defaults of the fields below. Fields that "
             f"you change override it. {LISTED_LATER.format('file')}",
             enum=[None, *matrices.names(checkout.MATRICES)],
-            values_display={"null": f"none: {_cells_of({})} cells with the defaults", **_matrices()},
+            values_display=_about_matrices(),
         )
     }
     fields |= {name: _param(name, properties[name], default) for name, default in _defaults().items()}
@@ -75,9 +75,14 @@ def _cells_of(fields: dict[str, Any], named: str | None = None) -> int:
     return len(matrix.cells(regression, matrix.imported(regression, checkout.home()))[0])
 
 
-def _matrices() -> dict[str, str]:
-    """What the form says of each matrix: its cells, and how long its last run took; nothing of an invalid one."""
-    texts = {}
+def _about_matrices() -> dict[str, str]:
+    """What the form says of each matrix: its cells, and how long its last run took; nothing of an invalid one.
+
+    The cells of a matrix take a quarter of a second. A task parses the DAG file, too, and shows no form.
+    """
+    if get_parsing_context().task_id is not None:
+        return {}
+    texts = {"null": f"none: {_cells_of({})} cells with the defaults"}
     for name in matrices.names(checkout.MATRICES):
         with suppress(BadInput):
             texts[name] = of_matrix(checkout.home(), name, _cells_of({}, name))

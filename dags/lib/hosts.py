@@ -29,7 +29,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from infra.checkout import ROOT
 from infra.services.process import Process
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, line_of
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import Preflight
 
@@ -195,23 +195,18 @@ class SshHost(Host):
         try:
             hook = SSHHook(ssh_conn_id=self.connection.conn_id, keepalive_interval=15)
         except (AirflowException, ValueError, self._ssh_error()) as error:
-            raise BadInput(f"its connection is not valid: {_line(error)}") from None
+            raise BadInput(f"its connection is not valid: {line_of(error)}") from None
         try:
             with hook.get_conn() as client:
                 yield client
         except (OSError, EOFError, self._ssh_error()) as error:
-            raise HostLost(f"lost the SSH connection to {self.connection.host}: {_line(error)}") from error
+            raise HostLost(f"lost the SSH connection to {self.connection.host}: {line_of(error)}") from error
 
     @staticmethod
     def _ssh_error() -> type[Exception]:
         from paramiko import SSHException
 
         return SSHException
-
-
-def _line(error: Exception) -> str:
-    """The text of an exception in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def preflight(conn_id: str, home: Home) -> Preflight:

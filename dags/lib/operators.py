@@ -16,12 +16,13 @@ from airflow.sdk import BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, Re
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import Host, HostLost, LocalHost, SshHost, abandon, is_lost, next_attempt
+from dags.lib.plan import run_id_of
 from infra.checkout import ROOT, home
 from infra.services.process import Process
 from jobs.run_folder import read_complaints, read_oracles
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
-from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.home import Home
 from streaming_core.regression.status import forget, record_begin, record_end, recorded
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
@@ -262,7 +263,7 @@ def release(where: Home, run: str, host: str) -> None:
 
 def release_failed(context: Any) -> None:
     """Give back the cell of a lane that failed, also if its process was killed. Airflow calls it after the last try."""
-    run = new_run_id(context["dag_run"].run_id, context["dag_run"].run_after.timestamp())
+    run = run_id_of(context)
     host = fit_hosts(home(), run)[context["ti"].map_index]
     if isinstance(error := context.get("exception"), HostLost):
         record_loss(home(), run, host, str(error))

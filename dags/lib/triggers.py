@@ -22,6 +22,7 @@ import asyncssh
 from airflow.providers.ssh.hooks.ssh import SSHHookAsync
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from streaming_core.errors import line_of
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
 
@@ -96,7 +97,7 @@ class CellTrigger(BaseTrigger):
                     return
                 reason = "the connection ended before the cell did"
             except UNREACHABLE as error:
-                reason = " ".join(str(error).split()) or type(error).__name__
+                reason = line_of(error)
             if lost_at is None:
                 lost_at = time.monotonic()
                 self.log.warning("lost host %s: %s; connecting again for %.0f s", self.host, reason, self.patience)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from streaming_core.errors import line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import AFTER_CELLS, Stage
@@ -64,7 +65,7 @@ def recorded(home: Home, run_id: str, stage: str, part: str | None = None) -> It
     except Interrupted:
         raise
     except BaseException as error:
-        record_end(home, run_id, part, " ".join(str(error).split()) or type(error).__name__)
+        record_end(home, run_id, part, line_of(error))
         raise
     record_end(home, run_id, part)
 

@@ -86,3 +86,9 @@ def test_machines_are_those_that_the_newest_run_saw(home):
     for hour, machine in ((1, "old"), (2, "new")):
         record(home, new_run_id("x", 1.7e9 + 3600 * hour), [Preflight("numa", machine=machine)])
     assert estimate.machines(home, [LOCAL, "numa", "unknown"]) == [gethostname(), "new"]
+
+
+def test_task_that_parses_the_file_computes_no_cells(home, monkeypatch):
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "streaming_regression")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_TASK_ID", "plan_matrix")
+    assert regression_params()["matrix"].schema["values_display"] == {}
