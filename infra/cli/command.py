@@ -594,6 +594,20 @@ def rebuild() -> None:
 
 
 @warehouse.command()
+def docs() -> None:
+    """Write dbt's documentation of the marts, with the rows that they have now.
+
+    A build writes it only if the dbt project has changed.
+
+    Examples:
+        lockstep warehouse docs
+    """
+    from infra.services.warehouse import document
+
+    print(document(home()))
+
+
+@warehouse.command()
 def freshness() -> None:
     """Print the age of the newest results.
 

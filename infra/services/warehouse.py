@@ -1,11 +1,12 @@
 """Builds the marts of the warehouse, and their documentation, from the raw results in warehouse/raw.
 
 `build` is a stage of every run (`python -m infra.services.warehouse`). It builds every mart, tests every constraint,
-checks the age of the newest results and writes the documentation. Of most marts, it makes only the months that changed
-since the last build (`infra/services/months.py`). The file runs/<run id>/dbt.json keeps what dbt said of each model
-and test, and a page of the run shows it (`reports/built.py`).
+and checks the age of the newest results. Of most marts, it makes only the months that changed since the last build
+(`infra/services/months.py`). The file runs/<run id>/dbt.json keeps what dbt said of each model and test, and a page of
+the run shows it (`reports/built.py`).
 
-`rebuild` first removes everything that a build can make again: the metastore, the marts and dbt's own files.
+`document` writes dbt's documentation. A build does so only after a change of the project, because dbt needs seconds for
+it. `rebuild` first removes everything that a build can make again: the metastore, the marts and dbt's own files.
 `freshness` reports the age of the newest raw results. None of them writes raw results. Each first checks the schema
 version of every raw file, because Spark reads the columns that a file lacks as nulls.
 
@@ -24,12 +25,13 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from infra import checkout
 from infra.services import months
 from infra.services.lock import hold
-from infra.services.months import PROJECT
+from infra.services.months import PROJECT, Months
 from reports.built import write_results
 from reports.history import History
 from reports.menu import DBT
@@ -44,7 +46,7 @@ DISPOSABLE = ("metastore", "marts", "dbt")
 
 
 def build(home: Home, run_id: str | None = None) -> str:
-    """Build the marts and reports/dbt/index.html.
+    """Build the marts, and their documentation if dbt's project has changed.
 
     Args:
         home: LOCKSTEP_HOME.
@@ -76,6 +78,21 @@ def rebuild(home: Home) -> str:
         for name in DISPOSABLE:
             shutil.rmtree(home.root / "warehouse" / name, ignore_errors=True)
         return _build(home)
+
+
+def document(home: Home) -> str:
+    """Write dbt's documentation of the marts as they are now, reports/dbt/index.html; returns a line that names it.
+
+    Raises:
+        BadInput: As `build`, or no build has made the marts of this project.
+        RunFailed: dbt failed.
+    """
+    _check(home)
+    with _alone(home, "docs"):
+        check_versions(home)
+        if months.changed(home).is_whole:
+            raise BadInput("the marts are not those of this checkout: make them with `lockstep warehouse build`")
+        return f"warehouse: the documentation is {_document(home)}"
 
 
 def freshness(home: Home) -> str:
@@ -113,9 +130,8 @@ def _age(home: Home) -> Any:
     return source
 
 
-def _marts(home: Home) -> Any:
+def _marts(home: Home, difference: Months) -> Any:
     """Build the months of the marts that changed; dbt's result."""
-    difference = months.changed(home)
     before = set() if difference.is_whole else months.files(home, difference.changed)
     if difference.is_whole:
         months.remove(home)
@@ -129,7 +145,7 @@ def _marts(home: Home) -> Any:
     elif any(path.exists() for path in before):
         # A month that has no rows left replaces nothing: dbt leaves its old rows.
         months.forget(home)
-        return _marts(home)
+        return _marts(home, months.changed(home))
     else:
         months.keep(home, difference.state)
     return result
@@ -137,23 +153,32 @@ def _marts(home: Home) -> Any:
 
 def _build(home: Home, run_id: str | None = None) -> str:
     started = time.monotonic()
-    result = _marts(home)
+    difference = months.changed(home)
+    result = _marts(home, difference)
     _must(home, result, even_if_red=True)
     if run_id:
         write_results(home, run_id, result.result, _age(home) if any(home.raw("cells").glob("run_id=*")) else None)
     # If a test fails on the data, people need the marts and their documentation.
-    _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
-    page = home.reports / DBT
-    write(page.with_name("docs.html"), (home.root / "warehouse" / "dbt" / "static_index.html").read_text())
-    write(page, Pages(History(home)).warehouse())
+    if difference.is_whole or not (home.reports / DBT).exists():
+        _document(home)
     _must(home, result)
     kinds = [str(one.node.resource_type) for one in result.result]
     quarantine = History(home).quarantine
     return (
         f"warehouse: built {kinds.count('model')} models, passed {kinds.count('test')} tests "
-        f"in {time.monotonic() - started:.0f} s; the documentation is {page}"
+        f"in {time.monotonic() - started:.0f} s; the documentation is {home.reports / DBT}"
         + "".join(f"; run {run_id} is quarantined: {reason}" for run_id, reason in sorted(quarantine.items()))
     )
+
+
+def _document(home: Home) -> Path:
+    """Write the documentation; returns its page."""
+    _must(home, dbt(home, "run-operation", "count_rows"))
+    _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
+    page = home.reports / DBT
+    write(page.with_name("docs.html"), (home.root / "warehouse" / "dbt" / "static_index.html").read_text())
+    write(page, Pages(History(home)).warehouse())
+    return page
 
 
 def _check(home: Home) -> None:
