@@ -198,9 +198,9 @@ screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark
 	@$(RUN) -m tests.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
 ##@ Cleaning up
-# In the warehouse only raw/ is history; `lockstep warehouse build` makes the metastore and the marts from it.
+# In the warehouse only raw/ is history; `lockstep warehouse build` makes the marts from it.
 .PHONY: clean
-clean: ## remove .venv, build outputs, the metastore and the marts; keep the history of runs
+clean: ## remove .venv, build outputs and the marts; keep the history of runs
 	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@rm -f streaming_core/_runtime*.so
 	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +

@@ -580,10 +580,10 @@ def build() -> None:
 
 @warehouse.command()
 def rebuild() -> None:
-    """Remove the metastore and the marts, then build them again.
+    """Remove the marts and dbt's own files, then build them again.
 
     The results of all runs stay. Use the command if a build fails because
-    of a damaged metastore.
+    of a damaged file.
 
     Examples:
         lockstep warehouse rebuild
@@ -595,9 +595,9 @@ def rebuild() -> None:
 
 @warehouse.command()
 def docs() -> None:
-    """Write dbt's documentation of the marts, with the rows that they have now.
+    """Build every mart, and write dbt's documentation with their rows.
 
-    A build writes it only if the dbt project has changed.
+    `build` writes it only if the dbt project has changed.
 
     Examples:
         lockstep warehouse docs

@@ -8,7 +8,7 @@ difference decides what the next build makes:
 |---|---|
 | none | none |
 | a new run, a run loaded again, a run without raw files | the month of the run |
-| a month without runs, another project, no such file | all |
+| a month without runs, a mart without files, another project, no such file | all |
 
 The fingerprint of a file is its name, size and time of change, so nothing is read.
 """
@@ -54,7 +54,9 @@ def changed(home: Home) -> Months:
     before: dict[str, str] = built.get("runs", {})
     months = {_month(run) for run in runs.keys() | before.keys() if runs.get(run) != before.get(run)}
     is_gone = bool(months - set(map(_month, runs)))
-    return Months(sorted(months), built.get("project") != state["project"] or is_gone, state)
+    marts = home.root / "warehouse" / "marts"
+    is_lost = not all((marts / model.stem).is_dir() for model in PROJECT.glob("models/marts/*.sql"))
+    return Months(sorted(months), built.get("project") != state["project"] or is_gone or is_lost, state)
 
 
 def keep(home: Home, state: dict) -> None:

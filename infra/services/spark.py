@@ -334,7 +334,7 @@ def settings_of(path: Path) -> dict[str, str]:
 
 def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of a new server: those of infra/spark, of the connection, and of LOCKSTEP_HOME."""
-    metastore, scratch = home.root / "warehouse" / "metastore", _scratch(home)
+    scratch = _scratch(home)
     result = settings_of(SERVER_SETTINGS) | settings_of(SESSION_SETTINGS)
     host = settings.get("spark.driver.host", LOOPBACK[0])
     if host not in LOOPBACK:
@@ -344,7 +344,6 @@ def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[
     options = [
         # A server lives for minutes. Compiling with C1 alone halves its CPU time.
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
-        f"-Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log",
         settings.get("spark.driver.extraJavaOptions", ""),
     ]
     return result | {
@@ -353,8 +352,7 @@ def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[
         "spark.connect.authenticate.token": secrets.token_urlsafe(24),
         "spark.connect.grpc.binding.address": address,
         "spark.connect.grpc.binding.port": str(_free_port(address)),
-        "spark.sql.warehouse.dir": str(metastore / "managed"),
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={metastore}/derby;create=true",
+        "spark.sql.warehouse.dir": str(scratch / "managed"),
         # Executors import the functions of jobs by name, and keep machine code in LOCKSTEP_HOME.
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.executorEnv.LOCKSTEP_HOME": str(home.root),
@@ -368,8 +366,7 @@ def _launch(home: Home, settings: Mapping[str, str]) -> subprocess.Popen:
     import pyspark
 
     spark_home, scratch = Path(pyspark.__file__).parent, _scratch(home)
-    for folder in (home.root / "warehouse" / "metastore", scratch):
-        folder.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(parents=True, exist_ok=True)
     scratch.chmod(0o700)
     lines = [f"{name} {value}\n".replace("\\", "\\\\") for name, value in settings.items()]
     write_text(scratch / "spark.conf", "".join(lines), mode=0o600)
@@ -386,7 +383,7 @@ def _launch(home: Home, settings: Mapping[str, str]) -> subprocess.Popen:
     # A task that restarts the server is itself a client.
     for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         environment.pop(name, None)
-    # It must not outlive the keeper: no other server could open the metastore.
+    # It must not outlive the keeper, which holds the lock on LOCKSTEP_HOME.
     return start(command, dies_by=signal.SIGKILL, cwd=ROOT, env=environment)
 
 

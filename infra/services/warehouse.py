@@ -5,13 +5,13 @@ and checks the age of the newest results. Of most marts, it makes only the month
 (`infra/services/months.py`). The file runs/<run id>/dbt.json keeps what dbt said of each model and test, and a page of
 the run shows it (`reports/built.py`).
 
-`document` writes dbt's documentation. A build does so only after a change of the project, because dbt needs seconds for
-it. `rebuild` first removes everything that a build can make again: the metastore, the marts and dbt's own files.
+`document` builds, and writes dbt's documentation. A build does so only after a change of the project, because dbt needs
+seconds for it. `rebuild` first removes everything that a build can make again: the marts and dbt's own files.
 `freshness` reports the age of the newest raw results. None of them writes raw results. Each first checks the schema
 version of every raw file, because Spark reads the columns that a file lacks as nulls.
 
-With SPARK_REMOTE in the environment, dbt uses that Spark Connect server. Otherwise it uses a local session, and no
-other process may have the metastore open at the same time.
+With SPARK_REMOTE in the environment, dbt uses that Spark Connect server. Otherwise a command starts a server of its own
+(`spark.py`), as a run does. Files are the only state: `dbt/macros/declare_tables.sql` tells a new server of them.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import secrets
 import shutil
 import sys
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from infra import checkout
 from infra.services import months
-from infra.services.lock import hold
 from infra.services.months import PROJECT, Months
+from infra.services.spark import Server, ServerLost
 from reports.built import write_results
 from reports.history import History
 from reports.menu import DBT
 from reports.pages import Pages, write
 from streaming_core import ending
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import RAW, check_versions
 
 # The folders of warehouse/ that `build` makes from raw/.
-DISPOSABLE = ("metastore", "marts", "dbt")
+DISPOSABLE = ("marts", "dbt")
 
 
 def build(home: Home, run_id: str | None = None) -> str:
@@ -60,39 +60,24 @@ def build(home: Home, run_id: str | None = None) -> str:
         RunFailed: A model or a test failed. The message names the first one.
     """
     _check(home)
-    with _alone(home, "build"):
-        check_versions(home)
+    with spark(home, "build"):
         return _build(home, run_id)
 
 
 def rebuild(home: Home) -> str:
-    """Remove the metastore, the marts and dbt's own files, then build. Raises the errors of `build`."""
+    """Remove the marts and dbt's own files, then build. Raises the errors of `build`."""
     _check(home)
-    if os.environ.get("SPARK_REMOTE"):
-        raise BadInput(
-            "SPARK_REMOTE is set, so its server has the metastore open: unset SPARK_REMOTE, or use `lockstep warehouse "
-            "build`"
-        )
-    with _alone(home, "rebuild"):
-        check_versions(home)
+    with spark(home, "rebuild"):
         for name in DISPOSABLE:
             shutil.rmtree(home.root / "warehouse" / name, ignore_errors=True)
         return _build(home)
 
 
 def document(home: Home) -> str:
-    """Write dbt's documentation of the marts as they are now, reports/dbt/index.html; returns a line that names it.
-
-    Raises:
-        BadInput: As `build`, or no build has made the marts of this project.
-        RunFailed: dbt failed.
-    """
+    """Build, and write dbt's documentation, reports/dbt/index.html. Returns and raises what `build` does."""
     _check(home)
-    with _alone(home, "docs"):
-        check_versions(home)
-        if months.changed(home).is_whole:
-            raise BadInput("the marts are not those of this checkout: make them with `lockstep warehouse build`")
-        return f"warehouse: the documentation is {_document(home)}"
+    with spark(home, "docs"):
+        return _build(home, is_documented=True)
 
 
 def freshness(home: Home) -> str:
@@ -108,8 +93,7 @@ def freshness(home: Home) -> str:
     _check(home)
     if not any(home.raw("cells").glob("run_id=*/*.parquet")):
         raise BadInput(f"{home.raw('cells')} has no results yet: start a run with `lockstep run`")
-    with _alone(home, "freshness"):
-        check_versions(home)
+    with spark(home, "freshness"):
         source = _age(home)
     line = f"the newest results are from {source.max_loaded_at:%Y-%m-%d %H:%M} UTC, {source.age / 3600:,.0f} hours ago"
     if str(source.status) != "pass":
@@ -151,15 +135,16 @@ def _marts(home: Home, difference: Months) -> Any:
     return result
 
 
-def _build(home: Home, run_id: str | None = None) -> str:
+def _build(home: Home, run_id: str | None = None, is_documented: bool = False) -> str:
     started = time.monotonic()
     difference = months.changed(home)
+    is_documented |= difference.is_whole or not (home.reports / DBT).exists()
     result = _marts(home, difference)
     _must(home, result, even_if_red=True)
     if run_id:
         write_results(home, run_id, result.result, _age(home) if any(home.raw("cells").glob("run_id=*")) else None)
     # If a test fails on the data, people need the marts and their documentation.
-    if difference.is_whole or not (home.reports / DBT).exists():
+    if is_documented:
         _document(home)
     _must(home, result)
     kinds = [str(one.node.resource_type) for one in result.result]
@@ -171,18 +156,17 @@ def _build(home: Home, run_id: str | None = None) -> str:
     )
 
 
-def _document(home: Home) -> Path:
-    """Write the documentation; returns its page."""
+def _document(home: Home) -> None:
+    """Write the documentation of the marts that this server has."""
     _must(home, dbt(home, "run-operation", "count_rows"))
     _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
     page = home.reports / DBT
     write(page.with_name("docs.html"), (home.root / "warehouse" / "dbt" / "static_index.html").read_text())
     write(page, Pages(History(home)).warehouse())
-    return page
 
 
 def _check(home: Home) -> None:
-    # The path becomes part of SQL, of a JDBC URL, and of a path that Spark reads as a URI with glob patterns.
+    # The path becomes part of SQL, and of a path that Spark reads as a URI with glob patterns.
     bad = sorted(set(re.findall(r"[^A-Za-z0-9_./-]", str(home.root))))
     if bad:
         raise BadInput(
@@ -194,15 +178,50 @@ def _check(home: Home) -> None:
             home.raw(table).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"LOCKSTEP_HOME={home.root} is not writable: {error.strerror}") from None
+    check_versions(home)
 
 
-def _alone(home: Home, what: str) -> AbstractContextManager:
-    """The lock on `home`. A run with a Spark server already holds it, so then there is nothing to take."""
-    return nullcontext() if os.environ.get("SPARK_REMOTE") else hold(home, f"warehouse {what}")
+@contextmanager
+def spark(home: Home, what: str) -> Iterator[None]:
+    """Provide dbt's Spark server during the block: the one of SPARK_REMOTE, or a new one with the lock on `home`.
+
+    A run has a server, and with it the lock, so its task takes none.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        what: The name of the command that waiting processes see.
+
+    Raises:
+        CommandFailed: The server did not start.
+    """
+    if os.environ.get("SPARK_REMOTE"):
+        yield
+        return
+    # Importing pyspark takes a second, so bad input is reported before.
+    from pyspark.sql import SparkSession
+
+    from jobs.session import limit_patience
+
+    # Two processes of one name would share a server.
+    server, owner, session = Server(home), f"warehouse-{what}-{secrets.token_hex(2)}", None
+    try:
+        # The server ends with this process, also if a signal kills it.
+        server.start(owner, watch=os.getpid())
+        os.environ["SPARK_REMOTE"] = server.client_lease(owner).client_url
+        session = SparkSession.builder.getOrCreate()  # dbt uses it too
+        limit_patience(session)
+        yield
+    except ServerLost as error:
+        raise CommandFailed(str(error)) from error
+    finally:
+        if session is not None:
+            session.client.close()  # or it asks the server again when the process ends, and waits for it
+        os.environ.pop("SPARK_REMOTE", None)
+        server.stop(owner)
 
 
 def dbt(home: Home, *command: str):
-    """Run a dbt command on `home`, in this process, so that all commands share one Spark session.
+    """Run a dbt command on `home` within `spark`, in this process, so that all commands share one Spark session.
 
     Returns:
         dbt's result.
@@ -211,13 +230,12 @@ def dbt(home: Home, *command: str):
     # Importing dbt takes a second or two, so bad input is reported before.
     from dbt.cli.main import dbtRunner
 
-    # The adapter enables Hive in each session. A server has Hive enabled, and warns about this with each statement.
+    # The adapter enables Hive with each statement. A server refuses that, with a warning.
     warnings.filterwarnings("ignore", message="Failed to set spark.sql.catalogImplementation")
     files = home.root / "warehouse" / "dbt"
     paths = ["--project-dir", PROJECT, "--profiles-dir", PROJECT, "--target-path", files, "--log-path", files / "logs"]
-    target = ["--target", "connect" if os.environ.get("SPARK_REMOTE") else "local"]
     plain = [] if sys.stdout.isatty() else ["--no-use-colors"]
-    return dbtRunner().invoke([*plain, *command, *target, *map(str, paths)])
+    return dbtRunner().invoke([*plain, *command, *map(str, paths)])
 
 
 def _must(home: Home, done, even_if_red: bool = False) -> None:
@@ -251,8 +269,6 @@ def _first_failure(done) -> str:
 
 def _line(text: str) -> str:
     """The most specific line of an error: a line with an error class of Spark, else the first below dbt's heading."""
-    if "Another instance of Derby may have already booted" in text:
-        return "another process has the metastore open: wait until it ends, or set SPARK_REMOTE to its server"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     classed = [line for line in lines if re.match(r"\[[A-Z_.]+\]", line)]
     below = [line for line in lines if not re.match(r"\w+ Error in \w+ ", line)]

@@ -1,4 +1,4 @@
-"""One warehouse over a made-up history, made once for all tests: a Spark session of its own takes half a minute."""
+"""One warehouse over a made-up history, made once for all tests: a build with its own Spark server takes long."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from tests.dbt.raw_runs import GREEN, QUARANTINED, RUNS, write_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# `lockstep warehouse build`, then the project's unit tests, which it leaves out, in the same session.
+# `lockstep warehouse build`, then the project's unit tests, which it leaves out, on the same server.
 BUILD_AND_UNIT_TESTS = """
 import json, sys
 from infra.services import warehouse
 from streaming_core.regression.home import Home
 
 home = Home()
-print(warehouse.build(home, sys.argv[2]))
-done = warehouse.dbt(home, "test", "--select", "test_type:unit")
+with warehouse.spark(home, "test"):
+    print(warehouse.build(home, sys.argv[2]))
+    done = warehouse.dbt(home, "test", "--select", "test_type:unit")
 ran = [result for result in done.result if result.node.resource_type == "unit_test"]
 results = {result.node.name: [str(result.status), result.message] for result in ran}
 json.dump(results, open(sys.argv[1], "w"))
@@ -51,7 +52,7 @@ def read_mart(home: Home, name: str) -> list[dict]:
 
 
 def python(home: Home, *command: str) -> subprocess.CompletedProcess:
-    """Runs Python on `home` with its own Spark session, in a process of its own."""
+    """Runs Python on `home` with its own Spark server, in a process of its own."""
     environment = {**os.environ, "LOCKSTEP_HOME": str(home.root), "PYTHONPATH": str(ROOT)}
     environment.pop("SPARK_REMOTE", None)
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

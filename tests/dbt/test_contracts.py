@@ -24,11 +24,12 @@ from streaming_core.regression.home import Home
 
 warehouse.PROJECT = Path(sys.argv[1])
 home, results = Home(), {}
-for name, select in json.loads(sys.argv[2]).items():
-    (warehouse.PROJECT / "models" / "marts" / "runs.sql").write_text(select)
-    select = ["--select", "+runs", "--exclude-resource-type", "unit_test", "--indirect-selection", "cautious"]
-    done = warehouse.dbt(home, "build", *select)
-    results[name] = [[one.node.name, str(one.status), one.message or ""] for one in done.result]
+with warehouse.spark(home, "test"):
+    for name, select in json.loads(sys.argv[2]).items():
+        (warehouse.PROJECT / "models" / "marts" / "runs.sql").write_text(select)
+        select = ["--select", "+runs", "--exclude-resource-type", "unit_test", "--indirect-selection", "cautious"]
+        done = warehouse.dbt(home, "build", *select)
+        results[name] = [[one.node.name, str(one.status), one.message or ""] for one in done.result]
 json.dump(results, open(sys.argv[3], "w"))
 """
 

@@ -18,22 +18,23 @@ JANUARY = ("20250110T020000Z-00000001", "20250111T020000Z-00000002")
 FEBRUARY = "20250210T020000Z-00000003"
 MARTS = ("cells", "verdicts", "throughput", "latency")
 
-# Runs steps of a test in one process, because a Spark session takes as long as a build.
+# Runs steps of a test in one process, because a Spark server takes as long as a build.
 STEPS = """
 import json, sys
-from infra.services import warehouse
+from infra.services import months, warehouse
 from streaming_core.regression.home import Home
 from tests.dbt import test_months
 
 home = Home()
 seen = {}
-for step in test_months.SCRIPT:
-    getattr(test_months, step)(home)
-    result = warehouse._marts(home)
-    seen[step] = test_months.observed(home) | {"failed": [
-        one.node.name for one in result.result if str(one.status) not in ("success", "pass", "no-op")
-    ]}
-warehouse._build(home)  # with the documentation, after models that are incremental
+with warehouse.spark(home, "test"):
+    for step in test_months.SCRIPT:
+        getattr(test_months, step)(home)
+        result = warehouse._marts(home, months.changed(home))
+        seen[step] = test_months.observed(home) | {"failed": [
+            one.node.name for one in result.result if str(one.status) not in ("success", "pass", "no-op")
+        ]}
+    warehouse._build(home, is_documented=True)  # after models that are incremental
 json.dump(seen, open(sys.argv[1], "w"))
 """
 
@@ -65,11 +66,11 @@ def loaded_again(home: Home) -> None:
     write_runs(home, (FEBRUARY,))
 
 
-def lookup_failed(home: Home) -> None:
-    """dbt does not find the table, as after a failed `show table extended`: Spark has lost it, the files are there."""
+def new_server(home: Home) -> None:
+    """Spark knows no table any more, and the files are there."""
     from pyspark.sql import SparkSession
 
-    SparkSession.builder.enableHiveSupport().getOrCreate().sql("drop table lockstep.cells")
+    SparkSession.builder.getOrCreate().sql("drop schema lockstep cascade")
     write_runs(home, (FEBRUARY,))
 
 
@@ -89,7 +90,7 @@ def month_gone(home: Home) -> None:
         shutil.rmtree(home.raw(table) / f"run_id={FEBRUARY}")
 
 
-SCRIPT = ("first", "february", "nothing", "loaded_again", "lookup_failed", "gone", "broken", "month_gone")
+SCRIPT = ("first", "february", "nothing", "loaded_again", "new_server", "gone", "broken", "month_gone")
 
 
 def of_month(files: list[str], month: str) -> list[str]:
@@ -119,16 +120,20 @@ def test_a_build_replaces_the_months_that_changed_and_nothing_else(tmp_path):
     assert seen["loaded_again"]["rows"] == seen["february"]["rows"]
     assert files("loaded_again", "2025-01") == files("first", "2025-01")
     assert files("loaded_again", "2025-02") != files("february", "2025-02")
-    assert seen["lookup_failed"]["rows"] == seen["february"]["rows"], "history was lost"
+    assert seen["new_server"]["rows"] == seen["february"]["rows"], "history was lost"
+    assert files("new_server", "2025-01") == files("first", "2025-01")
     assert runs("gone") == {JANUARY[0], FEBRUARY}
-    assert files("gone", "2025-02") == files("lookup_failed", "2025-02")
+    assert files("gone", "2025-02") == files("new_server", "2025-02")
     assert runs("broken") == {JANUARY[0]}
     assert runs("month_gone") == {JANUARY[0]}
 
 
-def test_what_a_build_has_to_make_follows_from_the_raw_files(tmp_path, monkeypatch):
+def test_what_a_build_has_to_make_follows_from_the_files(tmp_path, monkeypatch):
     home = Home(tmp_path)
     write_runs(home, JANUARY)
+    marts = [home.root / "warehouse" / "marts" / path.stem for path in months.PROJECT.glob("models/marts/*.sql")]
+    for mart in marts:
+        mart.mkdir(parents=True)
     assert months.changed(home).is_whole, "nothing is built yet"
     months.keep(home, months.changed(home).state)
     assert (months.changed(home).changed, months.changed(home).is_whole) == ([], False)
@@ -144,5 +149,10 @@ def test_what_a_build_has_to_make_follows_from_the_raw_files(tmp_path, monkeypat
     month_gone(home)
     assert months.changed(home).is_whole
     months.keep(home, months.changed(home).state)
+    assert not months.changed(home).is_whole
+    for mart in marts:
+        mart.rmdir()
+        assert months.changed(home).is_whole, mart.name
+        mart.mkdir()
     monkeypatch.setattr(months, "_project", lambda: "another")
     assert months.changed(home).is_whole

@@ -44,7 +44,6 @@ LEFT_OUT = (
     "imported/wc/.plays.new/manifest.json",
     "reports/index.html",
     "reports/data_docs/index.html",
-    "warehouse/metastore/service.properties",
     "warehouse/dbt/manifest.json",
     f"runs/{past_runs.LAST}/gs.cell/attempt-1/outputs/part-00000.parquet",
     f"runs/{past_runs.LAST}/gs.cell/attempt-1/state/accounts/part-00000.parquet",

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from infra.services import warehouse as warehouse_service
 from infra.services.lock import hold
+from infra.services.spark import Server
 from jobs.raw import write_raw
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import ELSEWHERE, RAW, SCHEMA_VERSION, parts, rows
@@ -21,6 +26,7 @@ from tests.dbt.conftest import python, read_mart
 from tests.dbt.conftest import warehouse as run_warehouse
 from tests.dbt.raw_runs import FASTER, GREEN, RED, RUNS, write_runs
 from tests.infra.cli.conftest import lockstep
+from tests.waiting import alive, wait_for
 
 NEWER = "check out the newer Lockstep that wrote it"
 OLDER = "type `lockstep backup FILE`, then `lockstep migrate`"
@@ -33,19 +39,15 @@ def content(home: Home) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("folder", "environment", "arguments", "said"),
+    ("folder", "arguments", "said"),
     [
-        ("home", {}, ["everything"], "everything"),
-        ("home", {}, [], "missing command"),
-        ("ho me:x", {}, ["build"], "' ' ':'"),
-        ("home", {"SPARK_REMOTE": "sc://localhost:1"}, ["rebuild"], "SPARK_REMOTE is set"),
+        ("home", ["everything"], "everything"),
+        ("home", [], "missing command"),
+        ("ho me:x", ["build"], "' ' ':'"),
     ],
 )
-def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, environment, arguments, said):
+def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, arguments, said):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
-    monkeypatch.delenv("SPARK_REMOTE", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
     assert lockstep("warehouse", *arguments) == 2
     error = capsys.readouterr().err
     assert said in error
@@ -117,15 +119,14 @@ def test_rebuilding_remakes_everything_but_raw_and_gives_the_same_marts(tmp_path
     assert run_warehouse(home, "build").returncode == 0
     first = content(home)
 
-    # A metastore that is gone, with the marts it knew left behind: no reason not to build.
-    shutil.rmtree(tmp_path / "warehouse" / "metastore")
+    # Nothing has changed, but a mart is gone.
+    shutil.rmtree(tmp_path / "warehouse" / "marts" / "cells")
     assert run_warehouse(home, "build").returncode == 0
     assert content(home) == first
 
-    # Marts and metastore that are no such thing.
-    shutil.rmtree(tmp_path / "warehouse" / "metastore")
-    (tmp_path / "warehouse" / "metastore" / "derby").mkdir(parents=True)
-    (tmp_path / "warehouse" / "metastore" / "derby" / "service.properties").write_text("not a database")
+    # Nothing has changed, but a mart is none.
+    for path in (tmp_path / "warehouse" / "marts" / "cells").rglob("*.parquet"):
+        path.write_text("not parquet")
     broken = run_warehouse(home, "build")
     assert broken.returncode == 1
     assert broken.stderr.splitlines()[-1].startswith("lockstep: ")
@@ -147,6 +148,21 @@ def test_a_run_that_is_loaded_again_replaces_itself(tmp_path):
     assert {row for row in content(home)["throughput"] if GREEN in row} == {
         row for row in first["throughput"] if GREEN in row
     }
+
+
+@pytest.mark.slow
+def test_a_build_leaves_the_documentation_of_an_unchanged_project_and_docs_writes_it(tmp_path):
+    home = Home(tmp_path)
+    page = home.reports / "dbt" / "docs.html"
+    write_runs(home, (GREEN,))
+    assert run_warehouse(home, "build").returncode == 0
+    first = page.read_bytes()
+    write_runs(home, (RED,))
+    assert run_warehouse(home, "build").returncode == 0
+    assert page.read_bytes() == first
+    done = run_warehouse(home, "docs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert page.read_bytes() != first
 
 
 @pytest.mark.slow
@@ -252,6 +268,23 @@ def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
     done = python(there, "-c", BUILD_ON_A_SERVER, "-m", "infra.cli", "warehouse", "build")
     assert done.returncode == 0, done.stdout + done.stderr
     assert content(there) == content(here)
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_leaves_no_server_and_no_lock(tmp_path):
+    server = Server(Home(tmp_path))
+    command = [sys.executable, "-m", "infra.cli", "warehouse", "build"]
+    environment = {**os.environ, "LOCKSTEP_HOME": str(tmp_path)}
+    environment.pop("SPARK_REMOTE", None)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    wait_for(server.lease_path.exists, 120)
+    family = [keeper := psutil.Process(server.holder()["pid"]), *keeper.children(recursive=True)]
+    assert any("java" in one.name() for one in family)
+    process.terminate()
+    process.wait(60)
+    wait_for(lambda: not any(alive(one.pid) for one in family), 60)
+    assert server.holder() is None
+    assert not server.lease_path.exists()
 
 
 BUILD_ON_A_SERVER = """

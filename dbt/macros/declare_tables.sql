@@ -1,0 +1,42 @@
+{#
+  Declares the tables that dbt reads or changes over their folders: each raw table, and each mart that is built month by
+  month. Files are the only state, so each command of dbt makes the tables anew, whatever the server's catalog has: no
+  table in a new server, and tables with other columns, folders or lists of files in an old one.
+
+  - The YAML states the columns. They are not inferred, so a table without files is empty instead of an error. Every raw
+    file has these columns: `lockstep warehouse` refuses others before dbt starts.
+  - All tables are external, and Spark lists the folders of a mart's months itself (profiles.yml). So a table shows all
+    files of its folder, and dropping it touches none.
+  - A build of every month makes the marts itself.
+#}
+{% macro declare_tables() %}
+  {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile', 'freshness') %}
+    {# Who asks for freshness alone has dbt make no schema. #}
+    {% do run_query('create schema if not exists ' ~ target.schema) %}
+    {% for source in graph.sources.values() %}
+      {% set relation = api.Relation.create(schema=source.schema, identifier=source.identifier, type='table') %}
+      {% do declare_table(relation, source.columns, source.source_name ~ '/' ~ source.name) %}
+    {% endfor %}
+    {% if not flags.FULL_REFRESH and flags.WHICH != 'freshness' %}
+      {% for node in graph.nodes.values() if node.config.materialized == 'incremental' %}
+        {% set relation = api.Relation.create(schema=node.schema, identifier=node.alias, type='table') %}
+        {% do declare_table(relation, node.columns, 'marts/' ~ node.alias, node.config.partition_by) %}
+      {% endfor %}
+    {% endif %}
+  {% endif %}
+{% endmacro %}
+
+{# Declares one table over a folder of LOCKSTEP_HOME/warehouse. #}
+{% macro declare_table(relation, columns, folder, partition_by=[]) %}
+  {% set typed = [] %}
+  {% for column in columns.values() %}
+    {% do typed.append('`' ~ column.name ~ '` ' ~ column.data_type) %}
+  {% endfor %}
+  {% do run_query('drop table if exists ' ~ relation) %}
+  {% do run_query(
+    'create table ' ~ relation ~ ' (' ~ typed | join(', ') ~ ') using parquet'
+    ~ (' partitioned by (' ~ partition_by | join(', ') ~ ')' if partition_by else '')
+    ~ ' location \'' ~ env_var('LOCKSTEP_HOME') ~ '/warehouse/' ~ folder ~ '\''
+  ) %}
+  {% do adapter.cache_added(relation) %}
+{% endmacro %}
