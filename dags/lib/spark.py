@@ -52,9 +52,11 @@ class ServerHook(SparkConnectHook):
     def get_connection_url(self) -> str:
         """The URL of the server with its token, for a client. Never put it on a command line or into a log.
 
+        The run's own server listens by then.
+
         Raises:
             BadInput: The host of the connection is not a host name.
-            ServerLost: The run's own server is gone.
+            ServerLost: The run's own server is gone, or does not listen in time.
         """
         if not self.is_external:
             lease = Server(home()).client_lease(self.run)
@@ -75,11 +77,6 @@ class ServerHook(SparkConnectHook):
             )
         return url
 
-    @property
-    def address(self) -> str:
-        """The URL without user and token, for the log."""
-        return self.get_connection_url().partition("/;")[0].rstrip("/")
-
     def start(self, say: Callable[..., None]) -> None:
         """Take the lock on LOCKSTEP_HOME for the run, and start its server if the connection names a master.
 
@@ -91,18 +88,19 @@ class ServerHook(SparkConnectHook):
         Raises:
             BadInput: The host of the connection, or `spark.driver.host` in its extra, is not a host name.
         """
-        if self.is_external:
-            self.get_connection_url()  # bad input is reported before the wait for the lock
+        # Bad input is reported before the wait for the lock.
+        external = self.get_connection_url() if self.is_external else ""
         settings = {name: str(value) for name, value in self.connection.extra_dejson.items() if name[:6] == "spark."}
         watch = os.environ.get("LOCKSTEP_WATCH")
-        Server(home()).start(
+        started = Server(home()).start(
             self.run,
-            master=None if self.is_external else self.master,
+            master=None if external else self.master,
             settings=settings,
             watch=int(watch) if watch else None,
             say=say,
         )
-        say(f"the Spark server of this run is {self.address}")
+        # Without the user and the token.
+        say(f"the Spark server of this run is {started or external.partition('/;')[0].rstrip('/')}")
 
     @property
     def master(self) -> str:

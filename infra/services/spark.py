@@ -2,7 +2,8 @@
 
 A keeper process takes the lock, starts the server, and writes its *lease*: `spark-server.json`, which only the owner
 can read. The lease holds the owner, the server's URL and token, and the keeper's host and process. Every process that
-shares LOCKSTEP_HOME can read it, also on other machines.
+shares LOCKSTEP_HOME can read it, also on other machines. The server needs seconds until it listens, so a client waits
+for it (`client_lease`), and others go on.
 
 - The keeper renews the lease every HEARTBEAT_SECONDS: it sets the file's time. A lease whose time is older than
   EXPIRES_SECONDS has expired. So the clocks of all machines must agree within a minute.
@@ -119,15 +120,25 @@ class Server:
         return lease
 
     def client_lease(self, owner: str) -> Lease:
-        """The lease of `owner`, which has a server.
+        """The lease of `owner`, once its server listens.
 
         Raises:
-            ServerLost: `owner` has no server.
+            ServerLost: `owner` has no server, or it does not listen in time. The message contains the last line of its
+                log.
         """
-        lease = self.lease(owner)
-        if lease is None or not lease.url:
-            raise ServerLost(f"the Spark server of {owner} has ended; its log says why: {self.log_path(owner)}")
-        return lease
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            lease, log_path = self.lease(owner), self.log_path(owner)
+            if lease is None or not lease.url:
+                raise ServerLost(f"the Spark server of {owner} has ended: {_last_line(log_path)} (log: {log_path})")
+            host, _, port = lease.url.removeprefix("sc://").rpartition(":")
+            if _listens(host, int(port)):
+                return lease
+            if time.monotonic() > deadline:
+                raise ServerLost(
+                    f"the Spark server of {owner} does not listen after {START_SECONDS} s (log: {log_path})"
+                )
+            time.sleep(POLL)
 
     def start(
         self,
@@ -138,7 +149,7 @@ class Server:
         say: Callable[[str], None] = lambda line: print(line, flush=True),
         patience: float = 6 * 3600,
     ) -> str:
-        """Take the lock and start the server, unless `owner` already has one.
+        """Take the lock and start the server, unless `owner` already has one. Returns before the server listens.
 
         Args:
             owner: The name that waiting processes see.
@@ -154,7 +165,7 @@ class Server:
 
         Raises:
             BadInput: `spark.driver.host` is not a host name.
-            ServerLost: The server did not start. The message contains the last line of its log.
+            ServerLost: The keeper ended. The message contains the last line of its log.
             RunFailed: The lock was not free within `patience`.
         """
         if lease := self.lease(owner):
@@ -187,22 +198,20 @@ class Server:
             raise
 
     def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
+        """Wait until the keeper has written the lease."""
         log_path = self.log_path(owner)
-        waiting_since, holding_since, waiting_for = time.monotonic(), None, None
+        deadline, waiting_for = time.monotonic() + patience, None
         while True:
             if lease := self.lease(owner):
                 return lease.url
             if keeper.poll() is not None:
                 raise ServerLost(f"the Spark server did not start: {_last_line(log_path)} (log: {log_path})")
-            now, holder = time.monotonic(), self.holder()
-            if holder and (holder["pid"], holder["host"]) == (keeper.pid, socket.gethostname()):
-                holding_since = holding_since or now
-                if now - holding_since > START_SECONDS:
-                    raise ServerLost(f"the Spark server did not start within {START_SECONDS} s (log: {log_path})")
-            elif holder and holder["owner"] != waiting_for:
+            holder = self.holder()
+            is_held = holder is not None and (holder["pid"], holder["host"]) != (keeper.pid, socket.gethostname())
+            if holder and is_held and holder["owner"] != waiting_for:
                 waiting_for = holder["owner"]
                 say(f"waiting: {self.home.root} is in use by {waiting_for} on {holder['host']} since {holder['since']}")
-            if holding_since is None and now - waiting_since > patience:
+            if is_held and time.monotonic() > deadline:
                 raise RunFailed(
                     f"{self.home.root} is still in use by {waiting_for} after {patience:.0f} s: "
                     "wait until that ends, or stop it, then start the run again"
@@ -266,9 +275,8 @@ class Keeper:
         if not held:
             return 1
         try:
-            url, token = self._start() if self.master else ("", "")
             if self._is_needed():
-                self._grant(url, token)
+                self._grant(*(self._start() if self.master else ("", "")))
                 self._renew()
         except OSError as error:
             print(f"the Spark server of {self.owner} cannot go on: {error}", flush=True)
@@ -284,12 +292,10 @@ class Keeper:
         return not self._noted.number and starting and running and (self._watched is None or alive(self._watched))
 
     def _start(self) -> tuple[str, str]:
-        """Start the server, and wait until it listens; returns its URL and token."""
+        """Start the server; returns its URL and token."""
         settings = _all_settings(self.server.home, str(self.master), self.settings)
         host, port = settings["spark.driver.host"], int(settings["spark.connect.grpc.binding.port"])
         self._process = _launch(self.server.home, settings)
-        while self._is_needed() and not _listens(settings["spark.connect.grpc.binding.address"], port):
-            time.sleep(POLL)
         url = f"sc://{LOOPBACK[0] if host in LOOPBACK else host}:{port}"
         return url, settings["spark.connect.authenticate.token"]
 
@@ -407,9 +413,10 @@ def _free_port(address: str) -> int:
 
 
 def _listens(address: str, port: int) -> bool:
-    with socket.socket() as probe:
+    with socket.socket() as probe, suppress(OSError):  # such as a host name that nothing resolves
         probe.settimeout(1)
         return probe.connect_ex((address, port)) == 0
+    return False
 
 
 if __name__ == "__main__":
