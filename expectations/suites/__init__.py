@@ -18,11 +18,13 @@ Severities: an expectation is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
 from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
@@ -68,21 +70,20 @@ def parameter(name: str) -> dict[str, str]:
     return {"$PARAMETER": name}
 
 
-def raw_table(spark: SparkSession, home: Home, table: str, run_id: str) -> DataFrame:
+def raw_rows(home: Home, table: str, run_id: str) -> pa.Table:
     """The rows of one run in a raw warehouse table.
 
     Raises:
-        BadInput: The file is missing, or has another schema version.
+        BadInput: The file is missing or damaged, or has another schema version.
     """
-    path = raw_file(home, table, run_id)
-    return spark.read.parquet(str(path))
-
-
-def raw_file(home: Home, table: str, run_id: str) -> Path:
-    """The file behind `raw_table`."""
     path = home.part(table, run_id)
     if not path.is_file():
         job = "load_metrics" if table in ("cells", "samples") else "validate_outputs"
         raise BadInput(f"run {run_id} has no table {table}: {path} is missing. The task {job} writes it; see its log")
     check_version(path, table)
-    return path
+    return Parts([path]).read()
+
+
+def frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows as a DataFrame. They go to Spark with each query, which then reads no file and often starts no job."""
+    return spark.createDataFrame(rows, from_arrow_schema(rows.schema))

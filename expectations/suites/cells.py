@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from expectations.suites import DataSet, broken_rows, expect, parameter, raw_table
+from expectations.suites import DataSet, broken_rows, expect, frame, parameter, raw_rows
 from streaming_core.language.expectations import CRITICAL, WARNING
 from streaming_core.regression.home import Home
 
@@ -41,6 +41,5 @@ EXPECTATIONS = [
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """One row per planned cell."""
-    return DataSet(
-        "cells", raw_table(spark, home, "cells", run_id), {"cells": [cell["cell"] for cell in plan["cells"]]}
-    )
+    rows = frame(spark, raw_rows(home, "cells", run_id))
+    return DataSet("cells", rows, {"cells": [cell["cell"] for cell in plan["cells"]]})

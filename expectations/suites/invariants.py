@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from expectations.suites import DataSet, broken_rows, expect, parameter, raw_file
+from expectations.suites import DataSet, broken_rows, expect, parameter, raw_rows
 from streaming_core.apps.registry import load
-from streaming_core.data.parts import Parts
 from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
 
@@ -42,7 +41,7 @@ EXPECTATIONS = [
 
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
     """`invariants`, unless no completed cell has any."""
-    checks, violations = (Parts([raw_file(home, t, run_id)]).read().to_pylist() for t in ("verdicts", "violations"))
+    checks, violations = (raw_rows(home, t, run_id).to_pylist() for t in ("verdicts", "violations"))
     verdicts = {(row["cell"], row["check"]): row for row in checks}
     rows = []
     for cell in plan["cells"]:
@@ -54,10 +53,10 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
             verdict = verdicts.get((cell["cell"], check), {})
             if cell["is_bound"] and not verdict:  # the wrong rows of a bound say nothing about the application
                 continue
-            found = [v for v in violations if (v["cell"], v["check"]) == (cell["cell"], check)] or [{}]
+            broken = [v for v in violations if (v["cell"], v["check"]) == (cell["cell"], check)] or [{}]
             about = spec["app"], cell["cell"], f"{spec['app']}: {name}", " ".join(sql.split())
             judged = verdict.get("verdict"), verdict.get("detail") or None
-            rows += [(*about, *judged, *(one.get(key) for key in ("seq", "sub", "actual", "event"))) for one in found]
+            rows += [(*about, *judged, *(one.get(key) for key in ("seq", "sub", "actual", "event"))) for one in broken]
     if not rows:
         return []
     names = sorted({row[2] for row in rows})

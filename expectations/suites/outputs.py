@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from expectations.suites import DataSet, Expectation, broken_rows, expect, parameter, raw_file
+from expectations.suites import DataSet, Expectation, broken_rows, expect, parameter, raw_rows
 from streaming_core.api import App
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts
@@ -94,7 +94,7 @@ def expectations_of(app: App) -> list[Expectation]:
 
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
     """`columns`, and `outputs_<app>` for each application with a completed cell."""
-    done = Parts([raw_file(home, "cells", run_id)]).read().to_pylist()
+    done = raw_rows(home, "cells", run_id).to_pylist()
     folders = {
         row["cell"]: home.attempt(run_id, row["cell"], row["attempt"]) / "outputs"
         for row in done

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from expectations.suites import DataSet, broken_rows, expect, raw_table
+from expectations.suites import DataSet, broken_rows, expect, frame, raw_rows
 from streaming_core.language.expectations import CRITICAL, WARNING
 from streaming_core.regression.home import Home
 
@@ -51,7 +53,10 @@ EXPECTATIONS = [
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """One row per measured pass, with its cell's application and planned events."""
-    cells = raw_table(spark, home, "cells", run_id).selectExpr(
-        "cell", "app", "is_bound", "`order`", "events AS planned"
-    )
-    return DataSet("samples", raw_table(spark, home, "samples", run_id).join(cells, "cell"))
+    cells, samples = (raw_rows(home, table, run_id) for table in ("cells", "samples"))
+    cell = {row["cell"]: row for row in cells.to_pylist()}
+    rows = samples.filter(pc.is_in(samples["cell"], cells["cell"]))
+    for name, source in {"app": "app", "is_bound": "is_bound", "order": "order", "planned": "events"}.items():
+        values = [cell[one][source] for one in rows["cell"].to_pylist()]
+        rows = rows.append_column(name, pa.array(values, cells.schema.field(source).type))
+    return DataSet("samples", frame(spark, rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from expectations.suites import DataSet, broken_rows, expect, parameter, raw_table
+from expectations.suites import DataSet, broken_rows, expect, frame, parameter, raw_rows
 from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import VERDICTS
@@ -45,6 +45,5 @@ EXPECTATIONS = [
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """One row per cell and check of the run."""
-    return DataSet(
-        "verdicts", raw_table(spark, home, "verdicts", run_id), {"cells": [cell["cell"] for cell in plan["cells"]]}
-    )
+    rows = frame(spark, raw_rows(home, "verdicts", run_id))
+    return DataSet("verdicts", rows, {"cells": [cell["cell"] for cell in plan["cells"]]})

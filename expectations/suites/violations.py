@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from expectations.suites import DataSet, broken_rows, raw_table
+from expectations.suites import DataSet, broken_rows, frame, raw_rows
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import VIOLATION_CAP
 
@@ -28,5 +29,6 @@ EXPECTATIONS = [
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """The first differing rows of the run, with `is_bound` of their cell."""
     bounds = [cell["cell"] for cell in plan["cells"] if cell["is_bound"]]
-    rows = raw_table(spark, home, "violations", run_id).withColumn("is_bound", F.col("cell").isin(bounds))
-    return DataSet("violations", rows)
+    rows = raw_rows(home, "violations", run_id)
+    is_bound = pc.is_in(rows["cell"], pa.array(bounds, pa.string()))
+    return DataSet("violations", frame(spark, rows.append_column("is_bound", is_bound)))
