@@ -35,8 +35,9 @@ select
   cells.others,
   case
     when repetitions.to_loop is null then 'too_short'
-    -- Where others have the cores, a repetition also ends too early: that is not for want of events.
-    when cells.steal + cells.others > {{ var('most_disturbance') }} then 'too_noisy'
+    -- Where others have the cores, a repetition also ends too early: that is not for want of events. The loop has one
+    -- thread. What slows it down slows a cell on one thread as much, so their ratio stays.
+    when cells.threads > 1 and cells.steal + cells.others > {{ var('most_disturbance') }} then 'too_noisy'
     when repetitions.measured_seconds < {{ var('shortest_measuring') }} then 'too_short'
     when repetitions.spread > {{ var('most_spread') }} then 'too_noisy'
   end as unfit

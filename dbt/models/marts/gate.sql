@@ -63,4 +63,4 @@ select
   judged.found.change_high,
   judged.found.smallest
 from judged
-inner join {{ ref('stg_cells') }} as cells using (run_id, cell)
+inner join {{ ref('cells') }} as cells using (run_id, cell)

@@ -56,5 +56,5 @@ select
   walked.{{ column }}{{ ',' if not loop.last }}
   {% endfor %}
 from {{ ref('int_cell_speed') }} as speed
-inner join {{ ref('stg_cells') }} as cells using (run_id, cell)
+inner join {{ ref('cells') }} as cells using (run_id, cell)
 left join walked using (series, run_id)

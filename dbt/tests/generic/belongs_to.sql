@@ -2,6 +2,6 @@
 {% test belongs_to(model, to, columns, among='true') %}
 select {% for column in columns %}child.`{{ column }}`{{ ', ' if not loop.last }}{% endfor %}
 from {{ model }} as child
-left anti join (select * from {{ to }} where {{ among }}) as parent
+left anti join (select * from {{ get_where_subquery(to) }} where {{ among }}) as parent
   on {% for column in columns %}child.`{{ column }}` = parent.`{{ column }}`{{ ' and ' if not loop.last }}{% endfor %}
 {% endtest %}
