@@ -55,14 +55,10 @@ class Built:
     Attributes:
         models: The models.
         tests: The tests of the data.
-        newest: The time of the newest results; empty without any.
-        freshness: Whether dbt accepts their age: pass, warn or error.
     """
 
     models: list[Node]
     tests: list[Node]
-    newest: str
-    freshness: str
 
     @classmethod
     def of(cls, home: Home, run_id: str) -> Built | None:
@@ -72,7 +68,7 @@ class Built:
             return None
         nodes = [Node(**one) for one in content["nodes"]]
         models, tests = ([one for one in nodes if one.kind == kind] for kind in ("model", "test"))
-        return cls(models, tests, content["newest"], content["freshness"])
+        return cls(models, tests)
 
     @property
     def failures(self) -> list[Node]:
@@ -96,19 +92,16 @@ def _count(nodes: list[Node], noun: str) -> str:
     return f"{len(nodes)} {noun}{'s' * (len(nodes) != 1)}"
 
 
-def write_results(home: Home, run_id: str, results: Iterable[Any], source: Any) -> None:
+def write_results(home: Home, run_id: str, results: Iterable[Any]) -> None:
     """Keep what dbt said in a run.
 
     Args:
         home: LOCKSTEP_HOME.
         run_id: The run.
         results: The results of `dbt build`.
-        source: The result of `dbt source freshness`; None if there are no results to check.
     """
     nodes = [vars(_node(home, one)) for one in results if str(one.node.resource_type) in ("model", "test")]
-    newest = f"{source.max_loaded_at:%Y-%m-%d %H:%M} UTC" if source else ""
-    content = {"nodes": nodes, "newest": newest, "freshness": str(source.status) if source else ""}
-    write_json(_path(home, run_id), content)
+    write_json(_path(home, run_id), {"nodes": nodes})
 
 
 def _node(home: Home, result: Any) -> Node:

@@ -1,9 +1,9 @@
 """Builds the marts of the warehouse, and their documentation, from the raw results in warehouse/raw.
 
-`build` is a stage of every run (`python -m infra.services.warehouse`). It builds every mart, tests every constraint,
-and checks the age of the newest results. Of most marts, it makes only the months that changed since the last build
-(`infra/services/months.py`). The file runs/<run id>/dbt.json keeps what dbt said of each model and test, and a page of
-the run shows it (`reports/built.py`).
+`build` is a stage of every run (`python -m infra.services.warehouse`). It builds every mart, and tests every
+constraint. Of most marts, it makes only the months that changed since the last build (`infra/services/months.py`). The
+file runs/<run id>/dbt.json keeps what dbt said of each model and test, and a page of the run shows it
+(`reports/built.py`).
 
 `document` builds, and writes dbt's documentation. A build does so only after a change of the project, because dbt needs
 seconds for it. `rebuild` first removes everything that a build can make again: the marts and dbt's own files.
@@ -94,24 +94,18 @@ def freshness(home: Home) -> str:
     if not any(home.raw("cells").glob("run_id=*/*.parquet")):
         raise BadInput(f"{home.raw('cells')} has no results yet: start a run with `lockstep run`")
     with spark(home, "freshness"):
-        source = _age(home)
+        done = dbt(home, "source", "freshness")
+        results = done.result.results if done.exception is None and done.result else []
+        ages = [one for one in results if hasattr(one, "max_loaded_at")]  # the others are hooks
+        if not ages:
+            _must(home, done)
+        (source,) = ages
     line = f"the newest results are from {source.max_loaded_at:%Y-%m-%d %H:%M} UTC, {source.age / 3600:,.0f} hours ago"
     if str(source.status) != "pass":
         raise RunFailed(
             f"{line}, which is too old: check that the nightly DAG is on, or start a run with `lockstep run`"
         )
     return line
-
-
-def _age(home: Home) -> Any:
-    """The age of the newest results, as dbt sees it."""
-    done = dbt(home, "source", "freshness")
-    results = done.result.results if done.exception is None and done.result else []
-    ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
-    if not ages:
-        _must(home, done)
-    (source,) = ages
-    return source
 
 
 def _marts(home: Home, difference: Months) -> Any:
@@ -142,7 +136,7 @@ def _build(home: Home, run_id: str | None = None, is_documented: bool = False) -
     result = _marts(home, difference)
     _must(home, result, even_if_red=True)
     if run_id:
-        write_results(home, run_id, result.result, _age(home) if any(home.raw("cells").glob("run_id=*")) else None)
+        write_results(home, run_id, result.result)
     # If a test fails on the data, people need the marts and their documentation.
     if is_documented:
         _document(home)

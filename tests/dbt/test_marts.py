@@ -237,11 +237,9 @@ def test_the_run_keeps_what_dbt_said_of_each_model_and_test_and_its_page_shows_i
         "latency",
     }
     assert all(one.of in {model.name for model in results.models} for one in results.tests)
-    assert results.freshness == "error", "a history of 2025 is stale, which is shown and fails nothing"
     pages = Pages(History(built.home))
     page = pages.built(pages.history.run(GREEN))
     assert f"dbt built {len(results.models)} models, and {len(results.tests)} tests passed" in page
-    assert "which is too old" in page
     for one in results.models:
         assert f'<th scope="row">{one.name}</th>' in page
 
