@@ -344,7 +344,12 @@ class Pages:
 
 
 def write(path: Path, text: str) -> None:
-    """Put a page where readers find it, whole or not at all."""
+    """Put a page where readers find it, whole or not at all, unless it is there already."""
+    try:
+        if path.read_text() == text:
+            return
+    except (OSError, ValueError):
+        pass
     write_text(path, text)
 
 

@@ -50,7 +50,10 @@ def publish(home: Home, run_id: str) -> str:
 def performance(home: Home, pages: Pages | None = None) -> Path:
     """Writes the performance page, which needs no run, as benchmarks have figures of their own; and the overview and
     the list of runs, which it leads to. Returns where it is."""
+    from reports import charts  # its library takes a second to load, and refresh needs none
+
     reports, pages = home.reports, pages or Pages(History(home))
+    charts.reuse(path.read_text() for path in (reports / "charts").glob("bench-*.svg"))
     page, svgs = pages.performance()
     _write_all(home, svgs)
     write(reports / "style.css", (HERE / "style.css").read_text())
