@@ -162,6 +162,10 @@ test-models-full: test-models
 	@$(LOOM) -- --ignored
 	@$(LIMITED) --lib --features shuttle shuttle_
 
+.PHONY: cost
+cost: setup ## measure what a run costs besides the engine; ARGS="--before CHECKOUT" compares; minutes on a quiet machine
+	@$(RUN) -m tests.e2e.cost $(ARGS)
+
 .PHONY: nights
 nights: setup ## show that nights find what they must, and accuse no unchanged build; an hour on a quiet machine
 	@$(RUN) -m tests.e2e.nights $(ARGS)
