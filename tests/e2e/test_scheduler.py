@@ -28,7 +28,7 @@ PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"
 SMALL = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "2000", "--repetitions", "1"]
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,7 @@ def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
     assert "The one cell equals the oracle" in airflow.call(links["Report"], raw=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
     chosen = {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["2", "4"], "Batches": ["16"]}
@@ -88,6 +89,7 @@ def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
     assert (asked["threads"], asked["batches"], asked["events"]) == ([2, 4], [16], 700)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_ended_is_red_and_so_is_one_that_waits(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "repetitions": 1}
     runs = [airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"] for _ in range(2)]
@@ -99,6 +101,7 @@ def test_a_run_that_is_ended_is_red_and_so_is_one_that_waits(airflow):
         assert airflow.tasks(run)["verdict", -1] == "failed"
 
 
+@pytest.mark.slow
 def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
     conf = {"applications": ["wc", "nosuch"]}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
@@ -116,6 +119,7 @@ def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
     assert "unknown application 'nosuch'" in log
 
 
+@pytest.mark.slow
 def test_stopping_a_task_stops_its_process_group(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
@@ -134,6 +138,7 @@ def test_stopping_a_task_stops_its_process_group(airflow):
     assert "0 of 1 cells equal the oracle; wc/affinity/t2 " in page
 
 
+@pytest.mark.slow
 def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
     pids = Path(airflow.environment["LOCKSTEP_APP_PIDS"])
@@ -155,6 +160,7 @@ def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
     assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
 
 
+@pytest.mark.slow
 def test_a_host_that_cannot_be_reached_is_told_without_its_password(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "hosts": ["node"]}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
@@ -162,6 +168,7 @@ def test_a_host_that_cannot_be_reached_is_told_without_its_password(airflow):
     assert "host node cannot run cells" in airflow.call("/lockstep/runs.html", raw=True)
 
 
+@pytest.mark.slow
 def test_no_secret_is_kept_where_it_does_not_belong(airflow):
     """Neither in logs, pages, plans and results, nor in what Airflow keeps: XComs, rendered fields, confs, events."""
     secrets = _secrets(airflow)
@@ -196,6 +203,7 @@ def test_everything_listens_on_loopback_and_nothing_outlives_the_stop(airflow):
     assert [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]] == []
 
 
+@pytest.mark.slow
 def test_a_ui_that_is_killed_takes_its_airflow_along(airflow):
     again = Airflow(airflow.environment, free_port())
     family = psutil.Process(again.process.pid).children(recursive=True)
