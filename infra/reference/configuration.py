@@ -131,12 +131,7 @@ def page() -> str:
             [
                 ("`infra/airflow/airflow.cfg`", "Airflow: executor, database, address, login"),
                 ("`infra/airflow/connections.json`", "the connections of a new `AIRFLOW_HOME`"),
-<<<<<<< HEAD
-                ("`infra/spark/server.conf`", "the Spark server that a run starts"),
-=======
-                ("`infra/airflow/pools.json`", "the pools of a new `AIRFLOW_HOME`"),
                 ("`infra/spark/server.conf`", "the Spark server that a run or `lockstep warehouse` starts"),
->>>>>>> 35f1356 (warehouse: build without a metastore, on a server like a run's)
                 ("`infra/spark/session.conf`", "the Spark sessions of all stages"),
                 ("`dags/matrices/NAME.yaml`", "the matrix `NAME` ([requests](requests.md))"),
             ],
