@@ -1,4 +1,4 @@
-"""Compare the speed of this checkout with another commit, on this machine.
+"""Compare the speed of this checkout with another commit, on the hosts that ran the cells.
 
 Use it before you land a change, or to confirm a slowdown that an alert reports. The DAG builds the commit, which takes
 about a minute once. Then it runs each cell with both builds in turns, which takes about four minutes a cell. The run
@@ -25,7 +25,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 
 from dags.lib import decisions
 from dags.lib.form import run_params
-from dags.lib.operators import Job
+from dags.lib.gate import Measurement
 from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
@@ -61,7 +61,7 @@ with DAG(
         return decisions.to_measure(params["against"], params["run"] or "", params["cells"] or "")
 
     run = "{{ ti.xcom_pull(task_ids='choose')['run'] }}"
-    choose() >> Job(
+    choose() >> Measurement(
         task_id="gate",
         run=run,
         arguments=[

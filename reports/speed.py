@@ -101,6 +101,11 @@ def percent(value: float | None) -> str:
 
 
 JUDGED = ("slower", "faster", "unchanged")
+# Why a run has no rows in the mart `speed`, and what gives it some.
+UNMEASURED = (
+    "the run measured no speed (it takes repetitions, and seconds above 0), "
+    "or its marts are not built (`lockstep warehouse build` makes them)"
+)
 # How to get a verdict, by the reason for its absence.
 REMEDIES = {
     "too_noisy": "keep other work off the host",
@@ -124,7 +129,7 @@ def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
     if not measurable:
         return ""
     if not known:
-        return f"Speed: no verdict on {_cells(measurable)}: the warehouse has no measurement of this run"
+        return f"Speed: no verdict on {_cells(measurable)}: {UNMEASURED}"
     counts = Counter(speed.verdict for _, _, speed in known)
     clauses = [] if any(counts[verdict] for verdict in JUDGED) else [f"no verdict on {_cells(measurable)}"]
     for verdict in ("slower", "faster"):

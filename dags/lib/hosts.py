@@ -36,6 +36,8 @@ from streaming_core.regression.preflight import Preflight
 if TYPE_CHECKING:
     from paramiko import SSHClient
 
+    from infra.services.build import Build
+    from infra.services.pairs import Request
     from infra.services.shipment import Delivery
 
 LOST = 75
@@ -43,6 +45,7 @@ PATIENCE_SECONDS = 300
 LEASE_SECONDS = 60  # beyond the patience
 DRIVER = Path("infra", "services", "cell.py")  # in the checkout, and in a build
 BUILDS = "~/.cache/lockstep/builds"
+REACH = "check that it is up, and the address, login and keys of the connection"
 
 
 class HostLost(ConnectionError):
@@ -174,13 +177,43 @@ class SshHost(Host):
                     raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {why}")
                 is_shared = returned(folder)
         except HostLost as error:
-            return Preflight(host, f"{error}; check that it is up, and the address, login and keys of the connection")
+            return Preflight(host, f"{error}; {REACH}")
         return judge(host, said, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
 
-    def _deliver(self, client: SSHClient) -> Delivery:
-        from infra.services import build, shipment, wheel
+    def measure(self, request: Request, say: Callable[[str], None]) -> int:
+        """Measure a cell in pairs on the host (infra/services/pairs.py), after its builds were brought there.
 
-        return shipment.deliver(client, self.python, self.builds, wheel.of(build.checkout(), self.home))
+        Args:
+            request: The request, with paths of this machine.
+            say: Takes the lines of that program.
+
+        Returns:
+            The exit code of that program.
+
+        Raises:
+            HostLost: The connection fails.
+            BadInput: A build does not fit the host.
+        """
+        from infra.services import pairs, shipment
+        from infra.services.build import Build
+
+        with self._connect() as client:
+            builds = {
+                side: (name, str(self._deliver(client, Build(name, Path(tree))).folder))
+                for side, (name, tree) in request.builds.items()
+            }
+            workload = self.path(Path(request.workload))
+            there = request._replace(workload=workload, wrapper=self.wrapper, builds=builds)
+            # The program comes with the current build. An older build may have another one, or none.
+            program = [f"PYTHONPATH={builds['build'][1]}", self.python, "-P", "-m", pairs.__name__]
+            return shipment.follow(client, ["env", *program, json.dumps(there._asdict())], say)
+
+    def _deliver(self, client: SSHClient, build: Build | None = None) -> Delivery:
+        """Bring a build to the host, if it lacks it; by default that of this checkout."""
+        from infra.services import shipment, wheel
+        from infra.services.build import checkout
+
+        return shipment.deliver(client, self.python, self.builds, wheel.of(build or checkout(), self.home))
 
     @contextmanager
     def _connect(self) -> Iterator[SSHClient]:

@@ -280,8 +280,9 @@ def gate(
     """Compare the speed of this checkout with another commit.
 
     The command builds the commit once, which takes about a minute. Then it
-    runs each cell with both builds in turns, which takes some minutes a
-    cell. It exits with 1 if a cell is slower, or cannot be compared.
+    runs each cell with both builds in turns, on the host that ran it. That
+    takes some minutes a cell. It exits with 1 if a cell is slower, or
+    cannot be compared.
 
     Examples:
         lockstep gate --against HEAD~1

@@ -123,7 +123,7 @@ def at_commit(home: Home, commit: str, label: str, say: Callable[[str], None]) -
     """
     target = home.build(commit)
     if not target.is_dir():
-        with _sigterm_raises(), atomic_directory(target) as folder:
+        with sigterm_raises(), atomic_directory(target) as folder:
             if not target.is_dir():  # another process may have compiled it while this one waited
                 _compile(commit, label, folder, target.with_name(f".{commit}.tree"), say)
     return Build(commit, target)
@@ -184,7 +184,7 @@ def _first_line(text: str) -> str:
 
 
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
+def sigterm_raises() -> Iterator[None]:
     """SIGTERM raises within the block, as Ctrl-C does, so that what the block has begun is cleaned up."""
 
     def stop(number: int, frame: object) -> NoReturn:

@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 from infra import checkout
-from infra.services import build, pairs, warehouse
+from infra.services import build, measurement, warehouse
 from infra.services.lock import hold
 from jobs.raw import write_raw
 from reports.history import History, Run, revision
@@ -46,10 +46,10 @@ def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -
         names: cells of the run; None: all that equal the oracle.
 
     Raises:
-        BadInput: there is no such commit or run, or `pairs.cells_of` refuses the cells.
+        BadInput: there is no such commit or run, or `measurement.cells_of` refuses the cells.
     """
     commit, run_id = build.resolve(ref), chosen(home, run_id)
-    return Request(ref, commit, run_id, pairs.cells_of(home, run_id, names))
+    return Request(ref, commit, run_id, measurement.cells_of(home, run_id, names))
 
 
 def chosen(home: Home, run_id: str | None) -> str:
@@ -77,7 +77,7 @@ def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say:
     """
     checked = request(home, ref, run_id, names)
     baseline = build.at_commit(home, checked.commit, revision(checked.ref, checked.commit), say)
-    rows = pairs.measure(home, checked.run_id, checked.cells, baseline, say)
+    rows = measurement.measure(home, checked.run_id, checked.cells, baseline, say)
     return keep(home, checked.run_id, checked.ref, rows, say)
 
 

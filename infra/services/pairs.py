@@ -1,34 +1,43 @@
-"""Measures this checkout and the build of another commit, the baseline, in pairs of processes on this host.
+"""Measures a cell in two builds, this one and the baseline, in pairs of processes on this host.
 
 The two processes of a pair run one right after the other, in random order. Differences between processes, such as their
 memory layout, then count as noise of a pair, not as a difference between the builds. If the builds are equally fast,
 each pair favours either side with the same probability, whatever else the machine does. This makes the probability of a
 false alarm computable (docs/explanation/speed-verdicts.md).
+
+The module is also a program for other hosts, a part of every wheel (wheel.py):
+
+    python -m infra.services.pairs REQUEST
+
+REQUEST is the JSON of `Request`. The program prints lines of JSON: {"say": a line for people}, and {} now and then.
+The last line is {"pairs": the rows}, with null if the time ended first. The program stops when its input ends: the
+kernel closes that with the connection.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import random
+import select
+import signal
 import statistics
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from socket import gethostname
 from typing import Any, NamedTuple
 
-from infra.services.build import Build, checkout, environment
+from infra.services.build import Build, sigterm_raises
 from infra.services.lock import host_in_use, of_host
 from infra.services.process import POLL_SECONDS, Process
-from jobs.run_folder import read_plan
+from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.regression.home import Home
-from streaming_core.regression.warehouse import rows
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import SHORTEST
 from streaming_core.storage import digest_of, write_json
@@ -38,7 +47,7 @@ SECONDS = 1.0  # that all passes of a pair take together
 MOST = 100  # passes of a process (RunSpec.repetitions)
 FEWEST = 3
 LONGEST = 600.0  # seconds of a process
-UNMEASURED = -1  # the number of the pair in the row of a cell that was not measured
+BEAT_SECONDS = 10.0  # between two signs of life to another host
 
 
 class OutOfTime(Exception):
@@ -65,6 +74,28 @@ class Budget(NamedTuple):
 FOREVER = Budget(math.inf, "")
 
 
+class Request(NamedTuple):
+    """A cell to measure on another host. Paths are those of that host.
+
+    Attributes:
+        cell: The name of the cell.
+        spec: Its specification.
+        workload: The folder of its workload.
+        lot: The seed of the order.
+        seconds: The time for the measurement; None if it has no end.
+        wrapper: Words before the command of the engine.
+        builds: `baseline` and `build`, each with its name and its folder.
+    """
+
+    cell: str
+    spec: dict[str, Any]
+    workload: str
+    lot: str
+    seconds: float | None
+    wrapper: list[str]
+    builds: dict[str, tuple[str, str]]
+
+
 class Side(NamedTuple):
     """The measurement of one process: median seconds of a pass, digest of the results, the host's steal and others."""
 
@@ -72,64 +103,6 @@ class Side(NamedTuple):
     digest: str
     steal: float
     others: float
-
-
-def measure(
-    home: Home, run_id: str, cells: list[dict], baseline: Build, say: Callable[[str], None], budget: Budget = FOREVER
-) -> list[dict[str, Any]]:
-    """Measure cells of a run, as `cells_of` returns them, in this checkout and in the build of a commit.
-
-    A cell is measured whole or not at all. Once the time that is left is less than the longest cell took, the others
-    are not begun.
-
-    Returns:
-        Rows of the raw table `pairs`, without `baseline_ref`. A cell that was not measured has one row, `unmeasured`.
-    """
-    builds = {"baseline": baseline, "build": checkout()}
-    about = identity(baseline)
-    measured, longest = [], 0.0
-    for number, cell in enumerate(cells, 1):
-        began = time.monotonic()
-        try:
-            if began + longest > budget.ends:
-                raise OutOfTime
-            say(f"measuring cell {number} of {len(cells)}: {cell['cell']}")
-            spec = RunSpec.parse(cell["spec"])
-            workload = home.workload(spec.app, cell["workload"])
-            with alone(f"gate {cell['cell']}", say, budget):
-                pairs = paired(builds, spec, workload, f"{run_id} {cell['cell']}", budget)
-        except OutOfTime:
-            measured.append(unmeasured(about, cell["cell"], budget.reason))
-            continue
-        if "error" in pairs[-1] and (reason := _gone(home, cell, baseline)):
-            measured.append(unmeasured(about, cell["cell"], reason))
-            continue
-        longest = max(longest, time.monotonic() - began)
-        measured += [about | {"cell": cell["cell"]} | row for row in pairs]
-    return measured
-
-
-def _gone(home: Home, cell: dict, baseline: Build) -> str:
-    """What another command removed, as this process holds no lock on LOCKSTEP_HOME; empty if nothing is gone."""
-    workload = home.workload(cell["spec"]["app"], cell["workload"])
-    lost = [str(path) for path in (workload, baseline.tree) if not path.is_dir()]
-    return f"{lost[0]} was removed during the measurement; run the cells again" if lost else ""
-
-
-def identity(baseline: Build) -> dict[str, Any]:
-    """The columns of the raw table `pairs` that all rows of a measurement share."""
-    return {
-        "baseline": baseline.name,
-        "build": checkout().name,
-        "host": gethostname(),
-        "baseline_environment": environment(baseline.name),
-        "environment": environment(),
-    }
-
-
-def unmeasured(about: dict[str, Any], cell: str, reason: str) -> dict[str, Any]:
-    """The row of a cell that was to be measured, and was not; `about` as `identity` returns it."""
-    return about | {"cell": cell, "pair": UNMEASURED, "error": reason, "measured_at": datetime.now(UTC)}
 
 
 @contextmanager
@@ -152,40 +125,13 @@ def alone(owner: str, say: Callable[[str], None], budget: Budget = FOREVER) -> I
         lock.leave()
 
 
-def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
-    """The cells of a run to measure, as planned: all that equal the oracle, or the named ones.
-
-    Raises:
-        BadInput: The run is from another build or host, or a cell is missing or not equal to the oracle.
-    """
-    build = checkout().name
-    facts = {row["cell"]: row for row in rows(home, "cells", run_id) or []}
-    planned = {cell["cell"]: cell for cell in read_plan(home, run_id)["cells"]}
-    if unknown := set(names or ()) - planned.keys():
-        raise BadInput(f"run {run_id} has no cell {', '.join(sorted(unknown))}: its page lists the names")
-    equal = [name for name in planned if facts.get(name, {}).get("verdict") == "equal"]
-    if wrong := set(names or ()) - set(equal):
-        raise BadInput(
-            f"not equal to the oracle: {', '.join(sorted(wrong))}; the gate measures only cells that are equal"
-        )
-    chosen = [name for name in equal if names is None or name in names]
-    if not chosen:
-        raise BadInput(f"run {run_id} has no cell that is equal to the oracle: there is nothing to measure")
-    for name in chosen:
-        if facts[name]["build"] != build:
-            raise BadInput(
-                f"run {run_id} is from build {facts[name]['build']}, but this checkout is build {build}: "
-                "start a run of this checkout first"
-            )
-        if facts[name]["host"] not in (None, gethostname()):
-            raise BadInput(
-                f"{name} ran on host {facts[name]['host']}: use the gate on that host, or start a run here first"
-            )
-    return [planned[name] for name in chosen]
-
-
 def paired(
-    builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str, budget: Budget = FOREVER
+    builds: dict[str, Build],
+    spec: RunSpec,
+    workload: Path,
+    lot: str,
+    budget: Budget = FOREVER,
+    wrapper: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """The pairs of one cell. They end early if results differ, a side fails, or passes are too short to measure.
 
@@ -203,7 +149,7 @@ def paired(
             order.reverse()
         row = {"pair": max(number, 0), "first": order[0], "passes": passes, "measured_at": datetime.now(UTC)}
         try:
-            sides = {name: one_side(builds[name], spec, workload, passes) for name in order}
+            sides = {name: one_side(builds[name], spec, workload, passes, wrapper) for name in order}
         except RunFailed as error:
             return [*pairs, row | {"error": str(error)}]
         seconds = [side.seconds for side in sides.values()]
@@ -218,7 +164,7 @@ def paired(
     return pairs
 
 
-def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
+def one_side(build: Build, spec: RunSpec, workload: Path, passes: int, wrapper: Sequence[str] = ()) -> Side:
     """Run some passes of a build over a workload, in a new process.
 
     Raises:
@@ -230,7 +176,7 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
     with tempfile.TemporaryDirectory(prefix="lockstep-gate-") as folder:
         file, out = Path(folder, "spec.json"), Path(folder, "run")
         write_json(file, requested.digest_content)
-        command = build.command("run", str(file), "--input", str(workload), "--out", str(out))
+        command = [*wrapper, *build.command("run", str(file), "--input", str(workload), "--out", str(out))]
         if code := _limited(command, lines.append, build.environment, folder):
             raise RunFailed(f"build {build.name}: {lines[-1] if lines else f'exit code {code} without a message'}")
         report = json.loads((out / "report.json").read_text())
@@ -266,3 +212,44 @@ def _limited(command: list[str], say: Callable[[str], None], environment: dict[s
     if late.is_set():
         say(f"it did not end within {LONGEST:.0f} s, so it was ended")
     return code
+
+
+class _Caller:
+    """The host that waits for this program."""
+
+    def __init__(self) -> None:
+        self._printing = threading.Lock()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def tell(self, **message: Any) -> None:
+        """Print a line of JSON."""
+        with self._printing:
+            print(json.dumps(message, default=str), flush=True)
+
+    def _watch(self) -> None:
+        """Tell the caller that this program lives, until the connection ends; then end this program."""
+        while not select.select([0], [], [], BEAT_SECONDS)[0] or os.read(0, 4096):
+            self.tell()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> int:
+    """Measure the cell of a request on this host."""
+    request = Request(**json.loads(sys.argv[1]))
+    if not Path(request.workload).is_dir():
+        raise BadInput(f"{request.workload} is missing there: mount LOCKSTEP_HOME, or run the cell again")
+    budget = FOREVER if request.seconds is None else Budget(time.monotonic() + request.seconds, "")
+    builds = {side: Build(name, Path(tree)) for side, (name, tree) in request.builds.items()}
+    spec, rows = RunSpec.parse(request.spec), None
+    caller = _Caller()
+    try:
+        with sigterm_raises(), alone(f"gate {request.cell}", lambda line: caller.tell(say=line), budget):
+            rows = paired(builds, spec, Path(request.workload), request.lot, budget, request.wrapper)
+    except OutOfTime:
+        pass
+    caller.tell(pairs=rows)
+    return 0
+
+
+if __name__ == "__main__":
+    ending.end("pairs", main)

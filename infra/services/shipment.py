@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,6 +93,34 @@ def ask(client: SSHClient, command: Sequence[str], source: str = "") -> tuple[di
         if isinstance(answer, dict):
             return answer, ""
     return {}, errors[-1] if errors else f"exit code {code} without a message"
+
+
+def follow(client: SSHClient, command: Sequence[str], say: Callable[[str], None]) -> int:
+    """Run a program on a host, and pass on the lines of its output and errors. Its input ends with the connection.
+
+    Args:
+        client: A connection to the host.
+        command: Program and arguments.
+        say: Takes each line.
+
+    Returns:
+        The exit code of the program.
+
+    Raises:
+        OSError, EOFError, SSHException: The connection is lost, or the host stays silent.
+    """
+    transport = client.get_transport()
+    assert transport is not None
+    with transport.open_session() as channel:
+        channel.set_combine_stderr(True)
+        channel.settimeout(SECONDS)
+        channel.exec_command(shlex.join(command))
+        for line in channel.makefile("rb"):
+            say(line.decode(errors="replace").rstrip())
+        code = channel.recv_exit_status()
+    if code < 0:
+        raise EOFError("the connection ended before the program did")
+    return code
 
 
 def _receive(client: SSHClient, python: str, arguments: list[str]) -> tuple[dict[str, Any], float]:

@@ -1,7 +1,7 @@
 """The speed gate after a night: chooses the cells to compare with an earlier build, and measures them.
 
-It is a stage of every run (`python -m infra.services.suspects --run RUN_ID`); the field `gate_minutes` of the request
-limits its time, and turns it off with 0. The reference is the build of the last green night, or the commit in
+It is a stage of every run (`python -m infra.services.suspects --run RUN_ID`), unless the field `gate_minutes` of the
+request is 0; the field limits its time. The reference is the build of the last green night, or the commit in
 `gate_against`. The cells are measured in this order, until the time ends:
 
 1. Cells of applications whose source, loop or workload changed since the reference.
@@ -23,8 +23,9 @@ from socket import gethostname
 from typing import Any, NamedTuple
 
 from infra import checkout
-from infra.services import build, gate, pairs
+from infra.services import build, gate, measurement
 from infra.services.build import Build
+from infra.services.measurement import Place
 from infra.services.pairs import Budget
 from jobs.run_folder import read_plan
 from reports.gate import note_path
@@ -69,8 +70,6 @@ def work(home: Home, run_id: str, say: Callable[[str], None] = print) -> str:
     """
     regression = read_plan(home, run_id)["regression"]
     minutes, against = regression["gate_minutes"], regression["gate_against"]
-    if not minutes:
-        return "the speed gate is off: gate_minutes is 0"
     ends = time.monotonic() + 60 * minutes
     note_path(home, run_id).unlink(missing_ok=True)
     try:
@@ -166,24 +165,27 @@ def choose(home: Home, run_id: str, reference: Reference, baseline: Build) -> li
 def measure(
     home: Home, run_id: str, suspects: list[Suspect], baseline: Build, budget: Budget, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Rows of the raw table `pairs`: of each cell that was measured, and of each suspect that was not."""
-    facts, here, about = _facts(home, run_id), gethostname(), pairs.identity(baseline)
-    reasons = {
-        suspect.cell["cell"]: _obstacle(facts[suspect.cell["cell"]], about["build"], here) for suspect in suspects
-    }
+    """Rows of the raw table `pairs` for all suspects but samples whose turn did not come."""
+    facts, ran = _facts(home, run_id), measurement.places(home, run_id)
     why = {suspect.cell["cell"]: suspect.why for suspect in suspects}
-    rows = [pairs.unmeasured(about, name, reason) for name, reason in reasons.items() if reason]
+    reasons = {name: _obstacle(facts[name], ran[name]) for name in why}
+    rows = [
+        measurement.unmeasured(measurement.identity(baseline, ran[name]), name, reason)
+        for name, reason in reasons.items()
+        if reason
+    ]
     cells = [suspect.cell for suspect in suspects if not reasons[suspect.cell["cell"]]]
-    rows += pairs.measure(home, run_id, cells, baseline, say, budget)
-    return [row for row in rows if row["pair"] != pairs.UNMEASURED or why[row["cell"]] != "sample"]
+    rows += measurement.measure(home, run_id, cells, baseline, say, budget)
+    return [row for row in rows if why[row["cell"]] != "sample" or row.get("error") != budget.reason]
 
 
-def _obstacle(row: dict, checkout_build: str, here: str) -> str:
-    """Why a cell cannot be measured here; empty if it can."""
-    if row["host"] not in (None, here):
-        return f"it ran on host {row['host']}, and the speed gate measures on {here}; run `lockstep gate` on that host"
-    if row["build"] != checkout_build:
-        return f"it ran build {short(row['build'])}, but this checkout is build {short(checkout_build)}; run it again"
+def _obstacle(row: dict, place: Place) -> str:
+    """Why a cell cannot be measured; empty if it can."""
+    if not measurement.is_within_reach(place):
+        here = gethostname()
+        return f"it ran on host {place.machine}, and this is {here}; run `lockstep gate` on that host"
+    if row["build"] != (current := build.checkout().name):
+        return f"it ran build {short(row['build'])}, but this checkout is build {short(current)}; run it again"
     return ""
 
 

@@ -27,8 +27,10 @@ from streaming_core.run.engine import BUILD_FILE
 from streaming_core.storage import atomic_directory
 
 # The programs that run on a host, with what they import. `unpack` needs no place there.
-PROGRAMS = [Path("infra", name) for name in ("__init__.py", "services/__init__.py")]
-PROGRAMS += [Path("infra", "services", f"{name}.py") for name in ("cell", "lock", "machine", "process")]
+PROGRAMS = [Path("infra", name) for name in ("__init__.py", "checkout.py", "services/__init__.py")]
+PROGRAMS += [
+    Path("infra", "services", f"{name}.py") for name in ("build", "cell", "lock", "machine", "pairs", "process")
+]
 COMPILER = "llvmlite"  # no direct dependency, but it makes the machine code
 _SKIPPED = ("__pycache__", "runtime")  # the Rust sources
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file, so that the same files make the same wheel

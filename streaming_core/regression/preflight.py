@@ -51,6 +51,11 @@ class Preflight:
     skew_seconds: float | None = None
 
     @property
+    def is_remote(self) -> bool:
+        """Whether it is another machine, which runs cells from a build that was shipped there."""
+        return bool(self.build)
+
+    @property
     def warning(self) -> str:
         """What makes the speeds of its cells unsteady; empty if nothing does."""
         parts = []

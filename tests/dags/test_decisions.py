@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
 from dags.lib import decisions as asked
-from infra.services import pairs
+from infra.services import measurement
 from infra.services.build import Build
 from reports.history import History
 from streaming_core.regression import decisions
@@ -100,8 +100,8 @@ def test_without_runs_there_is_nothing_to_ask_or_to_measure(lockstep_home):
 def test_the_newest_run_is_measured_where_none_is_named(lockstep_home, monkeypatch):
     past_runs.make(lockstep_home, red=False)
     build, host = History(lockstep_home).run(past_runs.LAST).build, "node1"
-    monkeypatch.setattr(pairs, "checkout", lambda: Build(build, lockstep_home.root))
-    monkeypatch.setattr(pairs, "gethostname", lambda: host)
+    monkeypatch.setattr(measurement, "checkout", lambda: Build(build, lockstep_home.root))
+    monkeypatch.setattr(measurement, "gethostname", lambda: host)
     newest = asked.to_measure("HEAD", "", " ")
     assert newest["run"] == past_runs.LAST
     equal = newest["cells"].split(",")

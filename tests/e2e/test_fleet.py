@@ -5,11 +5,13 @@ One start of Airflow serves all scenarios:
 - a night on three hosts
 - a run that loses one host, and leaves out another one
 - a run that a person ends while its lane is deferred
+- the speed gate on a host: of a run, of the DAG `speed_gate`, and of `lockstep gate`
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +20,9 @@ import pytest
 
 from infra.stack.folder import SSHD
 from reports.history import History, Run
-from streaming_core.regression.fleet import claims, losses
+from streaming_core.regression.fleet import LOCAL, claims, losses
 from streaming_core.regression.home import Home
-from streaming_core.regression.project import PREFIX
+from streaming_core.regression.project import PREFIX, named
 from streaming_core.regression.stages import DAG_ID
 from tests.e2e.nodes import Node
 from tests.e2e.scheduled import RUNS, Airflow, free_port
@@ -65,7 +67,7 @@ def nodes(tmp_path_factory, copied, user_environment, hold):
         "LOCKSTEP_APP_HOLD": str(hold),
         "PYTHONPATH": str(copied),
     }
-    running = {name: Node(root / name, free_port(), environment) for name in NODES}
+    running = {name: Node(root / name, environment) for name in NODES}
     yield running
     for node in running.values():
         node.kill()
@@ -76,12 +78,12 @@ def airflow(copied, user_environment, nodes):
     (copied / "dags" / "matrices" / "nightly.yaml").write_text(NIGHT)
     python = str(copied / ".venv" / "bin" / "python")
     engine = [python, str(copied / "tests" / "e2e" / "held_engine.py")]
-    connections = {name: node.connection(engine, 5.0, python) for name, node in nodes.items()}
-    connections["unfit"] = nodes["node-c"].connection(engine, 5.0, "/nowhere/python")
+    connections = {name: node.connection(engine, python) for name, node in nodes.items()}
+    connections["unfit"] = nodes["node-c"].connection(engine, "/nowhere/python")
     spark = json.dumps({"conn_type": "spark", "host": "local[2]"})
     environment = {
         **user_environment,
-        **{f"AIRFLOW_CONN_{name.upper()}": connection for name, connection in connections.items()},
+        **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection) for name, connection in connections.items()},
         f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": spark,
         "LOCKSTEP_HOSTS": ", ".join(NODES),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
@@ -197,3 +199,63 @@ def test_a_person_that_ends_a_run_stops_the_engine_of_a_deferred_lane(airflow, h
     (hold / "hold").unlink()
     assert wait_for(lambda: ended(airflow, started), PATIENCE) == "failed"
     assert latest(home, started).status.state == "stopped"
+
+
+@pytest.fixture(scope="module")
+def gated(airflow, nodes):
+    """A green run with a speed gate, on `stored`, a host that only Airflow's database knows. Its passes are short.
+
+    A command of a task cannot read that database.
+    """
+    connection = json.loads(airflow.environment["AIRFLOW_CONN_NODE-C"])
+    stored = connection | {"connection_id": "stored", "extra": json.dumps(connection["extra"])}
+    airflow.call("/api/v2/connections", "POST", stored)
+    return small_run(airflow, hosts=["stored"], gate_minutes=10, gate_against="HEAD")
+
+
+def small_run(airflow: Airflow, **conf: object) -> Run:
+    """A green run of one cell, whose passes are too short to compare: the gate measures one pair."""
+    conf = SMALL | {"threads": [1], "batches": [16], "events": 50} | conf
+    started = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
+    assert wait_for(lambda: ended(airflow, started), PATIENCE) == "success"
+    return latest(Home(airflow.environment["LOCKSTEP_HOME"]), started)
+
+
+def verdicts(run: Run) -> list[tuple[str | None, str | None]]:
+    """What the speed gate says of the cells of a run, and why."""
+    return [(cell.gate and cell.gate.verdict, cell.gate and cell.gate.reason) for cell in run.cells]
+
+
+def test_the_speed_gate_of_a_run_measures_on_the_host_that_ran_the_cell(gated, nodes):
+    assert verdicts(gated) == [("too_short", None)]
+    names = {path.read_text().strip() for path in (nodes["node-c"].folder / "builds").glob("*/streaming_core/BUILD")}
+    assert {gated.cells[0].gate.baseline, gated.build} <= names
+
+
+@pytest.mark.parametrize("host", ["stored", LOCAL])
+def test_the_dag_speed_gate_measures_a_run_beside_a_commit(airflow, home, gated, host):
+    run = gated if host == "stored" else small_run(airflow, hosts=[LOCAL])
+    path = f"/api/v2/dags/{named('speed_gate')}/dagRuns"
+    conf = {"against": "HEAD", "run": run.run_id}
+    gate = airflow.call(path, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
+    assert wait_for(lambda: ended(airflow, gate, named("speed_gate")), PATIENCE) == "success"
+    assert verdicts(History(home).run(run.run_id)) == [("too_short", None)]
+    page = airflow.call(f"/lockstep/{run.run_id}/index.html", raw=True)
+    assert "Against HEAD (" in page
+
+
+def test_the_command_gate_measures_on_the_host_too_and_says_if_it_is_away(airflow, copied, gated, nodes):
+    command = [str(copied / ".venv" / "bin" / "lockstep"), "gate", "--against", "HEAD", gated.run_id, "--json"]
+
+    def gate() -> dict:
+        done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        (one,) = json.loads(done.stdout)["gate"]
+        return one
+
+    assert gate()["verdict"] == "too_short"
+    nodes["node-c"].kill()
+    away = gate()
+    assert away["verdict"] == "not_judged"
+    assert away["reason"].startswith("host stored cannot measure it: lost the SSH connection to 127.0.0.1: ")
+    assert away["reason"].endswith("check that it is up, and the address, login and keys of the connection")

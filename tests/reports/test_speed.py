@@ -103,7 +103,10 @@ def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
         "Speed: no verdict on 4 cells; 1 too noisy (keep other work off the host); "
         "3 too new (a verdict takes 15 nights)"
     )
-    assert sentence([], 1) == "Speed: no verdict on 1 cell: the warehouse has no measurement of this run"
+    assert sentence([], 1) == (
+        "Speed: no verdict on 1 cell: the run measured no speed (it takes repetitions, and seconds above 0), "
+        "or its marts are not built (`lockstep warehouse build` makes them)"
+    )
     assert sentence([], 0) == ""
     assert heading(speed for _, _, speed in young) == "No verdict on speed yet"
     assert heading([Speed("unchanged"), Speed("too_new")]) == "No speed changed in the 1 cell with a verdict"

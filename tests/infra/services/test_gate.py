@@ -121,7 +121,7 @@ def test_a_build_that_is_slower_than_a_commit_is_red_and_its_pages_name_both(hom
     assert (verdict["baseline"], verdict["baseline_ref"], verdict["build"]) == (commit, "v1", engine.build())
     assert verdict["change"] == pytest.approx(-0.5)
     assert verdict["environment_changed"], "v1 locks other packages"
-    for page in (home.reports / "index.html", home.report(FASTER, f"{cell}.html")):
+    for page in (home.report(FASTER, "index.html"), home.report(FASTER, f"{cell}.html")):
         assert f"Against {against}: " in Outline(page.read_text()).text
 
     done = ended("infra.services.gate", "v1", FASTER, "--cells", cell)

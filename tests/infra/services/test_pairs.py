@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from socket import gethostname
 
 import pytest
 
+from infra.checkout import ROOT
 from infra.services import build, pairs
 from infra.services.build import Build
-from jobs.raw import write_raw
-from streaming_core.apps import registry
-from streaming_core.data import workload
-from streaming_core.errors import BadInput, RunFailed
-from streaming_core.regression import matrix
-from streaming_core.regression.home import Home, new_run_id
-from streaming_core.regression.request import RegressionSpec
+from infra.services.pairs import Request
+from streaming_core.errors import RunFailed
+from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import PAIRS
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
-from streaming_core.storage import write_json
-from tests.infra.services import small_repository
+from streaming_core.storage import Lock, write_json
+from tests.infra.services import measured_run
 from tests.infra.services.small_repository import ANSWERS
+from tests.waiting import alive, wait_for
 
+PATIENCE = 30
 SPEC = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink": "parquet", "rate": 100.0})
 
 
@@ -95,26 +99,9 @@ def test_what_cannot_be_compared_ends_the_cell_with_one_row_that_says_so(tmp_pat
     assert said.items() <= row.items()
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory) -> tuple[Home, str, list[str]]:
-    """A run of two cells that equal the oracle, and one that does not, as far as the gate looks at one."""
-    home = Home(tmp_path_factory.mktemp("home"))
-    run_id = new_run_id("measured", 1e9)
-    regression = RegressionSpec(applications=["wc"], executors=["pooled"], threads=[1, 2, 3], events=2000)
-    planned = matrix.plan(regression, home, run_id)
-    address = planned["workloads"][0]["address"]
-    app = registry.load("wc")
-    workload.write(app, app.bind(), 2000, 1, home.workload("wc", address))
-    names = [cell["cell"] for cell in planned["cells"]]
-    about = {"host": gethostname(), "build": engine.build(), "status": "ok", "verdict": "equal"}
-    rows = [about | {"cell": name} for name in names]
-    rows[2]["verdict"] = "different"
-    write_raw(home, "cells", run_id, rows)
-    return home, run_id, names
-
-
-def test_the_engine_is_measured_and_what_it_says_fits_the_raw_table(measured, tmp_path):
-    home, run_id, _ = measured
+def test_the_engine_is_measured_and_what_it_says_fits_the_raw_table(tmp_path):
+    home = Home(tmp_path / "home")
+    run_id, _ = measured_run.make(home)
     (planned, *_) = json.loads((home.run(run_id) / "plan.json").read_text())["cells"]
     spec, source = RunSpec.parse(planned["spec"]), home.workload("wc", planned["workload"])
     side = pairs.one_side(build.checkout(), spec, source, 3)
@@ -125,38 +112,64 @@ def test_the_engine_is_measured_and_what_it_says_fits_the_raw_table(measured, tm
         pairs.one_side(build.checkout(), spec, tmp_path / "nothing", 3)
 
 
-def test_what_cannot_be_measured_is_refused(measured, tmp_path, monkeypatch):
-    home, run_id, names = measured
+class Program:
+    """The program for other hosts, with builds that answer, in its own process."""
 
-    def refused(cells: list[str] | None = None, run: str = run_id) -> str:
-        with pytest.raises(BadInput) as error:
-            pairs.cells_of(home, run, cells)
-        return str(error.value)
+    def __init__(
+        self, folder: Path, seconds: float | None = None, workload: Path | None = None, wrapper: Sequence[str] = ()
+    ):
+        sides = {side: (one.name, str(one.tree)) for side, one in two(folder, {}, {"seconds": 0.5}).items()}
+        spec, source = SPEC.model_dump(mode="json"), str(workload or folder)
+        request = Request("a cell", spec, source, "a lot", seconds, list(wrapper), sides)
+        command = [sys.executable, "-P", "-m", pairs.__name__, json.dumps(request._asdict())]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "LOCKSTEP_HOST_LOCK": str(folder / "host.lock")}
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
 
-    assert [cell["cell"] for cell in pairs.cells_of(home, run_id, None)] == names[:2]
-    assert [cell["cell"] for cell in pairs.cells_of(home, run_id, names[1:2])] == names[1:2]
-    assert refused(["nosuch"]) == f"run {run_id} has no cell nosuch: its page lists the names"
-    assert refused([names[2]]) == f"not equal to the oracle: {names[2]}; the gate measures only cells that are equal"
-    assert refused(run=new_run_id("none", 1e9)).endswith("plan.json is missing")
-    monkeypatch.setattr(pairs, "checkout", lambda: Build("def5678", tmp_path))
-    assert refused().endswith("this checkout is build def5678: start a run of this checkout first")
-    monkeypatch.undo()
-    monkeypatch.setattr(pairs, "gethostname", lambda: "elsewhere")
-    assert refused().endswith("use the gate on that host, or start a run here first")
+    def heard(self) -> dict:
+        """What it prints next, apart from signs of life."""
+        while not (message := json.loads(self.process.stdout.readline())):
+            pass
+        return message
+
+    def end(self) -> tuple[int, str]:
+        """Wait for its end: the exit code and its errors."""
+        code = self.process.wait(PATIENCE)
+        return code, self.process.communicate()[1]
 
 
-def test_rows_say_which_builds_and_environments_they_are_of(measured, tmp_path, monkeypatch):
-    home, run_id, names = measured
-    repository = small_repository.make(tmp_path / "repository")
-    cells = pairs.cells_of(home, run_id, names[:1])
-    small_repository.replace_checkout(repository, monkeypatch)
-    monkeypatch.setattr(pairs, "PAIRS", 2)
-    commit = build.resolve("slow")
-    baseline = build.at_commit(home, commit, "slow", lambda line: None)
-    rows = pairs.measure(home, run_id, cells, baseline, lambda line: None)
-    assert {(row["cell"], row["baseline"], row["build"], row["host"]) for row in rows} == {
-        (names[0], commit, engine.build(), gethostname())
-    }
-    assert {(row["baseline_seconds"], row["build_seconds"]) for row in rows} == {(0.5, 0.25)}
-    assert {row["baseline_environment"] for row in rows}.isdisjoint({row["environment"] for row in rows})
-    assert all(set(row) | {"run_id", "schema_version", "baseline_ref", "error"} == set(PAIRS.names) for row in rows)
+def test_the_program_for_other_hosts_prints_the_pairs(tmp_path):
+    program = Program(tmp_path)
+    rows = program.heard()["pairs"]
+    assert program.end() == (0, "")
+    assert {(row["baseline_seconds"], row["build_seconds"]) for row in rows} == {(0.25, 0.5)}
+    assert len(rows) == pairs.PAIRS
+    assert all(datetime.fromisoformat(row["measured_at"]).tzinfo for row in rows)
+
+
+def test_the_program_waits_for_its_host_until_the_time_ends(tmp_path):
+    lock = Lock(tmp_path / "host.lock", shared=True)
+    assert lock.take("a cell of a run")
+    program = Program(tmp_path, seconds=0.5)
+    assert program.heard() == {"say": "waiting: the host is in use by a cell of a run"}
+    assert program.heard() == {"pairs": None}
+    assert program.end() == (0, "")
+    lock.leave()
+
+
+def test_the_program_ends_with_its_connection_and_so_does_the_engine(tmp_path):
+    pid = tmp_path / "pid"
+    wrapper = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    program = Program(tmp_path, wrapper=[sys.executable, "-c", wrapper])
+    engine = int(wait_for(lambda: pid.exists() and pid.read_text(), PATIENCE))
+    program.process.stdin.close()
+    program.process.stdin = None
+    code, errors = program.end()
+    assert (code, errors) == (128 + signal.SIGTERM, "pairs: stopped by SIGTERM\n")
+    wait_for(lambda: not alive(engine), PATIENCE)
+
+
+def test_the_program_refuses_a_workload_that_its_host_does_not_see(tmp_path):
+    code, errors = Program(tmp_path, workload=tmp_path / "nothing").end()
+    line = f"pairs: {tmp_path}/nothing is missing there: mount LOCKSTEP_HOME, or run the cell again\n"
+    assert (code, errors) == (2, line)

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.services import build, gate, pairs, suspects
-from infra.services.pairs import UNMEASURED, Budget
+from infra.services.measurement import UNMEASURED
+from infra.services.pairs import Budget
 from infra.services.suspects import NotJudged
 from jobs.raw import write_raw
 from reports.gate import note_path
@@ -110,7 +111,7 @@ def test_each_suspect_whose_turn_does_not_come_is_kept_with_the_reason(home, mon
     write_raw(home, "cells", FASTER, [row | {"host": "numa-7"} for row in facts])
     kept = suspects.measure(home, FASTER, order, baseline, pairs.FOREVER, lambda line: pytest.fail(line))
     assert {row["error"] for row in kept} == {
-        f"it ran on host numa-7, and the speed gate measures on {gethostname()}; run `lockstep gate` on that host"
+        f"it ran on host numa-7, and this is {gethostname()}; run `lockstep gate` on that host"
     }
 
 
