@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 from infra import checkout
 from infra.services.cell import run
@@ -43,8 +42,7 @@ def night(when: float) -> None:
         right = oracle.run(source, home.oracle(spec.app, address))
         attempt = home.attempt(run_id, cell["cell"], 1)
         write_json(attempt / "spec.json", spec.model_dump(mode="json"))
-        command = [str(Path(sys.executable).with_name("streaming-core"))]
-        assert run(str(attempt), str(source), command, 600.0, False) == 0
+        assert run(str(attempt), str(source), [], 600.0, None) == 0
         report = RunReport.model_validate_json((attempt / "report.json").read_bytes())
         equal = report.verified.digest == right["outputs"]["digest"]
         counts = {"expected_rows": of[address]["events"], "actual_rows": of[address]["events"]}
