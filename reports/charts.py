@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from importlib.metadata import version
 from typing import Any
 
 import vl_convert
@@ -406,7 +407,7 @@ def reuse(pictures: Iterable[str]) -> None:
 
 def _drawn(specification: str) -> str:
     """The picture of a specification. It contains a digest of what it was drawn from."""
-    mark = f"<!-- {digest_of([specification, THEMES, vl_convert.__version__])} -->"
+    mark = f"<!-- {digest_of([specification, THEMES, version('vl-convert-python')])} -->"
     if mark not in _known:
         _known[mark] = vl_convert.vegalite_to_svg(specification).replace(">", f">{mark}{THEMES}", 1)
     return _known[mark]
