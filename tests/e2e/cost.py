@@ -31,11 +31,11 @@ from streaming_core.regression.status import records
 from tests import checkout
 
 ONE_CELL = "--applications wc --executors pooled --threads 1 --events 20000 --repetitions 1 --seconds 0"
-SIZES = {"one": ONE_CELL.split(), "default": [], "nightly": ["--matrix", "nightly", "--gate-minutes", "0"]}
+SIZES = {"one": ONE_CELL.split(), "default": [], "nightly": ["--matrix", "nightly"]}
 LIMITS = {"one": 30.0, "default": 90.0}  # seconds on two quiet cores
 ORCHESTRATION = 0.25  # of the seconds of a nightly, at most
 # The engine, the oracle and the generator. All else is orchestration.
-WORK = (Stage.PREPARE_WORKLOADS, Stage.RUN_ORACLE, Stage.RUN_CORE)
+WORK = (Stage.PREPARE_WORKLOADS, Stage.RUN_ORACLE, Stage.RUN_CORE, Stage.SPEED_GATE)
 AROUND = "before, between and after tasks"
 
 
