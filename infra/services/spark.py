@@ -165,7 +165,7 @@ class Server:
 
         Raises:
             BadInput: `spark.driver.host` is not a host name.
-            ServerLost: The keeper ended. The message contains the last line of its log.
+            ServerLost: The keeper ended, or wrote no lease within `patience`. The message names its log.
             RunFailed: The lock was not free within `patience`.
         """
         if lease := self.lease(owner):
@@ -211,7 +211,9 @@ class Server:
             if holder and is_held and holder["owner"] != waiting_for:
                 waiting_for = holder["owner"]
                 say(f"waiting: {self.home.root} is in use by {waiting_for} on {holder['host']} since {holder['since']}")
-            if is_held and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
+                if not is_held:
+                    raise ServerLost(f"the Spark server did not start within {patience:.0f} s (log: {log_path})")
                 raise RunFailed(
                     f"{self.home.root} is still in use by {waiting_for} after {patience:.0f} s: "
                     "wait until that ends, or stop it, then start the run again"
