@@ -67,12 +67,12 @@ def measure(
         Rows of the raw table `pairs`, without `baseline_ref`. A cell that was not measured has one row, `unmeasured`.
     """
     builds = {"baseline": baseline, "build": checkout()}
-    ran, unreachable = places(home, run_id), dict[str, str]()
+    shared, ran, unreachable = identity(baseline), places(home, run_id), dict[str, str]()
     measured, longest = [], 0.0
     for number, cell in enumerate(cells, 1):
         name, began = cell["cell"], time.monotonic()
         place = ran[name]
-        about = identity(baseline, place)
+        about = shared | {"host": place.machine}
         host = place.connection or ""
         try:
             if began + longest > budget.ends:
@@ -154,19 +154,18 @@ def _gone(home: Home, cell: dict, baseline: Build) -> str:
     return f"{lost[0]} was removed during the measurement; run the cells again" if lost else ""
 
 
-def identity(baseline: Build, place: Place) -> dict[str, Any]:
-    """The columns of the raw table `pairs` that all rows of a cell share."""
+def identity(baseline: Build) -> dict[str, Any]:
+    """The columns of the raw table `pairs` that all rows of a measurement share."""
     return {
         "baseline": baseline.name,
         "build": checkout().name,
-        "host": place.machine,
         "baseline_environment": environment(baseline.name),
         "environment": environment(),
     }
 
 
 def unmeasured(about: dict[str, Any], cell: str, reason: str) -> dict[str, Any]:
-    """The row of a cell that was to be measured, and was not; `about` as `identity` returns it."""
+    """The row of a cell that was to be measured, and was not; `about` is `identity` with the host."""
     return about | {"cell": cell, "pair": UNMEASURED, "error": reason, "measured_at": datetime.now(UTC)}
 
 

@@ -168,9 +168,10 @@ def measure(
     """Rows of the raw table `pairs` for all suspects but samples whose turn did not come."""
     facts, ran = _facts(home, run_id), measurement.places(home, run_id)
     why = {suspect.cell["cell"]: suspect.why for suspect in suspects}
-    reasons = {name: _obstacle(facts[name], ran[name]) for name in why}
+    shared = measurement.identity(baseline)
+    reasons = {name: _obstacle(facts[name], ran[name], shared["build"]) for name in why}
     rows = [
-        measurement.unmeasured(measurement.identity(baseline, ran[name]), name, reason)
+        measurement.unmeasured(shared | {"host": ran[name].machine}, name, reason)
         for name, reason in reasons.items()
         if reason
     ]
@@ -179,12 +180,12 @@ def measure(
     return [row for row in rows if why[row["cell"]] != "sample" or row.get("error") != budget.reason]
 
 
-def _obstacle(row: dict, place: Place) -> str:
+def _obstacle(row: dict, place: Place, current: str) -> str:
     """Why a cell cannot be measured; empty if it can."""
     if not measurement.is_within_reach(place):
         here = gethostname()
         return f"it ran on host {place.machine}, and this is {here}; run `lockstep gate` on that host"
-    if row["build"] != (current := build.checkout().name):
+    if row["build"] != current:
         return f"it ran build {short(row['build'])}, but this checkout is build {short(current)}; run it again"
     return ""
 
