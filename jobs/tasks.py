@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
+from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of, refusal
 
 
 def run_tasks(spark: SparkSession, work: Callable[[Any], Any], pieces: list[Any]) -> list[tuple[Any, str | None]]:
@@ -33,7 +33,7 @@ def run_tasks(spark: SparkSession, work: Callable[[Any], Any], pieces: list[Any]
                 try:
                     outcomes.append(json.dumps([work(pieces[index]), None]))
                 except (BadInput, RunFailed, CommandFailed) as error:
-                    outcomes.append(json.dumps([None, " ".join(str(error).split())]))
+                    outcomes.append(json.dumps([None, line_of(error)]))
                 except OSError as error:
                     outcomes.append(json.dumps([None, str(refusal(error))]))
             yield pa.RecordBatch.from_arrays([pa.array(indices, pa.int32()), pa.array(outcomes)], ["piece", "outcome"])

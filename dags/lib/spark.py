@@ -24,7 +24,7 @@ from airflow.sdk.log import mask_secret
 from dags.lib.operators import Job, ReportLink, skip_without_plan
 from infra.checkout import home
 from infra.services.spark import HOST, SESSION_SETTINGS, Server, ServerLost, settings_of
-from streaming_core.errors import BadInput, CommandFailed, RunFailed
+from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.status import recorded
 
@@ -186,7 +186,7 @@ class SparkTask(PySparkOperator):
         try:
             return super().execute(context)
         except (BadInput, RunFailed, CommandFailed) as error:
-            raise AirflowFailException(" ".join(str(error).split())) from None
+            raise AirflowFailException(line_of(error)) from None
         finally:
             self._is_running = False
 

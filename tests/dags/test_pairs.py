@@ -81,9 +81,9 @@ def connect(server, builds, tmp_path, monkeypatch):
 
 def test_cell_is_measured_on_the_host_that_ran_it(home, cells, connect, server, builds):
     run_id, (cell, _) = cells
-    said: list[str] = []
-    rows = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), said.append)
-    assert said == [f"measuring cell 1 of 1: {cell['cell']}, on host node"]
+    lines: list[str] = []
+    rows = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), lines.append)
+    assert lines == [f"measuring cell 1 of 1: {cell['cell']}, on host node"]
     assert [row["pair"] for row in rows] == list(range(pairs.PAIRS))
     assert {(row["baseline_seconds"], row["build_seconds"], row["steal"]) for row in rows} == {(0.5, 0.25, 0.25)}
     assert {(row["baseline"], row["build"], row["host"]) for row in rows} == {
@@ -116,9 +116,9 @@ def test_time_that_ends_on_the_host_leaves_no_half_of_a_cell(home, cells, connec
 def test_host_that_cannot_measure_is_asked_once_and_its_cells_say_why(home, cells, connect):
     connect(lockstep_home="/nowhere")
     run_id, both = cells
-    said: list[str] = []
-    rows = measurement.measure(home, run_id, both, Build(BASELINE, build.ROOT), said.append)
-    assert len([line for line in said if line.startswith("measuring")]) == 1
+    lines: list[str] = []
+    rows = measurement.measure(home, run_id, both, Build(BASELINE, build.ROOT), lines.append)
+    assert len([line for line in lines if line.startswith("measuring")]) == 1
     (reason,) = {row["error"] for row in rows}
     assert reason.startswith("host node cannot measure it: it does not share LOCKSTEP_HOME (/nowhere/")
     assert reason.endswith("or set lockstep_home in the extra of the connection")
@@ -154,5 +154,9 @@ def test_task_hands_the_connections_of_the_hosts_to_its_command(home, cells, con
     run_id, _ = cells
     (variable,) = connections_of(run_id).items()
     assert variable[0] == "AIRFLOW_CONN_NODE"
-    given = json.loads(variable[1])
-    assert (given["conn_type"], given["port"], given["extra"]["python"]) == ("ssh", server.port, sys.executable)
+    connection = json.loads(variable[1])
+    assert (connection["conn_type"], connection["port"], connection["extra"]["python"]) == (
+        "ssh",
+        server.port,
+        sys.executable,
+    )

@@ -159,7 +159,7 @@ def test_the_program_waits_for_its_host_until_the_time_ends(tmp_path):
 
 def test_the_program_ends_with_its_connection_and_so_does_the_engine(tmp_path):
     pid = tmp_path / "pid"
-    wrapper = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    wrapper = f"import os, signal; open({str(pid)!r}, 'w').write(str(os.getpid())); signal.pause()"
     program = Program(tmp_path, wrapper=[sys.executable, "-c", wrapper])
     engine = int(wait_for(lambda: pid.exists() and pid.read_text(), PATIENCE))
     program.process.stdin.close()
