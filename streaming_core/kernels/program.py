@@ -15,6 +15,7 @@ from typing import Any
 
 from streaming_core import errors, machine_code
 from streaming_core.data.rows import layout
+from streaming_core.kernels.emits import emits
 from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
@@ -165,7 +166,10 @@ class Program:
             if operator.window is not None:
                 entry |= self._windowed(operator, operator.window)
             else:
-                entry["kernel"] = f"{operator.name}.{'map' if operator.kind == 'stateless' else 'process'}"
+                role = "map" if operator.kind == "stateless" else "process"
+                entry["kernel"] = f"{operator.name}.{role}"
+                bounds = emits(operator.functions[role])
+                entry["emits"] = [bounds.least, bounds.most]
             if operator.state is not None:
                 entry["state_size"] = operator.state.resolve(self.params).state[1]
                 entry["flush"] = f"{operator.name}.flush" if "flush" in operator.functions else 0

@@ -26,6 +26,8 @@ pub struct Operator {
     pub(crate) flush: Option<Kernel<BatchContext>>,
     /// Bytes of an output row.
     pub stride: usize,
+    /// As in the program.
+    pub emits: (u64, Option<u64>),
     /// Partitioned operators: the key in the input rows.
     pub key: Option<Key>,
     pub state_size: usize,
@@ -67,6 +69,7 @@ impl Chain {
                 // SAFETY: as the caller says.
                 flush: unsafe { Kernel::maybe_at(operator.flush) }?,
                 stride: operator.stride,
+                emits: operator.emits,
                 key: operator.key,
                 state_size: operator.state_size,
             });

@@ -87,6 +87,20 @@ impl Prepared {
         self.digest += more.digest;
     }
 
+    /// Adds the results of rows that a source delivers beside those of others, numbered. `last`: the event of the source's last
+    /// row before them, and then of theirs.
+    pub fn add(&mut self, more: &Self, last: &mut i64) {
+        if more.rows > 0 {
+            self.ordered &= more.ordered && *last <= more.first;
+            *last = more.last;
+            let ends = (more.first, more.last);
+            let (first, known) = if self.rows == 0 { ends } else { (self.first, self.last) };
+            (self.first, self.last) = (first.min(more.first), known.max(more.last));
+            self.rows += more.rows;
+            self.digest += more.digest;
+        }
+    }
+
     /// The event of the last row, and its next `sub`; of no rows, those before.
     pub fn end(&self) -> (i64, u64) {
         let whole = self.trailing == self.rows;
@@ -132,6 +146,40 @@ impl Preparer {
                 false => self.examine(rows, before, |i| *rows.places.add(i)),
             }
         }
+    }
+
+    /// Examines rows that are numbered already: `subs` has the `sub` of each.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn prepare_numbered(&self, rows: Rows, subs: &[u32]) -> Result<Prepared, RunError> {
+        assert_eq!(
+            (rows.stride, rows.n),
+            (self.hasher.stride(), subs.len()),
+            "each row of the sink must have a number"
+        );
+        if rows.n == 0 {
+            return Ok(Prepared::nothing());
+        }
+        // SAFETY: as the caller says; rows start with their seq.
+        let seq_of = |i: usize| unsafe { rows.seq(i) };
+        let rises = |i: usize| (seq_of(i - 1), subs[i - 1]) < (seq_of(i), subs[i]);
+        let mut ordered = true;
+        let mut sum = 0_u64;
+        let whole = if self.kind == SinkKind::Count { 0 } else { rows.n / TILE * TILE };
+        for i in (0..whole).step_by(TILE) {
+            let numbers = std::array::from_fn(|j| u64::from(subs[i + j]));
+            // SAFETY: the rows exist and have the hasher's stride.
+            sum = sum.wrapping_add(unsafe { self.hash::<TILE>(|j| rows.row(i + j), numbers, rows.text) }?);
+        }
+        for i in whole..if self.kind == SinkKind::Count { 0 } else { rows.n } {
+            // SAFETY: as above.
+            sum = sum.wrapping_add(unsafe { self.hash(|_| rows.row(i), [u64::from(subs[i])], rows.text) }?);
+        }
+        (1..rows.n).for_each(|i| ordered &= rises(i));
+        let digest = Digest { rows: rows.n as u64, sum };
+        let (first, last) = (seq_of(0), seq_of(rows.n - 1));
+        Ok(Prepared { rows: rows.n, begin: 0, digest, first, last, leading: 1, trailing: 1, ordered })
     }
 
     /// `row(i)` is the i-th of `rows`.
@@ -300,6 +348,17 @@ impl Sink {
         }
         self.tally(prepared);
         Ok(())
+    }
+
+    /// Adds the results of outputs that were numbered before the sink. For a sink that keeps no rows.
+    pub fn add(&mut self, results: &Prepared) {
+        self.so_far.digest += results.digest;
+        self.so_far.in_order &= results.ordered;
+        if results.rows > 0 {
+            let last = results.last.max(self.so_far.last.unwrap_or(i64::MIN));
+            // No later output is of this event.
+            (self.so_far.last, self.so_far.sub) = (Some(last), 0);
+        }
     }
 
     /// Adds a batch to what was delivered.

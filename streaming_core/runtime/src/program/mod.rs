@@ -99,6 +99,9 @@ pub struct OperatorSpec {
     #[serde(default)]
     pub flush: u64,
     pub stride: usize,
+    /// The least and the most rows that the kernel emits for an input; None without a bound. Whatever is not known is 0 and None.
+    #[serde(default)]
+    pub emits: (u64, Option<u64>),
     #[serde(default)]
     pub key: Option<Key>,
     /// For a windowed operator, the size of all states of a key.

@@ -2,6 +2,7 @@
 
 use crate::dataflow::channel::gate::Gate;
 use crate::dataflow::channel::outlet::Outlet;
+use crate::dataflow::channel::results::Results;
 use crate::dataflow::channel::scale_gate::Reader;
 use crate::dataflow::channel::taken::Taken;
 use crate::error::RunError;
@@ -11,6 +12,7 @@ use crate::rows::block::Text;
 pub enum Inlet {
     Gate(Gate),
     ScaleGate(Reader),
+    Results(Results),
 }
 
 impl Inlet {
@@ -19,6 +21,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.begin(),
             Self::ScaleGate(reader) => reader.begin(),
+            Self::Results(results) => results.begin(),
         }
     }
 
@@ -27,6 +30,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.has_news(outlets),
             Self::ScaleGate(reader) => reader.has_news(),
+            Self::Results(results) => results.has_news(outlets),
         }
     }
 
@@ -40,6 +44,7 @@ impl Inlet {
             match self {
                 Self::Gate(gate) => gate.take(outlets, text, taken),
                 Self::ScaleGate(reader) => reader.take(outlets, text, taken),
+                Self::Results(results) => Ok(results.take(outlets, taken)),
             }
         }
     }
@@ -49,6 +54,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.release(outlets),
             Self::ScaleGate(reader) => reader.release(outlets),
+            Self::Results(results) => results.release(outlets),
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Jumbo {
     pub rows: Rows,
     /// The rank of each row. Empty if every row is the only one of its event, or if no reader needs ranks.
     pub ranks: Vec<Rank>,
+    /// The `sub` of each row, where rows are numbered before the sink. Empty if every row is the only one of its event.
+    pub subs: Vec<u32>,
     /// The rows of each reader.
     pub shares: Vec<Share>,
     /// For each edge routed by key, the hashes of the rows' keys; empty for others.
@@ -82,6 +84,7 @@ impl Jumbo {
             made: RowBuffer::new(stride, true),
             rows: Rows::new(std::ptr::null(), 0, stride, Text::empty()),
             ranks: Vec::new(),
+            subs: Vec::new(),
             shares: (0..readers).map(|_| Share::default()).collect(),
             hashes: vec![Vec::new(); edges],
             words: Vec::new(),
@@ -96,6 +99,7 @@ impl Jumbo {
         self.made.clear();
         self.rows.n = 0;
         self.ranks.clear();
+        self.subs.clear();
         for share in &mut self.shares {
             share.whole = false;
             share.positions.clear();

@@ -18,6 +18,10 @@ pub struct Taken {
     pub rows: Rows,
     /// Per row, if ranks are asked for, its rank among the rows of its event, through all streams; none: each is alone.
     pub ranks: Vec<Rank>,
+    /// The `sub` of each row, if rows are numbered before the sink. Empty if each row is the only one of its event.
+    pub subs: Vec<u32>,
+    /// The results of rows that stayed with their sources.
+    pub(super) results: Option<Prepared>,
     /// Per row, if wanted.
     pub hashes: Vec<u64>,
     /// What the sink needs to know of the rows, if they came with it.
@@ -41,6 +45,8 @@ impl Taken {
             places: Vec::new(),
             rows: Rows::nothing(stride),
             ranks: Vec::new(),
+            subs: Vec::new(),
+            results: None,
             hashes: Vec::new(),
             prepared: None,
             summed: Digest::default(),
@@ -51,11 +57,15 @@ impl Taken {
         }
     }
 
-    /// Delivers the rows to a sink, by what they came prepared with or else examining them.
+    /// Delivers the rows to a sink, with the results that came with them, or examines them.
     ///
     /// # Safety
     /// They have not been given back.
     pub unsafe fn deliver(&self, sink: &mut Sink) -> Result<(), RunError> {
+        if let Some(results) = &self.results {
+            sink.add(results);
+            return Ok(());
+        }
         let places = self.left_over.as_ptr();
         let left_over = Rows { start: std::ptr::null(), places, n: self.left_over.len(), ..self.rows };
         // SAFETY: as the caller says.
@@ -69,9 +79,15 @@ impl Taken {
         }
     }
 
+    /// The number of rows, those included that stayed with their sources.
+    pub fn rows(&self) -> usize {
+        self.results.map_or(self.rows.n, |results| results.rows())
+    }
+
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.ranks.clear();
+        self.subs.clear();
         self.hashes.clear();
         (self.prepared, self.summed) = (None, Digest::default());
         self.left_over.clear();

@@ -21,6 +21,7 @@
 //! The task also has room, because its outputs so far belong to earlier events, and were taken.
 
 mod cost;
+mod numbering;
 mod plan;
 mod route;
 mod task;
@@ -29,6 +30,7 @@ use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Counted;
+use crate::dataflow::channel::results::Results;
 use crate::dataflow::channel::scale_gate::scale_gate;
 use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
@@ -51,6 +53,7 @@ use crate::threads::sync::AtomicI64;
 use serde_json::Value;
 
 use cost::Cost;
+use numbering::is_numbered;
 use plan::{Plan, SINK, SOURCE};
 use route::{Edge, Route};
 use task::{Network, Role, Task};
@@ -185,7 +188,10 @@ fn wire(
     }
     // Rows are ranked if they, or what becomes of them, meet others of their event somewhere.
     let ordered = channel != Channel::Spsc;
-    let meets = |inputs: &[Origin]| ordered && inputs.iter().map(|&origin| plan.of(origin).len()).sum::<usize>() > 1;
+    let numbered = channel == Channel::Gate && !preparer.keeps_rows() && is_numbered(program);
+    let meets = |inputs: &[Origin]| {
+        ordered && !numbered && inputs.iter().map(|&origin| plan.of(origin).len()).sum::<usize>() > 1
+    };
     let mut ranked = vec![false; operators.len() + 1];
     for taker in (0..takers.len()).rev() {
         let inputs = takers[taker].0;
@@ -241,6 +247,7 @@ fn wire(
         edges,
         feeds: Vec::new(),
         ranked,
+        numbered,
         counted: Counted::default(),
         preparer: None,
         put_out: None,
@@ -340,14 +347,14 @@ fn wire(
                 tasks[threads - mergers].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
-            let prepared = is_sink && ordered && examined.is_some();
-            let mut inlet = None;
+            let prepared = is_sink && ordered && !numbered && examined.is_some();
+            let mut inlet = (is_sink && numbered).then(|| Inlet::Results(Results::new(&sources)));
             if channel == Channel::ScaleGate && sources.len() > 1 {
                 let (of_sources, reader) = scale_gate(std::mem::take(&mut sources), SLOTS, asks, prepared);
                 inlet = Some(Inlet::ScaleGate(reader));
                 feeds.extend(of_sources);
             }
-            let gate = Gate::new(sources, ordered, asks, prepared).that_takes(whole);
+            let gate = Gate::new(sources, ordered, asks, prepared).that_takes(whole).of_numbered(numbered);
             let new = if is_sink {
                 task(Role::Sink { number: replica }, gate, None, Vec::new(), false, stride)
             } else {

@@ -100,7 +100,12 @@ pub(super) fn prepare(
     let shares = &mut jumbo.shares[readers];
     for (sink, run) in runs(jumbo.rows, shares.len()) {
         // SAFETY: the rows were just made.
-        let prepared = unsafe { preparer.prepare_rows(jumbo.rows.slice(run), *put_out) }?;
+        let prepared = unsafe {
+            match jumbo.subs.is_empty() {
+                true => preparer.prepare_rows(jumbo.rows.slice(run), *put_out),
+                false => preparer.prepare_numbered(jumbo.rows.slice(run.clone()), &jumbo.subs[run]),
+            }
+        }?;
         *put_out = Some(prepared.end());
         shares[sink].prepared.get_or_insert(Prepared::nothing()).join(&prepared);
     }

@@ -9,6 +9,7 @@ use crate::dataflow::frame::Job;
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::operator::truncate;
 use crate::dataflow::pinned::cost::Cost;
+use crate::dataflow::pinned::numbering::number;
 use crate::dataflow::pinned::route::{Edge, Route, prepare, route};
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Control;
@@ -70,6 +71,8 @@ pub(super) struct Task {
     pub feeds: Vec<Feed>,
     /// Whether its rows are ranked.
     pub ranked: bool,
+    /// Whether its rows are numbered before the sink.
+    pub numbered: bool,
     /// The rows of events that a windowed replica takes, if it takes all.
     pub counted: Counted,
     /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
@@ -198,11 +201,11 @@ impl Task {
         if !new {
             return Ok(false);
         }
-        self.cost.rows_in += self.taken.rows.n as u64;
+        self.cost.rows_in += self.taken.rows() as u64;
         if let Role::Sink { number } = self.role {
             // SAFETY: this task alone is that sink.
             unsafe { job.frame.deliver(number, |delivered| deliver(delivered, &self.taken, known, job)) }?;
-            self.cost.rows_out += self.taken.rows.n as u64;
+            self.cost.rows_out += self.taken.rows() as u64;
             clock.lap(&mut self.counters.time.useful);
         } else if !self.ended {
             self.operate(network, job, clock)?;
@@ -279,6 +282,7 @@ impl Task {
             edges,
             feeds,
             ranked,
+            numbered,
             counted,
             preparer,
             put_out,
@@ -361,12 +365,12 @@ impl Task {
                     })
                 }
                 // SAFETY: the rows are what the operator takes; the buffer is this task's.
-                Err(_) => unsafe { about.map(taken.rows, made) }.map_err(|error| place(error, &taken.ranks)),
+                Err(_) => unsafe { about.map(taken.rows, made) }.map_err(|error| place(error, taken)),
                 // SAFETY: as above; this task alone uses the lane.
                 Ok(stage) => unsafe {
                     lanes[stage].with(lane, |lane| lane.process(about, taken.rows, &taken.hashes, scratch, made))
                 }
-                .map_err(|error| place(error, &taken.ranks)),
+                .map_err(|error| place(error, taken)),
             };
             counters.dropped += made.take_dropped();
             clock.lap(&mut counters.time.useful);
@@ -378,6 +382,11 @@ impl Task {
                 return Ok(());
             }
             jumbo.rows = rows;
+            if *numbered {
+                // If the kernel has failed, the outputs of earlier events are left.
+                let emits = if *ended { (0, None) } else { about.emits };
+                number(emits, (&taken.subs, taken.rows), jumbo.made.origins(), &mut jumbo.subs)?;
+            }
             if *ranked && windowed.is_none() {
                 let outcome = rank(&taken.ranks, taken.rows, jumbo.made.origins(), &mut jumbo.ranks);
                 if let Err(RunError::TooManyRows { seq }) = outcome {
@@ -463,9 +472,12 @@ unsafe fn feed(feeds: &mut [Feed], outlet: &Outlet) {
     }
 }
 
-/// A failure at the position of an input, with the rank of this one for its order.
-fn place(error: RunError, ranks: &[Rank]) -> RunError {
-    error.ordered(|position| ranks.get(position as usize).map_or(0, |rank| rank.order()))
+/// A failure at the position of an input, ordered by the rank or the number of that input.
+fn place(error: RunError, taken: &Taken) -> RunError {
+    error.ordered(|position| {
+        let number = || taken.subs.get(position as usize).copied().map_or(0, u128::from);
+        taken.ranks.get(position as usize).map_or_else(number, |rank| rank.order())
+    })
 }
 
 /// Takes in what became of a kernel's call.

@@ -101,6 +101,12 @@ fn probe(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending 
 pub const BODIES: [Body; 9] = [pass, fan, few, rekey, count, burst, fragile, brittle, probe];
 pub const NAMES: [&str; 9] = ["pass", "fan", "few", "rekey", "count", "burst", "fragile", "brittle", "probe"];
 
+/// The least and the most rows of each body.
+const EMITS: [(u64, Option<u64>); 9] = {
+    let one = (1, Some(1));
+    [one, (0, None), (0, Some(1)), one, one, (0, None), one, (0, Some(0)), one]
+};
+
 /// The two ends of a flush: what stands in the state, and how many of them the key has seen.
 fn flush_body(state: &mut State, emit: &mut dyn FnMut(i64, i64)) {
     emit(state[2], state[0]);
@@ -249,6 +255,7 @@ impl Pipeline {
                         OperatorKind::Windowed => unreachable!("drawn pipelines have no windows"),
                     },
                     "name": self.name(index), "kernel": KERNELS[op.body] as usize as u64, "stride": STRIDE,
+                    "emits": EMITS[op.body],
                     "flush": if op.flushes { flush_kernel as extern "C" fn(*mut BatchContext) -> i64 as usize as u64 } else { 0 },
                 });
                 if op.kind != OperatorKind::Stateless {

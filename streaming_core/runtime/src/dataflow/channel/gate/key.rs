@@ -15,6 +15,14 @@ pub trait SortKey: Copy + Ord {
     /// Whether it tells rows of one event apart.
     const RANKED: bool;
 
+    /// Whether it has the `sub` of the row.
+    const NUMBERED: bool = false;
+
+    /// The `sub` of the row, if it is numbered.
+    fn sub(&self) -> u32 {
+        0
+    }
+
     /// Event, stream and rank.
     fn order(&self) -> Order;
 
@@ -43,6 +51,41 @@ impl SortKey for i64 {
     #[inline(always)]
     fn is_before(&self, other: &Self) -> bool {
         self < other
+    }
+}
+
+/// By event and `sub`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Numbered {
+    seq: i64,
+    sub: u32,
+}
+
+impl SortKey for Numbered {
+    #[inline(always)]
+    fn of(jumbo: &Jumbo, position: usize, stream: u64) -> Self {
+        Self { seq: i64::of(jumbo, position, stream), sub: jumbo.subs.get(position).copied().unwrap_or(0) }
+    }
+
+    fn behind(upto: i64) -> Self {
+        Self { seq: upto, sub: u32::MAX }
+    }
+
+    const RANKED: bool = false;
+
+    const NUMBERED: bool = true;
+
+    fn sub(&self) -> u32 {
+        self.sub
+    }
+
+    fn order(&self) -> Order {
+        Order { seq: self.seq, ..Order::FIRST }
+    }
+
+    #[inline(always)]
+    fn is_before(&self, other: &Self) -> bool {
+        (self.seq < other.seq) | ((self.seq == other.seq) & (self.sub < other.sub))
     }
 }
 

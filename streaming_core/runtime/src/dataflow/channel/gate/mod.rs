@@ -33,7 +33,7 @@ mod source;
 
 pub use source::Source;
 
-use key::{Order, SortKey};
+use key::{Numbered, Order, SortKey};
 use lists::{Entry, Lists};
 
 /// Rows that are worth a turn of their own.
@@ -51,6 +51,8 @@ struct Manner {
     prepared: bool,
     /// Whether events are taken whole.
     whole: bool,
+    /// Whether rows are numbered before the sink. Then no row has a rank.
+    numbered: bool,
 }
 
 impl Manner {
@@ -69,6 +71,7 @@ pub struct Gate {
     /// Whose turn it is, where there is no order.
     turn: usize,
     events: Lists<i64>,
+    numbers: Lists<Numbered>,
     orders: Lists<Order>,
 }
 
@@ -79,13 +82,26 @@ impl Gate {
     pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool, prepared: bool) -> Self {
         let united = sources.iter().any(|source| source.stream > 0);
         debug_assert!(!(united && prepared), "a gate over several streams has no prepared outputs");
-        let manner = Manner { ranked, united, prepared, whole: false };
-        Self { sources, ordered, manner, turn: 0, events: Lists::default(), orders: Lists::default() }
+        let manner = Manner { ranked, united, prepared, whole: false, numbered: false };
+        Self {
+            sources,
+            ordered,
+            manner,
+            turn: 0,
+            events: Lists::default(),
+            numbers: Lists::default(),
+            orders: Lists::default(),
+        }
     }
 
     /// One that takes whole events, if `whole`, from sources that put them out so.
     pub fn that_takes(self, whole: bool) -> Self {
         Self { manner: Manner { whole, ..self.manner }, ..self }
+    }
+
+    /// A gate whose rows are numbered before the sink, if `numbered`.
+    pub fn of_numbered(self, numbered: bool) -> Self {
+        Self { manner: Manner { numbered, ..self.manner }, ..self }
     }
 
     /// Of each event, those of the last stream come first: what the checkers of order must notice.
@@ -122,12 +138,14 @@ impl Gate {
                 has_ranks |= source.look(outlets);
             }
             self.sources.iter_mut().for_each(Source::learn);
-            let Self { sources, manner, events, orders, .. } = self;
+            let Self { sources, manner, events, numbers, orders, .. } = self;
             if has_ranks && std::mem::take(&mut manner.prepared) {
                 sources.iter_mut().for_each(|source| source.left_over(outlets, &mut taken.left_over));
             }
             if !self.ordered {
                 any(sources, &mut self.turn, outlets, taken);
+            } else if manner.numbered && has_ranks {
+                take(sources, outlets, *manner, numbers, taken)?;
             } else if manner.united || has_ranks {
                 take(sources, outlets, *manner, orders, taken)?;
             } else {
@@ -271,6 +289,9 @@ unsafe fn interleave<K: SortKey>(
     if ranked {
         taken.ranks.resize(taken.places.len(), Rank::ONLY);
     }
+    if K::NUMBERED {
+        taken.subs.resize(taken.places.len(), 0);
+    }
     let hashed = sources.iter().any(|source| source.hashes.is_some());
     let places = more(&mut taken.places, n, std::ptr::null());
     let hashes = more(&mut taken.hashes, if hashed { n } else { 0 }, 0);
@@ -283,7 +304,12 @@ unsafe fn interleave<K: SortKey>(
         next += 1;
     };
     let mut failure = None;
-    if ranked {
+    if K::NUMBERED {
+        lists.merge(|entry| {
+            put(entry);
+            taken.subs.push(entry.key.sub());
+        });
+    } else if ranked {
         lists.merge(|entry| {
             put(entry);
             match entry.key.order().rank_behind(manner.united) {
@@ -308,7 +334,7 @@ fn more<T: Copy>(of: &mut Vec<T>, n: usize, value: T) -> &mut [T] {
     &mut of[before..]
 }
 
-/// Adds the ranks of those rows of a jumbo tuple, if they are asked for.
+/// Adds the ranks or numbers of those rows of a jumbo tuple, if the consumer needs them.
 fn rank_on(
     jumbo: &Jumbo,
     source: &Source,
@@ -316,6 +342,12 @@ fn rank_on(
     manner: Manner,
     taken: &mut Taken,
 ) -> Result<(), RunError> {
+    if manner.numbered && (!jumbo.subs.is_empty() || !taken.subs.is_empty()) {
+        let position = |i| jumbo.shares[source.reader].position(i);
+        let sub = |i| jumbo.subs.get(position(i)).copied().unwrap_or(0);
+        taken.subs.resize(taken.places.len(), 0);
+        taken.subs.extend(range.clone().map(sub));
+    }
     if manner.ranked && (manner.united || !jumbo.ranks.is_empty() || !taken.ranks.is_empty()) {
         taken.ranks.resize(taken.places.len(), Rank::ONLY);
         for i in range {

@@ -61,7 +61,7 @@ impl Source {
         Self { silences: Some((epochs.clone(), number)), ..self }
     }
 
-    /// Looks for jumbo tuples; whether any has ranks.
+    /// Looks for jumbo tuples. Returns whether any has ranks or numbers, so that rows of one event may come from several sources.
     ///
     /// # Safety
     /// The caller is the reader, and has given back what it had taken.
@@ -69,7 +69,8 @@ impl Source {
         let outlet = &outlets[self.outlet];
         self.waiting = outlet.waiting(self.reader);
         // SAFETY: as the caller says; so many are waiting.
-        (0..self.waiting).any(|index| !unsafe { outlet.ahead(self.reader, index) }.ranks.is_empty())
+        let jumbo = |index| unsafe { outlet.ahead(self.reader, index) };
+        (0..self.waiting).map(jumbo).any(|jumbo| !jumbo.ranks.is_empty() || !jumbo.subs.is_empty())
     }
 
     /// Takes in up to where it is silent, if it is, as far as events have been dealt. Asked after all of a gate's sources

@@ -1,0 +1,96 @@
+"""The bounds of rows that an operator emits for an input."""
+
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.kernels.emits import emits
+
+
+def one(row, out):
+    out.emit(x=row.x)
+
+
+def either(row, out):
+    if row.x > 0:
+        out.emit(x=1)
+    else:
+        out.emit(x=-1)
+
+
+def valid(row, out):
+    if row.x < 0:
+        out.drop()
+        return
+    out.emit(x=row.x)
+
+
+def up_to_two(row, state, out):
+    if row.x > 0:
+        out.emit(x=1)
+    if row.x > 1:
+        out.emit(x=2)
+
+
+def many(row, out):
+    for i in range(row.x):
+        if i > 3:
+            return
+        out.emit(x=i)
+
+
+def loop_without_rows(row, out):
+    total = 0
+    for i in range(row.x):
+        if i > 10:
+            break
+        total += i
+    out.emit(x=total)
+
+
+def first(row, out):
+    for i in range(row.x):
+        if i == row.y:
+            return
+    out.emit(x=0)
+
+
+def helper(x, out):
+    out.emit(x=x)
+
+
+def by_helper(row, out):
+    helper(row.x, out)
+
+
+def nothing(row, out):
+    out.drop()
+
+
+def raises(row, out):
+    if row.x < 0:
+        raise ValueError("negative")
+    out.emit(x=row.x)
+
+
+@pytest.mark.parametrize(
+    ("function", "bounds"),
+    [
+        (one, (1, 1)),
+        (either, (1, 1)),
+        (valid, (0, 1)),
+        (up_to_two, (0, 2)),
+        (many, (0, None)),
+        (loop_without_rows, (1, 1)),
+        (first, (0, 1)),
+        (by_helper, (0, None)),
+        (nothing, (0, 0)),
+        (raises, (1, 1)),
+    ],
+)
+def test_bounds_cover_all_paths(function, bounds):
+    assert (emits(function).least, emits(function).most) == bounds
+
+
+def test_bounds_of_the_word_count():
+    functions = {name: f for o in registry.load("wc").operators for name, f in o.functions.items()}
+    assert (emits(functions["map"]).most, emits(functions["process"]).least) == (None, 1)
