@@ -166,15 +166,16 @@ impl Preparer {
         let rises = |i: usize| (seq_of(i - 1), subs[i - 1]) < (seq_of(i), subs[i]);
         let mut ordered = true;
         let mut sum = 0_u64;
-        let whole = if self.kind == SinkKind::Count { 0 } else { rows.n / TILE * TILE };
+        let hashed = if self.kind == SinkKind::Count { &[] } else { subs };
+        let whole = hashed.len() / TILE * TILE;
         for i in (0..whole).step_by(TILE) {
-            let numbers = std::array::from_fn(|j| u64::from(subs[i + j]));
+            let numbers = std::array::from_fn(|j| u64::from(hashed[i + j]));
             // SAFETY: the rows exist and have the hasher's stride.
             sum = sum.wrapping_add(unsafe { self.hash::<TILE>(|j| rows.row(i + j), numbers, rows.text) }?);
         }
-        for i in whole..if self.kind == SinkKind::Count { 0 } else { rows.n } {
+        for (i, &number) in hashed.iter().enumerate().skip(whole) {
             // SAFETY: as above.
-            sum = sum.wrapping_add(unsafe { self.hash(|_| rows.row(i), [u64::from(subs[i])], rows.text) }?);
+            sum = sum.wrapping_add(unsafe { self.hash(|_| rows.row(i), [u64::from(number)], rows.text) }?);
         }
         (1..rows.n).for_each(|i| ordered &= rises(i));
         let digest = Digest { rows: rows.n as u64, sum };

@@ -230,7 +230,7 @@ mod loom_tests {
                 readers.iter_mut().for_each(|reader| while reader.take(&scene) {});
             }
             let mut whole = sink();
-            for (event, sub) in [(0, 0), (1, 1), (4, 0), (4, 1), (5, 0)] {
+            for (event, sub) in [(0_i64, 0), (1, 1), (4, 0), (4, 1), (5, 0)] {
                 let row = Rows::new((&raw const event).cast(), 1, 8, Text::empty());
                 // SAFETY: the row is above.
                 whole.add(&unsafe { whole.preparer().prepare_numbered(row, &[sub]) }.unwrap());
