@@ -59,8 +59,8 @@ impl Delivered {
         }
     }
 
-    /// Records a batch delivered at `now`, whose processing started at `started` and whose first event arrived at
-    /// `arrival` if the loop is open; in nanoseconds of engine time.
+    /// Records a batch. Its processing began at `started`, and it was delivered at `now`. If the loop is open, its first event
+    /// arrived at `arrival`. All in nanoseconds of engine time.
     pub fn record(&mut self, now: u64, started: u64, arrival: Option<u64>) {
         let (mut processing, mut end_to_end) = (&mut self.processing, &mut self.end_to_end);
         if let (Some(middle), Some(arrival)) = (&mut self.middle, arrival)
@@ -100,7 +100,7 @@ pub fn metrics<'a>(sinks: impl Iterator<Item = &'a Delivered> + Clone) -> Metric
     metrics
 }
 
-/// The deliveries of all sinks as of one: an event is finished once no sink has outputs of it, or of an earlier one, to come.
+/// The deliveries of all sinks as if of one. An event is finished once no sink expects outputs of it, or of an earlier one.
 fn joint(sinks: &[&[Delivery]]) -> Option<Vec<Delivery>> {
     if let [] | [_] = sinks {
         return sinks.first().map(|only| only.to_vec());

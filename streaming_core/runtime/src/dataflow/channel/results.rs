@@ -1,8 +1,8 @@
 //! A sink's inlet where the rows of its sources come examined and numbered: it adds results, and takes no row.
 //!
 //! Every source has numbered the outputs of its events (`sub`) and digested them. What is left for the sink is integers: sums
-//! of digests, whether each source kept the order, and how far all sources are. As a gate, it takes a jumbo tuple once all
-//! sources are as far as that tuple, so an output counts as delivered when all outputs of earlier events are there.
+//! of digests, whether each source kept the order, and how far all sources are. It takes a jumbo tuple once all sources are as
+//! far as that tuple. So an output counts as delivered when all outputs of earlier events are there, as in a gate.
 //!
 //! *No deadlock.* A source announces progress only after all of its own sources did, and those announce it to all of their
 //! readers. So each source can come as far as any other one, whether or not the sink takes that one's jumbo tuples.

@@ -1,8 +1,8 @@
 //! Numbering: the `sub` of each output, counted where an event becomes several rows instead of at the sink.
 //!
-//! It is possible if every operator has one input, and if all operators behind the one that emits several rows for an input emit
-//! exactly one row for each. Then that operator sees all rows of an event at once and numbers them in the order in which the
-//! sink would, and later operators pass the numbers on. Replicas digest their outputs, and the sink adds integers
+//! Every operator must have one input. One operator may emit several rows for an input, and all operators behind it must emit
+//! exactly one. That operator sees all rows of an event at once. It numbers them as the sink would, and later operators pass
+//! the numbers on. Replicas digest their outputs, and the sink adds integers
 //! (`channel/results.rs`). Otherwise rows carry ranks, which order them without numbering them (`channel/rank.rs`).
 
 use crate::error::RunError;

@@ -42,28 +42,32 @@ pub(super) fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &
                 jumbo.shares[edge.first + epochs.in_turn(jumbo.upto, serial)].whole = true;
             }
             &Route::Key(key, place) => {
-                // SAFETY: the rows have the layout that the key belongs to.
-                unsafe { scratch.hash(jumbo.rows, key) }?;
+                // The hashes stay in the jumbo tuple, and its former ones make room for the next.
                 let hashes = &mut jumbo.hashes[place];
-                hashes.clear();
-                hashes.extend_from_slice(&scratch.hashes[..jumbo.rows.n]);
+                std::mem::swap(hashes, &mut scratch.hashes);
+                // SAFETY: the rows have the layout that the key belongs to.
+                let outcome = unsafe { scratch.hash(jumbo.rows, key) };
+                std::mem::swap(hashes, &mut scratch.hashes);
+                outcome?;
+                let hashes = &hashes[..jumbo.rows.n];
                 let shares = &mut jumbo.shares[edge.first..edge.first + edge.readers];
                 if let [only] = shares {
                     only.whole = true;
                     continue;
                 }
-                // Everybody has room for all rows, and a row is written without asking.
                 for share in &mut *shares {
-                    share.positions.resize(hashes.len(), 0);
+                    share.positions.reserve(hashes.len());
                     share.filled = 0;
                 }
                 for (position, &hash) in hashes.iter().enumerate() {
                     let share = &mut shares[lane_of(hash, edge.readers)];
-                    share.positions[share.filled] = position as u32;
+                    // SAFETY: each share has room for all rows.
+                    unsafe { share.positions.as_mut_ptr().add(share.filled).write(position as u32) };
                     share.filled += 1;
                 }
                 for share in shares {
-                    share.positions.truncate(share.filled);
+                    // SAFETY: so many were written above.
+                    unsafe { share.positions.set_len(share.filled) };
                 }
             }
         }

@@ -1,15 +1,15 @@
-//! What the rows of several sources are ordered by: event, stream, rank.
+//! The keys that order the rows of several sources: event, stream, rank, or number.
 
 use crate::dataflow::channel::outlet::Jumbo;
 use crate::dataflow::channel::rank::{Rank, path_too_long};
 use crate::error::RunError;
 
-/// What rows are ordered by.
+/// A key that orders rows.
 pub trait SortKey: Copy + Ord {
     /// Of a row of `jumbo`, which came through `stream`.
     fn of(jumbo: &Jumbo, position: usize, stream: u64) -> Self;
 
-    /// Not before any row of events up to `upto`, before any row of a later one.
+    /// A key after all rows of events up to `upto`, and before all rows of later events.
     fn behind(upto: i64) -> Self;
 
     /// Whether it tells rows of one event apart.
