@@ -23,8 +23,8 @@ SCALES = Claim(
 
 
 def _channels(app: str) -> tuple[str, ...]:
-    """Returns the channels to compare: `spsc` needs an application that declares what agrees without order."""
-    return ("gate", "spsc") if registry.load(app).unordered else ("gate",)
+    """Returns the channels to compare: `shared_ring` needs an application that declares what agrees without order."""
+    return ("gate", "shared_ring") if registry.load(app).unordered else ("gate",)
 
 
 def _pipeline(app: str, threads: int) -> dict[str, list[int]]:

@@ -75,7 +75,7 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(rlas, "DRAWN", 2)
     monkeypatch.setattr(servers, "DRAWN", 3)
     for name, values in (
-        ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
+        ("APPS", {"sd": "shared_ring"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
         ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)),
     ):  # fmt: skip
         monkeypatch.setattr(servers, name, values)
@@ -437,14 +437,16 @@ def test_what_is_concluded_of_plans(quick, monkeypatch):
     monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
     found = run("rlas", "sd")
     rows = [row for row in found["rows"] if row["way"] != "loop"]
-    by_channel = {channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("gate", "spsc")}
+    by_channel = {
+        channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("gate", "shared_ring")
+    }
     assert set(map(tuple, by_channel.values())) == {("found", "default", "found", "default", "random", "random")}
     for row in rows:
         off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
         assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
     far = report.mispredicted({"experiments": [found]})
     assert {(row["channel"], row["threads"], row["chosen"]) for row in far} == {
-        (channel, threads, "found") for channel in ("gate", "spsc") for threads in (1, 2)
+        (channel, threads, "found") for channel in ("gate", "shared_ring") for threads in (1, 2)
     }
     assert len(found["conclusions"]) == 4
     assert [("Kendall" in line) for line in found["conclusions"]] == [False, True, False, True]

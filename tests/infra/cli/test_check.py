@@ -23,7 +23,7 @@ def test_an_application_is_tried_in_every_way_that_fits_it(spark, capsys, monkey
     assert "the interpreted and the compiled oracle agree" in said
     ways = [
         ["pooled", "affinity"],
-        *(["pinned", way] for way in ("gate", "gate-planned", "spsc", "spsc-planned")),
+        *(["pinned", way] for way in ("gate", "gate-planned", "shared_ring", "shared_ring-planned")),
     ]
     shown = [line.split()[:2] for line in said.splitlines() if line.startswith(("pooled", "pinned"))]
     assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways

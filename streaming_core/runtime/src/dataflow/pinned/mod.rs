@@ -67,8 +67,8 @@ enum Channel {
     ScaleGate,
     /// A merge task on its own thread.
     MergeSort,
-    /// No part: consumers take batches as they come, as BriskStream's replicas do from their own queues.
-    Spsc,
+    /// No part: consumers take the batches of each producer's ring as they come.
+    SharedRing,
 }
 
 /// The registry of channels.
@@ -76,7 +76,7 @@ const CHANNELS: &[(&str, Channel)] = &[
     ("gate", Channel::Gate),
     ("scalegate", Channel::ScaleGate),
     ("merge_sort", Channel::MergeSort),
-    ("spsc", Channel::Spsc),
+    ("shared_ring", Channel::SharedRing),
 ];
 
 /// The executor; see the module.
@@ -110,7 +110,7 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     let replicas = |operator: usize| plan.operators[operator].len();
     let mergers = if channel == Channel::MergeSort { plan.with_several_sources(program) } else { 0 };
     let options = &Options { threads: options.threads + mergers, ..options.clone() };
-    Dataflow::new(program, options, channel != Channel::Spsc, replicas, |frame| {
+    Dataflow::new(program, options, channel != Channel::SharedRing, replicas, |frame| {
         let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer, &frame.windows);
         debug_assert!(mergers == 0 || tasks[options.threads - mergers..].iter().all(|tasks| tasks.len() == 1));
         let failed_at = AtomicI64::new(i64::MAX);
@@ -180,7 +180,7 @@ fn wire(
         taken_edges.push(numbers);
     }
     // Rows are ranked if they, or what becomes of them, meet others of their event somewhere.
-    let ordered = channel != Channel::Spsc;
+    let ordered = channel != Channel::SharedRing;
     let meets = |inputs: &[Origin]| ordered && inputs.iter().map(|&origin| plan.of(origin).len()).sum::<usize>() > 1;
     let mut ranked = vec![false; operators.len() + 1];
     for taker in (0..takers.len()).rev() {

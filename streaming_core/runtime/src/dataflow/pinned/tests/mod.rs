@@ -134,7 +134,7 @@ fn without_order_every_row_comes_once() {
     for threads in [1, 2, 3, 8] {
         for batch in [1, 7, 256] {
             let plan = [("source".to_string(), vec![0, threads - 1])].into();
-            let options = Options { plan, ..options(threads, batch, "spsc") };
+            let options = Options { plan, ..options(threads, batch, "shared_ring") };
             digests.push(check_unordered(&pipeline, &blocks, &options));
         }
     }
@@ -144,7 +144,7 @@ fn without_order_every_row_comes_once() {
 #[test]
 fn events_that_become_nothing_take_time_too() {
     let pipeline = Pipeline::new(vec![stateless(7).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
-    for channel in ["gate", "scalegate", "merge_sort", "spsc"] {
+    for channel in ["gate", "scalegate", "merge_sort", "shared_ring"] {
         for threads in [1, 2] {
             let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
             let mut executor = pinned(&program, &options(threads, 100, channel)).unwrap();
@@ -213,10 +213,10 @@ fn what_does_not_fit_is_refused() {
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it was not refused"),
     };
-    let known = "unknown channel \"pipe\" of executor pinned; known: gate, scalegate, merge_sort, spsc";
+    let known = "unknown channel \"pipe\" of executor pinned; known: gate, scalegate, merge_sort, shared_ring";
     assert_eq!(refused(options(1, 1, "pipe")), known);
     assert_eq!(
-        refused(options(1, 1, "spsc")),
+        refused(options(1, 1, "shared_ring")),
         "the application must declare what agrees without order, with `agrees_unordered`"
     );
     for (name, places, why) in [

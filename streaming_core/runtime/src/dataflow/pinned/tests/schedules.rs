@@ -65,7 +65,11 @@ fn shuttle_without_order_every_row_comes_once() {
                 let ops = vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0, -1])];
                 let pipeline = Pipeline::new(ops, &[1], false);
                 let plan = plan(&pipeline, threads, round);
-                check_unordered(&pipeline, &events(round), &Options { idle, plan, ..options(threads, 2, "spsc") });
+                check_unordered(
+                    &pipeline,
+                    &events(round),
+                    &Options { idle, plan, ..options(threads, 2, "shared_ring") },
+                );
             });
         }
     }
