@@ -268,7 +268,10 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--scheme", "owners"), ["executor pooled has no scheme"]),
         (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
         (("wc", "--channel", "gate"), ["executor pooled has no channel"]),
-        (("wc", "--executor", "pinned", "--channel", "pipe"), ["unknown channel 'pipe'", "merge_sort, shared_ring"]),
+        (
+            ("wc", "--executor", "pinned", "--channel", "pipe"),
+            ["unknown channel 'pipe'", "merge_sort, shared_ring, pair_queue"],
+        ),
         (("wc", "--order", "none"), ["order is total with pooled"]),
         (
             ("wc", "--executor", "pinned", "--channel", "shared_ring", "--order", "total"),

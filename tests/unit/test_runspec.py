@@ -67,7 +67,10 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"queues": ["line"]}, "queues: unknown queue 'line'; known: lanes, hybrid, partitioned, shared"),
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
         ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, sn"),
-        ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: gate, scalegate, merge_sort, shared_ring"),
+        (
+            {"channels": ["pipe"]},
+            "channels: unknown channel 'pipe'; known: gate, scalegate, merge_sort, shared_ring, pair_queue",
+        ),
         ({"channels": []}, "channels must have at least 1 item"),
         ({"orders": ["alphabetical"]}, "orders: unknown order 'alphabetical'; known: total, none"),
         ({"batches": [0]}, "each number must be between 1 and 65536, got 0"),
