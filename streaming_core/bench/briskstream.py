@@ -86,14 +86,14 @@ SOCKETS = Claim(
     "BriskStream scales better than Storm and Flink with sockets: LR in part (a), all applications in part (b).",
     "section 6.3, figure 9",
     "nearly linear from one to four sockets",
-    published=sentences.speedups(SHAPES),
+    published=sentences.speedups,
     host=f"{NO_ENGINES} One socket: threads stand for sockets. Suite rlas simulates the paper's servers.",
 )
 IDEAL = Claim(
     "On eight sockets, without remote memory access throughput would be close to linear.",
     "section 6.3, figure 10",
     "89 to 95 % of ideal without remote memory access",
-    published=sentences.of_ideal(SHAPES),
+    published=sentences.of_ideal,
     host="Ideal: the rate of one thread times the threads. Remote access cannot be left out; suite rlas computes it.",
 )
 STREAMBOX = Claim(
@@ -239,7 +239,7 @@ SUITE = Suite(
             "Throughput over threads, beside executor morsel",
             (SOCKETS, IDEAL, STREAMBOX),
             _scaling,
-            (Plot("threads", "to_loop", "throughput, relative to the compiled loop"),),
+            (Plot("threads", "to_loop", "throughput, relative to the compiled loop", lines=("variant",)),),
             conclude=sentences.scaling,
             needs="cores",
         ),

@@ -159,29 +159,29 @@ def _on_threads(rows: list[Row], app: str) -> tuple[Row | None, Row | None]:
     return pick(rows, app=app, executor="pinned", threads=1), pick(rows, app=app, executor="pinned", threads=most(rows))
 
 
-def speedups(shapes: dict[str, str]) -> Text:
+def _speedup(rows: list[Row], app: str) -> str:
+    first, last = _on_threads(rows, app)
+    if first is None or last is None or first is last:
+        return ""
+    return f"{threads_of(last)} over one: {compare(last, first, over_threads=True).text}"
+
+
+def speedups(rows: list[Row]) -> str:
     """Returns the speed-up of each application over one thread."""
-
-    def one(rows: list[Row], app: str) -> str:
-        first, last = _on_threads(rows, app)
-        if first is None or last is None or first is last:
-            return ""
-        return f"{threads_of(last)} over one: {compare(last, first, over_threads=True).text}"
-
-    return lambda rows: _joined((app, one(rows, app)) for app in (shapes.get(app, app) for app in APPS))
+    return _joined((app, _speedup(rows, app)) for app in _apps(rows))
 
 
-def of_ideal(shapes: dict[str, str]) -> Text:
+def of_ideal(rows: list[Row]) -> str:
     """Returns the throughput of each application as a share of linear scaling."""
 
-    def one(rows: list[Row], app: str) -> str:
+    def one(app: str) -> str:
         first, last = _on_threads(rows, app)
         if first is None or last is None or first is last:
             return ""
         share = compare(last, first, over_threads=True).median / last["threads"]
         return f"{share:.0%} of ideal".replace("%", " %")
 
-    return lambda rows: _joined((app, one(rows, app)) for app in (shapes.get(app, app) for app in APPS))
+    return _joined((app, one(app)) for app in _apps(rows))
 
 
 def over_morsels(rows: list[Row]) -> str:
@@ -197,9 +197,13 @@ def over_morsels(rows: list[Row]) -> str:
 
 
 def scaling(rows: list[Row]) -> Iterator[str]:
-    """Yields the speed-ups, and the comparison with executor morsel."""
-    if said := speedups(SHAPES)(rows):
-        yield said
+    """Adds `variant`, and yields the speed-ups and the comparison with executor morsel."""
+    names = {"pinned": PUBLISHED, "morsel": "morsel"}
+    for row in rows:
+        row["variant"] = names.get(row.get("executor", ""), "loop")
+        if row["variant"] == "morsel":
+            row["variant"] += f", order {row['order']}"
+    yield from (f"{app}: {said}" for app in _apps(rows) if (said := _speedup(rows, app)))
     if said := over_morsels(rows):
         yield f"WC as published over morsel: {said}"
     if len({row["threads"] for row in rows}) == 1:
