@@ -17,7 +17,7 @@
     "queue is null or queue in ('lanes', 'hybrid', 'partitioned', 'shared')",
     "reorder is null or reorder in ('non_blocking', 'lock')",
     "partitioning is null or partitioning in ('hash', 'range')",
-    "channel is null or channel in ('gate', 'scalegate', 'merge_sort', 'spsc')",
+    "channel is null or channel in ('gate', 'scalegate', 'merge_sort', 'shared_ring', 'pair_queue')",
     "controller is null or controller in ('none', 'threshold', 'model')",
     "parallelism is null or parallelism in ('vsn', 'sn')",
     "`order` in ('total', 'none')",

@@ -88,6 +88,7 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "`stop` - 1 as columns.",
             "invariant": "An SQL query over `events`, `outputs` and `state_TABLE` that selects the rows that break the "
             "invariant. Write `:name` for a parameter.",
+            "inherit_invariants": "The invariants of an application with the same events, outputs and states.",
             "agrees_unordered": "The output columns and final states that do not depend on the order of events.",
         },
     ),

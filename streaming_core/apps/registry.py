@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import re
@@ -79,8 +80,29 @@ def kinds() -> dict[str, str]:
 
 
 def code_digest(app: App) -> str:
-    """First 16 hex digits over the application's source file and the version of the operator language."""
-    return hashlib.sha256(f"language {LANGUAGE}\n".encode() + Path(app.file).read_bytes()).hexdigest()[:16]
+    """First 16 hex digits over the version of the operator language and the application's source.
+
+    The source is its file and the files of the applications that it imports, directly or not.
+    """
+    sources = {Path(app.file): Path(app.file).read_bytes()}
+    waiting = list(sources)
+    while waiting:
+        for path in _imported_apps(sources[waiting.pop()]):
+            if path not in sources:
+                sources[path] = path.read_bytes()
+                waiting.append(path)
+    return hashlib.sha256(f"language {LANGUAGE}\n".encode() + b"".join(sources.values())).hexdigest()[:16]
+
+
+def _imported_apps(source: bytes) -> list[Path]:
+    """Returns the files of the applications that a source imports, in the order of their names."""
+    imported = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+    return [_HERE / f"{name}.py" for name in names() if f"{__package__}.{name}" in imported]
 
 
 def _where(error: Exception, name: str) -> str:

@@ -53,7 +53,7 @@ ANALYSIS = Claim(
 
 
 def _channels(app: str) -> tuple[str, ...]:
-    return ("gate", "spsc") if registry.load(app).unordered else ("gate",)
+    return ("gate", "shared_ring") if registry.load(app).unordered else ("gate",)
 
 
 def _default(app: str, threads: int) -> dict[str, list[int]]:

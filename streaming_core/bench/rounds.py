@@ -156,6 +156,8 @@ class Rounds:
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples):
                 row["costs"] = parts
+            if samples[0].tasks:
+                row["operators"] = _operators(samples)
             measured = {name: [getattr(one, name) for one in passes] for name in costs}
             measured |= {"p99_us": [one.processing("p99") for one in passes], "round_trip_ns": self._trips[i]}
             row |= _columns(measured, row["rounds"])
@@ -252,3 +254,21 @@ def _columns(rounds: dict[str, list[float | None]], known: dict[str, list] | Non
     for name, values in rounds.items():
         row |= summary(name, values)
     return row
+
+
+def _operators(samples: list[engine.Sample]) -> dict[str, Row]:
+    """Returns for each operator its rows, and the nanoseconds of an input row: the median over the runs.
+
+    All tasks of an operator count. `quantiles` are those of its first replica.
+    """
+    costs: dict[str, Row] = {}
+    for operator in dict.fromkeys(task.operator for task in samples[0].tasks):
+        tasks = [[task for task in sample.tasks if task.operator == operator] for sample in samples]
+        rows_in = [sum(task.rows_in for task in run) for run in tasks]
+        cost: Row = {"rows_in": rows_in[0], "rows_out": sum(task.rows_out for task in tasks[0])}
+        for name in ("execute", "others"):
+            spent = (sum(getattr(task, f"{name}_ns") for task in run) for run in tasks)
+            cost[name] = statistics.median(ns / max(1, rows) for ns, rows in zip(spent, rows_in, strict=True))
+        of_runs = zip(*(run[0].execute_quantiles for run in tasks), strict=False)
+        costs[operator] = cost | {"quantiles": [statistics.median(values) for values in of_runs]}
+    return costs

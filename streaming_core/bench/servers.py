@@ -29,7 +29,7 @@ from streaming_core.run import planning, profile
 
 SERVERS = ("server_a", "server_b")
 # Like the paper, without order where the application allows it.
-APPS = {"wc": "spsc", "fd": "spsc", "sd": "spsc", "lr": "gate"}
+APPS = {"wc": "shared_ring", "fd": "shared_ring", "sd": "shared_ring", "lr": "gate"}
 # The name of the way with operators as measured.
 MEASURED = "rlas, as measured"
 STRATEGIES = ("rlas", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin")
@@ -101,7 +101,7 @@ def _alone(known: profile.Profile) -> dict[str, profile.Cost]:
 @cache
 def _published(app: str) -> Graph:
     """Returns an application as slow as the paper's, with any number of sources and sinks."""
-    splitter = _alone(measured("wc", "spsc", profile.EVENTS))["split"].execute
+    splitter = _alone(measured("wc", "shared_ring", profile.EVENTS))["split"].execute
     graph = _known(app).graph(registry.load(app)).slowed(SPLITTER / splitter)
 
     def replicated(operator: Operator) -> Operator:

@@ -131,6 +131,7 @@ class Experiment:
         conclude: Returns conclusions from the rows; may add columns to them.
         model: Returns rows that come from a simulation or from another measurement.
         needs: What the experiment needs that a small host lacks: `cores`, or NUMA `nodes`.
+        has_operators: Whether rows of executor pinned keep the costs of each operator.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Experiment:
     conclude: Callable[[list[Row]], Iterator[str]] = lambda rows: iter(())
     model: Callable[[], Iterator[Row]] = lambda: iter(())
     needs: Literal["cores", "nodes"] | None = None
+    has_operators: bool = False
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,9 @@ class Heats:
                 self.pinned,
             )
             rows += [row | columns for row in measured]
+        if not experiment.has_operators:
+            for row in rows:
+                row.pop("operators", None)
         conclusions = list(experiment.conclude(rows))
         return {
             "name": experiment.name,

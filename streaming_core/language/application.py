@@ -461,6 +461,11 @@ class App:
         if by_order:
             self._by_order.add(name)
 
+    def inherit_invariants(self, other: App) -> None:
+        """Adds the invariants of an application with the same events, outputs and states."""
+        for name, sql in other.invariants.items():
+            self.invariant(name, sql, by_order=name in other._by_order)
+
     def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None, window=None) -> Stream:
         for role, function in functions.items():
             if not inspect.isfunction(function):

@@ -60,7 +60,7 @@ NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
 ACTIVE_CONTROLLERS = frozenset({"threshold", "model"})
 MOST_CHAINED = 3  # windowed operators in a row with parallelism sn: a rank of 121 bits has 40 for each
 # Channels that keep no order. Their outputs are compared by what the application declares to agree without order.
-UNORDERED_CHANNELS = frozenset({"spsc"})
+UNORDERED_CHANNELS = frozenset({"shared_ring", "pair_queue"})
 
 # Axis -> what each of its strategies does, for the reference.
 STRATEGIES: dict[str, dict[str, str]] = {
@@ -112,7 +112,10 @@ STRATEGIES: dict[str, dict[str, str]] = {
         "gate": "The reader merges the batches of its sources.",
         "scalegate": "The sources insert rows in order into a skip list for each reader (Viper).",
         "merge_sort": "A merge task in front of the reader, on a thread of its own, in addition to `threads`.",
-        "spsc": "Rows arrive without an order, for applications that declare which results do not depend on it.",
+        "shared_ring": "A ring of batches for each producer, which all its consumers read in place. Rows arrive "
+        "without an order, for applications that declare which results do not depend on it.",
+        "pair_queue": "As BriskStream publishes it: a queue for each pair of producer and consumer. The producer "
+        "copies rows into the open jumbo tuple, and publishes it when it is full. No order, as with `shared_ring`.",
     },
     "controller": {
         "none": "No controller.",
@@ -518,7 +521,7 @@ class Pinned(RunSpec):
     default_sweep = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
-    channel: Literal["gate", "scalegate", "merge_sort", "spsc"] = Field(
+    channel: Literal["gate", "scalegate", "merge_sort", "shared_ring", "pair_queue"] = Field(
         "gate",
         description="How a reader gets the rows of several replicas in order.",
     )

@@ -11,13 +11,13 @@ A program has a kind and a number, which decide everything: its source, its even
 import dataclasses
 import functools
 import importlib.util
-import itertools
 import json
 import random
 import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -32,15 +32,17 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import engine
-from streaming_core.run.way import ACTIVE_CONTROLLERS, EXECUTORS, RunSpec
+from streaming_core.run.way import ACTIVE_CONTROLLERS, EXECUTORS, UNORDERED_CHANNELS, RunSpec
 from tests.differential import dataflows, generated, programs, test_dataflows, test_generated, test_programs, windowings
 from tests.differential.case import Events
 from tests.differential.streams import SEED, Stream
 
-PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 20, "transaction": 50, "carried": 90}
+PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 500, "transaction": 50, "carried": 90}
 WAYS = 24  # of a program at least, all different
 # Those that keep to the order of events; no_lock is a bound.
 SCHEMES = [scheme for scheme in EXECUTORS["transactional"].axes()["scheme"] if scheme != "no_lock"]
+CHANNELS = EXECUTORS["pinned"].axes()["channel"]
+PLANS = 2  # random plans of each channel, for a program that is a dataflow
 SECONDS_OF_A_CONTROLLER = 0.25  # it is asked every 0.1 s
 
 
@@ -193,15 +195,16 @@ def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Ran
     return schedule
 
 
-def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: tuple[str, int] | None = None) -> Way:
-    """A way in which the application runs; `fixed`: its scheme and its threads."""
+def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: dict) -> Way:
+    """A way in which the application runs; `fixed`: options that are not drawn."""
     given = {name: value for name, value in params.items() if value != app.bind()[name]}
     while True:
-        executor = r.choice([name for name, one in EXECUTORS.items() if app.kind in one.application_kinds])
-        threads = r.choice((1, 2, 2, 3, 4, 5, 6, 7, 8)) if fixed is None else fixed[1]
-        chosen = draw_options(executor, r) | ({} if fixed is None else {"scheme": fixed[0]})
+        fitting = [name for name, one in EXECUTORS.items() if app.kind in one.application_kinds]
+        executor = fixed.get("executor") or r.choice(fitting)
+        threads = fixed.get("threads") or r.choice((1, 2, 2, 3, 4, 5, 6, 7, 8))
+        chosen = draw_options(executor, r) | fixed
         if executor == "pinned":
-            chosen["plan"] = draw_plan(app, threads, r) if r.random() < 0.5 else {}
+            chosen["plan"] = draw_plan(app, threads, r) if "channel" in fixed or r.random() < 0.5 else {}
             if app.kind == "windowed" and r.random() < 0.6:
                 chosen["schedule"] = draw_schedule(app, threads, chosen["plan"], events, r)
         if executor == "morsel" and r.random() < 0.5:
@@ -210,7 +213,7 @@ def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: tuple
         chosen["idle"] = r.choice(("yield", "park")) if threads < 5 else "park"
         cut = {"threads": threads, "batch": r.choice((1, 1, 2, 7, 16, 64, 256, 4096))}
         try:
-            spec = RunSpec.parse({"app": app.name, "params": given, "executor": executor, **cut, **chosen})
+            spec = RunSpec.parse({"app": app.name, "params": given, "executor": executor, **chosen, **cut})
             spec.check(app)
         except BadInput:  # these do not go together
             continue
@@ -223,13 +226,23 @@ def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: tuple
 
 
 def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> list[Way]:
-    """The ways of a program, all different: every scheme of transactions on some numbers of threads, and others."""
+    """The ways of a program, all different.
+
+    Of transactions, every scheme on some numbers of threads. Of a dataflow, every channel that fits, with some plans.
+    And others.
+    """
     r, ways = random.Random(f"ways of {SEED} {kind} {number}"), {}
-    for fixed in itertools.product(SCHEMES, (1, 2, 3, 8)) if app.kind == "transaction" else ():
-        way = draw_way(app, params, events, r, fixed)
+    fixed: list[dict] = []
+    if app.kind == "transaction":
+        fixed = [{"scheme": scheme, "threads": threads} for scheme in SCHEMES for threads in (1, 2, 3, 8)]
+    elif app.kind == "dataflow":
+        fits = [channel for channel in CHANNELS if app.unordered or channel not in UNORDERED_CHANNELS]
+        fixed = [{"executor": "pinned", "channel": channel} for channel in fits for _ in range(PLANS)]
+    for options in fixed:
+        way = draw_way(app, params, events, r, options)
         ways[str(way)] = way
     while len(ways) < WAYS:
-        way = draw_way(app, params, events, r)
+        way = draw_way(app, params, events, r, {})
         ways[str(way)] = way
     return list(ways.values())
 
@@ -325,6 +338,7 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
     counts["schedules"] = sum(bool(way.spec.option("schedule")) for way in ways)
     counts["sn"] = sum(way.spec.option("parallelism") == "sn" for way in ways)
     counts["controllers"] = sum(way.spec.option("controller") in ACTIVE_CONTROLLERS for way in ways)
+    counts |= Counter(way.spec.channel for way in ways if way.spec.executor == "pinned")
     say(counts=counts, seconds=time.monotonic() - began)
 
 

@@ -42,9 +42,12 @@ MOST = 50  # rows that an operator makes of one
 
 
 class Dataflow(Writer):
-    """One application's source: with text keys, which nothing can be flushed with, or without; with operators that have
-    state or, so that all outputs agree when nobody keeps order, without; or such that most operators flush, each of
-    them keys that no event has brought."""
+    """One application's source, of one of three sorts.
+
+    It has operators of all kinds. Or outputs and states do not depend on the order of rows (`is_stateless`): operators
+    have no state, or only tallies. Or most operators flush, each of them keys that no event has brought. Keys may be
+    texts, unless operators flush.
+    """
 
     def __init__(self, number: str, is_text: bool, is_stateless: bool = False, is_flushing: bool = False):
         super().__init__(number)
@@ -52,6 +55,7 @@ class Dataflow(Writer):
         self.is_text, self.is_stateless, self.is_flushing = is_text, is_stateless, is_flushing
         self.records: list[str] = []
         self.fans = 0
+        self.tallies: list[str] = []
 
     def emission(self, rows: dict, few: str = "event.few") -> str:
         """A row, made of the event and maybe of a state."""
@@ -138,6 +142,15 @@ class Dataflow(Writer):
             more += f", flush={self.function('flushes', ['row', 'out'], self.flush(table))}"
         return name, more
 
+    def tally(self) -> tuple[str, str]:
+        """As `stateful`, but neither the state nor the outputs depend on the order of rows."""
+        record = f"Tally{len(self.records)}"
+        self.records.append(f"@record\nclass {record}:\n{INDENT}times: i64\n{INDENT}total: i64\n{INDENT}most: i64\n")
+        body = ["row.times += 1", f"row.total += {self.whole({}, 1)}", "row.most = max(row.most, event.b)"]
+        name = self.function("tallies", ["event", "row", "out"], self.invalid() + body + self.emissions({}))
+        self.tallies.append(name)
+        return name, f", state={record}"
+
     def flush(self, table: Table) -> list[str]:
         """A row for the key, and one for each entry of a container; what is there afterwards, tells who was flushed."""
 
@@ -178,7 +191,13 @@ class Dataflow(Writer):
             taken += [r.choice(streams) for _ in range(r.choice((0, 0, 1, 1, 2)))]
             left -= set(taken)
             united = taken[0] + (f".union({', '.join(taken[1:])})" if taken[1:] else "")
-            kind = r.choice((0, 2, 3, 3, 3)) if self.is_flushing else r.randrange(2 if self.is_stateless else 4)
+            kind = (
+                r.choice((0, 2, 3, 3, 3))
+                if self.is_flushing
+                else r.choice((0, 1, 3))
+                if self.is_stateless
+                else r.randrange(4)
+            )
             if self.is_flushing and number < 3:  # at least two flush
                 kind = kind or 3
             match kind:
@@ -190,7 +209,7 @@ class Dataflow(Writer):
                     made = f"process({name}{more}, output=Event)"
                 case _:
                     key = "word" if self.is_text else r.choice(("a", "a", "b", "n", "stream"))
-                    name, more = self.stateful()
+                    name, more = self.tally() if self.is_stateless else self.stateful()
                     made = f'key_by("{key}").process({name}{more}, output=Event)'
             lines.append(f"stream{number} = {united}.{made}")
             streams.append(f"stream{number}")
@@ -199,7 +218,7 @@ class Dataflow(Writer):
         lines.append(f"{ends[0]}{f'.union({chr(44).join(ends[1:])})' if ends[1:] else ''}.sink()")
         if self.is_stateless:
             columns = "ts stream a b n m x p few" + " word" * self.is_text
-            lines.append(f"app.agrees_unordered(*{columns.split()})")
+            lines.append(f"app.agrees_unordered(*{columns.split()}, states={tuple(self.tallies)})")
         head = HEAD + (f"{INDENT}word: text\n" if self.is_text else "")
         records = "".join(f"\n\n{record}" for record in self.records)
         rest = "\n".join(lines) + "\napp.generates(lambda params, seed, start, stop: {})\n"

@@ -95,6 +95,13 @@ def test_a_program_comes_to_what_the_oracle_says(kind, number, tmp_path):
     assert (counts["programs"], failures) == (1, [])
 
 
+def test_random_dataflows_come_to_what_the_oracle_says_under_every_channel(tmp_path):
+    command = [sys.executable, "-m", "tests.differential.campaign", "unordered", "0..10"]
+    counts, failures = watch(command, LIMIT, tmp_path)
+    assert (counts["programs"], failures) == (10, [])
+    assert all(counts[channel] >= 10 * campaign.PLANS for channel in campaign.CHANNELS)
+
+
 # --- the test of the test -------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,8 @@ SMALL = {
     "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 0.8, "invalid_ratio": 0.05},
     "pos_rep": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "new_seg": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05, "purge": 31},
+    "brisk_wc": {"vocabulary": 5, "skew": 1.2, "invalid_ratio": 0.05},
+    "brisk_lr": {"seconds": 900, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "lr": {"seconds": 900, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "wordcount": {"vocabulary": 5, "advance": 3_000, "size": 7_000},
     "paircount": {"vocabulary": 3, "advance": 3_000, "size": 7_000, "level": "H", "multiplicity": "bag"},

@@ -76,7 +76,7 @@ def test_a_right_run_holds_however_often_it_is_judged(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
     world = World(tmp_path)
-    right, bound, loose = world.plan(("owners", 2), ("no_lock", 2), ("spsc", 2))
+    right, bound, loose = world.plan(("owners", 2), ("no_lock", 2), ("shared_ring", 2))
     world.attempt(right)
     world.attempt(loose)  # its passes are not in order
     world.attempt(bound, null_balance)

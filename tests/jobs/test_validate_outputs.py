@@ -320,7 +320,10 @@ LOOSE_DAMAGES = [
 
 def test_without_order_declared_columns_are_compared_as_a_multiset(world: World, spark: SparkSession) -> None:
     same, other, ordered, *bad = world.plan(
-        ("spsc", 1), ("spsc", 2), ("serial", 1), *(("spsc", 3 + i) for i in range(len(LOOSE_DAMAGES)))
+        ("shared_ring", 1),
+        ("shared_ring", 2),
+        ("serial", 1),
+        *(("shared_ring", 3 + i) for i in range(len(LOOSE_DAMAGES))),
     )
     world.attempt(same)
     world.attempt(other, lambda t: reversed_and_renumbered(t) | {"ghosts": t["accounts"]})
@@ -347,7 +350,7 @@ def test_without_order_declared_columns_are_compared_as_a_multiset(world: World,
 
 
 def test_without_order_the_digests_are_those_of_what_is_declared(world: World, spark: SparkSession) -> None:
-    passes, state, empty = world.plan(("spsc", 1), ("spsc", 2), ("spsc", 3))
+    passes, state, empty = world.plan(("shared_ring", 1), ("shared_ring", 2), ("shared_ring", 3))
     digest = {"digest": world.digests["output_digest"]}
     world.attempt(passes, report=lambda r: r | {"samples": [sample | digest for sample in r["samples"]]})
     world.attempt(state, report=lambda r: r | {"state_digest": world.digests["state_digest"]})

@@ -146,7 +146,7 @@ def _night(
         base = {"gs": 2.1e6, "sl": 0.9e6, "wc": 5.4e6}.get(spec.app, 1.6e6) * {
             "serial": 1.4,
             "no_lock": 1.8,
-            "spsc": 2.0,
+            "shared_ring": 2.0,
         }.get(spec.strategy, 1)
         speed = base * spec.threads**0.7 * draw.uniform(0.97, 1.03)
         state = "equal"

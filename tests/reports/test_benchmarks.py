@@ -324,7 +324,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     others = {app for app, *_ in rlas.PLANNED} - {"sd"}
     experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
     for attribute, values in (
-        ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
+        ("APPS", {"sd": "shared_ring"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
         ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)), ("DRAWN", 3),
     ):  # fmt: skip
         monkeypatch.setattr(servers, attribute, values)

@@ -153,7 +153,7 @@ def test_a_cell_on_imported_events_is_reproduced_from_where_they_are(home):
 
 def test_every_outcome_is_said_in_words(home):
     pages, run = Pages(History(home)), History(home).run(past_runs.LAST)
-    ordered, loose = run.cells[0], replace(run.cells[0], spec=Pinned(app="wc", channel="spsc"))
+    ordered, loose = run.cells[0], replace(run.cells[0], spec=Pinned(app="wc", channel="shared_ring"))
     said = {}
     for verdict in VERDICTS:
         for cell, order in ((ordered, "total"), (loose, "none")):
@@ -349,24 +349,26 @@ def test_the_performance_page_counts_equal_cells_only(home):
 
 def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_path):
     home, run_id = Home(tmp_path), past_runs.RUN_IDS[0]
-    past_runs.make(home, nights=1, red=False, applications=["wc"], executors=["pinned"], channels=["gate", "spsc"])
+    past_runs.make(
+        home, nights=1, red=False, applications=["wc"], executors=["pinned"], channels=["gate", "shared_ring"]
+    )
     publish(home, run_id)
     overview = (home.reports / "index.html").read_text()
     assert ">gate<" in overview
-    assert ">spsc, no order<" in overview
+    assert ">shared_ring, no order<" in overview
     text = (home.reports / "performance.html").read_text()
-    assert "events/s: wc/gate/t2" in Outline(text).text, "spsc is faster, but keeps no order"
+    assert "events/s: wc/gate/t2" in Outline(text).text, "shared_ring is faster, but keeps no order"
     assert ">gate</a></th>" in text
-    assert ">spsc, no order</a></th>" in text
-    assert ">spsc</a></th>" not in text
+    assert ">shared_ring, no order</a></th>" in text
+    assert ">shared_ring</a></th>" not in text
     (loose,) = [
         c
         for c in History(home).run(run_id).cells
-        if (c.spec.option("channel"), c.spec.threads, c.spec.option("plan")) == ("spsc", 2, {})
+        if (c.spec.option("channel"), c.spec.threads, c.spec.option("plan")) == ("shared_ring", 2, {})
     ]
     page = Outline((home.reports / run_id / f"{loose.name}.html").read_text())
-    assert page.first_heading == "✓ wc/spsc/t2 equals the oracle, apart from the order"
-    assert "--executor pinned --threads 2 --channel spsc" in page.text
+    assert page.first_heading == "✓ wc/shared_ring/t2 equals the oracle, apart from the order"
+    assert "--executor pinned --threads 2 --channel shared_ring" in page.text
 
 
 def test_what_was_left_out_of_the_matrix_is_said(home):
@@ -374,7 +376,7 @@ def test_what_was_left_out_of_the_matrix_is_said(home):
     run = history.run(past_runs.LAST)
     assert "leaves out" not in Pages(history).overview(run)
     run.plan["left_out"] = [
-        {"reason": f"q1 cannot {past_runs.HOSTILE}", "cells": ["q1.pinned.spsc.t1", "q1.pinned.spsc.t2"]}
+        {"reason": f"q1 cannot {past_runs.HOSTILE}", "cells": ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2"]}
     ]
     page = Outline(Pages(history).overview(run))
     assert f"q1 cannot {past_runs.HOSTILE} (2 cells)" in page.text

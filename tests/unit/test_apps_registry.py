@@ -28,7 +28,7 @@ def events(params, seed, start, stop):
 
 def test_all_applications_load_and_say_what_they_are():
     queries = {"q1", "q2", "q3", "q4", "q15", "matrix"}
-    dataflow = {"wc", "fd", "sd", "tpk", "lr", "pos_rep", "new_seg"} | queries
+    dataflow = {"wc", "fd", "sd", "tpk", "lr", "pos_rep", "new_seg", "brisk_wc", "brisk_lr"} | queries
     windowed = {"wordcount", "paircount", "hashtag", "forward", "scalejoin", "hedge"}
     kinds = {"transaction": {"gs", "sl", "ob", "tp", "tb", "fx"}, "dataflow": dataflow, "windowed": windowed}
     assert set(registry.names()) == set().union(*kinds.values())

@@ -78,7 +78,7 @@ def test_without_order_what_the_application_says_has_to_agree(command, workloads
     run, oracle = tmp_path / "run", tmp_path / "oracle"
     given = ("--input", workloads / "wc", "--out")
     assert command("oracle", "wc", *given, oracle)[0] == 0
-    assert command("run", "wc", *given, run, "--executor", "pinned", "--channel", "spsc", "--threads", 2)[0] == 0
+    assert command("run", "wc", *given, run, "--executor", "pinned", "--channel", "shared_ring", "--threads", 2)[0] == 0
     code, out, _ = command("diff", run, oracle)
     assert (code, out.partition(":")[0]) == (0, "equal")
     # In any order, and whatever the columns say that nobody has spoken of: but every count of every word.
@@ -96,7 +96,7 @@ def test_without_order_what_the_application_says_has_to_agree(command, workloads
     word, n = table["word"][5].as_py().decode(), values[5]
     assert f"word '{word}', n {n}: unexpected row: times 1" in out
     assert f"word '{word}', n {n - 1000}: missing row: times 1" in out
-    given = (*given, tmp_path / "r", "--executor", "pinned", "--channel", "spsc")
+    given = (*given, tmp_path / "r", "--executor", "pinned", "--channel", "shared_ring")
     refused(command("run", "new_seg", *given), "total order only")
 
 
@@ -267,9 +267,15 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--scheme", "owners"), ["executor pooled has no scheme"]),
         (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
         (("wc", "--channel", "gate"), ["executor pooled has no channel"]),
-        (("wc", "--executor", "pinned", "--channel", "pipe"), ["unknown channel 'pipe'", "merge_sort, spsc"]),
+        (
+            ("wc", "--executor", "pinned", "--channel", "pipe"),
+            ["unknown channel 'pipe'", "merge_sort, shared_ring, pair_queue"],
+        ),
         (("wc", "--order", "none"), ["order is total with pooled"]),
-        (("wc", "--executor", "pinned", "--channel", "spsc", "--order", "total"), ["order is none with channel spsc"]),
+        (
+            ("wc", "--executor", "pinned", "--channel", "shared_ring", "--order", "total"),
+            ["order is none with channel shared_ring"],
+        ),
         (("wc", "--plan", "nowhere.json"), ["nowhere.json: No such file"]),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
         (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel gate"]),

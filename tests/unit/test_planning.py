@@ -257,7 +257,7 @@ def test_a_profile_is_measured_once(command, made, monkeypatch):
     known = profile.Profile.read(made / "wc.profiles" / first["profile"].rpartition("/")[2])
     assert known.content_digest == workload.read(made / "wc").manifest["content_digest"]
     monkeypatch.undo()
-    other = json.loads(command(*given, "--channel", "spsc")[1])
+    other = json.loads(command(*given, "--channel", "shared_ring")[1])
     assert other["profile"] != first["profile"]
 
 
@@ -342,7 +342,9 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
         command("plan", "fd", "--measured", made / "profile.json"), "has app wc, but the request has fd; measure again"
     )
     refused(command(*given, "--input", made / "scalejoin"), "belongs to application scalejoin, not to wc")
-    refused(command(*given, "--channel", "spsc"), "has channel gate, but the request has spsc; measure again")
+    refused(
+        command(*given, "--channel", "shared_ring"), "has channel gate, but the request has shared_ring; measure again"
+    )
     (tmp_path / "none.json").write_text("{}")
     refused(command("plan", "wc", "--measured", tmp_path / "none.json"), "none.json: app is missing")
     refused(command("plan", "wc", "--measured", tmp_path / "missing.json"), "No such file")

@@ -177,10 +177,10 @@ def test_what_is_no_recording_is_refused(command, made, tmp_path):
     )
     refused(command("oracle", "wc", "--operator", "outputs", *given), "unknown operator 'outputs'; known: split, count")
     refused(command("oracle", "wc", "--operator", "count", "--mode", "fast", *given), "unknown mode 'fast'")
-    unordered = ("--executor", "pinned", "--channel", "spsc")
+    unordered = ("--executor", "pinned", "--channel", "shared_ring")
     refused(
         command("record", "wc", "--operator", "count", *unordered, *given),
-        "a recording needs total order, which spsc does not keep",
+        "a recording needs total order, which shared_ring does not keep",
     )
     (tmp_path / "spec.json").write_text(
         json.dumps({"app": "wc", "executor": "morsel", "order": "none", "params": {"vocabulary": 20}})

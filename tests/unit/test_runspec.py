@@ -67,7 +67,10 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"queues": ["line"]}, "queues: unknown queue 'line'; known: lanes, hybrid, partitioned, shared"),
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
         ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, sn"),
-        ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: gate, scalegate, merge_sort, spsc"),
+        (
+            {"channels": ["pipe"]},
+            "channels: unknown channel 'pipe'; known: gate, scalegate, merge_sort, shared_ring, pair_queue",
+        ),
         ({"channels": []}, "channels must have at least 1 item"),
         ({"orders": ["alphabetical"]}, "orders: unknown order 'alphabetical'; known: total, none"),
         ({"batches": [0]}, "each number must be between 1 and 65536, got 0"),
@@ -108,12 +111,12 @@ def test_an_axis_concerns_the_executors_that_have_it():
         heuristics=["lp", "ct"],
         queues=["lanes", "shared"],
         reorders=["lock"],
-        channels=["merge_sort", "spsc"],
+        channels=["merge_sort", "shared_ring"],
         plans=["replicated"],
         threads=[2],
         batches=[256, 7],
     )
-    strategies = ["lp-lock", "lp-shared-lock", "ct-lock", "ct-shared-lock", "merge_sort", "spsc", "serial"]
+    strategies = ["lp-lock", "lp-shared-lock", "ct-lock", "ct-shared-lock", "merge_sort", "shared_ring", "serial"]
     assert [cell.strategy for cell in asked.cells(KINDS)] == [
         name for strategy in strategies for name in (f"{strategy}-batch7", strategy)
     ]
@@ -164,18 +167,18 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
 
 
 def test_what_an_application_does_not_support_is_left_out_and_said():
-    asked = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["spsc"])
+    asked = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["shared_ring"])
     cells, left_out = matrix.cells(asked)
     ways = [(cell.app, cell.strategy, cell.order) for cell in cells if cell.threads == 1]
     assert ways == [
         ("wc", "affinity", "total"),
-        ("wc", "spsc", "none"),
+        ("wc", "shared_ring", "none"),
         ("q1", "affinity", "total"),
         ("tp", "serial", "total"),
         ("tp", "no_lock", "total"),
     ]
     assert [[name.rpartition(".")[0] for name in reason["cells"]] for reason in left_out] == [
-        ["q1.pinned.spsc.t1", "q1.pinned.spsc.t2", "q1.pinned.spsc-planned.t2"],
+        ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2", "q1.pinned.shared_ring-planned.t2"],
     ]
     assert matrix.omissions({"left_out": left_out}) == [
         "application q1 runs in total order only: it does not say what agrees without order (3 cells)",
@@ -233,7 +236,7 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
     ("asked", "said"),
     [
         (
-            {"applications": ["q1", "q2"], "executors": ["pinned"], "channels": ["spsc"]},
+            {"applications": ["q1", "q2"], "executors": ["pinned"], "channels": ["shared_ring"]},
             "the request has no cell that can run: application q1 runs in total order only: it does not say what "
             "agrees without order; application q2 runs in total order only",
         ),

@@ -75,7 +75,7 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(rlas, "DRAWN", 2)
     monkeypatch.setattr(servers, "DRAWN", 3)
     for name, values in (
-        ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
+        ("APPS", {"sd": "shared_ring"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
         ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)),
     ):  # fmt: skip
         monkeypatch.setattr(servers, name, values)
@@ -190,8 +190,14 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     assert len(cells) == 2 * 4 * 4 * 3
     assert {s.threads for _, s in ways("viper", "configurations")} == {most}
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
-    assert jumbo == {(app, batch) for app in ("wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
-    assert {s.executor for _, s in ways("briskstream", "applications")} == {"pooled", "morsel", "pinned"}
+    assert jumbo == {(app, batch) for app in ("brisk_wc", "fd", "sd", "brisk_lr") for batch in (1, 16, 256)}
+    shapes = {s.app for _, s in ways("briskstream", "applications")}
+    assert shapes == {"wc", "brisk_wc", "fd", "sd", "lr", "brisk_lr"}
+    published = {s.app for _, s in ways("briskstream", "applications") if s.option("channel") == "pair_queue"}
+    assert published == {"brisk_wc", "fd", "sd"}
+    assert {s.executor for _, s in ways("briskstream", "scaling")} == {"morsel", "pinned"}
+    placed = [{t for places in s.plan.values() for t in places} for _, s in ways("briskstream", "operators") if s.plan]
+    assert placed == ([{0}, {0, 1}] if most > 1 else [{0}]) * 2
     counted = {(s.app, s.params.get("level"), s.threads, s.parallelism) for _, s in ways("stretch", "q1")}
     kinds = [("wordcount", None), *(("paircount", level) for level in "LMH")]
     assert counted == {(*kind, count, shared) for kind in kinds for count in counts for shared in ("vsn", "sn")}
@@ -340,10 +346,36 @@ def test_what_is_concluded_of_jumbo_tuples():
         row([1], "sd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
         row([1], "fd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
     ]
-    assert list(briskstream._gain(rows)) == [
-        "sd, gate: throughput of batches of 256 over single events: 4 times in one round. At half the slowest peak "
-        "rate, the p99 is 2 ms, and with single events 0.5 ms"
+    assert list(briskstream.sentences.gain(rows)) == [
+        "sd, gate: throughput of jumbo tuples of 256 rows over single rows: 4 times in one round. At half the slowest "
+        "peak rate, the p99 is 2 ms, and with single rows 0.5 ms"
     ]
+
+
+def test_what_an_operator_costs_with_a_remote_producer():
+    costs = [{"execute": 10.0, "others": 5.0}, {"execute": 18.0, "others": 12.0}]
+    plans = [{"source": [0], "split": [0]}, {"source": [0], "split": [1]}]
+    rows = [
+        row([1], "brisk_wc", channel="pair_queue", plan=plan, operators={"source": cost, "split": cost})
+        for plan, cost in zip(plans, costs, strict=True)
+    ]
+    said = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
+    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {said}"]
+    assert briskstream.sentences.breakdown("pair_queue", ["count"])(rows) == ""
+
+
+def test_the_published_variant_is_compared_with_ours():
+    rows = [
+        row([2], "fd", channel="pair_queue", executor="pinned", plan={"source": [0]}, events_per_s=0.5),
+        row([1], "fd", channel="gate", executor="pinned", plan={"source": [0]}, events_per_s=1.0),
+        row([4], "fd", channel="gate", executor="pinned", events_per_s=0.25),
+    ]
+    assert list(briskstream._named(rows)) == [
+        "fd, 2 threads: affinity has 0.5 times the throughput of affinity in one round",
+        "fd, plan auto: affinity has 4 times the throughput of affinity in one round (replicated)",
+    ]
+    assert [row["variant"] for row in rows] == ["published", "ours", "replicated"]
+    assert briskstream.THROUGHPUT.filled(rows)["published"].startswith("fd: ")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -437,14 +469,16 @@ def test_what_is_concluded_of_plans(quick, monkeypatch):
     monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
     found = run("rlas", "sd")
     rows = [row for row in found["rows"] if row["way"] != "loop"]
-    by_channel = {channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("gate", "spsc")}
+    by_channel = {
+        channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("gate", "shared_ring")
+    }
     assert set(map(tuple, by_channel.values())) == {("found", "default", "found", "default", "random", "random")}
     for row in rows:
         off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
         assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
     far = report.mispredicted({"experiments": [found]})
     assert {(row["channel"], row["threads"], row["chosen"]) for row in far} == {
-        (channel, threads, "found") for channel in ("gate", "spsc") for threads in (1, 2)
+        (channel, threads, "found") for channel in ("gate", "shared_ring") for threads in (1, 2)
     }
     assert len(found["conclusions"]) == 4
     assert [("Kendall" in line) for line in found["conclusions"]] == [False, True, False, True]

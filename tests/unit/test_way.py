@@ -83,7 +83,7 @@ WRITTEN = {
         "threads": 2,
         "plan": {"source": [0], "predict": [0, 1]},
     },
-    "wc.pinned.spsc.t2.8c748343": {"app": "wc", "executor": "pinned", "channel": "spsc", "threads": 2},
+    "wc.pinned.shared_ring.t2.73e8451a": {"app": "wc", "executor": "pinned", "channel": "shared_ring", "threads": 2},
     "wc.morsel.morsel-none.t2.36f9c596": {"app": "wc", "executor": "morsel", "order": "none", "threads": 2},
     "wc.morsel.morsel.t1.4bbcf84b": {"app": "wc", "executor": "morsel"},
 }
@@ -93,10 +93,10 @@ FLAT = {
         "scheme": "serial", "pool": null, "stealing": false, "punctuation": 500, "checkpoint": 0, "batch": 256,
         "heuristic": null, "queue": null, "reorder": null, "channel": null, "plan": {}, "order": "total", "rate": 0.0,
         "pin": false, "idle": "yield", "sink": "parquet", "repetitions": 3}""",
-    "wc.pinned.spsc.t2.8c748343": """{"app": "wc", "params": {}, "executor": "pinned", "threads": 2, "scheme": null,
-        "pool": null, "stealing": false, "punctuation": 500, "checkpoint": 0, "batch": 256, "heuristic": null,
-        "queue": null, "reorder": null, "channel": "spsc", "plan": {}, "order": "none", "rate": 0.0, "pin": false,
-        "idle": "yield", "sink": "digest", "repetitions": 0}""",
+    "wc.pinned.shared_ring.t2.73e8451a": """{"app": "wc", "params": {}, "executor": "pinned", "threads": 2,
+        "scheme": null, "pool": null, "stealing": false, "punctuation": 500, "checkpoint": 0, "batch": 256,
+        "heuristic": null, "queue": null, "reorder": null, "channel": "shared_ring", "plan": {}, "order": "none",
+        "rate": 0.0, "pin": false, "idle": "yield", "sink": "digest", "repetitions": 0}""",
 }
 
 
@@ -137,7 +137,7 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
         ({"executor": "pinned", "stealing": True}, "executor pinned has no stealing; transactional has"),
         ({"executor": "pooled", "checkpoint": 2}, "executor pooled has no checkpoint; transactional has"),
         ({"executor": "pooled", "order": "none"}, "order is total with pooled"),
-        ({"executor": "pinned", "channel": "spsc", "order": "total"}, "order is none with channel spsc"),
+        ({"executor": "pinned", "channel": "shared_ring", "order": "total"}, "order is none with channel shared_ring"),
         ({"executor": "transactional", "scheme": "lock", "pool": "shared_everything"}, "scheme lock has no pool"),
         ({"executor": "transactional", "stealing": True}, "stealing needs a shared pool"),
         ({"executor": "transactional", "scheme": "serial", "stealing": True}, "stealing needs a shared pool"),

@@ -295,7 +295,7 @@ fn pinned() {
     let (first, then) = (taken(BATCH * FAN), taken(taken(BATCH * FAN)));
     let ahead = SLOTS * (THREADS * BATCH + (2 * first + then) / FAN);
     let on_the_thread_of_the_sink = [("source", vec![0]), ("fan", vec![0, 1]), ("stop", vec![2]), ("sink", vec![2])];
-    for channel in ["gate", "scalegate", "merge_sort", "spsc"] {
+    for channel in ["gate", "scalegate", "merge_sort", "shared_ring", "pair_queue"] {
         for (program, plan) in
             [(slow_end as fn() -> Program, &[][..]), (slow_replica, &[]), (slow_branch, &on_the_thread_of_the_sink)]
         {

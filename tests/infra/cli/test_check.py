@@ -23,11 +23,12 @@ def test_an_application_is_tried_in_every_way_that_fits_it(spark, capsys, monkey
     assert "the interpreted and the compiled oracle agree" in said
     ways = [
         ["pooled", "affinity"],
-        *(["pinned", way] for way in ("gate", "gate-planned", "spsc", "spsc-planned")),
+        *(["pinned", way] for way in ("gate", "gate-planned", "pair_queue", "pair_queue-planned")),
+        *(["pinned", way] for way in ("shared_ring", "shared_ring-planned")),
     ]
     shown = [line.split()[:2] for line in said.splitlines() if line.startswith(("pooled", "pinned"))]
     assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways
-    assert said.splitlines()[-1] == "All 8 cells equal the oracle"
+    assert said.splitlines()[-1] == "All 11 cells equal the oracle"
 
 
 def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
@@ -46,7 +47,7 @@ def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
     wrong = [cell for cell in found["cells"] if cell["verdict"] != "equal"]
     assert {cell["cell"].split(".")[1] for cell in wrong} == {"pooled"}
     assert {cell["reason"] for cell in wrong} == {"operator count: event 7: out of cheese"}
-    assert found["sentence"].startswith("4 of 5 cells equal the oracle; wc/affinity-batch16/t2 failed")
+    assert found["sentence"].startswith("6 of 7 cells equal the oracle; wc/affinity-batch16/t2 failed")
 
 
 def test_an_invariant_that_the_right_rows_break_is_told_from_a_result_that_differs(spark, capsys, monkeypatch):

@@ -4,6 +4,7 @@ pub mod gate;
 pub mod inlet;
 pub mod outlet;
 pub mod rank;
+pub mod refill;
 pub mod results;
 pub mod scale_gate;
 pub mod taken;

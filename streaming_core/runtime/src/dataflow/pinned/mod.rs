@@ -9,7 +9,8 @@
 //! A task writes batches into its *outlet*. Its consumers read them there through their *gates*. With channel `gate`, the
 //! gates merge the rows that they read. With `scalegate`, a task inserts its rows into a ScaleGate for each reader that has
 //! several sources. With `merge_sort`, a merge task stands before each replica that has several sources. It has its own
-//! thread, in addition to those of the plan (Viper, section 3.1). A thread cycles through its tasks. It skips a task without
+//! thread, in addition to those of the plan (Viper, section 3.1). With `pair_queue`, a task has a queue for each of its
+//! consumers, and copies rows into tuples that it refills (`pairs.rs`). A thread cycles through its tasks. It skips a task without
 //! input, or without room for output. So any number of replicas can share any number of threads.
 //!
 //! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
@@ -22,6 +23,7 @@
 
 mod cost;
 mod numbering;
+mod pairs;
 mod plan;
 mod route;
 mod task;
@@ -54,6 +56,7 @@ use serde_json::Value;
 
 use cost::Cost;
 use numbering::is_numbered;
+use pairs::PairQueues;
 use plan::{Plan, SINK, SOURCE};
 use route::{Edge, Route};
 use task::{Network, Role, Task};
@@ -70,8 +73,16 @@ enum Channel {
     ScaleGate,
     /// A merge task on its own thread.
     MergeSort,
-    /// No part: consumers take batches as they come, as BriskStream's replicas do from their own queues.
-    Spsc,
+    /// No part: consumers take the batches of each producer's ring as they come.
+    SharedRing,
+    /// No part: a queue for each producer and consumer, with tuples that the producer refills (BriskStream).
+    PairQueue,
+}
+
+impl Channel {
+    fn is_ordered(self) -> bool {
+        !matches!(self, Self::SharedRing | Self::PairQueue)
+    }
 }
 
 /// The registry of channels.
@@ -79,7 +90,8 @@ const CHANNELS: &[(&str, Channel)] = &[
     ("gate", Channel::Gate),
     ("scalegate", Channel::ScaleGate),
     ("merge_sort", Channel::MergeSort),
-    ("spsc", Channel::Spsc),
+    ("shared_ring", Channel::SharedRing),
+    ("pair_queue", Channel::PairQueue),
 ];
 
 /// The executor; see the module.
@@ -113,8 +125,9 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     let replicas = |operator: usize| plan.operators[operator].len();
     let mergers = if channel == Channel::MergeSort { plan.with_several_sources(program) } else { 0 };
     let options = &Options { threads: options.threads + mergers, ..options.clone() };
-    Dataflow::new(program, options, channel != Channel::Spsc, plan.sink.len(), replicas, |frame| {
-        let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer, &frame.windows);
+    Dataflow::new(program, options, channel.is_ordered(), plan.sink.len(), replicas, |frame| {
+        let (outlets, tasks) =
+            wire(program, &plan, channel, options.threads, options.batch, &frame.preparer, &frame.windows);
         debug_assert!(mergers == 0 || tasks[options.threads - mergers..].iter().all(|tasks| tasks.len() == 1));
         let failed_at = AtomicI64::new(i64::MAX);
         Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
@@ -152,6 +165,7 @@ fn wire(
     plan: &Plan,
     channel: Channel,
     threads: usize,
+    batch: usize,
     preparer: &Preparer,
     windows: &[Option<Replicated>],
 ) -> (Vec<Outlet>, Vec<Vec<Task>>) {
@@ -187,7 +201,7 @@ fn wire(
         taken_edges.push(numbers);
     }
     // Rows are ranked if they, or what becomes of them, meet others of their event somewhere.
-    let ordered = channel != Channel::Spsc;
+    let ordered = channel.is_ordered();
     let numbered = channel == Channel::Gate && !preparer.keeps_rows() && is_numbered(program);
     let meets = |inputs: &[Origin]| {
         ordered && !numbered && inputs.iter().map(|&origin| plan.of(origin).len()).sum::<usize>() > 1
@@ -214,7 +228,8 @@ fn wire(
             whole[index] = edge.readers > 1 || is_windowed || whole.get(taker).is_some_and(|&whole| whole);
         }
     }
-    // Outlets of all replicas.
+    // Outlets of all replicas: one each, or with `pair_queue` one for each of their readers.
+    let in_pairs = channel == Channel::PairQueue;
     let mut outlets = Vec::new();
     let mut first_outlet = Vec::new();
     for origin in std::iter::once(Origin::Events).chain((0..operators.len()).map(Origin::Operator)) {
@@ -223,6 +238,10 @@ fn wire(
         let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
         first_outlet.push(outlets.len());
         for _ in plan.of(origin) {
+            if in_pairs {
+                outlets.extend(pairs::queues(edges, program.stride(origin)));
+                continue;
+            }
             outlets.push(Outlet::new(SLOTS, readers, || {
                 let mut jumbo = Jumbo::new(program.stride(origin), readers, keyed);
                 if let Origin::Operator(index) = origin
@@ -239,11 +258,17 @@ fn wire(
         [Origin::Operator(index)] => (Some(index), Some(preparer.clone())),
         _ => (None, None),
     };
+    let pairs_of = |origin: Origin, first: usize| {
+        let edges = &edges[origin_number(origin)];
+        in_pairs.then(|| PairQueues::new(first, edges, program.stride(origin), batch))
+    };
     let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
+    let outlets_of = |origin: usize| if in_pairs { edges[origin].iter().map(|edge| edge.readers).sum() } else { 1 };
     let task = |role, gate, outlet, edges, ranked, stride| Task {
         role,
         inlet: Inlet::Gate(gate),
         outlet,
+        pairs: None,
         edges,
         feeds: Vec::new(),
         ranked,
@@ -266,7 +291,9 @@ fn wire(
     for (index, &place) in plan.source.iter().enumerate() {
         let role = Role::Source { index, of: plan.source.len() };
         let gate = Gate::new(Vec::new(), true, false, false);
-        tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
+        let outlet = index * outlets_of(0);
+        let new = task(role, gate, Some(outlet), edges[0].clone(), false, program.event.stride);
+        tasks[place].push(Task { pairs: pairs_of(Origin::Events, outlet), ..new });
     }
     let mut feeds = Vec::new();
     let mut mergers = 0;
@@ -323,8 +350,12 @@ fn wire(
                     Route::Turn(_) | Route::Range => None,
                 };
                 for producer in 0..plan.of(origin).len() {
-                    let outlet = first_outlet[number] + producer;
-                    let source = Source::new(outlet, edge.first + replica, stream as u64, hashes);
+                    let outlet = first_outlet[number] + producer * outlets_of(number);
+                    let source = if in_pairs {
+                        Source::new(outlet + edge.first + replica, 0, stream as u64, hashes.map(|_| 0))
+                    } else {
+                        Source::new(outlet, edge.first + replica, stream as u64, hashes)
+                    };
                     sources.push(silent(windows, origin, producer, source));
                 }
             }
@@ -360,11 +391,18 @@ fn wire(
             } else {
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
-                let outlet = first_outlet[taker + 1] + replica;
-                // The rows that merge operators take are not ready for delivery yet.
+                let outlet = first_outlet[taker + 1] + replica * outlets_of(taker + 1);
+                // The rows that merge operators take are not ready for delivery yet. Those in pairs lie elsewhere then.
                 let direct = taken_by_sink == Some(taker) && (channel != Channel::MergeSort || replicas == 1);
+                let direct = direct && !in_pairs;
                 let preparer = examined.clone().filter(|_| direct);
-                Task { preparer, whole, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
+                let pairs = pairs_of(Origin::Operator(taker), outlet);
+                Task {
+                    preparer,
+                    pairs,
+                    whole,
+                    ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride)
+                }
             };
             let inlet = inlet.unwrap_or(new.inlet);
             tasks[place].push(Task { inlet, ..new });

@@ -10,6 +10,7 @@ use crate::dataflow::lane::Scratch;
 use crate::dataflow::operator::truncate;
 use crate::dataflow::pinned::cost::Cost;
 use crate::dataflow::pinned::numbering::number;
+use crate::dataflow::pinned::pairs::PairQueues;
 use crate::dataflow::pinned::route::{Edge, Route, prepare, route};
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Control;
@@ -66,6 +67,8 @@ pub(super) struct Task {
     pub inlet: Inlet,
     /// Number of its outlet, the first if it has several; the sink has none.
     pub outlet: Option<usize>,
+    /// With channel `pair_queue`: the queues that take the outlet's place.
+    pub pairs: Option<PairQueues>,
     pub edges: Vec<Edge>,
     /// The ScaleGates of those who take its rows, if they have such.
     pub feeds: Vec<Feed>,
@@ -127,6 +130,9 @@ impl Task {
 
     /// Whether there is room for what it puts out.
     fn has_room(&self, network: &Network) -> bool {
+        if let Some(pairs) = &self.pairs {
+            return pairs.has_room(&network.outlets);
+        }
         let queues = match &self.role {
             Role::Keys { copies: Some(copies), .. } => copies.of.len(),
             _ => 1,
@@ -176,6 +182,13 @@ impl Task {
     }
 
     fn go_on(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
+        if self.pairs.as_ref().is_some_and(PairQueues::is_waiting) {
+            let worked = self.pour(network, clock)?;
+            if worked {
+                job.frame.signals.idle.notify();
+            }
+            return Ok(worked);
+        }
         self.blocked = match self.outlet {
             Some(_) if !self.ended => !self.has_room(network),
             _ => false,
@@ -184,7 +197,7 @@ impl Task {
             return Ok(false);
         }
         if let Role::Source { index, of } = self.role {
-            return self.deal(index, of, network, job, clock);
+            return Ok(self.deal(index, of, network, job, clock)? || self.flush(network, job));
         }
         if self.left.is_some() {
             if !self.may_go_on(job) {
@@ -199,7 +212,7 @@ impl Task {
         let new = unsafe { self.inlet.take(&network.outlets, job.block.text, &mut self.taken) }?;
         clock.lap(&mut self.counters.time.other);
         if !new {
-            return Ok(false);
+            return Ok(self.flush(network, job));
         }
         self.cost.rows_in += self.taken.rows() as u64;
         if let Role::Sink { number } = self.role {
@@ -217,10 +230,34 @@ impl Task {
     /// What was taken has been used, unless something is left of it.
     fn used(&mut self, network: &Network, job: &Job) {
         if self.left.is_none() {
-            self.done = self.taken.last;
+            self.done = self.taken.last && !self.pairs.as_ref().is_some_and(PairQueues::is_waiting);
             self.inlet.release(&network.outlets);
         }
         job.frame.signals.idle.notify();
+    }
+
+    /// Copies waiting outputs into the queues of its consumers. Returns whether something was published.
+    fn pour(&mut self, network: &Network, clock: &mut Stopwatch) -> Result<bool, RunError> {
+        let Some(pairs) = &mut self.pairs else { return Ok(false) };
+        // SAFETY: this task alone writes its queues.
+        let has_published = unsafe { pairs.pour(&network.outlets) }?;
+        self.blocked = pairs.is_waiting();
+        if !self.blocked {
+            self.done = if let Role::Source { .. } = self.role { pairs.outputs.last } else { self.taken.last };
+        }
+        clock.lap(&mut self.counters.time.other);
+        Ok(has_published || !self.blocked)
+    }
+
+    /// In an open loop, publishes what waits in open jumbo tuples: the task has no input. Returns whether there was any.
+    fn flush(&mut self, network: &Network, job: &Job) -> bool {
+        let Some(pairs) = self.pairs.as_mut().filter(|_| job.frame.arrivals.is_open_loop()) else { return false };
+        // SAFETY: this task alone writes its queues.
+        let has_published = unsafe { pairs.flush(&network.outlets, job.block.text) };
+        if has_published {
+            job.frame.signals.idle.notify();
+        }
+        has_published
     }
 
     /// Puts out the next events.
@@ -246,6 +283,7 @@ impl Task {
             windowed.control.deal((block.seq(start), block.seq(end - 1)), now, job.offered(end, now));
         }
         let rows = Rows::new(block.row(start), n, block.stride, block.text);
+        let serial = self.pairs.as_ref().map_or_else(|| outlet.serial(), |pairs| pairs.serial);
         let mut fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             // Injectors deal event by event, as Viper's do: every `of`-th one, where they lie.
@@ -257,15 +295,21 @@ impl Task {
             jumbo.upto = if jumbo.last { block.seq(block.n - 1) } else { block.seq(end - 1) };
             self.cost.rows_in += jumbo.rows.n as u64;
             self.cost.rows_out += jumbo.rows.n as u64;
-            route(&self.edges, outlet.serial(), &mut self.scratch, jumbo)
+            route(&self.edges, serial, &mut self.scratch, jumbo)
         };
-        // SAFETY: this task alone writes its outlet, and has seen room.
-        unsafe { outlet.fill(&mut fill) }?;
-        outlet.publish();
-        // SAFETY: as above; that is what was published last.
-        unsafe { feed(&mut self.feeds, outlet) };
         self.next = end;
-        self.done = start + n == block.n;
+        if let Some(pairs) = &mut self.pairs {
+            fill(&mut pairs.outputs)?;
+            pairs.start(&self.edges);
+            self.pour(network, clock)?;
+        } else {
+            // SAFETY: this task alone writes its outlet, and has seen room.
+            unsafe { outlet.fill(&mut fill) }?;
+            outlet.publish();
+            // SAFETY: as above; that is what was published last.
+            unsafe { feed(&mut self.feeds, outlet) };
+            self.done = start + n == block.n;
+        }
         clock.lap(&mut self.counters.time.other);
         job.frame.signals.idle.notify();
         Ok(true)
@@ -277,8 +321,10 @@ impl Task {
             return self.copy(network, job, clock);
         }
         let outlet = &network.outlets[self.outlet.expect("every task except the sink has an outlet")];
+        let serial = self.pairs.as_ref().map_or_else(|| outlet.serial(), |pairs| pairs.serial);
         let Self {
             role,
+            pairs,
             edges,
             feeds,
             ranked,
@@ -396,7 +442,7 @@ impl Task {
                 }
                 note(outcome, operator, network, job, jumbo, ended)?;
             }
-            route(edges, outlet.serial(), scratch, jumbo)?;
+            route(edges, serial, scratch, jumbo)?;
             if let Some(preparer) = preparer {
                 clock.lap(&mut counters.time.other);
                 for edge in edges.iter().filter(|edge| matches!(edge.route, Route::Range)) {
@@ -406,7 +452,13 @@ impl Task {
             }
             Ok::<_, RunError>(())
         };
-        let fill = |jumbo: &mut Jumbo| fill(jumbo).map(|()| jumbo.rows.n as u64);
+        let mut fill = |jumbo: &mut Jumbo| fill(jumbo).map(|()| jumbo.rows.n as u64);
+        if let Some(pairs) = pairs {
+            cost.rows_out += fill(&mut pairs.outputs)?;
+            pairs.start(edges);
+            *ended |= taken.last;
+            return self.pour(network, clock).map(|_| ());
+        }
         // SAFETY: this task alone writes its outlet, and has seen room.
         let rows = unsafe { outlet.fill(fill) }?;
         if !*unfinished {

@@ -22,6 +22,8 @@ use crate::threads::idle;
 
 /// Channels that keep order.
 const ORDERED: [&str; 3] = ["gate", "scalegate", "merge_sort"];
+/// Channels that keep none.
+const UNORDERED: [&str; 2] = ["shared_ring", "pair_queue"];
 
 fn options(threads: usize, batch: usize, channel: &str) -> Options {
     let executor = "pinned".into();
@@ -148,20 +150,80 @@ fn without_order_every_row_comes_once() {
     let pipeline = Pipeline::new(ops, &[2, -1], false);
     let blocks = integers(1000, 40);
     let mut digests = Vec::new();
-    for threads in [1, 2, 3, 8] {
-        for batch in [1, 7, 256] {
-            let plan = [("source".to_string(), vec![0, threads - 1])].into();
-            let options = Options { plan, ..options(threads, batch, "spsc") };
-            digests.push(check_unordered(&pipeline, &blocks, &options));
+    for channel in UNORDERED {
+        for threads in [1, 2, 3, 8] {
+            for batch in [1, 7, 256] {
+                let plan = [("source".to_string(), vec![0, threads - 1])].into();
+                let options = Options { plan, ..options(threads, batch, channel) };
+                digests.push(check_unordered(&pipeline, &blocks, &options));
+            }
         }
     }
     assert!(digests.iter().all(|digest| *digest == digests[0]));
 }
 
+// source -+-> few -+-> count by key -> sink
+//         +--------+
+#[test]
+fn refilled_tuples_reach_the_owners_of_their_keys() {
+    let ops = vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0, -1])];
+    let pipeline = Pipeline::new(ops, &[1], false);
+    let blocks = integers(1000, 40);
+    for (source, few, count) in [(1, 1, 1), (2, 1, 3), (1, 3, 2), (3, 2, 4)] {
+        for threads in [1, 2, 3] {
+            for (batch, rate) in [(1, 0.0), (7, 0.0), (7, 1e6), (256, 0.0), (256, 1e6)] {
+                let on = |replicas: usize, first: usize| (0..replicas).map(|i| (first + i) % threads).collect();
+                let plan = [
+                    ("source".into(), on(source, 0)),
+                    (pipeline.name(0), on(few, 1)),
+                    (pipeline.name(1), on(count, 2)),
+                ];
+                let rate = Rate::Constant(rate);
+                let options = Options { plan: plan.into(), rate, ..options(threads, batch, "pair_queue") };
+                check_unordered(&pipeline, &blocks, &options);
+            }
+        }
+    }
+}
+
+/// The stuck run of one thread would be noticed.
+#[test]
+fn an_event_may_have_more_rows_than_all_queues_hold() {
+    let thrice = |of: i64| stateless(0).of(&[of, of, of]);
+    let mut ops = vec![stateless(1).of(&[-1])];
+    ops.extend((0..5).map(thrice));
+    let pipeline = Pipeline::new(ops, &[5], false);
+    for threads in [1, 2] {
+        for batch in [1, 7] {
+            let blocks = [Events::integers(0, &[(1, 50), (2, 50), (1, 50)])];
+            check_unordered(&pipeline, &blocks, &options(threads, batch, "pair_queue"));
+        }
+    }
+}
+
+#[test]
+fn a_failure_ends_a_run_without_order() {
+    let mut values = some(3000, 20);
+    values[1795].1 = 4242;
+    let blocks = [Events::integers(0, &values)];
+    let ops = vec![partitioned(6, false).of(&[-1]), stateless(0).of(&[0, -1])];
+    let pipeline = Pipeline::new(ops, &[1], false);
+    for channel in UNORDERED {
+        for threads in [1, 2, 3] {
+            for batch in [1, 16] {
+                let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
+                let mut executor = pinned(&program, &options(threads, batch, channel)).unwrap();
+                let error = run(&pipeline, &blocks, &mut executor).unwrap_err();
+                assert_eq!(error.rank().1, 1795, "{channel}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn events_that_become_nothing_take_time_too() {
     let pipeline = Pipeline::new(vec![stateless(7).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
-    for channel in ["gate", "scalegate", "merge_sort", "spsc"] {
+    for channel in ORDERED.into_iter().chain(UNORDERED) {
         for threads in [1, 2] {
             let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
             let mut executor = pinned(&program, &options(threads, 100, channel)).unwrap();
@@ -230,12 +292,15 @@ fn what_does_not_fit_is_refused() {
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it was not refused"),
     };
-    let known = "unknown channel \"pipe\" of executor pinned; known: gate, scalegate, merge_sort, spsc";
+    let known =
+        "unknown channel \"pipe\" of executor pinned; known: gate, scalegate, merge_sort, shared_ring, pair_queue";
     assert_eq!(refused(options(1, 1, "pipe")), known);
-    assert_eq!(
-        refused(options(1, 1, "spsc")),
-        "the application must declare what agrees without order, with `agrees_unordered`"
-    );
+    for channel in UNORDERED {
+        assert_eq!(
+            refused(options(1, 1, channel)),
+            "the application must declare what agrees without order, with `agrees_unordered`"
+        );
+    }
     for (name, places, why) in [
         ("absent", vec![0], "plan: unknown operator absent; the operators are source, pass_0, count_1, sink"),
         ("pass_0", vec![], "plan: pass_0 cannot have 0 replicas"),

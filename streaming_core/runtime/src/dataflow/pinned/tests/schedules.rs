@@ -57,16 +57,18 @@ fn shuttle_every_schedule_equals_the_loop() {
 
 #[test]
 fn shuttle_without_order_every_row_comes_once() {
-    for threads in [1, 2, 3] {
-        for idle in [Strategy::Yield, Strategy::Park] {
-            explore(if threads == 1 { 50 } else { 200 }, move |round| {
-                // source -+-> few -+-> count by key -> sink: counts come up to the same numbers in any order.
-                //         +--------+
-                let ops = vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0, -1])];
-                let pipeline = Pipeline::new(ops, &[1], false);
-                let plan = plan(&pipeline, threads, round);
-                check_unordered(&pipeline, &events(round), &Options { idle, plan, ..options(threads, 2, "spsc") });
-            });
+    for channel in UNORDERED {
+        for threads in [1, 2, 3] {
+            for idle in [Strategy::Yield, Strategy::Park] {
+                explore(if threads == 1 { 50 } else { 200 }, move |round| {
+                    // source -+-> few -+-> count by key -> sink: counts come up to the same numbers in any order.
+                    //         +--------+
+                    let ops = vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0, -1])];
+                    let pipeline = Pipeline::new(ops, &[1], false);
+                    let plan = plan(&pipeline, threads, round);
+                    check_unordered(&pipeline, &events(round), &Options { idle, plan, ..options(threads, 2, channel) });
+                });
+            }
         }
     }
 }
