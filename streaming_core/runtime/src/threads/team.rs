@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::RunError;
+use crate::threads::bells::Bells;
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, Shared, UnsafeCell, lock, thread,
@@ -23,7 +24,10 @@ pub struct Team {
 /// How threads within a job wait for each other and learn that one has failed.
 #[derive(Debug)]
 pub struct Signals {
+    /// Where threads wait if any thread may make the change. A notification wakes all of them.
     pub idle: Idle,
+    /// Where threads wait if each change concerns few threads.
+    pub bells: Bells,
     /// Set by any thread that fails; never reset: a failed run is over.
     pub stopped: AtomicBool,
 }
@@ -67,7 +71,11 @@ impl Team {
             leaving: AtomicBool::new(false),
             error: Mutex::new(None),
             between: Idle::new(between, threads, cores),
-            signals: Arc::new(Signals { idle: Idle::new(strategy, threads, cores), stopped: AtomicBool::new(false) }),
+            signals: Arc::new(Signals {
+                idle: Idle::new(strategy, threads, cores),
+                bells: Bells::new(strategy, threads, cores),
+                stopped: AtomicBool::new(false),
+            }),
             cpu: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             cores: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
         });
@@ -209,6 +217,7 @@ impl TeamState {
             // ORDERING: Release; threads that leave because of it need nothing else from this thread.
             self.signals.stopped.store(true, Ordering::Release);
             self.signals.idle.notify();
+            self.signals.bells.ring_all();
         }
         // ORDERING: Relaxed; read between jobs.
         self.cpu[index].fetch_add(thread_cpu_nanoseconds().saturating_sub(before), Ordering::Relaxed);

@@ -14,6 +14,14 @@ pub enum Inlet {
 }
 
 impl Inlet {
+    /// The outlets that it reads.
+    pub fn outlets(&self) -> Vec<usize> {
+        match self {
+            Self::Gate(gate) => gate.outlets(),
+            Self::ScaleGate(reader) => reader.outlets(),
+        }
+    }
+
     /// A block begins.
     pub fn begin(&mut self) {
         match self {

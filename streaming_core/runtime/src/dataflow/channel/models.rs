@@ -7,7 +7,8 @@ use crate::dataflow::channel::scale_gate::{Feed, scale_gate};
 use crate::dataflow::channel::taken::Taken;
 use crate::rows::block::Text;
 use crate::rows::view::Rows;
-use crate::threads::idle::{Idle, Strategy};
+use crate::threads::bells::{Bells, INPUT, ROOM};
+use crate::threads::idle::Strategy;
 use crate::threads::sync::{Arc, AtomicU64, Ordering, thread};
 
 /// What a source puts out, jumbo tuple by jumbo tuple: the events of its rows, and up to which event those are all.
@@ -57,7 +58,10 @@ struct Scene {
     plan: &'static Script,
     /// Per source.
     outlets: Vec<Outlet>,
-    idle: Idle,
+    sources: Vec<usize>,
+    readers: Vec<usize>,
+    /// Sources come first, then readers.
+    bells: Bells,
     crossings: AtomicU64,
 }
 
@@ -99,7 +103,7 @@ impl Scene {
             // SAFETY: that is what was published last.
             unsafe { feed.add(outlet.latest()) };
         }
-        self.idle.notify();
+        self.bells.ring(&[(&self.readers, INPUT)]);
         true
     }
 
@@ -156,7 +160,7 @@ impl Reader {
         self.seen.extend((0..rows.n).map(row));
         shared.cross();
         self.inlet.release(&shared.outlets);
-        shared.idle.notify();
+        shared.bells.ring(&[(&shared.sources, ROOM)]);
         // Nothing early, nothing twice, and nothing left out that `upto` promises.
         let expected = shared.plan.expected(self.number);
         assert!(expected.starts_with(&self.seen), "reader {} saw {:?}", self.number, self.seen);
@@ -169,7 +173,15 @@ impl Reader {
 fn start(plan: &'static Script, idle: Strategy) -> (Arc<Scene>, Vec<Ends>, Vec<Reader>) {
     let outlet = |_| Outlet::new(plan.slots, plan.readers, || Jumbo::new(16, plan.readers, 0));
     let outlets = (0..plan.said.len()).map(outlet).collect();
-    let shared = Scene { plan, outlets, idle: Idle::new(idle, 2, 2), crossings: AtomicU64::new(0) };
+    let (sources, threads) = (plan.said.len(), plan.said.len() + plan.readers);
+    let shared = Scene {
+        plan,
+        outlets,
+        sources: (0..sources).collect(),
+        readers: (sources..threads).collect(),
+        bells: Bells::new(idle, threads, threads),
+        crossings: AtomicU64::new(0),
+    };
     let mut ends: Vec<Ends> = (0..plan.said.len()).map(|source| Ends { source, feeds: Vec::new() }).collect();
     let readers = (0..plan.readers).map(|number| Reader::new(plan, number, &mut ends)).collect();
     (Arc::new(shared), ends, readers)
@@ -283,7 +295,7 @@ fn flow_control(preemptions: usize, plan: &'static Script) {
                 let shared = shared.clone();
                 thread::spawn(move || {
                     for number in 0..plan.said[ends.source].len() {
-                        shared.idle.wait(|| shared.outlets[ends.source].has_room());
+                        shared.bells.wait(ends.source, ROOM, || shared.outlets[ends.source].has_room());
                         assert!(shared.put_out(&mut ends, number));
                     }
                     ends
@@ -292,7 +304,7 @@ fn flow_control(preemptions: usize, plan: &'static Script) {
             .collect();
         while !reader.taken.last {
             if !reader.take(&shared) {
-                shared.idle.wait(|| reader.inlet.has_news(&shared.outlets));
+                shared.bells.wait(plan.said.len(), INPUT, || reader.inlet.has_news(&shared.outlets));
             }
         }
         let ends: Vec<Ends> = sources.into_iter().map(|thread| thread.join().unwrap()).collect();
@@ -337,6 +349,51 @@ fn loom_watermarks_of_a_silent_source() {
             said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)], &[(&[], 0), (&[], 1), (&[], 2)]],
             readers: 1,
             to_all: true,
+            slots: 1,
+            by: By::ScaleGate,
+        },
+    );
+}
+
+/// Three sources insert side by side, with a tie, a row between those of others, and a source that only adds watermarks.
+#[test]
+fn loom_three_sources_share_the_sorting() {
+    everybody(
+        1,
+        &Script {
+            said: &[&[(&[0, 2], 2)], &[(&[1, 2], 2)], &[(&[], 1), (&[2], 2)]],
+            readers: 1,
+            to_all: true,
+            slots: 1,
+            by: By::ScaleGate,
+        },
+    );
+}
+
+/// Each reader has a ScaleGate of its own, and the sources insert into both. Readers release slots and nodes independently.
+#[test]
+fn loom_two_readers_have_a_scale_gate_each() {
+    everybody(
+        1,
+        &Script {
+            said: &[&[(&[0, 1], 1), (&[2], 2)], &[(&[1], 1), (&[2, 3], 3)]],
+            readers: 2,
+            to_all: false,
+            slots: 1,
+            by: By::ScaleGate,
+        },
+    );
+}
+
+/// Three sources, and two readers with a ScaleGate each: one jumbo tuple of each source.
+#[test]
+fn loom_three_sources_insert_for_two_readers() {
+    everybody(
+        1,
+        &Script {
+            said: &[&[(&[0, 1], 1)], &[(&[1], 1)], &[(&[0], 1)]],
+            readers: 2,
+            to_all: false,
             slots: 1,
             by: By::ScaleGate,
         },

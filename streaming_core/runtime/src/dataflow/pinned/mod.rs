@@ -50,10 +50,12 @@ use crate::threads::sync::AtomicI64;
 
 use serde_json::Value;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use cost::Cost;
 use plan::{Plan, SINK, SOURCE};
 use route::{Edge, Route};
-use task::{Network, Role, Task};
+use task::{Network, Role, Task, Wakes};
 
 /// The number of jumbo tuples in an outlet.
 const SLOTS: usize = 8;
@@ -237,6 +239,7 @@ fn wire(
         edges,
         feeds: Vec::new(),
         ranked,
+        wakes: Wakes::default(),
         counted: Counted::default(),
         preparer: None,
         put_out: None,
@@ -362,7 +365,36 @@ fn wire(
     for task in tasks.iter_mut().flatten() {
         task.feeds = feeds.extract_if(.., |feed| Some(feed.outlet()) == task.outlet).collect();
     }
+    connect(&mut tasks, windows);
     (outlets, tasks)
+}
+
+/// Finds out which threads each task wakes.
+fn connect(tasks: &mut [Vec<Task>], windows: &[Option<Replicated>]) {
+    let (mut readers, mut writers) = (BTreeMap::<usize, Vec<usize>>::new(), BTreeMap::new());
+    let mut replicas = BTreeMap::<usize, Vec<usize>>::new();
+    for (thread, tasks) in tasks.iter().enumerate() {
+        for task in tasks {
+            writers.extend(task.outlets().map(|outlet| (outlet, thread)));
+            task.inlet.outlets().into_iter().for_each(|outlet| readers.entry(outlet).or_default().push(thread));
+            if let Some(operator) = task.windowed(windows) {
+                replicas.entry(operator).or_default().push(thread);
+            }
+        }
+    }
+    for (thread, tasks) in tasks.iter_mut().enumerate() {
+        for task in tasks {
+            let others = |threads: &mut dyn Iterator<Item = usize>| -> Vec<usize> {
+                threads.filter(|&other| other != thread).collect::<BTreeSet<_>>().into_iter().collect()
+            };
+            let sources = task.inlet.outlets();
+            task.wakes = Wakes {
+                readers: others(&mut task.outlets().filter_map(|outlet| readers.get(&outlet)).flatten().copied()),
+                writers: others(&mut sources.iter().map(|outlet| writers[outlet])),
+                peers: others(&mut task.windowed(windows).into_iter().flat_map(|operator| replicas[&operator].clone())),
+            };
+        }
+    }
 }
 
 /// A source: number `producer` of the producers of `origin`. A replica of a windowed operator need not announce that it puts
@@ -379,7 +411,9 @@ fn silent(windows: &[Option<Replicated>], origin: Origin, producer: usize, sourc
 impl Work for Tasks {
     fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
         // SAFETY: each thread has its own.
-        unsafe { self.tasks.with_mut(thread, |tasks| go_round(tasks, &self.network, job, self.tasks.len() == 1)) }
+        unsafe {
+            self.tasks.with_mut(thread, |tasks| go_round(tasks, thread, &self.network, job, self.tasks.len() == 1))
+        }
     }
 
     fn counters(&self) -> Counters {
@@ -422,7 +456,7 @@ impl Work for Tasks {
 ///
 /// # Errors
 /// `Engine`: it is alone and none of its tasks can go on.
-fn go_round(tasks: &mut [Task], network: &Network, job: &Job, is_alone: bool) -> Result<(), RunError> {
+fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_alone: bool) -> Result<(), RunError> {
     let frame = job.frame;
     tasks.iter_mut().for_each(Task::begin);
     let mut clock = Stopwatch::start();
@@ -453,7 +487,8 @@ fn go_round(tasks: &mut [Task], network: &Network, job: &Job, is_alone: bool) ->
                 return Err(RunError::Engine("the run is stuck: no task can make progress".into()));
             }
             None => {
-                frame.signals.idle.wait(leaves);
+                let awaited = tasks.iter().fold(0, |kinds, task| kinds | task.awaits());
+                frame.signals.bells.wait(thread, awaited, leaves);
                 clock.lap(&mut tasks[0].counters.time.sync);
             }
         }

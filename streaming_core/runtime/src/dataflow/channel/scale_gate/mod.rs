@@ -172,6 +172,11 @@ pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool, prepared: bo
 }
 
 impl Reader {
+    /// The outlets of its sources.
+    pub fn outlets(&self) -> Vec<usize> {
+        self.sources.iter().map(|source| source.outlet).collect()
+    }
+
     /// Resets the end for a new block.
     pub fn begin(&mut self) {
         self.sources.iter_mut().for_each(|source| source.done = false);
