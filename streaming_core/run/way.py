@@ -629,8 +629,8 @@ class Pinned(RunSpec):
         for name, places in self.threads_of_operators.items():
             if name not in kinds:
                 raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
-            if len(places) > 1 and kinds[name] in ("stateful", "sink"):
-                raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
+            if len(places) > 1 and kinds[name] == "stateful":
+                raise BadInput(f"plan: {name} of {app.name} is stateful and can have 1 replica, got {len(places)}")
         if self.plan == AUTO_PLAN and self.parallelism != "vsn":
             raise BadInput(f"a plan is found for parallelism vsn, not {self.parallelism}: give one, or none")
         self._check_chain(app)

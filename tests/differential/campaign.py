@@ -174,7 +174,7 @@ def draw_plan(app: App, threads: int, r: random.Random) -> dict[str, list[int]]:
     plan = {}
     for name, kind in named.items():
         if r.random() < 0.6:
-            replicas = 1 if kind in ("stateful", "sink") else r.randint(1, 4)
+            replicas = 1 if kind == "stateful" else r.randint(1, 4)
             plan[name] = [r.randrange(threads) for _ in range(replicas)]
     return plan
 

@@ -130,7 +130,6 @@ def test_the_same_workload_is_left_alone_and_another_refused(command, workloads)
         ('{"split": []}', ["plan: split needs a replica, each on one of the threads 0 to 1"]),
         ('{"split": [0, 2]}', ["plan: split needs a replica, each on one of the threads 0 to 1"]),
         ('{"splits": [0]}', ["plan: wc has no operator splits; it has source, split, count, sink"]),
-        ('{"sink": [0, 1]}', ["plan: sink of wc is sink: it has one replica, not 2"]),
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused(command, workloads, tmp_path, plan, words):

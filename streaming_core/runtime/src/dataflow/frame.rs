@@ -11,8 +11,9 @@ use crate::executor::{Executor, Reconfigurable};
 use crate::interruption;
 use crate::output::clock::{Arrivals, Clock, Running};
 use crate::output::counters::Counters;
-use crate::output::delivered::Delivered;
+use crate::output::delivered::{Delivered, metrics};
 use crate::output::metrics::Metrics;
+use crate::output::ranges::merged;
 use crate::output::sink::{Preparer, Sink};
 use crate::program::Program;
 use crate::program::options::Options;
@@ -21,7 +22,7 @@ use crate::rows::block::{Block, Text};
 use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
 use crate::state::states::States;
-use crate::threads::sync::{Arc, Mutex, Ordering, UnsafeCell, lock};
+use crate::threads::sync::{Arc, CachePadded, Mutex, Ordering, UnsafeCell, lock};
 use crate::threads::team::{Signals, Team};
 
 use std::collections::BTreeMap;
@@ -36,8 +37,8 @@ pub(crate) struct Frame {
     pub windows: Vec<Option<Replicated>>,
     /// Memory for new texts, if operators make any.
     texts: Option<Arc<Texts>>,
-    /// One thread at a time uses it. The executor decides which one.
-    delivered: UnsafeCell<Delivered>,
+    /// Per sink. One thread at a time uses each. The executor decides which one.
+    delivered: Box<[CachePadded<UnsafeCell<Delivered>>]>,
     pub preparer: Preparer,
     pub signals: Arc<Signals>,
     /// The failure of the earliest event; of several failures of one event, that of the first operator. Any thread writes it.
@@ -117,14 +118,14 @@ impl Frame {
 }
 
 impl Frame {
-    /// Lends the sink.
+    /// Lends sink number `sink`.
     ///
     /// # Safety
     /// No other thread has it meanwhile, and the writes of its last user are visible.
     #[inline]
-    pub unsafe fn deliver<R>(&self, work: impl FnOnce(&mut Delivered) -> R) -> R {
+    pub unsafe fn deliver<R>(&self, sink: usize, work: impl FnOnce(&mut Delivered) -> R) -> R {
         // SAFETY: as the caller says.
-        self.delivered.with_mut(|delivered| work(unsafe { &mut *delivered }))
+        self.delivered[sink].with_mut(|delivered| work(unsafe { &mut *delivered }))
     }
 
     /// Notes a failure of operator number `operator`. Returns whether no earlier failure was known.
@@ -196,18 +197,21 @@ impl Job<'_> {
 }
 
 impl<W: Work> Dataflow<W> {
-    /// `ordered`: outputs come in total order; `lanes`: how many, or replicas, each operator with state has; `work`: what
-    /// is the executor's own.
+    /// Makes the frame, and the executor's part of it.
+    ///
+    /// Args: `ordered`: outputs come in total order. `sinks`: their number. `lanes`: the number of lanes, or replicas, of each
+    /// operator with state. `work`: makes the executor's part.
     pub fn new(
         program: &Program,
         options: &Options,
         ordered: bool,
+        sinks: usize,
         lanes: impl Fn(usize) -> usize,
         work: impl FnOnce(&Frame) -> W,
     ) -> Result<Self, RunError> {
         // SAFETY: the creator of the program guarantees its addresses.
         let chain = unsafe { Chain::bind(program) }?;
-        let sink = Sink::new(options.sink, if ordered { program.hasher() } else { program.unordered_hasher() }?);
+        let hasher = if ordered { program.hasher() } else { program.unordered_hasher() }?;
         let team = Team::new(options.threads, options.idle, options.pin)?;
         let parallelism = find("parallelism", " of windowed operators", options.parallelism.as_deref(), PARALLELISMS)?;
         let mut windows = Vec::new();
@@ -222,12 +226,15 @@ impl<W: Work> Dataflow<W> {
             texts: program.texts.clone(),
             lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], lanes(at))).collect(),
             chain,
-            preparer: sink.preparer().clone(),
-            delivered: UnsafeCell::new(
-                Delivered::new(sink)
-                    .with_deliveries(options.deliveries)
-                    .with_latencies_of(options.latencies, &arrivals),
-            ),
+            preparer: Sink::new(options.sink, hasher.clone()).preparer().clone(),
+            delivered: (0..sinks)
+                .map(|_| {
+                    let delivered = Delivered::new(Sink::new(options.sink, hasher.clone()))
+                        .with_deliveries(options.deliveries)
+                        .with_latencies_of(options.latencies, &arrivals);
+                    CachePadded::new(UnsafeCell::new(delivered))
+                })
+                .collect(),
             signals: team.signals(),
             failure: Mutex::new(None),
             arrivals,
@@ -291,9 +298,10 @@ impl<W: Work> Executor for Dataflow<W> {
             if thread > 0 {
                 return Ok(());
             }
+            // The first sink takes what the end of the stream puts out.
             // SAFETY: the other threads do nothing; the lanes are the chain's.
             unsafe {
-                frame.deliver(|delivered| {
+                frame.deliver(0, |delivered| {
                     flush(
                         &frame.chain,
                         &frame.lanes,
@@ -311,27 +319,28 @@ impl<W: Work> Executor for Dataflow<W> {
 
     fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
         // SAFETY: no thread is at work.
-        unsafe { self.frame.deliver(|delivered| delivered.sink.take()) }
+        let rows_of = |sink| unsafe { self.frame.deliver(sink, |delivered| delivered.sink.take()) };
+        merged((0..self.frame.delivered.len()).map(rows_of).collect(), self.frame.preparer.stride())
     }
 
     fn metrics(&self) -> Metrics {
         let mut counters = Counters { cpu_nanoseconds: self.team.cpu_nanoseconds(), ..self.flushed };
         counters += self.work.counters();
         // SAFETY: threads only work within `process` and `finish`, which need `&mut self`.
-        unsafe {
-            self.frame.deliver(|delivered| Metrics {
-                events: self.events,
-                counters,
-                seconds: self.clock.seconds(),
-                reconfigurations: self.reconfigurations(),
-                loads: self.loads(),
-                omitted_reconfigurations: self.windows().map(|windowed| windowed.operator.epochs.omitted()).sum(),
-                omitted_loads: self.windows().map(|windowed| windowed.control.omitted_loads()).sum(),
-                tasks: self.work.tasks(&self.frame),
-                late: self.windows().map(|windowed| windowed.late()).sum(),
-                binding: self.team.binding(),
-                ..delivered.metrics()
-            })
+        let delivered = |sink: &CachePadded<UnsafeCell<Delivered>>| sink.with(|delivered| unsafe { &*delivered });
+        Metrics {
+            events: self.events,
+            counters,
+            seconds: self.clock.seconds(),
+            reconfigurations: self.reconfigurations(),
+            loads: self.loads(),
+            omitted_reconfigurations: self.windows().map(|windowed| windowed.operator.epochs.omitted()).sum(),
+            omitted_loads: self.windows().map(|windowed| windowed.control.omitted_loads()).sum(),
+            tasks: self.work.tasks(&self.frame),
+            // SAFETY: as above.
+            late: self.windows().map(|windowed| unsafe { windowed.late() }).sum(),
+            binding: self.team.binding(),
+            ..metrics(self.frame.delivered.iter().map(delivered))
         }
     }
 

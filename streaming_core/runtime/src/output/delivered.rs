@@ -1,4 +1,4 @@
-//! What has come out of a run so far, and how long it took: every executor's batches end here.
+//! The outputs of a run so far, and their latencies. The batches of every executor end here.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::output::sink::Sink;
 /// The list has room for so many deliveries before it moves; the delivery that makes it move pays for that.
 const NOTED: usize = 1 << 20;
 
-/// Used by one thread at a time; whose turn it is, is the executor's to say.
+/// The outputs of one sink. One thread at a time uses it; the executor decides which one.
 #[derive(Debug)]
 pub struct Delivered {
     pub sink: Sink,
@@ -74,21 +74,51 @@ impl Delivered {
         }
     }
 
-    /// A run's figures, as far as what was delivered tells them.
-    pub fn metrics(&self) -> Metrics {
-        let [processing, end_to_end] = match &self.middle {
-            Some(middle) if self.end_to_end.is_empty() => middle.edges.clone(),
-            _ => [self.processing.clone(), self.end_to_end.clone()],
-        };
-        Metrics {
-            digest: self.sink.digest(),
-            in_order: self.sink.in_order(),
-            processing,
-            end_to_end,
-            deliveries: self.deliveries.clone(),
-            ..Metrics::default()
+    /// The latencies of the middle of the run, or of its edges: processing, and end to end.
+    fn latencies(&self, of_edges: bool) -> [&Latencies; 2] {
+        match &self.middle {
+            Some(middle) if of_edges => middle.edges.each_ref(),
+            _ => [&self.processing, &self.end_to_end],
         }
     }
+}
+
+/// The figures of a run with these sinks, without those that its executor knows.
+pub fn metrics<'a>(sinks: impl Iterator<Item = &'a Delivered> + Clone) -> Metrics {
+    let of_edges = sinks.clone().all(|delivered| delivered.end_to_end.is_empty());
+    let mut metrics = Metrics { in_order: true, ..Metrics::default() };
+    let mut deliveries = Vec::new();
+    for delivered in sinks {
+        metrics.digest += delivered.sink.digest();
+        metrics.in_order &= delivered.sink.in_order();
+        let [processing, end_to_end] = delivered.latencies(of_edges);
+        metrics.processing.add(processing);
+        metrics.end_to_end.add(end_to_end);
+        deliveries.extend(delivered.deliveries.as_deref());
+    }
+    metrics.deliveries = joint(&deliveries);
+    metrics
+}
+
+/// The deliveries of all sinks as of one: an event is finished once no sink has outputs of it, or of an earlier one, to come.
+fn joint(sinks: &[&[Delivery]]) -> Option<Vec<Delivery>> {
+    if let [] | [_] = sinks {
+        return sinks.first().map(|only| only.to_vec());
+    }
+    let mut all: Vec<(usize, Delivery)> =
+        sinks.iter().enumerate().flat_map(|(sink, list)| list.iter().map(move |delivery| (sink, *delivery))).collect();
+    all.sort_by_key(|(sink, delivery)| (delivery.at, *sink));
+    let (mut upto, mut finished) = (vec![i64::MIN; sinks.len()], i64::MIN);
+    let mut joint = Vec::new();
+    for (sink, delivery) in all {
+        upto[sink] = delivery.event;
+        let least = upto.iter().copied().min().unwrap_or(i64::MIN);
+        if least > finished {
+            finished = least;
+            joint.push(Delivery { event: least, ..delivery });
+        }
+    }
+    Some(joint)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -107,7 +137,7 @@ mod tests {
             let now = arrival + event * 1_000;
             delivered.record(now, arrival, arrivals.is_open_loop().then_some(arrival));
         }
-        delivered.metrics()
+        metrics(std::iter::once(&delivered))
     }
 
     fn counts(latencies: &Latencies) -> u64 {
@@ -134,5 +164,14 @@ mod tests {
     fn at_peak_rate_all_latencies_count() {
         let metrics = delivered(10, &[], Some([2, 8]));
         assert_eq!((counts(&metrics.processing), metrics.end_to_end.is_empty()), (10, true));
+    }
+
+    #[test]
+    fn an_event_is_finished_when_all_sinks_are_past_it() {
+        let at = |at, event| Delivery { at, event, latency: None };
+        let (one, other) = ([at(1, 10), at(4, 20), at(9, 30)], [at(2, 5), at(3, 12), at(6, 30)]);
+        let expected = [at(2, 5), at(3, 10), at(4, 12), at(6, 20), at(9, 30)];
+        assert_eq!(joint(&[&one, &other]), Some(expected.to_vec()));
+        assert_eq!((joint(&[&one]), joint(&[])), (Some(one.to_vec()), None));
     }
 }

@@ -7,5 +7,6 @@ pub mod delivery;
 pub mod digest;
 pub mod latency;
 pub mod metrics;
+pub mod ranges;
 pub mod sink;
 mod vectors;

@@ -102,6 +102,11 @@ pub struct Preparer {
 }
 
 impl Preparer {
+    /// The bytes of a row.
+    pub fn stride(&self) -> usize {
+        self.hasher.stride()
+    }
+
     /// Whether the sink keeps the rows that it delivers.
     pub fn keeps_rows(&self) -> bool {
         self.kind == SinkKind::Parquet

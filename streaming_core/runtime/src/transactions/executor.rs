@@ -7,7 +7,7 @@ use crate::executor::Executor;
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Clock};
 use crate::output::counters::Counters;
-use crate::output::delivered::Delivered;
+use crate::output::delivered::{Delivered, metrics};
 use crate::output::latency::Latencies;
 use crate::output::metrics::{Metrics, Standing};
 use crate::output::sink::Sink;
@@ -155,7 +155,7 @@ impl Executor for Transactional {
             memory,
             chosen: self.chosen(),
             costs: self.scheme.costs(),
-            ..delivered.metrics()
+            ..metrics(std::iter::once(delivered))
         }
     }
 

@@ -42,8 +42,6 @@ pub struct Jumbo {
     pub started: u64,
     /// Whether this is the last jumbo tuple of the block.
     pub last: bool,
-    /// The sink's results for all of these rows, if they are for the sink and the writer computed them.
-    pub prepared: Option<Prepared>,
 }
 
 /// The rows of a jumbo tuple that belong to a reader.
@@ -54,6 +52,8 @@ pub struct Share {
     pub positions: Vec<u32>,
     /// While the tuple is filled: the number of rows so far.
     pub filled: usize,
+    /// The sink's results for these rows, if the reader is a sink and the writer computed them.
+    pub prepared: Option<Prepared>,
 }
 
 impl Share {
@@ -61,6 +61,11 @@ impl Share {
     #[inline]
     pub fn len(&self, n: usize) -> usize {
         if self.whole { n } else { self.positions.len() }
+    }
+
+    /// The digest of all of these rows, if they are prepared for a sink.
+    pub fn digest(&self) -> Digest {
+        self.prepared.map_or_else(Digest::default, |prepared| prepared.digest())
     }
 
     /// The position of the i-th.
@@ -83,13 +88,7 @@ impl Jumbo {
             upto: i64::MIN,
             started: 0,
             last: false,
-            prepared: None,
         }
-    }
-
-    /// Of all of its rows, if it is prepared for the sink.
-    pub fn digest(&self) -> Digest {
-        self.prepared.map_or_else(Digest::default, |prepared| prepared.digest())
     }
 
     /// Removes the rows and their readers, but keeps the memory.
@@ -100,9 +99,9 @@ impl Jumbo {
         for share in &mut self.shares {
             share.whole = false;
             share.positions.clear();
+            share.prepared = None;
         }
         self.last = false;
-        self.prepared = None;
     }
 }
 

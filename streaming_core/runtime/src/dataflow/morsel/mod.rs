@@ -84,7 +84,7 @@ fn morsel(program: &Program, options: &Options) -> Result<Morsel, RunError> {
         Some(_) if !ordered => PARTITIONS * options.threads,
         _ => 1,
     };
-    Dataflow::new(program, options, ordered, partitions, |frame| {
+    Dataflow::new(program, options, ordered, 1, partitions, |frame| {
         let worker = || BatchWorker {
             direct: Direct::new(&frame.chain),
             part: PartitionRows { positions: Vec::new(), rows: RowBuffer::new(8, false), hashes: Vec::new() },
@@ -226,7 +226,7 @@ impl Batches {
         let deliver = || {
             // SAFETY: it is this batch's turn at the sink, or the lock is held.
             unsafe {
-                frame.deliver(|delivered| {
+                frame.deliver(0, |delivered| {
                     delivered.sink.deliver(out, &prepared, block.text)?;
                     delivered.record(job.clock.now(), started, job.arrival(range.start));
                     Ok::<_, RunError>(())

@@ -112,7 +112,7 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     let replicas = |operator: usize| plan.operators[operator].len();
     let mergers = if channel == Channel::MergeSort { plan.with_several_sources(program) } else { 0 };
     let options = &Options { threads: options.threads + mergers, ..options.clone() };
-    Dataflow::new(program, options, channel != Channel::Spsc, replicas, |frame| {
+    Dataflow::new(program, options, channel != Channel::Spsc, plan.sink.len(), replicas, |frame| {
         let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer, &frame.windows);
         debug_assert!(mergers == 0 || tasks[options.threads - mergers..].iter().all(|tasks| tasks.len() == 1));
         let failed_at = AtomicI64::new(i64::MAX);
@@ -162,7 +162,7 @@ fn wire(
     // The inputs of each consumer: operators, then the sink.
     let takers: Vec<(&[Origin], usize, Option<Key>)> = (operators.iter().zip(&plan.operators))
         .map(|(operator, places)| (&operator.inputs[..], places.len(), operator.key))
-        .chain([(&program.outputs[..], 1, None)])
+        .chain([(&program.outputs[..], plan.sink.len(), None)])
         .collect();
     // Per origin its edges; per taker, for each stream it takes, which edge that is.
     let mut edges: Vec<Vec<Edge>> = vec![Vec::new(); operators.len() + 1];
@@ -175,7 +175,11 @@ fn wire(
             let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
             // A task that finds keys finds those of any row; tasks of absent replicas are left out.
             let windowed = windows.get(taker).and_then(Option::as_ref).map(|windowed| windowed.operator.epochs.clone());
-            let route = key.map_or(Route::Turn(windowed), |key| Route::Key(key, keyed));
+            let route = match key {
+                _ if taker == operators.len() => Route::Range,
+                Some(key) => Route::Key(key, keyed),
+                None => Route::Turn(windowed),
+            };
             numbers.push(edges.len());
             edges.push(Edge { first, readers: replicas, route });
         }
@@ -299,7 +303,7 @@ fn wire(
             }
         }
         for replica in 0..replicas {
-            let place = if is_sink { plan.sink } else { plan.operators[taker][replica] };
+            let place = if is_sink { plan.sink[replica] } else { plan.operators[taker][replica] };
             let mut sources = Vec::new();
             for (stream, &first) in with_keys.iter().enumerate() {
                 let (queue, reader) = if apart { (replica, 0) } else { (0, replica) };
@@ -312,7 +316,7 @@ fn wire(
                 let edge = &edges[number][edge];
                 let hashes = match &edge.route {
                     &Route::Key(_, place) => Some(place),
-                    Route::Turn(_) => None,
+                    Route::Turn(_) | Route::Range => None,
                 };
                 for producer in 0..plan.of(origin).len() {
                     let outlet = first_outlet[number] + producer;
@@ -348,7 +352,7 @@ fn wire(
             }
             let gate = Gate::new(sources, ordered, asks, prepared).that_takes(whole);
             let new = if is_sink {
-                task(Role::Sink, gate, None, Vec::new(), false, stride)
+                task(Role::Sink { number: replica }, gate, None, Vec::new(), false, stride)
             } else {
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
@@ -435,7 +439,7 @@ impl Work for Tasks {
                 Role::Operator { operator, .. } => ("operator", name(*operator)),
                 Role::Keys { operator, .. } => ("keys", name(*operator)),
                 Role::Merge { operator } => ("merge", operator.map_or(SINK, name)),
-                Role::Sink => ("sink", SINK),
+                Role::Sink { .. } => ("sink", SINK),
             };
             let mut json = task.cost.to_json();
             json["role"] = role.into();

@@ -15,7 +15,8 @@ pub const SINK: &str = "sink";
 pub struct Plan {
     pub source: Vec<usize>,
     pub operators: Vec<Vec<usize>>,
-    pub sink: usize,
+    /// Several sinks share the events by range (`output/ranges.rs`).
+    pub sink: Vec<usize>,
 }
 
 impl Plan {
@@ -29,8 +30,7 @@ impl Plan {
         for (name, places) in given {
             let single = match program.operators.iter().find(|operator| operator.name == *name) {
                 Some(operator) => operator.kind == OperatorKind::Stateful,
-                None if name == SINK => true,
-                None if name == SOURCE => false,
+                None if name == SINK || name == SOURCE => false,
                 None => {
                     let known: Vec<&str> = program.operators.iter().map(|operator| &operator.name[..]).collect();
                     return invalid(format!(
@@ -60,7 +60,7 @@ impl Plan {
         Ok(Self {
             source: given.get(SOURCE).cloned().unwrap_or_else(|| vec![0]),
             operators,
-            sink: given.get(SINK).map_or(threads - 1, |places| places[0]),
+            sink: given.get(SINK).cloned().unwrap_or_else(|| vec![threads - 1]),
         })
     }
 
@@ -69,7 +69,8 @@ impl Plan {
         let sources = |inputs: &[Origin]| inputs.iter().map(|&origin| self.of(origin).len()).sum::<usize>();
         let operators = program.operators.iter().zip(&self.operators);
         let takers = operators.map(|(operator, places)| (&operator.inputs[..], places.len()));
-        let several = takers.chain([(&program.outputs[..], 1)]).filter(|&(inputs, _)| sources(inputs) > 1);
+        let several =
+            takers.chain([(&program.outputs[..], self.sink.len())]).filter(|&(inputs, _)| sources(inputs) > 1);
         several.map(|(_, replicas)| replicas).sum()
     }
 

@@ -11,7 +11,7 @@ use crate::dataflow::frame::Job;
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::operator::truncate;
 use crate::dataflow::pinned::cost::Cost;
-use crate::dataflow::pinned::route::{Edge, route};
+use crate::dataflow::pinned::route::{Edge, Route, prepare, route};
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::copies::Copies;
@@ -41,15 +41,9 @@ pub(super) struct Network {
 #[derive(Debug)]
 pub(super) enum Role {
     /// Deals events: number `index` of `of` sources takes every `of`-th.
-    Source {
-        index: usize,
-        of: usize,
-    },
+    Source { index: usize, of: usize },
     /// A replica of an operator; `lane` is its part of the keys.
-    Operator {
-        operator: usize,
-        lane: usize,
-    },
+    Operator { operator: usize, lane: usize },
     /// Finds the keys of rows of an input of a windowed operator, for all of its replicas.
     Keys {
         operator: usize,
@@ -63,10 +57,9 @@ pub(super) enum Role {
         said: i64,
     },
     /// Puts streams into one order for the replica behind it, the sink if none (the extra operators that Viper does without).
-    Merge {
-        operator: Option<usize>,
-    },
-    Sink,
+    Merge { operator: Option<usize> },
+    /// Takes the outputs of the events of its ranges.
+    Sink { number: usize },
 }
 
 /// The threads that a task wakes, without its own.
@@ -247,9 +240,9 @@ impl Task {
             return Ok(false);
         }
         self.cost.rows_in += self.taken.rows.n as u64;
-        if let Role::Sink = self.role {
-            // SAFETY: there is one sink, and it is this thread's.
-            unsafe { job.frame.deliver(|delivered| deliver(delivered, &self.taken, known, job)) }?;
+        if let Role::Sink { number } = self.role {
+            // SAFETY: this task alone is that sink.
+            unsafe { job.frame.deliver(number, |delivered| deliver(delivered, &self.taken, known, job)) }?;
             self.cost.rows_out += self.taken.rows.n as u64;
             clock.lap(&mut self.counters.time.useful);
         } else if !self.ended {
@@ -369,8 +362,10 @@ impl Task {
                 }
                 jumbo.shares[0].whole = true;
                 clock.lap(&mut counters.time.other);
-                prepare(preparer.as_ref(), jumbo, put_out)?;
-                clock.lap(&mut counters.time.useful);
+                if let Some(preparer) = preparer {
+                    prepare(preparer, 0..1, jumbo, put_out)?;
+                    clock.lap(&mut counters.time.useful);
+                }
                 return Ok(());
             };
             let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);
@@ -434,10 +429,15 @@ impl Task {
                 }
                 note(outcome, operator, network, job, jumbo, ended)?;
             }
-            clock.lap(&mut counters.time.other);
-            prepare(preparer.as_ref(), jumbo, put_out)?;
-            clock.lap(&mut counters.time.useful);
-            route(edges, outlet.serial(), scratch, jumbo)
+            route(edges, outlet.serial(), scratch, jumbo)?;
+            if let Some(preparer) = preparer {
+                clock.lap(&mut counters.time.other);
+                for edge in edges.iter().filter(|edge| matches!(edge.route, Route::Range)) {
+                    prepare(preparer, edge.first..edge.first + edge.readers, jumbo, put_out)?;
+                }
+                clock.lap(&mut counters.time.useful);
+            }
+            Ok::<_, RunError>(())
         };
         let fill = |jumbo: &mut Jumbo| fill(jumbo).map(|()| jumbo.rows.n as u64);
         // SAFETY: this task alone writes its outlet, and has seen room.
@@ -603,21 +603,6 @@ fn deliver(delivered: &mut Delivered, taken: &Taken, known: i64, job: &Job) -> R
         if taken.upto > known {
             delivered.finished(taken.upto, now, arrival);
         }
-    }
-    Ok(())
-}
-
-/// Finds out about the rows of a jumbo tuple what the sink needs to know. Of an event whose rows part only the sink sees
-/// how many there are: it examines these.
-fn prepare(preparer: Option<&Preparer>, jumbo: &mut Jumbo, put_out: &mut Option<(i64, u64)>) -> Result<(), RunError> {
-    if let Some(preparer) = preparer
-        && jumbo.ranks.is_empty()
-        && jumbo.rows.n > 0
-    {
-        // SAFETY: the rows were made just now.
-        let prepared = unsafe { preparer.prepare_rows(jumbo.rows, *put_out) }?;
-        *put_out = Some(prepared.end());
-        jumbo.prepared = Some(prepared);
     }
     Ok(())
 }

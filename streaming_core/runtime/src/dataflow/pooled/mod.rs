@@ -73,7 +73,7 @@ fn pooled(
     strategies: Strategies,
     grouping: Grouping,
 ) -> Result<Pooled, RunError> {
-    Dataflow::new(program, options, true, |_| 1, |frame| Pool::new(&frame.chain, strategies, grouping, options))
+    Dataflow::new(program, options, true, 1, |_| 1, |frame| Pool::new(&frame.chain, strategies, grouping, options))
 }
 
 impl Work for Pool {
@@ -120,7 +120,7 @@ fn alone(worker: &mut Worker, job: &Job) -> Result<(), RunError> {
         let started = job.clock.now();
         // SAFETY: the rows are the block's events; there is no other thread.
         unsafe {
-            frame.deliver(|delivered| {
+            frame.deliver(0, |delivered| {
                 let (batch, sink) = (rows.slice(start..end), &mut delivered.sink);
                 worker.direct.events(&frame.chain, &frame.lanes, batch, sink, &mut worker.counters)?;
                 delivered.record(job.clock.now(), started, job.arrival(start));

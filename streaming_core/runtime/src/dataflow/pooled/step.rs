@@ -205,7 +205,7 @@ impl Pool {
                 // stay until the slot is reused.
                 unsafe {
                     let head = &*head;
-                    job.frame.deliver(|delivered| {
+                    job.frame.deliver(0, |delivered| {
                         delivered.sink.deliver(&*head.outputs, &head.prepared, job.block.text)?;
                         delivered.record(job.clock.now(), head.started, job.arrival(head.start));
                         Ok(())

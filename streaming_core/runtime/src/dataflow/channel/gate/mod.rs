@@ -227,9 +227,18 @@ unsafe fn take<K: SortKey>(
         }
         source.at = range.end;
         rank_on(jumbo, source, range.clone(), manner, taken)?;
-        hand_on(jumbo, source, range, taken, least, manner.prepared);
+        let share = &jumbo.shares[source.reader];
+        // Only a single source has several rows of an event here. They count as they were prepared, share by share.
+        let alone = manner.prepared && least == 0;
+        if alone {
+            taken.prepared = share.prepared;
+        }
+        hand_on(jumbo, source, range, taken, least, manner.prepared && !alone);
         // SAFETY: as the caller says.
         unsafe { source.head(outlets) };
+        if alone {
+            break;
+        }
     }
     Ok(())
 }
@@ -336,11 +345,11 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
     }
     let adjacent = share.whole && rows.stride == taken.rows.stride;
     if adjacent && taken.places.is_empty() && range.len() >= least {
-        taken.prepared = jumbo.prepared.filter(|_| range.start == 0);
+        taken.prepared = share.prepared.filter(|_| range.start == 0);
         taken.rows = rows.slice(range);
     } else {
         if summed && range.start == 0 {
-            taken.summed += jumbo.digest();
+            taken.summed += share.digest();
         }
         taken.places.extend(range.map(|index| source.place(jumbo, index)));
     }

@@ -217,7 +217,7 @@ impl Source {
             let jumbo = unsafe { outlet.ahead(self.reader, index) };
             let here = left.min(self.rows_of(jumbo) - at);
             if here > 0 && at == 0 {
-                sum += jumbo.digest();
+                sum += jumbo.shares[self.reader].digest();
             }
             (at, left) = (0, left - here);
         }

@@ -101,7 +101,7 @@ fn sums_of_batches_that_part_are_those_of_their_rows() {
                 fill(jumbo, seqs, upto, false);
                 jumbo.ranks.extend_from_slice(ranks);
                 if ranks.is_empty() && !seqs.is_empty() {
-                    jumbo.prepared = Some(whole.preparer().prepare_rows(jumbo.rows, None).unwrap());
+                    jumbo.shares[0].prepared = Some(whole.preparer().prepare_rows(jumbo.rows, None).unwrap());
                 }
             });
         }

@@ -232,7 +232,8 @@ impl Reader {
                 What::Row { place, hash } => {
                     if of.taken == 0 && self.prepared {
                         // SAFETY: as the caller says; it is there, and was not released.
-                        taken.summed += unsafe { outlets[of.outlet].ahead(of.reader, of.passed) }.digest();
+                        let jumbo = unsafe { outlets[of.outlet].ahead(of.reader, of.passed) };
+                        taken.summed += jumbo.shares[of.reader].digest();
                     }
                     of.taken += 1;
                     taken.places.push(place);

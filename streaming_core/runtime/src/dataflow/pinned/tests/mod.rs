@@ -223,7 +223,7 @@ fn what_does_not_fit_is_refused() {
         ("absent", vec![0], "plan: unknown operator absent; the operators are source, pass_0, count_1, sink"),
         ("pass_0", vec![], "plan: pass_0 cannot have 0 replicas"),
         ("count_1", vec![0, 1], "plan: count_1 cannot have 2 replicas"),
-        ("sink", vec![0, 1], "plan: sink cannot have 2 replicas"),
+        ("sink", vec![], "plan: sink cannot have 0 replicas"),
         ("pass_0", vec![0, 2], "plan: pass_0 is on thread 2, but the threads are 0 to 1"),
     ] {
         let plan = [(name.to_string(), places)].into();
@@ -242,7 +242,7 @@ proptest! {
                 (Just(pipeline), blocks)
             }),
         threads in 1_usize..5, batch in 1_usize..40, channel in prop::sample::select(&ORDERED),
-        replicas in proptest::collection::vec(proptest::collection::vec(any::<prop::sample::Index>(), 0..4), 8),
+        replicas in proptest::collection::vec(proptest::collection::vec(any::<prop::sample::Index>(), 0..4), 9),
     ) {
         // Replicas anywhere, also several of one operator on one thread.
         let mut plan = std::collections::BTreeMap::new();
@@ -255,6 +255,9 @@ proptest! {
         }
         if !replicas[7].is_empty() {
             plan.insert("source".into(), replicas[7].iter().map(|at| at.index(threads)).collect());
+        }
+        if !replicas[8].is_empty() {
+            plan.insert("sink".into(), replicas[8].iter().map(|at| at.index(threads)).collect());
         }
         check(&pipeline, &blocks, Options { plan, ..options(threads, batch, channel) });
     }
