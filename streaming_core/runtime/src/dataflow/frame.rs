@@ -212,7 +212,7 @@ impl<W: Work> Dataflow<W> {
         // SAFETY: the creator of the program guarantees its addresses.
         let chain = unsafe { Chain::bind(program) }?;
         let hasher = if ordered { program.hasher() } else { program.unordered_hasher() }?;
-        let team = Team::new(options.threads, options.idle, options.pin)?;
+        let team = Team::with_more(options.threads, options.merge_threads, options.idle, options.pin)?;
         let parallelism = find("parallelism", " of windowed operators", options.parallelism.as_deref(), PARALLELISMS)?;
         let mut windows = Vec::new();
         for (index, operator) in program.operators.iter().enumerate() {

@@ -47,7 +47,7 @@ impl Inlet {
         unsafe {
             match self {
                 Self::Gate(gate) => gate.take(outlets, text, taken),
-                Self::ScaleGate(reader) => reader.take(outlets, text, taken),
+                Self::ScaleGate(reader) => reader.take(text, taken),
             }
         }
     }

@@ -73,6 +73,13 @@ enum Channel {
     Spsc,
 }
 
+impl Channel {
+    /// Whether it is one of those that Viper compares.
+    fn is_vipers(self) -> bool {
+        matches!(self, Self::ScaleGate | Self::MergeSort)
+    }
+}
+
 /// The registry of channels.
 const CHANNELS: &[(&str, Channel)] = &[
     ("gate", Channel::Gate),
@@ -111,10 +118,10 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     check_schedule(program, options, &plan)?;
     let replicas = |operator: usize| plan.operators[operator].len();
     let mergers = if channel == Channel::MergeSort { plan.with_several_sources(program) } else { 0 };
-    let options = &Options { threads: options.threads + mergers, ..options.clone() };
+    let (options, threads) = (&Options { merge_threads: mergers, ..options.clone() }, options.threads + mergers);
     Dataflow::new(program, options, channel != Channel::Spsc, plan.sink.len(), replicas, |frame| {
-        let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer, &frame.windows);
-        debug_assert!(mergers == 0 || tasks[options.threads - mergers..].iter().all(|tasks| tasks.len() == 1));
+        let (outlets, tasks) = wire(program, &plan, channel, threads, &frame.preparer, &frame.windows);
+        debug_assert!(tasks[options.threads..].iter().all(|tasks| tasks.len() == 1));
         let failed_at = AtomicI64::new(i64::MAX);
         Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
     })
@@ -230,9 +237,9 @@ fn wire(
             }));
         }
     }
-    // The only producer of the sink, if there is one, and the part that examines its rows.
+    // The only producer of the sink, if there is one, and the part that examines its rows. In Viper, sinks do this themselves.
     let (taken_by_sink, examined) = match program.outputs[..] {
-        [Origin::Operator(index)] => (Some(index), Some(preparer.clone())),
+        [Origin::Operator(index)] if !channel.is_vipers() => (Some(index), Some(preparer.clone())),
         _ => (None, None),
     };
     let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
@@ -340,13 +347,13 @@ fn wire(
                     stride,
                 );
                 mergers += 1;
-                tasks[threads - mergers].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
+                tasks[threads - mergers].push(merge);
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
             let prepared = is_sink && ordered && examined.is_some();
             let mut inlet = None;
             if channel == Channel::ScaleGate && sources.len() > 1 {
-                let (of_sources, reader) = scale_gate(std::mem::take(&mut sources), SLOTS, asks, prepared);
+                let (of_sources, reader) = scale_gate(std::mem::take(&mut sources), SLOTS, asks);
                 inlet = Some(Inlet::ScaleGate(reader));
                 feeds.extend(of_sources);
             }
@@ -357,9 +364,7 @@ fn wire(
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
                 let outlet = first_outlet[taker + 1] + replica;
-                // The rows that merge operators take are not ready for delivery yet.
-                let direct = taken_by_sink == Some(taker) && (channel != Channel::MergeSort || replicas == 1);
-                let preparer = examined.clone().filter(|_| direct);
+                let preparer = examined.clone().filter(|_| taken_by_sink == Some(taker));
                 Task { preparer, whole, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
             };
             let inlet = inlet.unwrap_or(new.inlet);

@@ -362,10 +362,6 @@ impl Task {
                 }
                 jumbo.shares[0].whole = true;
                 clock.lap(&mut counters.time.other);
-                if let Some(preparer) = preparer {
-                    prepare(preparer, 0..1, jumbo, put_out)?;
-                    clock.lap(&mut counters.time.useful);
-                }
                 return Ok(());
             };
             let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);
