@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -186,9 +187,14 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     for name, option in (("partitions", "partitions"), ("slice", "slice"), ("window", "throughput_window")):
         settings = [getattr(s, option) for _, s in ways("ordered", name)]
         assert len(set(settings)) == len(settings) > 2
-    cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "configurations")}
+    cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "figure-4")}
     assert len(cells) == 2 * 4 * 4 * 3
-    assert {s.threads for _, s in ways("viper", "configurations")} == {most}
+    for name, batches in (("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})):
+        for _, s in ways("viper", name):
+            assert sorted(itertools.chain(*s.plan.values())) == list(range(s.threads)), "a thread for each task"
+            assert len(s.plan["sink"]) == len(s.plan[s.app])
+            assert s.batch == 1 or s.channel == "gate" or name == "batch"
+        assert {s.batch for _, s in ways("viper", name)} == batches
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
     assert {s.executor for _, s in ways("briskstream", "applications")} == {"pooled", "morsel", "pinned"}
