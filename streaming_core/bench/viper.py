@@ -113,8 +113,8 @@ def _batches(counts: list[int]) -> Sweep:
     heats = [Heat(app, {}, [way(app, cell, how) for how in BY_BATCH]) for app in APPS for cell in cells]
     return heats, [
         *_notes(),
-        f"Batches of {DEFAULT_BATCH} events instead of single tuples. An injector waits until its batch has arrived, so "
-        "latencies contain that wait.",
+        f"Batches of {DEFAULT_BATCH} events instead of single tuples. An injector waits until its batch has arrived. "
+        "Latencies contain that wait.",
     ]
 
 
@@ -316,7 +316,7 @@ LATENCIES = (
         "up to 600 ms in the operator layer, and 800 ms in the communication layer",
         published=_beside("pos_rep", lambda: _corners()[:2], PUBLISHED, MEAN, P99),
         ours=_beside("pos_rep", lambda: _corners()[:2], OURS, MEAN, P99),
-        host="The paper measures at the peak rate of each layer, where queues are full. Here both layers have one rate.",
+        host="The paper measures at the peak rate of each layer, where queues are full. Here both have one rate.",
     ),
     Claim(
         "pos_rep with several injectors: the latencies are similar, and lower in the communication layer.",

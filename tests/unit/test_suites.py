@@ -189,12 +189,6 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
         assert len(set(settings)) == len(settings) > 2
     cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "figure-4")}
     assert len(cells) == 2 * 4 * 4 * 3
-    for name, batches in (("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})):
-        for _, s in ways("viper", name):
-            assert sorted(itertools.chain(*s.plan.values())) == list(range(s.threads)), "a thread for each task"
-            assert len(s.plan["sink"]) == len(s.plan[s.app])
-            assert s.batch == 1 or s.channel == "gate" or name == "batch"
-        assert {s.batch for _, s in ways("viper", name)} == batches
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
     assert {s.executor for _, s in ways("briskstream", "applications")} == {"pooled", "morsel", "pinned"}
@@ -217,6 +211,22 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
                 assert spec.threads == most or name == "q4-replicas"
                 if asked:
                     assert asked.replicas == len(spec.plan.get(asked.operator, range(spec.threads)))
+
+
+@pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
+def test_each_task_of_viper_has_a_thread_of_its_own(name, batches):
+    heats, _ = chosen("viper", name).sweep([1, 2])
+    ways = [way for heat in heats for way in heat.ways]
+    for way in ways:
+        assert sorted(itertools.chain(*way.plan.values())) == list(range(way.threads))
+        assert len(way.plan["sink"]) == len(way.plan[way.app])
+    assert {way.batch for way in ways} == batches
+    assert {way.batch for way in ways if way.channel != "gate"} == {min(batches)}
+
+
+def test_viper_counts_merge_operators():
+    assert [viper.merge_threads(*cell, "merge_sort") for cell in ((1, 1), (1, 6), (6, 1), (2, 4))] == [0, 6, 1, 8]
+    assert viper.merge_threads(6, 6, "scalegate") == 0
 
 
 def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):

@@ -38,7 +38,7 @@ impl Inlet {
         }
     }
 
-    /// Takes what is ready; false: nothing, and nothing new is known either. What was taken is used until `release`.
+    /// Takes what is ready; false: nothing, and nothing new is known either. The task uses it until `release`.
     ///
     /// # Safety
     /// The caller is the reader of every source, and has released what it took before.
@@ -52,7 +52,7 @@ impl Inlet {
         }
     }
 
-    /// Gives back what was taken, when it has been used.
+    /// Gives back what the task took, after its use.
     pub fn release(&mut self, outlets: &[Outlet]) {
         match self {
             Self::Gate(gate) => gate.release(outlets),
