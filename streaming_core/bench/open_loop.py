@@ -21,12 +21,15 @@ Row = dict[str, Any]
 
 
 def under_load(load: float, rate: float, passes: Sequence[Pass]) -> Row:
-    """Returns the columns of passes at one rate; latencies are in microseconds."""
+    """Returns the columns of passes at one rate: latencies in microseconds, and costs per event."""
     row: Row = {"load": load, "offered_per_s": rate, "rounds": {}}
     for kind, figure in itertools.product(("end_to_end", "processing"), ("mean", "p99")):
         name = f"{kind}_{figure}_us"
         row["rounds"][name] = [getattr(one, kind)(figure) for one in passes]
         row |= summary(name, row["rounds"][name])
+    for name in ("cpu_ns", "energy_nj"):
+        row["rounds"][f"loaded_{name}"] = [getattr(one, name) for one in passes]
+        row |= summary(f"loaded_{name}", row["rounds"][f"loaded_{name}"])
     return row
 
 

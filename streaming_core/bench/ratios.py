@@ -27,6 +27,9 @@ NOUNS = {
     "end_to_end_p99_us": "p99 latency",
     "processing_mean_us": "mean processing latency",
     "processing_p99_us": "p99 processing latency",
+    "loaded_cpu_ns": "processor time per event at this rate",
+    "loaded_energy_nj": "energy per event at this rate",
+    "cores": "cores in use",
 }
 
 

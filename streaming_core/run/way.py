@@ -133,7 +133,7 @@ STRATEGIES: dict[str, dict[str, str]] = {
     "idle": {
         "spin": "Never leaves its core. With more threads than cores, it acts as `yield`.",
         "yield": "Spins for a moment, then lets other threads of the core run.",
-        "park": "Spins, yields, then sleeps until another thread wakes it.",
+        "park": "Spins, yields, then sleeps until another thread wakes it. With a rate, sources sleep between events.",
     },
     "sink": {
         "parquet": "Files in the folder of the run.",

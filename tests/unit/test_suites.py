@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -186,9 +187,8 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     for name, option in (("partitions", "partitions"), ("slice", "slice"), ("window", "throughput_window")):
         settings = [getattr(s, option) for _, s in ways("ordered", name)]
         assert len(set(settings)) == len(settings) > 2
-    cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "configurations")}
+    cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "figure-4")}
     assert len(cells) == 2 * 4 * 4 * 3
-    assert {s.threads for _, s in ways("viper", "configurations")} == {most}
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("brisk_wc", "fd", "sd", "brisk_lr") for batch in (1, 16, 256)}
     shapes = {s.app for _, s in ways("briskstream", "applications")}
@@ -217,6 +217,22 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
                 assert spec.threads == most or name == "q4-replicas"
                 if asked:
                     assert asked.replicas == len(spec.plan.get(asked.operator, range(spec.threads)))
+
+
+@pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
+def test_each_task_of_viper_has_a_thread_of_its_own(name, batches):
+    heats, _ = chosen("viper", name).sweep([1, 2])
+    ways = [way for heat in heats for way in heat.ways]
+    for way in ways:
+        assert sorted(itertools.chain(*way.plan.values())) == list(range(way.threads))
+        assert len(way.plan["sink"]) == len(way.plan[way.app])
+    assert {way.batch for way in ways} == batches
+    assert {way.batch for way in ways if way.channel != "gate"} == {min(batches)}
+
+
+def test_viper_counts_merge_operators():
+    assert [viper.merge_threads(*cell, "merge_sort") for cell in ((1, 1), (1, 6), (6, 1), (2, 4))] == [0, 6, 1, 8]
+    assert viper.merge_threads(6, 6, "scalegate") == 0
 
 
 def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):

@@ -22,6 +22,7 @@ use crate::rows::block::{Block, Text};
 use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
 use crate::state::states::States;
+use crate::threads::idle::Strategy;
 use crate::threads::sync::{Arc, CachePadded, Mutex, Ordering, UnsafeCell, lock};
 use crate::threads::team::{Signals, Team};
 
@@ -212,7 +213,7 @@ impl<W: Work> Dataflow<W> {
         // SAFETY: the creator of the program guarantees its addresses.
         let chain = unsafe { Chain::bind(program) }?;
         let hasher = if ordered { program.hasher() } else { program.unordered_hasher() }?;
-        let team = Team::new(options.threads, options.idle, options.pin)?;
+        let team = Team::with_more(options.threads, options.merge_threads, options.idle, options.pin)?;
         let parallelism = find("parallelism", " of windowed operators", options.parallelism.as_deref(), PARALLELISMS)?;
         let mut windows = Vec::new();
         for (index, operator) in program.operators.iter().enumerate() {
@@ -220,7 +221,7 @@ impl<W: Work> Dataflow<W> {
             let bind = |spec| unsafe { Replicated::bind(program, operator, spec, lanes(index), options, parallelism) };
             windows.push(operator.window.as_ref().map(bind).transpose()?);
         }
-        let arrivals = Arrivals::new(&options.rate.phases());
+        let arrivals = Arrivals::new(&options.rate.phases()).sleeping(options.idle == Strategy::Park);
         let frame = Frame {
             windows,
             texts: program.texts.clone(),

@@ -66,6 +66,8 @@ impl Running {
 pub struct Arrivals {
     /// In order; none: everything is there at once.
     phases: Vec<Phase>,
+    /// Whether a source sleeps until the next arrival, and never spins.
+    sleeps: bool,
 }
 
 /// Events from number `first` (of the run, from 0) on: that one arrives at `at`, the others `apart`, in nanoseconds.
@@ -84,7 +86,12 @@ impl Arrivals {
             let at = phases.last().map_or(0.0, |before| before.at + (first - before.first) as f64 * before.apart);
             phases.push(Phase { first, at, apart: 1e9 / rate });
         }
-        Self { phases }
+        Self { phases, sleeps: false }
+    }
+
+    /// With `sleeps`, a source that waits takes no processor time. The system may wake it tens of microseconds late.
+    pub fn sleeping(self, sleeps: bool) -> Self {
+        Self { sleeps, ..self }
     }
 
     pub fn is_open_loop(&self) -> bool {
@@ -120,8 +127,10 @@ impl Arrivals {
             if now >= at || stop() {
                 return;
             }
+            if self.sleeps {
+                std::thread::sleep(Duration::from_nanos((at - now).min(10_000_000)));
             // Sleeping overshoots by tens of microseconds: only for waits that are long against that.
-            if at - now > 500_000 {
+            } else if at - now > 500_000 {
                 std::thread::sleep(Duration::from_nanos((at - now - 300_000).min(10_000_000)));
             } else if at - now > 20_000 {
                 std::thread::yield_now();

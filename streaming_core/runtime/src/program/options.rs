@@ -76,6 +76,9 @@ pub struct Options {
     pub controller: Option<String>,
     pub thresholds: Vec<u32>,
     pub threads: usize,
+    /// Of channel merge_sort: the threads of merge tasks, in addition to `threads`. The executor sets it.
+    #[serde(skip)]
+    pub merge_threads: usize,
     pub punctuation: usize,
     pub batch: usize,
     pub rate: Rate,
@@ -110,6 +113,7 @@ impl Default for Options {
             controller: None,
             thresholds: Vec::new(),
             threads: 1,
+            merge_threads: 0,
             punctuation: 500,
             batch: 256,
             rate: Rate::Constant(0.0),

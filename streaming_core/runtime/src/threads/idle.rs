@@ -88,6 +88,11 @@ impl Idle {
     fn ring(&self) {
         // ORDERING: SeqCst fence, see `sleep`.
         fence(Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes the sleeping threads, after a change and a SeqCst fence.
+    pub fn wake(&self) {
         // ORDERING: Relaxed, ordered by the fence.
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             drop(lock(&self.gate));

@@ -1,6 +1,7 @@
 //! Threads: what they share, how they wait for each other, where they run.
 
 pub mod barrier;
+pub mod bells;
 pub mod door;
 pub mod idle;
 pub mod own;

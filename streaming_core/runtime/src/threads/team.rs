@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::RunError;
+use crate::threads::bells::Bells;
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, Shared, UnsafeCell, lock, thread,
@@ -18,12 +19,17 @@ pub struct Team {
     handles: Vec<thread::JoinHandle<()>>,
     /// Core of thread 0 while a job runs, if threads are pinned.
     caller: Option<usize>,
+    /// The number of threads that have a core if threads are pinned; others have one if cores are left.
+    bound: usize,
 }
 
 /// How threads within a job wait for each other and learn that one has failed.
 #[derive(Debug)]
 pub struct Signals {
+    /// Where threads wait if any thread may make the change. A notification wakes all of them.
     pub idle: Idle,
+    /// Where threads wait if each change concerns few threads.
+    pub bells: Bells,
     /// Set by any thread that fails; never reset: a failed run is over.
     pub stopped: AtomicBool,
 }
@@ -55,8 +61,15 @@ unsafe impl Sync for TeamState {}
 unsafe impl Send for TeamState {}
 
 impl Team {
-    /// Starts `threads - 1` threads. With `pin`, thread i runs on the i-th core this process may use.
+    /// Starts `threads - 1` threads. With `pin`, thread i runs on the i-th core that this process may use.
     pub fn new(threads: usize, strategy: Strategy, pin: bool) -> Result<Self, RunError> {
+        Self::with_more(threads, 0, strategy, pin)
+    }
+
+    /// Starts `threads - 1` threads, and `more` threads behind them. With `pin`, a thread behind them gets a core that no other
+    /// thread has. If none is left, it is not bound, so that it delays no thread in particular.
+    pub fn with_more(threads: usize, more: usize, strategy: Strategy, pin: bool) -> Result<Self, RunError> {
+        let (bound, threads) = (threads, threads + more);
         let topology = Topology::probe();
         let cores = topology.cores.len();
         let between = if strategy == Strategy::Spin && threads <= cores { Strategy::Spin } else { Strategy::Park };
@@ -67,12 +80,19 @@ impl Team {
             leaving: AtomicBool::new(false),
             error: Mutex::new(None),
             between: Idle::new(between, threads, cores),
-            signals: Arc::new(Signals { idle: Idle::new(strategy, threads, cores), stopped: AtomicBool::new(false) }),
+            signals: Arc::new(Signals {
+                idle: Idle::new(strategy, threads, cores),
+                bells: Bells::new(strategy, threads, cores),
+                stopped: AtomicBool::new(false),
+            }),
             cpu: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             cores: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
         });
-        let core = |index: usize| pin.then(|| topology.cores[index % cores].id);
-        let mut team = Self { shared, handles: Vec::new(), caller: core(0) };
+        let core = |index: usize| {
+            let place = if index < bound { index % cores } else { index };
+            topology.cores.get(place).filter(|_| pin).map(|core| core.id)
+        };
+        let mut team = Self { shared, handles: Vec::new(), caller: core(0), bound };
         for index in 1..threads {
             let (shared, core) = (team.shared.clone(), core(index));
             let handle = thread::Builder::new()
@@ -137,10 +157,10 @@ impl Team {
         self.shared.cpu.iter().map(|cpu| cpu.load(Ordering::Relaxed)).sum()
     }
 
-    /// Core of each thread as it really took effect; None unless every thread is bound.
+    /// Core of each thread as it really took effect, without threads behind the others; None unless every one is bound.
     pub fn binding(&self) -> Option<Vec<usize>> {
         // ORDERING: Relaxed; written before the threads' first job, read between jobs.
-        self.shared.cores.iter().map(|core| core.load(Ordering::Relaxed).checked_sub(1)).collect()
+        self.shared.cores[..self.bound].iter().map(|core| core.load(Ordering::Relaxed).checked_sub(1)).collect()
     }
 }
 
@@ -209,6 +229,7 @@ impl TeamState {
             // ORDERING: Release; threads that leave because of it need nothing else from this thread.
             self.signals.stopped.store(true, Ordering::Release);
             self.signals.idle.notify();
+            self.signals.bells.ring_all();
         }
         // ORDERING: Relaxed; read between jobs.
         self.cpu[index].fetch_add(thread_cpu_nanoseconds().saturating_sub(before), Ordering::Relaxed);
@@ -276,6 +297,18 @@ mod tests {
             Err(failure(10 - index as i64))
         });
         assert_eq!(outcome, Err(failure(7)));
+    }
+
+    #[test]
+    fn a_thread_behind_the_others_gets_a_free_core_or_none() {
+        let cores = crate::threads::topology::affinity().unwrap().len();
+        let mut team = Team::with_more(1, cores, Strategy::Yield, true).unwrap();
+        team.run(&|_| Ok(())).unwrap();
+        let bound: Vec<usize> = team.shared.cores.iter().map(|core| core.load(Ordering::Relaxed)).collect();
+        assert!(bound[..cores].iter().all(|&core| core > 0) && bound[cores] == 0);
+        let different: std::collections::BTreeSet<_> = bound.iter().collect();
+        assert_eq!(different.len(), cores + 1);
+        assert_eq!(team.binding().unwrap().len(), 1);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::output::sink::Sink;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::Block;
+use crate::threads::idle::Strategy;
 use crate::threads::team::Team;
 use crate::transactions::delivery::Delivery;
 use crate::transactions::run::{Run, Scheme};
@@ -80,7 +81,7 @@ pub fn make_with(
     let scheme = make_scheme(&program, &options)?;
     let tables = Tables::new(&program.tables, options.threads)?;
     placement.bind(tables.rows(), scheme.homes().as_deref());
-    let arrivals = Arrivals::new(&options.rate.phases());
+    let arrivals = Arrivals::new(&options.rate.phases()).sleeping(options.idle == Strategy::Park);
     let delivered = Delivered::new(Sink::new(options.sink, program.hasher()?));
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,

@@ -16,6 +16,15 @@ pub enum Inlet {
 }
 
 impl Inlet {
+    /// The outlets that it reads.
+    pub fn outlets(&self) -> Vec<usize> {
+        match self {
+            Self::Gate(gate) => gate.outlets(),
+            Self::ScaleGate(reader) => reader.outlets(),
+            Self::Results(results) => results.outlets(),
+        }
+    }
+
     /// A block begins.
     pub fn begin(&mut self) {
         match self {
@@ -34,7 +43,7 @@ impl Inlet {
         }
     }
 
-    /// Takes what is ready; false: nothing, and nothing new is known either. What was taken is used until `release`.
+    /// Takes what is ready; false: nothing, and nothing new is known either. The task uses it until `release`.
     ///
     /// # Safety
     /// The caller is the reader of every source, and has released what it took before.
@@ -43,13 +52,13 @@ impl Inlet {
         unsafe {
             match self {
                 Self::Gate(gate) => gate.take(outlets, text, taken),
-                Self::ScaleGate(reader) => reader.take(outlets, text, taken),
+                Self::ScaleGate(reader) => reader.take(text, taken),
                 Self::Results(results) => Ok(results.take(outlets, taken)),
             }
         }
     }
 
-    /// Gives back what was taken, when it has been used.
+    /// Gives back what the task took, after its use.
     pub fn release(&mut self, outlets: &[Outlet]) {
         match self {
             Self::Gate(gate) => gate.release(outlets),

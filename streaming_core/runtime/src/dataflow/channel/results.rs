@@ -47,6 +47,11 @@ impl Results {
         Self { sources: sources.iter().map(progress).collect() }
     }
 
+    /// The numbers of the outlets of its sources.
+    pub fn outlets(&self) -> Vec<usize> {
+        self.sources.iter().map(|source| source.outlet).collect()
+    }
+
     /// Resets the inlet for a new block.
     pub fn begin(&mut self) {
         self.sources.iter_mut().for_each(|source| source.done = false);

@@ -54,12 +54,14 @@ use crate::threads::sync::AtomicI64;
 
 use serde_json::Value;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use cost::Cost;
 use numbering::is_numbered;
 use pairs::PairQueues;
 use plan::{Plan, SINK, SOURCE};
 use route::{Edge, Route};
-use task::{Network, Role, Task};
+use task::{Network, Role, Task, Wakes};
 
 /// The number of jumbo tuples in an outlet.
 const SLOTS: usize = 8;
@@ -82,6 +84,11 @@ enum Channel {
 impl Channel {
     fn is_ordered(self) -> bool {
         !matches!(self, Self::SharedRing | Self::PairQueue)
+    }
+
+    /// Whether it is one of those that Viper compares.
+    fn is_vipers(self) -> bool {
+        matches!(self, Self::ScaleGate | Self::MergeSort)
     }
 }
 
@@ -124,11 +131,10 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     check_schedule(program, options, &plan)?;
     let replicas = |operator: usize| plan.operators[operator].len();
     let mergers = if channel == Channel::MergeSort { plan.with_several_sources(program) } else { 0 };
-    let options = &Options { threads: options.threads + mergers, ..options.clone() };
+    let (options, threads) = (&Options { merge_threads: mergers, ..options.clone() }, options.threads + mergers);
     Dataflow::new(program, options, channel.is_ordered(), plan.sink.len(), replicas, |frame| {
-        let (outlets, tasks) =
-            wire(program, &plan, channel, options.threads, options.batch, &frame.preparer, &frame.windows);
-        debug_assert!(mergers == 0 || tasks[options.threads - mergers..].iter().all(|tasks| tasks.len() == 1));
+        let (outlets, tasks) = wire(program, &plan, channel, threads, options.batch, &frame.preparer, &frame.windows);
+        debug_assert!(tasks[options.threads..].iter().all(|tasks| tasks.len() == 1));
         let failed_at = AtomicI64::new(i64::MAX);
         Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
     })
@@ -253,9 +259,9 @@ fn wire(
             }));
         }
     }
-    // The only producer of the sink, if there is one, and the part that examines its rows.
+    // The only producer of the sink, if there is one, and the part that examines its rows. In Viper, sinks do this themselves.
     let (taken_by_sink, examined) = match program.outputs[..] {
-        [Origin::Operator(index)] => (Some(index), Some(preparer.clone())),
+        [Origin::Operator(index)] if !channel.is_vipers() => (Some(index), Some(preparer.clone())),
         _ => (None, None),
     };
     let pairs_of = |origin: Origin, first: usize| {
@@ -273,6 +279,7 @@ fn wire(
         feeds: Vec::new(),
         ranked,
         numbered,
+        wakes: Wakes::default(),
         counted: Counted::default(),
         preparer: None,
         put_out: None,
@@ -375,13 +382,13 @@ fn wire(
                     stride,
                 );
                 mergers += 1;
-                tasks[threads - mergers].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
+                tasks[threads - mergers].push(merge);
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
             let prepared = is_sink && ordered && !numbered && examined.is_some();
             let mut inlet = (is_sink && numbered).then(|| Inlet::Results(Results::new(&sources)));
             if channel == Channel::ScaleGate && sources.len() > 1 {
-                let (of_sources, reader) = scale_gate(std::mem::take(&mut sources), SLOTS, asks, prepared);
+                let (of_sources, reader) = scale_gate(std::mem::take(&mut sources), SLOTS, asks);
                 inlet = Some(Inlet::ScaleGate(reader));
                 feeds.extend(of_sources);
             }
@@ -392,10 +399,8 @@ fn wire(
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
                 let outlet = first_outlet[taker + 1] + replica * outlets_of(taker + 1);
-                // The rows that merge operators take are not ready for delivery yet. Those in pairs lie elsewhere then.
-                let direct = taken_by_sink == Some(taker) && (channel != Channel::MergeSort || replicas == 1);
-                let direct = direct && !in_pairs;
-                let preparer = examined.clone().filter(|_| direct);
+                // The consumers of queues get copies of the rows, so results would not reach them.
+                let preparer = examined.clone().filter(|_| taken_by_sink == Some(taker) && !in_pairs);
                 let pairs = pairs_of(Origin::Operator(taker), outlet);
                 Task {
                     preparer,
@@ -411,7 +416,36 @@ fn wire(
     for task in tasks.iter_mut().flatten() {
         task.feeds = feeds.extract_if(.., |feed| Some(feed.outlet()) == task.outlet).collect();
     }
+    connect(&mut tasks, windows);
     (outlets, tasks)
+}
+
+/// Finds out which threads each task wakes.
+fn connect(tasks: &mut [Vec<Task>], windows: &[Option<Replicated>]) {
+    let (mut readers, mut writers) = (BTreeMap::<usize, Vec<usize>>::new(), BTreeMap::new());
+    let mut replicas = BTreeMap::<usize, Vec<usize>>::new();
+    for (thread, tasks) in tasks.iter().enumerate() {
+        for task in tasks {
+            writers.extend(task.outlets().map(|outlet| (outlet, thread)));
+            task.inlet.outlets().into_iter().for_each(|outlet| readers.entry(outlet).or_default().push(thread));
+            if let Some(operator) = task.windowed(windows) {
+                replicas.entry(operator).or_default().push(thread);
+            }
+        }
+    }
+    for (thread, tasks) in tasks.iter_mut().enumerate() {
+        for task in tasks {
+            let others = |threads: &mut dyn Iterator<Item = usize>| -> Vec<usize> {
+                threads.filter(|&other| other != thread).collect::<BTreeSet<_>>().into_iter().collect()
+            };
+            let sources = task.inlet.outlets();
+            task.wakes = Wakes {
+                readers: others(&mut task.outlets().filter_map(|outlet| readers.get(&outlet)).flatten().copied()),
+                writers: others(&mut sources.iter().map(|outlet| writers[outlet])),
+                peers: others(&mut task.windowed(windows).into_iter().flat_map(|operator| replicas[&operator].clone())),
+            };
+        }
+    }
 }
 
 /// A source: number `producer` of the producers of `origin`. A replica of a windowed operator need not announce that it puts
@@ -428,7 +462,9 @@ fn silent(windows: &[Option<Replicated>], origin: Origin, producer: usize, sourc
 impl Work for Tasks {
     fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
         // SAFETY: each thread has its own.
-        unsafe { self.tasks.with_mut(thread, |tasks| go_round(tasks, &self.network, job, self.tasks.len() == 1)) }
+        unsafe {
+            self.tasks.with_mut(thread, |tasks| go_round(tasks, thread, &self.network, job, self.tasks.len() == 1))
+        }
     }
 
     fn counters(&self) -> Counters {
@@ -471,7 +507,7 @@ impl Work for Tasks {
 ///
 /// # Errors
 /// `Engine`: it is alone and none of its tasks can go on.
-fn go_round(tasks: &mut [Task], network: &Network, job: &Job, is_alone: bool) -> Result<(), RunError> {
+fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_alone: bool) -> Result<(), RunError> {
     let frame = job.frame;
     tasks.iter_mut().for_each(Task::begin);
     let mut clock = Stopwatch::start();
@@ -502,7 +538,8 @@ fn go_round(tasks: &mut [Task], network: &Network, job: &Job, is_alone: bool) ->
                 return Err(RunError::Engine("the run is stuck: no task can make progress".into()));
             }
             None => {
-                frame.signals.idle.wait(leaves);
+                let awaited = tasks.iter().fold(0, |kinds, task| kinds | task.awaits());
+                frame.signals.bells.wait(thread, awaited, leaves);
                 clock.lap(&mut tasks[0].counters.time.sync);
             }
         }

@@ -56,6 +56,11 @@ impl PairQueues {
         Self { first, outputs: Jumbo::new(stride, ends.len(), keyed), ends, serial: 0, rows: 0 }
     }
 
+    /// The number of queues.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
     /// Whether outputs wait for room.
     pub fn is_waiting(&self) -> bool {
         self.ends.iter().any(Refill::is_waiting)

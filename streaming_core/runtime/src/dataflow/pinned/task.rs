@@ -1,5 +1,7 @@
 //! Tasks: replicas of operators, the sources, the sink, and the mergers of `merge_sort`. A task belongs to one thread.
 
+use std::ops::Range;
+
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::{Counted, Rank, path_too_long};
@@ -25,6 +27,7 @@ use crate::output::counters::Counters;
 use crate::output::delivered::Delivered;
 use crate::output::sink::Preparer;
 use crate::rows::view::Rows;
+use crate::threads::bells::{INPUT, Kinds, PEERS, ROOM};
 use crate::threads::sync::{AtomicI64, Ordering};
 use crate::threads::team::thread_cpu_nanoseconds;
 
@@ -61,6 +64,17 @@ pub(super) enum Role {
     Sink { number: usize },
 }
 
+/// The threads that a task wakes, without its own.
+#[derive(Debug, Default)]
+pub(super) struct Wakes {
+    /// The threads of the tasks that read its outlets: they wait for input.
+    pub readers: Vec<usize>,
+    /// The threads of the tasks whose outlets it reads: they wait for room.
+    pub writers: Vec<usize>,
+    /// The threads of the other replicas of its windowed operator.
+    pub peers: Vec<usize>,
+}
+
 #[derive(Debug)]
 pub(super) struct Task {
     pub role: Role,
@@ -76,6 +90,8 @@ pub(super) struct Task {
     pub ranked: bool,
     /// Whether its rows are numbered before the sink.
     pub numbered: bool,
+    /// The other threads whose tasks wait for what this one does.
+    pub wakes: Wakes,
     /// The rows of events that a windowed replica takes, if it takes all.
     pub counted: Counted,
     /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
@@ -128,16 +144,40 @@ impl Task {
         self.inlet.has_news(&network.outlets)
     }
 
+    /// What a step waits for, if the last one did nothing.
+    pub fn awaits(&self) -> Kinds {
+        match self {
+            Self { done: true, .. } => 0,
+            Self { blocked: true, .. } => ROOM,
+            Self { left: Some(_), .. } => PEERS,
+            _ => INPUT,
+        }
+    }
+
+    /// The numbers of its outlets.
+    pub fn outlets(&self) -> Range<usize> {
+        let queues = match (&self.role, &self.pairs) {
+            (_, Some(pairs)) => pairs.len(),
+            (Role::Keys { copies: Some(copies), .. }, _) => copies.of.len(),
+            _ => 1,
+        };
+        self.outlet.map_or(0..0, |first| first..first + queues)
+    }
+
     /// Whether there is room for what it puts out.
     fn has_room(&self, network: &Network) -> bool {
         if let Some(pairs) = &self.pairs {
             return pairs.has_room(&network.outlets);
         }
-        let queues = match &self.role {
-            Role::Keys { copies: Some(copies), .. } => copies.of.len(),
-            _ => 1,
-        };
-        self.outlet.is_some_and(|first| network.outlets[first..first + queues].iter().all(Outlet::has_room))
+        network.outlets[self.outlets()].iter().all(Outlet::has_room)
+    }
+
+    /// Its operator, if it is a replica of a windowed one.
+    pub fn windowed(&self, windows: &[Option<Replicated>]) -> Option<usize> {
+        match self.role {
+            Role::Operator { operator, .. } => windows[operator].is_some().then_some(operator),
+            _ => None,
+        }
     }
 
     /// Whether it may go on with what it took.
@@ -185,7 +225,7 @@ impl Task {
         if self.pairs.as_ref().is_some_and(PairQueues::is_waiting) {
             let worked = self.pour(network, clock)?;
             if worked {
-                job.frame.signals.idle.notify();
+                job.frame.signals.bells.ring(&[(&self.wakes.readers, INPUT)]);
             }
             return Ok(worked);
         }
@@ -212,6 +252,8 @@ impl Task {
         let new = unsafe { self.inlet.take(&network.outlets, job.block.text, &mut self.taken) }?;
         clock.lap(&mut self.counters.time.other);
         if !new {
+            // Even so, the inlet may have released heartbeats that said nothing new.
+            job.frame.signals.bells.ring(&[(&self.wakes.writers, ROOM)]);
             return Ok(self.flush(network, job));
         }
         self.cost.rows_in += self.taken.rows() as u64;
@@ -233,7 +275,8 @@ impl Task {
             self.done = self.taken.last && !self.pairs.as_ref().is_some_and(PairQueues::is_waiting);
             self.inlet.release(&network.outlets);
         }
-        job.frame.signals.idle.notify();
+        let Wakes { readers, writers, peers } = &self.wakes;
+        job.frame.signals.bells.ring(&[(readers, INPUT), (writers, ROOM), (peers, PEERS)]);
     }
 
     /// Copies waiting outputs into the queues of its consumers. Returns whether something was published.
@@ -255,7 +298,7 @@ impl Task {
         // SAFETY: this task alone writes its queues.
         let has_published = unsafe { pairs.flush(&network.outlets, job.block.text) };
         if has_published {
-            job.frame.signals.idle.notify();
+            job.frame.signals.bells.ring(&[(&self.wakes.readers, INPUT)]);
         }
         has_published
     }
@@ -311,7 +354,7 @@ impl Task {
             self.done = start + n == block.n;
         }
         clock.lap(&mut self.counters.time.other);
-        job.frame.signals.idle.notify();
+        job.frame.signals.bells.ring(&[(&self.wakes.readers, INPUT)]);
         Ok(true)
     }
 
@@ -370,10 +413,6 @@ impl Task {
                 }
                 jumbo.shares[0].whole = true;
                 clock.lap(&mut counters.time.other);
-                if let Some(preparer) = preparer {
-                    prepare(preparer, 0..1, jumbo, put_out)?;
-                    clock.lap(&mut counters.time.useful);
-                }
                 return Ok(());
             };
             let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);

@@ -118,7 +118,7 @@ impl Pool {
     ) -> Result<bool, RunError> {
         let Place::Stage { index, sends, .. } = self.places[place] else { unreachable!("a step has no lanes") };
         let stage = &self.stages[index];
-        let Signals { idle, stopped } = &*job.frame.signals;
+        let Signals { idle, stopped, .. } = &*job.frame.signals;
         let turn = Visit { worker: me, reach, released: stage.front.released(), idle, stopped };
         let before = worker.spent();
         let mut at = AtLanes {

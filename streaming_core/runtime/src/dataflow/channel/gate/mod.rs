@@ -111,6 +111,11 @@ impl Gate {
         self.sources.iter_mut().for_each(|source| source.stream = last - source.stream);
     }
 
+    /// The outlets that it reads.
+    pub fn outlets(&self) -> Vec<usize> {
+        self.sources.iter().map(|source| source.outlet).collect()
+    }
+
     /// A block begins.
     pub fn begin(&mut self) {
         for source in &mut self.sources {

@@ -31,7 +31,6 @@ use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::channel::taken::{MOST, Taken};
 use crate::error::RunError;
-use crate::output::sink::Prepared;
 use crate::rows::block::Text;
 use crate::threads::sync::{Arc, AtomicI64, CachePadded, Ordering};
 
@@ -133,16 +132,14 @@ pub struct Reader {
     ranked: bool,
     hashed: bool,
     united: bool,
-    /// Whether rows come prepared for the sink, as for a gate.
-    prepared: bool,
 }
 
 // SAFETY: as for `Feed`; `at` is the reader's own.
 unsafe impl Send for Reader {}
 
 /// Makes a ScaleGate of these sources, whose outlets have `slots` slots. Returns the ends of the sources, and the reader's.
-/// `ranked`: the reader needs ranks; `prepared`: rows are for the sink, and come prepared for it.
-pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool, prepared: bool) -> (Vec<Feed>, Reader) {
+/// `ranked`: the reader needs ranks.
+pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool) -> (Vec<Feed>, Reader) {
     let clocks = sources.iter().map(|_| CachePadded::new(AtomicI64::new(i64::MIN))).collect();
     let gate = Arc::new(ScaleGate { head: Node::new(), clocks });
     let head: *const Node = &raw const gate.head;
@@ -158,7 +155,6 @@ pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool, prepared: bo
         ranked,
         hashed: sources.iter().any(|source| source.hashes.is_some()),
         united: sources.iter().any(|source| source.stream > 0),
-        prepared,
     };
     let feed = |(number, source): (usize, Source)| Feed {
         gate: gate.clone(),
@@ -172,6 +168,11 @@ pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool, prepared: bo
 }
 
 impl Reader {
+    /// The outlets of its sources.
+    pub fn outlets(&self) -> Vec<usize> {
+        self.sources.iter().map(|source| source.outlet).collect()
+    }
+
     /// Resets the end for a new block.
     pub fn begin(&mut self) {
         self.sources.iter_mut().for_each(|source| source.done = false);
@@ -193,16 +194,14 @@ impl Reader {
     /// Takes ready rows, about as many as are worth a turn. Returns false if there are none. They are valid until `release`.
     ///
     /// # Safety
-    /// The caller is the reader of all sources' outlets, and has released what it took before.
-    pub unsafe fn take(&mut self, outlets: &[Outlet], text: Text, taken: &mut Taken) -> Result<bool, RunError> {
+    /// The caller has released what it took before.
+    pub unsafe fn take(&mut self, text: Text, taken: &mut Taken) -> Result<bool, RunError> {
         taken.clear();
         taken.rows.text = text;
         let ready = self.ready();
         if ready <= self.upto {
             return Ok(false);
         }
-        // SAFETY: as the caller says.
-        unsafe { self.look_for_ranks(outlets, taken) };
         let mut seq = self.upto;
         self.upto = ready;
         loop {
@@ -225,11 +224,6 @@ impl Reader {
             let of = &mut self.sources[source];
             match what {
                 What::Row { place, hash } => {
-                    if of.taken == 0 && self.prepared {
-                        // SAFETY: as the caller says; it is there, and was not released.
-                        let jumbo = unsafe { outlets[of.outlet].ahead(of.reader, of.passed) };
-                        taken.summed += jumbo.shares[of.reader].digest();
-                    }
                     of.taken += 1;
                     taken.places.push(place);
                     taken.started = taken.started.min(started);
@@ -257,34 +251,9 @@ impl Reader {
             taken.started = taken.started.min(std::mem::replace(&mut source.heard, u64::MAX));
         }
         (taken.rows.places, taken.rows.n) = (taken.places.as_ptr(), taken.places.len());
-        if self.prepared && taken.rows.n > 0 {
-            // SAFETY: the reader has just taken them.
-            taken.prepared = Some(unsafe { Prepared::alone(taken.rows, taken.summed) });
-        }
         taken.upto = self.upto;
         taken.last = self.sources.iter().all(|source| source.done);
         Ok(true)
-    }
-
-    /// With ranks, sums over batches that are split are useless, so this examines the rest of such batches again.
-    ///
-    /// # Safety
-    /// As for `take`.
-    unsafe fn look_for_ranks(&mut self, outlets: &[Outlet], taken: &mut Taken) {
-        // SAFETY: as the caller says; so many are there.
-        let jumbo = |source: &Progress, index| unsafe { outlets[source.outlet].ahead(source.reader, index) };
-        let waiting = |source: &Progress| outlets[source.outlet].waiting(source.reader);
-        let has_ranks = |source: &Progress| (0..waiting(source)).any(|index| !jumbo(source, index).ranks.is_empty());
-        if !self.prepared || !self.sources.iter().any(has_ranks) {
-            return;
-        }
-        self.prepared = false;
-        for source in self.sources.iter().filter(|source| source.taken > 0) {
-            let jumbo = jumbo(source, 0);
-            let share = &jumbo.shares[source.reader];
-            let place = |index| jumbo.rows.start.wrapping_add(share.position(index) * jumbo.rows.stride);
-            taken.left_over.extend((source.taken..share.len(jumbo.rows.n)).map(place));
-        }
     }
 
     /// Acknowledges the passed watermarks, after the use of the taken rows.

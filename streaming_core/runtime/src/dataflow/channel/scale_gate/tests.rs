@@ -21,7 +21,7 @@ impl World {
     fn new(sources: usize, stream: impl Fn(usize) -> u64) -> Self {
         let outlets = (0..sources).map(|_| Outlet::new(SLOTS, 1, || Jumbo::new(16, 1, 0))).collect();
         let of = (0..sources).map(|i| Source::new(i, 0, stream(i), None)).collect();
-        let (feeds, reader) = scale_gate(of, SLOTS, true, false);
+        let (feeds, reader) = scale_gate(of, SLOTS, true);
         Self { outlets, feeds, reader, taken: Taken::new(16) }
     }
 
@@ -56,7 +56,7 @@ impl World {
     /// What is ready, and up to which event that is all; None: nothing new.
     fn take(&mut self) -> Option<(Vec<Row>, i64)> {
         // SAFETY: there is no other thread; what was taken has been released.
-        let new = unsafe { self.reader.take(&self.outlets, Text::empty(), &mut self.taken) }.unwrap();
+        let new = unsafe { self.reader.take(Text::empty(), &mut self.taken) }.unwrap();
         let rows = self.taken.rows;
         // SAFETY: rows of 16 bytes, just taken.
         let row = |i: usize| unsafe { rows.row(i).cast::<Row>().read_unaligned() };
