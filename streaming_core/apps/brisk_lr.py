@@ -19,8 +19,8 @@ Events, parameters and tolls are those of `lr`, and so are many operators. These
 - All answers of the toll go to the accounts. In `lr`, an operator lets only payments through.
 
 All of these operators get reports by segment, so they know a vehicle only while it is there. A vehicle reports every
-30 s. It enters a segment if it sent no report from there 30 s before. It stands if it sent four equal reports, one every
-30 s. Without invalid reports, the results equal those of `lr`.
+30 s. It enters a segment if it sent no report from there 30 s before. It stands if it sent four equal reports, one
+every 30 s. Without invalid reports, the results equal those of `lr`.
 
 In each segment, the state grows with the number of vehicles that have been there.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from streaming_core.bench.ratios import Row, best, compare, most, pick, quantity, right, shown, threads_of, versus
 
 APPS = ("wc", "fd", "sd", "lr")
-# The applications of which the paper has another shape.
+# The shapes of the paper that differ from ours.
 SHAPES = {"wc": "brisk_wc", "lr": "brisk_lr"}
 PUBLISHED, OURS = "published", "ours"
 REPLICATED, POOLED = "replicated", "pooled"
