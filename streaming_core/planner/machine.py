@@ -149,6 +149,23 @@ class Machine(Document):
 
         return [[ns(i, j) for j in range(self.sockets)] for i in range(self.sockets)]
 
+    @cached_property
+    def twins(self) -> list[list[bool]]:
+        """Whether two sockets differ in nothing but their number: exchanging them changes nothing of the machine."""
+        n = self.sockets
+        about = [(self.room(i), self.time(i)) for i in range(n)]
+        matrices: list[Any] = [self.unit_ns, self.regaining_ns] + ([self.bandwidth] if self.bandwidth else [])
+
+        def exchanged(i: int, j: int) -> bool:
+            order = [*range(n)]
+            order[i], order[j] = j, i
+            same = all(
+                matrix[a][b] == matrix[order[a]][order[b]] for matrix in matrices for a in range(n) for b in range(n)
+            )
+            return same and about[i] == about[j]
+
+        return [[exchanged(i, j) for j in range(n)] for i in range(n)]
+
     @classmethod
     def named(cls, name: str | Path) -> Machine:
         """One of those that ship with the planner, by its name, else that of a file.

@@ -1,7 +1,7 @@
 """Strategies: how a plan is found, by name.
 
-- `rlas`, the default: replicas by what is sustained; places by local improvement and branch and bound (scaling.py).
-- `rlas_paper`: algorithms 1 and 2 of the paper, by R, with its bound and all its heuristics.
+- `balanced`, the default and ours: replicas by what is sustained; places by local improvement and branch and bound.
+- `rlas`: algorithms 1 and 2 of the paper with appendix D, by R, with the paper's bound and all its heuristics.
 - `rlas_fix_l`, `rlas_fix_u`: as `rlas`, for a machine on which every row is fetched over the greatest distance, or
   none.
 - `first_fit`: replicas of `rlas`, in topological order each on the first socket with room.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from streaming_core.planner.placed import Placed, dealt
 from streaming_core.planner.placement import Search
 from streaming_core.planner.scaling import Scaled
 
+DEFAULT = "balanced"
 COMPRESSION = 5  # replicas of a unit, as in the paper
 PAPER_BUDGET = 200  # nodes of each placement: the paper's search ends by itself on small instances alone
 RELAXATION = 1.25  # by which first fit relaxes a constraint that it cannot keep
@@ -60,7 +61,7 @@ def plan(
     """The plan that a strategy finds. The same for the same input.
 
     Args: ingress: events per second that are offered; None: as many as can be taken. seed: of `random`. compression,
-        by_one: of `rlas_paper`: replicas of a unit; whether operators are scaled by one, as the authors' code
+        by_one: of `rlas`: replicas of a unit; whether operators are scaled by one, as the authors' code
             does, not by how many times they are over-supplied.
 
     Raises:
@@ -83,18 +84,17 @@ def check(strategy: str) -> None:
         raise BadInput(unknown("strategy", strategy, STRATEGIES))
 
 
-def rlas(task: Task) -> Placed:
+def balanced(task: Task) -> Placed:
     """Ours; see scaling.balanced."""
-    return _placed("rlas", task, _balanced(task))
-
-
-def rlas_paper(task: Task) -> Placed:
-    """The paper's: by R, with its bound."""
-    search = Search("throughput", "paper", budget=PAPER_BUDGET)
-    scaled = scaling.topological(task.graph, task.machine, search, task.ingress, task.compression, task.by_one)
+    scaled = scaling.balanced(task.graph, task.machine, task.ingress)
     if scaled is None:
         raise _no_room(task)
-    return _placed("rlas_paper", task, scaled, proved=False)
+    return _placed("balanced", task, scaled)
+
+
+def rlas(task: Task) -> Placed:
+    """The paper's: by R, with its bound."""
+    return _placed("rlas", task, _rlas(task), proved=False)
 
 
 def rlas_fix_l(task: Task) -> Placed:
@@ -110,8 +110,10 @@ def rlas_fix_u(task: Task) -> Placed:
 def first_fit(task: Task) -> Placed:
     """The first socket where constraints hold at the ingress that `rlas` sustains; if there is none, what is violated
     on the first with room is relaxed, and everything is packed anew."""
-    scaled = _balanced(task)
-    problem = scaled.problem
+    scaled = _rlas(task)
+    problem = Compressed(task.graph, task.machine, scaled.problem.replicas, task.ingress)
+    assert scaled.found.plan is not None
+    ingress = 1 / float(scaled.problem.pressure(scaled.found.plan[:, None, :])[0])
     units = [unit for unit, total in enumerate(problem.totals.tolist()) for _ in range(total)]
     slack = np.ones(problem.loads(problem.nothing()[:, None, :])[0].shape[1])
     while True:
@@ -120,7 +122,7 @@ def first_fit(task: Task) -> Placed:
             here = current[:, : problem.sockets].sum(axis=0)
             sockets = np.flatnonzero(problem.room - here >= 1).tolist()
             made = np.stack([problem.moved(current, unit, socket) for socket in sockets], axis=1)
-            loads = problem.loads(made)[0] * scaled.found.value
+            loads = problem.loads(made)[0] * ingress
             exceeded = loads > slack * (1 + ROUNDING)
             fitting = np.flatnonzero(~exceeded.any(axis=1))
             if not len(fitting):
@@ -189,8 +191,8 @@ def exhaustive(task: Task) -> Placed:
 
 
 STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
+    "balanced": balanced,
     "rlas": rlas,
-    "rlas_paper": rlas_paper,
     "rlas_fix_l": rlas_fix_l,
     "rlas_fix_u": rlas_fix_u,
     "first_fit": first_fit,
@@ -201,8 +203,9 @@ STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
 }
 
 
-def _balanced(task: Task) -> Scaled:
-    scaled = scaling.balanced(task.graph, task.machine, task.ingress)
+def _rlas(task: Task) -> Scaled:
+    search = Search("throughput", "paper", budget=PAPER_BUDGET)
+    scaled = scaling.attainable(task.graph, task.machine, search, task.ingress, task.compression, task.by_one)
     if scaled is None:
         raise _no_room(task)
     return scaled
@@ -228,12 +231,12 @@ def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
 
     graph = task.graph.mapped(fixed)
     machine = task.machine.changed(streams=None, rewriting=None, latency=[[0.0] * n for _ in range(n)])
-    scaled = _balanced(Task(graph, machine, task.ingress))
+    scaled = _rlas(replace(task, graph=graph, machine=machine))
     return _placed(name, task, scaled, proved=False)
 
 
 def _in_turn(task: Task) -> dict[str, list[int]]:
-    problem = _balanced(task).problem
+    problem = _rlas(task).problem
     left = _rooms(task.machine)
     sockets: dict[str, list[int]] = {operator.name: [] for operator in task.graph.operators}
     turn = 0

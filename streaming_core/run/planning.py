@@ -74,7 +74,7 @@ def profile_of(
 
 
 def find(
-    profile: Profile, machine: str | None = None, threads: int | None = None, strategy: str = "rlas", seed: int = 0
+    profile: Profile, machine: str | None = None, threads: int | None = None, strategy: str = strategies.DEFAULT, seed: int = 0
 ) -> Placed:
     """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host.
 
@@ -95,7 +95,7 @@ def machine_for(name: str | None, threads: int | None) -> Machine:
     return Machine.named(name) if name is not None else host.machine(threads)
 
 
-def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int = 0) -> Placed:
+def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT, seed: int = 0) -> Placed:
     """The plan that a strategy finds for a machine.
 
     Raises:
