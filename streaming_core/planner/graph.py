@@ -32,7 +32,7 @@ class Input(Document):
     producer: str | None = Field(description="Operator that emits the rows; null: the source, which reads the events.")
     stream: str = Field(DEFAULT, description="Stream of the producer.")
     ns: Amount = Field(
-        description="T_e: ns to execute and emit a row. The paper uses the median, our profiles use the mean."
+        description="T_e: ns to execute and emit a row. The paper's strategies use the median, ours the mean."
     )
     bytes: Amount = Field(0.0, description="N: bytes per row.")
     selectivity: dict[str, Amount] = Field(

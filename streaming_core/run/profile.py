@@ -66,6 +66,11 @@ class Cost(Document):
     )
 
     @property
+    def median(self) -> float:
+        """The median over batches of executing a row: the paper's 50th percentile. The mean without batches."""
+        return self.quantiles[len(self.quantiles) // 2] if self.quantiles else self.execute
+
+    @property
     def row(self) -> float:
         """All that a row takes, in ns."""
         return self.execute + self.others
@@ -102,16 +107,24 @@ class Profile(Document):
     weights: dict[str, list[int]]
     patterns: list[Pattern] = Field(min_length=1)
 
-    def graph(self, app: App, most: int | None = None) -> planned.Graph:
-        """What a planner is told.
+    @property
+    def alone(self) -> Mapping[str, Cost]:
+        """The costs of rows if each operator has one replica."""
+        return min(self.patterns, key=lambda pattern: sum(pattern.replicas.values())).costs
+
+    def graph(self, app: App, most: int | None = None, median: bool = False) -> planned.Graph:
+        """The input of a planner.
 
         Args:
-            most: replicas that an operator may have, where they share threads; None: as many as there are places.
+            app: The application.
+            most: Replicas that an operator may have, where they share threads; None: as many as there are places.
+            median: Whether T_e is the median over batches, as in the paper, and not the mean over rows. The median
+                leaves out rare work, such as closing a window. Finding the keys of windows has no median.
         """
         patterns = [
             planned.Pattern(
                 several=sorted(name for name, n in pattern.replicas.items() if n > 1),
-                operators=[self._operator(operator, pattern, most) for operator in app.operators],
+                operators=[self._operator(operator, pattern, most, median) for operator in app.operators],
             )
             for pattern in self.patterns
         ]
@@ -158,7 +171,7 @@ class Profile(Document):
 
         return self.changed(patterns=[pattern_of(pattern) for pattern in self.patterns])
 
-    def _operator(self, operator: Operator, pattern: Pattern, most: int | None) -> planned.Operator:
+    def _operator(self, operator: Operator, pattern: Pattern, most: int | None, median: bool) -> planned.Operator:
         name = name_of(operator)
         cost, sizes, weights = pattern.costs[name], self.row_bytes[name], self.weights.get(name)
         given: dict[str, Any] = {"selectivity": cost.selectivity}
@@ -166,7 +179,7 @@ class Profile(Document):
             reading = min(self._reading(name), cost.execute / pattern.replicas[name])
             given |= {"read_ns": reading, "ns": cost.execute - pattern.replicas[name] * reading}
         else:
-            given["ns"] = cost.execute
+            given["ns"] = cost.median if median else cost.execute
         if operator.kind == "partitioned" and weights and sum(weights):
             given["weights"] = [part for part in weights for _ in range(planned.GROUPS // len(weights))]
         inputs: list[dict[str, Any]] = []
@@ -223,7 +236,7 @@ def measure(
     if not source.rows:
         raise BadInput(f"workload {source.directory} has no events to measure; use one with at least 1 event")
     program = compile_app(app, params)
-    blocks = engine.Blocks(_First(source.directory, source.manifest, app), program, engine.BLOCK)
+    blocks = engine.Blocks(first_events(source), program, engine.BLOCK)
     able = [name_of(o) for o in app.operators if o.kind in REPLICATED]
     chosen = list(_patterns(able))
     results: set[str] = set()
@@ -265,6 +278,11 @@ def measure(
         weights={name: [t.rows_in for t in wide if (t.operator, t.role) == (name, "operator")] for name in keyed},
         patterns=patterns,
     )
+
+
+def first_events(source: workload.Workload) -> workload.Workload:
+    """The first events of a workload, those that are measured."""
+    return _First(source.directory, source.manifest, source.app)
 
 
 def kept(

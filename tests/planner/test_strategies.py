@@ -15,7 +15,7 @@ from tests.differential.streams import examine
 from tests.planner import drawn
 
 APPS = ("wc", "lr", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd", "sd")))
-QUICK = ("rlas", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin", "random")
+QUICK = ("balanced", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin", "random")
 
 
 def is_placed(found: Placed) -> bool:
@@ -40,7 +40,7 @@ def test_every_strategy_gives_a_plan_and_the_same_again(seed, strategy, offered)
     try:
         found = plan(strategy, graph, machine, ingress, seed)
     except BadInput as refused:
-        assert "no room" in str(refused) or strategy in ("exhaustive", "rlas_paper")  # noqa: PT017
+        assert "no room" in str(refused) or strategy in ("exhaustive", "rlas")  # noqa: PT017
         return
     assert is_placed(found)
     assert found.as_plan() == plan(strategy, graph, machine, ingress, seed).as_plan()
@@ -54,17 +54,17 @@ def test_on_the_papers_servers_rlas_is_ahead_of_the_others(server, app):
     machine = Machine.named(server)
     found = {name: plan(name, drawn.paper(app), machine) for name in QUICK}
     assert all(map(is_placed, found.values()))
-    best = found["rlas"].estimate.sustained.ingress
-    assert not found["rlas"].estimate.violated
+    best = found["balanced"].estimate.sustained.ingress
+    assert not found["balanced"].estimate.violated
     assert all(one.estimate.sustained.ingress <= best * (1 + 1e-9) for one in found.values())
     assert found["round_robin"].estimate.sustained.ingress < best / 2
-    assert all(found[name].replicas == found["rlas"].replicas for name in ("first_fit", "round_robin"))
+    assert all(found[name].replicas == found["balanced"].replicas for name in ("first_fit", "round_robin"))
 
 
 def test_rlas_is_no_worse_than_the_papers_algorithm():
     for app in ("wc", "fd"):
         machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
-        ours, theirs = (plan(name, drawn.paper(app), machine) for name in ("rlas", "rlas_paper"))
+        ours, theirs = (plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas"))
         assert ours.estimate.sustained.ingress >= theirs.estimate.sustained.ingress
 
 
@@ -79,7 +79,7 @@ def test_rlas_finds_the_best_of_all_plans_where_replications_are_few(seed, threa
         best = plan("exhaustive", graph, machine)
     except BadInput:
         return
-    found = plan("rlas", graph, machine)
+    found = plan("balanced", graph, machine)
     assert found.proved
     assert found.estimate.sustained.ingress >= best.estimate.sustained.ingress * (1 - 1e-9)
     assert sum(found.replicas.values()) == sum(best.replicas.values())
@@ -90,10 +90,10 @@ def test_rlas_finds_the_best_of_all_plans_where_replications_are_few(seed, threa
 def test_rlas_is_no_worse_than_with_one_replica_of_some(seed):
     # Of what was measured in patterns, replicas may cost more than they gain.
     graph, machine = drawn.patterned(seed, drawn.graph(seed, 4)), drawn.machine(seed, 4, room=8)
-    best = plan("rlas", graph, machine).estimate.sustained.ingress
+    best = plan("balanced", graph, machine).estimate.sustained.ingress
     for pattern in graph.patterns:
         limited = graph.mapped(lambda o, several=pattern.several: o if o.name in several else o.changed(most=1))
-        assert best >= plan("rlas", limited, machine).estimate.sustained.ingress * (1 - graph.tolerance - 0.05)
+        assert best >= plan("balanced", limited, machine).estimate.sustained.ingress * (1 - graph.tolerance - 0.05)
 
 
 def test_the_papers_scaling_adds_replicas_of_what_is_over_supplied():
@@ -111,7 +111,7 @@ def test_an_operator_has_no_more_replicas_than_it_may():
     operators = [o.model_copy(update={"most": 3}) if o.name == "predictor" else o for o in drawn.paper("fd").operators]
     graph = drawn.paper("fd").model_copy(update={"operators": operators})
     machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
-    for name in ("rlas", "rlas_paper", "random"):
+    for name in ("balanced", "rlas", "random"):
         assert plan(name, graph, machine, compression=1).replicas["predictor"] == 3
 
 
@@ -134,13 +134,13 @@ def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
 @pytest.mark.parametrize(
     ("strategy", "machine", "said"),
     [
-        ("best", Machine.of_threads(2), "unknown strategy 'best'; known: rlas, rlas_paper, rlas_fix_l, "),
+        ("best", Machine.of_threads(2), "unknown strategy 'best'; known: balanced, rlas, rlas_fix_l, "),
         (
-            "rlas",
+            "balanced",
             Machine(name="tiny", cores=[2], latency=[[0.0]]),
             "machine tiny has no room for wc: 5 operators need 5 places, but it has 2",
         ),
-        ("rlas_paper", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
+        ("rlas", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
         ("random", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
         (
             "exhaustive",
@@ -159,7 +159,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, said):
 @pytest.mark.parametrize("ingress", [0.0, -1.0, float("inf"), float("nan")])
 def test_an_ingress_that_is_none_is_refused(ingress):
     with pytest.raises(BadInput, match="ingress must be a positive number of events per second"):
-        plan("rlas", drawn.paper("wc"), Machine.of_threads(2), ingress)
+        plan("balanced", drawn.paper("wc"), Machine.of_threads(2), ingress)
 
 
 def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
@@ -167,13 +167,13 @@ def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
     free = first.model_copy(update={"inputs": [first.inputs[0].model_copy(update={"ns": 0.0})]})
     graph = drawn.paper("fd", None).changed(operators=[free, *rest])
     with pytest.raises(BadInput, match="source source has zero cost"):
-        plan("rlas", graph, Machine.of_threads(2))
-    assert plan("rlas", graph, Machine.of_threads(2), 1e4).estimate.sustained.ingress == pytest.approx(1e4)
+        plan("balanced", graph, Machine.of_threads(2))
+    assert plan("balanced", graph, Machine.of_threads(2), 1e4).estimate.sustained.ingress == pytest.approx(1e4)
 
 
 def test_a_compression_of_nothing_is_refused():
     with pytest.raises(BadInput, match="compression must be at least 1, got 0"):
-        plan("rlas_paper", drawn.paper("wc"), Machine.of_threads(2), compression=0)
+        plan("rlas", drawn.paper("wc"), Machine.of_threads(2), compression=0)
 
 
 def test_of_replicas_that_are_alike_the_last_ones_are_with_the_sink():
@@ -181,6 +181,6 @@ def test_of_replicas_that_are_alike_the_last_ones_are_with_the_sink():
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=10.0)])
     work = Operator(name="work", kind="windowed", inputs=[Input(producer="source", ns=1000.0)], most=3)
     sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=10.0)])
-    found = plan("rlas", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
+    found = plan("balanced", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
     assert sorted(found["work"]) == [0, 1, 2]
     assert found["work"][-1] == found["sink"][0]

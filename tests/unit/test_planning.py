@@ -32,7 +32,7 @@ def test_a_plan_is_found_and_run(command, made, tmp_path):
     code, shown, said = command("plan", *given, "--threads", 2, "--out", tmp_path / "plan.json")
     assert (code, said) == (0, "")
     assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["source", "split", "count", "sink"]
-    assert "strategy rlas on this host: predicts " in shown
+    assert "strategy balanced on this host: predicts " in shown
     assert " events/s, limited by " in shown
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan.keys() == {"source", "split", "count", "sink"}
@@ -113,7 +113,7 @@ def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(made
     }
     known = known.changed(patterns=[one.changed(costs=costs) for one in known.patterns])
     found = planning.find_on(known, Machine.of_threads(2))
-    said = Planned(plan=found.as_plan(), strategy="rlas", events_per_s=1e6, bottleneck="core 0")
+    said = Planned(plan=found.as_plan(), strategy="balanced", events_per_s=1e6, bottleneck="core 0")
 
     def after(kind="peak", seconds=0.5, **times):
         tasks = [
@@ -336,7 +336,7 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
         refused(command(*given, "--threads", threads), "threads must be between 1 and ")
     refused(command("plan", "wc", "--input", made / "wc", "--channel", "fast"), "unknown channel 'fast'")
     refused(command(*given, "--set", "vocabulary=21"), "has params ", "measure again")
-    refused(command(*given, "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'; known: rlas")
+    refused(command(*given, "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'; known: balanced")
     refused(command("plan", "sl", "--input", made / "sl"), "sl does not run on pinned")
     refused(
         command("plan", "fd", "--measured", made / "profile.json"), "has app wc, but the request has fd; measure again"
