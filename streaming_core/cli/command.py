@@ -581,7 +581,7 @@ def bench(
     """Measure executors against the compiled sequential loop.
 
     Every executor takes turns with the loop on the same events. The command checks each result against the loop's, and
-    ends with exit code 1 if one differs.
+    ends with exit code 1 if one differs, or if a goal that an experiment asserts is missed.
     """
     from streaming_core.bench import applications, report
     from streaming_core.bench import evidence as for_large_hosts
@@ -639,6 +639,8 @@ def bench(
     if wrong := report.wrong(results):
         first = f"{wrong[0]['app']} {wrong[0]['way']}"
         raise RunFailed(f"{len(wrong)} results differ from the result of the compiled loop; the first is {first}")
+    if missed := report.failed(results):
+        raise RunFailed(f"{len(missed)} goals are missed; the first is {missed[0]['app']}: {missed[0]['failed']}")
     if far := [] if quick else report.mispredicted(results):
         first = f"{far[0]['app']} {far[0]['way']}"
         rates = f"predicted {far[0]['predicted_per_s']:,.0f}, measured {far[0]['events_per_s']:,.0f} events/s"

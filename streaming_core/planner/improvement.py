@@ -116,7 +116,9 @@ class _Estimate:
         units, sources = np.repeat(units, n), np.repeat(sources, n)
         possible = (sources != targets) & (self._free[targets] >= self._problem.sizes[units])
         units, sources, targets = units[possible], sources[possible], targets[possible]
-        change = self._changed(sources, -self._unit[units, sources]) + self._changed(targets, self._unit[units, targets])
+        change = self._changed(sources, -self._unit[units, sources]) + self._changed(
+            targets, self._unit[units, targets]
+        )
         change += self._adds[units, targets] - self._adds[units, sources]
         chosen = _lowest(change, number)
         made = np.repeat(self._plan[:, None, :], len(chosen), axis=1)

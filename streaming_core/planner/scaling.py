@@ -170,9 +170,7 @@ def balanced(
     return Scaled(best.problem, found, placements + 1)
 
 
-def _starts(
-    graph: Graph, machine: Machine, most: int, effort: Effort
-) -> Iterator[tuple[Graph, tuple[int, ...]]]:
+def _starts(graph: Graph, machine: Machine, most: int, effort: Effort) -> Iterator[tuple[Graph, tuple[int, ...]]]:
     """Graphs and replications to climb from.
 
     A second replica may cost more than it gains, and only others make up for it. So a climb for each measured pattern

@@ -113,8 +113,10 @@ def rlas_fix_u(task: Task) -> Placed:
 
 
 def first_fit(task: Task) -> Placed:
-    """The first socket where constraints hold at the ingress that the replicas would sustain if they fetched nothing; if there is none, what is violated
-    on the first with room is relaxed, and everything is packed anew."""
+    """Put each replica on the first socket where constraints hold, at the ingress that is sustained without fetching.
+
+    If there is none, relax what is violated on the first socket with room, and pack everything anew.
+    """
     problem = Compressed(task.graph, task.machine, _replicas(task), task.ingress)
     # What the replicas sustain where nothing is fetched, and no socket is fuller than others.
     nothing = problem.nothing()[:, None, :]

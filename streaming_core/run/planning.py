@@ -77,7 +77,11 @@ def profile_of(
 
 
 def find(
-    profile: Profile, machine: str | None = None, threads: int | None = None, strategy: str = strategies.DEFAULT, seed: int = 0
+    profile: Profile,
+    machine: str | None = None,
+    threads: int | None = None,
+    strategy: str = strategies.DEFAULT,
+    seed: int = 0,
 ) -> Placed:
     """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host.
 

@@ -6,9 +6,10 @@ median ratio decides. The results of a run do not depend on its plan; only its s
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -56,16 +57,14 @@ def of(spec: RunSpec, opened: workload.Workload, found: Plan, replicated: Plan, 
         replicated: The plan with a replica of every operator on each thread.
         profile: Where the profile is kept; None: nothing may be written there.
     """
-    about = {"threads": spec.threads, "found": found, "replicated": replicated}
+    about: dict[str, Any] = {"threads": spec.threads, "found": found, "replicated": replicated}
     path = profile and profile.with_name(f"{profile.stem}-trial-{digest_of(about)[:8]}.json")
     if path is not None and path.exists():
         return Trial.read(path)
-    trial = Trial(**about, **_measured(spec, opened, found, replicated))
+    trial = Trial.model_validate(about | _measured(spec, opened, found, replicated))
     if path is not None:
-        try:
+        with contextlib.suppress(BadInput):
             trial.save(path)
-        except BadInput:
-            pass
     return trial
 
 

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_core.errors import BadInput
-from streaming_core.planner import scaling
+from streaming_core.planner import placement, scaling
 from streaming_core.planner.graph import Graph, Input, Operator
+from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.placed import Placed, dealt
 from streaming_core.planner.placement import Search
@@ -15,7 +16,6 @@ from tests.differential.streams import examine
 from tests.planner import drawn
 
 APPS = ("wc", "lr", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd", "sd")))
-QUICK = ("balanced", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin", "random")
 
 
 def is_placed(found: Placed) -> bool:
@@ -49,19 +49,43 @@ def test_every_strategy_gives_a_plan_and_the_same_again(seed, strategy, offered)
 
 
 @pytest.mark.parametrize("app", APPS)
-@pytest.mark.parametrize("server", [pytest.param("server_a", marks=pytest.mark.slow), "server_b"])
-def test_on_the_papers_servers_rlas_is_ahead_of_the_others(server, app):
-    machine = Machine.named(server)
-    found = {name: plan(name, drawn.paper(app), machine) for name in QUICK}
+def test_on_a_server_of_the_paper_balanced_is_ahead_of_the_others(app):
+    machine = Machine.named("server_b").model_copy(update={"cores": [3] * 8})
+    found = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
+    replicas = tuple(found["rlas"].replicas.values())
+    found |= {name: plan(name, drawn.paper(app), machine, replicas=replicas) for name in ("first_fit", "round_robin")}
     assert all(map(is_placed, found.values()))
     best = found["balanced"].estimate.sustained.ingress
     assert not found["balanced"].estimate.violated
     assert all(one.estimate.sustained.ingress <= best * (1 + 1e-9) for one in found.values())
-    assert found["round_robin"].estimate.sustained.ingress < best / 2
-    assert all(found[name].replicas == found["balanced"].replicas for name in ("first_fit", "round_robin"))
+    assert all(found[name].replicas == found["rlas"].replicas for name in ("first_fit", "round_robin"))
 
 
-def test_rlas_is_no_worse_than_the_papers_algorithm():
+def test_the_operator_that_could_not_be_placed_is_scaled():
+    # Appendix D: at 6 * 10^5 events per second, a predictor of 9000 ns needs 5.4 sockets, and one replica of it one.
+    graph = drawn.paper("fd", None)
+    machine = Machine(name="six", cores=[4] * 2, capacity=[3e9] * 2, latency=[[0.0, 0.0], [0.0, 0.0]])
+    search = Search("throughput", "paper")
+    failed = placement.place(Compressed(graph, machine, (1, 1, 1, 1), 6e5, 5), search)
+    assert failed.plan is not None
+    heavy = Compressed(graph, machine, (1, 1, 5, 1), 6e5, 5)  # the unit of five predictors fits no socket
+    failed = placement.place(heavy, search)
+    assert failed.plan is None
+    assert graph.operators[failed.failed].name == "predictor"
+    scaled = scaling.topological(graph, machine, search, 6e5, 5)
+    assert scaled.problem.replicas[2] >= 6
+
+
+def test_where_replicas_share_cores_the_papers_search_lowers_the_ingress():
+    machine = Machine.of_threads(2, 50.0)
+    found = plan("rlas", drawn.paper("wc"), machine)
+    assert is_placed(found)
+    assert (
+        0 < found.estimate.sustained.ingress <= plan("balanced", drawn.paper("wc"), machine).estimate.sustained.ingress
+    )
+
+
+def test_balanced_is_no_worse_than_the_papers_algorithm():
     for app in ("wc", "fd"):
         machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
         ours, theirs = (plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas"))
@@ -70,7 +94,7 @@ def test_rlas_is_no_worse_than_the_papers_algorithm():
 
 @examine(15)
 @given(st.integers(0, 1_000_000), st.booleans())
-def test_rlas_finds_the_best_of_all_plans_where_replications_are_few(seed, threads):
+def test_balanced_finds_the_best_of_all_plans_where_replications_are_few(seed, threads):
     graph = drawn.graph(seed, 3)
     machine = Machine.of_threads(2, 90.0) if threads else drawn.machine(seed, 3, room=2)
     if scaling.limit(graph, machine) > 7:
@@ -87,7 +111,7 @@ def test_rlas_finds_the_best_of_all_plans_where_replications_are_few(seed, threa
 
 @examine(5)
 @given(st.integers(0, 1_000_000))
-def test_rlas_is_no_worse_than_with_one_replica_of_some(seed):
+def test_balanced_is_no_worse_than_with_one_replica_of_some(seed):
     # Of what was measured in patterns, replicas may cost more than they gain.
     graph, machine = drawn.patterned(seed, drawn.graph(seed, 4)), drawn.machine(seed, 4, room=8)
     best = plan("balanced", graph, machine).estimate.sustained.ingress
