@@ -179,7 +179,7 @@ def _known(app: str) -> profile.Profile:
 @cache
 def _published(app: str) -> Graph:
     """Returns an application as slow as the paper's, with any number of sources and sinks."""
-    splitter = measured("wc", APPS["wc"], profile.EVENTS).alone["split"].median
+    splitter = measured("wc", UNORDERED, profile.EVENTS).alone["split"].median
     graph = _known(app).graph(registry.load(app), median=True).slowed(SPLITTER / splitter)
 
     def replicated(operator: Operator) -> Operator:
@@ -232,8 +232,8 @@ def _by_strategy(rows: list[Row]) -> Iterator[str]:
         for server in SERVERS:
             mine = [row for row in rows if (row["app"], row["machine"]) == (app, server)]
             said = "; ".join(
-                f"{row['way']} {row['predicted_per_s'] / 1e6:.2f} M events/s with {row['threads']} replicas, limited by "
-                f"{row['bottleneck']}"
+                f"{row['way']} {row['predicted_per_s'] / 1e6:.2f} M events/s with {row['threads']} replicas, "
+                f"limited by {row['bottleneck']}"
                 for row in mine
             )
             yield f"{app} on {server}: {said}"

@@ -115,8 +115,31 @@ class Compressed:
                 mean = sum(self.classes[a].shares)
                 most = max(sum(shares[member]) for member in self.classes[a].members)
                 self.excess[a] = max(1.0, most / mean) if mean else 1.0
+        self._merge(rates)
         self._bounded = bool(np.isfinite(self._channels).any() and self._bytes.any())
         self._remembers = bool(np.isfinite(self._memory_limit).any() and self._memory.any())
+
+    def _merge(self, rates: Array) -> None:
+        """What merge threads ask for, of an event: on the cores of sockets, and at least of any one core. It does not
+        depend on places."""
+        graph, machine = self.graph, self.machine
+        merging, self._least = np.zeros(self.sockets), 0.0
+        apart: dict[int, float] = {}
+        for number, (index, replica) in enumerate(graph.mergers(self.replicas)):
+            operator = graph.operators[index]
+            shares = operator.shares(self.replicas[index])[replica]
+            rows = [
+                0.0 if one.producer is None else rates[self.slot[one.producer, one.stream]] for one in operator.inputs
+            ]
+            asked = (operator.merge_ns or 0.0) * sum(r * share for r, share in zip(rows, shares, strict=True))
+            self._least = max(self._least, asked)
+            if (thread := machine.merge_core(number)) is not None:
+                merging[machine.socket_of(thread)] += asked
+            else:
+                core = (machine.threads + number) % (machine.threads + machine.spare)
+                apart[core] = apart.get(core, 0.0) + asked
+        self.merging = merging / self.time
+        self._least = max([self._least, *apart.values()]) / NS
 
     def nothing(self) -> Array:
         """The plan in which nobody is placed."""
@@ -193,7 +216,7 @@ class Compressed:
         asked = self.asked(plans) if asked is None else asked
         n = self.sockets
         of_replicas = np.where(plans > 0, asked * (self.excess[:, None, None] / NS), 0.0)
-        found = [np.einsum("abi,abi->bi", plans, asked)[:, :n] / self.time]
+        found = [np.einsum("abi,abi->bi", plans, asked)[:, :n] / self.time + self.merging]
         if self._remembers:
             found.append(np.tensordot(self._memory, plans, 1)[:, :n] / self._memory_limit)
         if self._bounded:
@@ -211,7 +234,8 @@ class Compressed:
         return self._limited(np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2))))
 
     def _limited(self, pressure: Array) -> Array:
-        return pressure if self.ingress is None else np.maximum(pressure, 1 / self.ingress)
+        least = max(self._least, 0.0 if self.ingress is None else 1 / self.ingress)
+        return np.maximum(pressure, least) if least else pressure
 
     def bound(self, plans: Array) -> Array:
         """At least as little pressure as any completion of each plan has; infinite if there is none.
@@ -232,7 +256,7 @@ class Compressed:
         least = np.where(left > 0, least, 0.0)
         waiting = (least * (self.excess[:, None] / NS)).max(axis=0)
         with np.errstate(invalid="ignore"):
-            total = np.where(left > 0, left * least, 0.0).sum(axis=0)
+            total = np.where(left > 0, left * least, 0.0).sum(axis=0) + (self.merging * self.time).sum()
         total = (total + np.einsum("abi,abi->b", plans[:, :, :n], asked[:, :, :n])) / self.time.sum()
         found = np.maximum(np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2))), np.maximum(waiting, total))
         return self._limited(found)

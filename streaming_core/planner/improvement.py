@@ -96,7 +96,7 @@ class _Estimate:
         asked, sizes = problem.asked(plan[:, None, :])[:, 0, :n], problem.sizes[:, None]
         times = problem.time
         replicas = asked * (problem.excess[:, None] / NS)
-        sockets = (self._here * asked).sum(axis=0) / times
+        sockets = (self._here * asked).sum(axis=0) / times + problem.merging
         scale = max(float(sockets.max()), float(np.where(self._here > 0, replicas, 0.0).max())) or 1.0
         self._sockets = sockets / scale
         self._unit = sizes * asked / (times * scale)  # a unit's part of a socket's load

@@ -61,4 +61,5 @@ def machine(threads: int | None = None) -> Machine:
         streams=away("bytes_per_s"),
         rewriting=None if several else away("rewritten_bytes_per_s"),
         numbers=numbers,
+        spare=len(found["cores"]) - len(cores),
     )

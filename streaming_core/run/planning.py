@@ -161,6 +161,12 @@ def notes(found: Placed) -> list[str]:
     left_out = []
     if all(operator.memory_bytes is None for operator in found.graph.operators):
         left_out.append("constraint 4 (bandwidth of local memory) is left out: no counter of DRAM traffic was read")
+    if merging := found.graph.mergers(list(found.replicas.values())):
+        shared = sum(found.machine.merge_core(number) is not None for number in range(len(merging)))
+        left_out.append(
+            f"channel merge_sort adds {len(merging)} merge threads to those of the plan; {shared} of them share a "
+            "core with a thread of the plan, and the prediction counts their work there"
+        )
     if found.machine.name != host.NAME:
         clock, measured = found.machine.clock_ghz, found.graph.clock_ghz
         if clock is None or measured is None:

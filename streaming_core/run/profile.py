@@ -44,6 +44,7 @@ SEVERAL = 2  # replicas where there are several
 WIDE = 64  # replicas by whose rows the shares of keys are known
 TOLERANCE = 0.05  # by which times of two measurements differ
 FEW = 4  # operators of which all patterns are measured
+MERGING = ("merge_sort",)  # channels that add a thread for each merge task
 REPLICATED = ("stateless", "partitioned", "windowed")
 # What plans call those that have no names in them; and where a source's rows come from.
 SOURCE, SINK, EVENT = "source", "sink", "events"
@@ -61,6 +62,7 @@ class Cost(Document):
         description="Mean over all rows. For a windowed operator it includes finding the keys. 0: no rows."
     )
     others: Amount
+    merge: Amount = Field(0.0, description="ns per row on the threads of merge tasks, which channel merge_sort adds.")
     quantiles: list[Amount] = Field(
         description="Quantiles over batches, from 0 to 100 percent, of executing a row. Excludes finding the keys."
     )
@@ -190,6 +192,8 @@ class Profile(Document):
             inputs.append(given | {"producer": producer, read: size})
         able = operator.kind in REPLICATED
         about = {"name": name, "kind": operator.kind, "inputs": inputs, "others_ns": cost.others}
+        if self.channel in MERGING and name != SOURCE:
+            about["merge_ns"] = cost.merge
         return planned.Operator.model_validate(about | {"most": most if able else 1})
 
     def _reading(self, name: str) -> float:
@@ -339,11 +343,9 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
     if not rows_in:
         return Cost(rows_in=0, rows_out=sum(task.rows_out for task in main), execute=0.0, others=0.0, quantiles=[])
     execute = [sum(t.execute_ns for t in of(tasks, "operator", "keys", SOURCE, SINK)) / rows_in for tasks in passes]
-    # What merges in front of a replica executes nothing that the operator would not.
-    others = [
-        sum(t.others_ns + (t.execute_ns if t.role == "merge" else 0) for t in tasks if t.operator == name) / rows_in
-        for tasks in passes
-    ]
+    # Merge tasks have their own threads.
+    others = [sum(t.others_ns for t in tasks if t.operator == name and t.role != "merge") / rows_in for tasks in passes]
+    merge = [sum(t.others_ns + t.execute_ns for t in of(tasks, "merge")) / rows_in for tasks in passes]
     quantiles = [task.execute_quantiles for tasks in passes for task in of(tasks, "operator", SOURCE, SINK)]
     quantiles = [found for found in quantiles if found]
     return Cost(
@@ -351,6 +353,7 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
         rows_out=sum(task.rows_out for task in main),
         execute=statistics.median(execute),
         others=statistics.median(others),
+        merge=statistics.median(merge),
         quantiles=[statistics.median(at) for at in zip(*quantiles, strict=True)],
     )
 
