@@ -229,8 +229,7 @@ def _replicated(counts: list[int]) -> tuple[list[Heat], list[str]]:
         # A plan that is the replicated one is not raced against itself.
         heats.append(Heat(app, params, [found] if found.option("plan") == default.plan else [found, default]))
     return heats, [
-        "Plan auto, as a run uses it: if the plan found measures slower than the replicated plan on the first events, "
-        "it is the replicated plan."
+        "Plan auto, as a run uses it. It is the replicated plan if the plan found measures slower on the first events."
     ]
 
 

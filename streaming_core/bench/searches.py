@@ -125,7 +125,7 @@ def _by_effort(rows: list[Row]) -> Iterator[str]:
         worst = min(mine, key=lambda row: row["to_default"])
         mean = math.exp(sum(math.log(row["to_default"] or 1e-9) for row in mine) / len(mine))
         yield (
-            f"{name}: predicted throughput {mean:.3f} times that of the defaults (geometric mean), at worst "
+            f"{name}: predicted throughput {mean:.3f} times that of the defaults (geometric mean). At worst "
             f"{worst['to_default']:.3f} ({worst['app']} on {worst['machine']}); "
             f"{sum(row['search_seconds'] for row in mine):.1f} s for {len(mine)} searches, at most "
             f"{max(row['search_seconds'] for row in mine):.2f} s"

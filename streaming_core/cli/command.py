@@ -580,8 +580,8 @@ def bench(
 ) -> None:
     """Measure executors against the compiled sequential loop.
 
-    Every executor takes turns with the loop on the same events. The command checks each result against the loop's, and
-    ends with exit code 1 if one differs, or if a goal that an experiment asserts is missed.
+    Every executor takes turns with the loop on the same events. The command checks each result against the loop's. It
+    ends with exit code 1 if a result differs, or if an experiment misses a goal that it asserts.
     """
     from streaming_core.bench import applications, report
     from streaming_core.bench import evidence as for_large_hosts

@@ -120,8 +120,7 @@ class Compressed:
         self._remembers = bool(np.isfinite(self._memory_limit).any() and self._memory.any())
 
     def _merge(self, rates: Array) -> None:
-        """What merge threads ask for, of an event: on the cores of sockets, and at least of any one core. It does not
-        depend on places."""
+        """Add up what merge threads ask for, of an event: on sockets, and at most on any other core."""
         graph, machine = self.graph, self.machine
         merging, self._least = np.zeros(self.sockets), 0.0
         apart: dict[int, float] = {}
@@ -187,8 +186,9 @@ class Compressed:
         return handled.reshape(-1, *plans.shape[1:]) @ self._regaining_ns.T
 
     def neighbours(self, here: Array, of_asked: Array, scale: float, exponent: int) -> Array:
-        """What one replica more of each class on each socket changes of a sum of powers of loads, to first order, by
-        what other replicas ask for, and by memories and channels.
+        """Estimate to first order what one replica more of each class changes of a sum of powers of loads.
+
+        It counts what other replicas ask for, memories and channels, by the socket of the replica.
 
         Args:
             here: Numbers by class and socket.

@@ -31,8 +31,10 @@ ROUNDING = 1e-9  # by which sums of the same terms may differ
 class Load:
     """What is asked of a resource, and what it has: ns or bytes per second, or replicas.
 
-    Attributes: resource: `replica`, `merge` (a merge thread), `merge core` (a core with merge threads alone), `core`,
-        `socket` (3), `memory` (4), `channel` (5), `room` (replicas of a socket), `ingress`. where: which one.
+    Attributes:
+        resource: `replica`, `core`, `socket` (3), `memory` (4), `channel` (5), `room` (of a socket), `ingress`.
+            Also `merge`, a merge thread, and `merge core`, a core with merge threads alone.
+        where: Which one.
     """
 
     resource: str
@@ -281,21 +283,25 @@ class _Flow:
             found.append((f"{operator.name} {replica}", asked, self.machine.merge_core(number)))
         return found
 
+    def _merge_loads(self, merging: list[tuple[str, float, int | None]], extra: list[float]) -> list[Load]:
+        """The loads of merge threads and of the cores that they have to themselves; adds the rest to sockets."""
+        apart: dict[int, float] = {}
+        for number, (_, asked, thread) in enumerate(merging):
+            if thread is not None:
+                extra[self.machine.socket_of(thread)] += asked
+            else:
+                core = (self.machine.threads + number) % (self.machine.threads + self.machine.spare)
+                apart[core] = apart.get(core, 0.0) + asked
+        found = [Load("merge", name, asked, NS) for name, asked, _ in merging]
+        return found + [Load("merge core", f"{core}", asked, NS) for core, asked in sorted(apart.items())]
+
     def loads(self, cores: Places | None) -> list[Load]:
         """What is asked of everything that has a limit."""
         machine, n = self.machine, self.machine.sockets
         kept = {id(r): r.kept if self.overfed else 1.0 for r in self.replicas}
         found = [Load("replica", f"{r.operator} {r.index}", r.asked, NS) for r in self.replicas]
         merging, extra = self._merging(), [0.0] * n
-        found += [Load("merge", name, asked, NS) for name, asked, _ in merging]
-        apart: dict[int, float] = {}
-        for number, (_, asked, thread) in enumerate(merging):
-            if thread is not None:
-                extra[machine.socket_of(thread)] += asked
-            else:
-                core = (machine.threads + number) % (machine.threads + machine.spare)
-                apart[core] = apart.get(core, 0.0) + asked
-        found += [Load("merge core", f"{core}", asked, NS) for core, asked in sorted(apart.items())]
+        found += self._merge_loads(merging, extra)
         if cores is not None:
             threads: dict[int, float] = {}
             for r in self.replicas:

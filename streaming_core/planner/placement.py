@@ -301,7 +301,7 @@ def _sockets(problem: Compressed, plan: Array, size: int) -> list[int]:
 
 
 def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> tuple[list[Array], list[int]]:
-    """The plans that decisions come to, and the classes of which no unit could be placed.
+    """The plans that decisions come to, and the classes without a valid place for a unit.
 
     The paper's search looks at no plan of which constraints do not hold. They may hold again when more is placed and
     less comes: a search with a sound bound asks of whole plans only.

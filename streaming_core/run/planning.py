@@ -164,8 +164,8 @@ def notes(found: Placed) -> list[str]:
     if merging := found.graph.mergers(list(found.replicas.values())):
         shared = sum(found.machine.merge_core(number) is not None for number in range(len(merging)))
         left_out.append(
-            f"channel merge_sort adds {len(merging)} merge threads to those of the plan; {shared} of them share a "
-            "core with a thread of the plan, and the prediction counts their work there"
+            f"channel merge_sort adds {len(merging)} merge threads. {shared} of them share a core with a thread of the "
+            "plan, and the prediction counts their work there"
         )
     if found.machine.name != host.NAME:
         clock, measured = found.machine.clock_ghz, found.graph.clock_ghz

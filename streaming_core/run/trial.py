@@ -1,6 +1,6 @@
 """A trial: the plan that was found against the replicated plan, on the first events of the workload.
 
-A prediction may be wrong. So a run measures both plans before it uses the one found. Passes are interleaved, and the
+A prediction may be wrong. So a run measures both plans before it uses the one found. The plans take turns, and the
 median ratio decides. The results of a run do not depend on its plan; only its speed does.
 """
 
@@ -48,7 +48,7 @@ class Trial(Document):
 
 
 def of(spec: RunSpec, opened: workload.Workload, found: Plan, replicated: Plan, profile: Path | None) -> Trial:
-    """The trial of two plans: an earlier one that was kept beside the profile, else a new one.
+    """The trial of two plans: the one that lies beside the profile, else a new one.
 
     Args:
         spec: The run that needs a plan.

@@ -13,7 +13,6 @@ from streaming_core.run.report import Planned, RunReport, Sample, TaskCost
 from streaming_core.run.way import Pinned, RunSpec
 from tests.unit.test_cli import refused
 
-
 original = trial.of
 
 
