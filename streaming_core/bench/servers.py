@@ -359,6 +359,10 @@ def _distance_text(rows: list[Row]) -> str:
     )
 
 
+def _by_distance(rows: list[Row]) -> Iterator[str]:
+    yield f"{rows[0]['app']} on {rows[0]['machine']}, time per row by socket of the consumer: {_distance_text(rows)}"
+
+
 def _matrices() -> Iterator[Row]:
     app = next(iter(APPS))
     for server in SERVERS:
@@ -477,7 +481,7 @@ EXPERIMENTS = (
         "Simulated: time per row by distance",
         (DISTANCES,),
         _distances,
-        lambda rows: iter(()),
+        _by_distance,
         Plot("socket", "predicted_ns", "simulated ns per row, by socket of the consumer", kind="bar", loop=False),
     ),
     _experiment(
