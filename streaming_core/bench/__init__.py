@@ -16,7 +16,7 @@ What to measure:
 - `files`: from Parquet to Parquet, compared with pyarrow, `streaming-core bench --files`.
 - `suite`: the comparisons of a paper as named experiments, `streaming-core bench --suite NAME`.
 - `tstream`: the experiments of TStream; likewise `ordered`, `viper`, `briskstream`, `rlas` and `stretch`.
-- `servers`: simulations of the paper's servers, part of `rlas`.
+- `servers`: simulations of the paper's servers, part of `rlas`; `searches`: search times and settings, likewise.
 - `switching`: reconfigurations, part of `stretch`.
 - `requests`: a thread that requests reconfigurations during a pass.
 - `reconfigurations`: how long reconfigurations take, and their effect on outputs.

@@ -91,6 +91,11 @@ def mispredicted(results: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in all_rows(results) if row.get("mispredicted")]
 
 
+def failed(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the rows that miss a goal which the benchmark asserts; column `failed` says which."""
+    return [row for row in all_rows(results) if row.get("failed")]
+
+
 def render(results: dict[str, Any], console: Console) -> None:
     """Prints the tables for people."""
     if not console.is_terminal:

@@ -11,12 +11,13 @@ import math
 import os
 import random
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from streaming_core.apps import registry
-from streaming_core.bench import host, servers
+from streaming_core.bench import host, searches, servers
+from streaming_core.bench.race import Race
 from streaming_core.bench.ratios import Row, compare, right, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.planner.model import estimate
@@ -24,62 +25,102 @@ from streaming_core.run import host as this
 from streaming_core.run import planning, profile
 from streaming_core.run.way import Pinned
 
-# The workloads: application and parameters.
-PLANNED: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("wc", {}),
-    ("fd", {}),
-    ("sd", {}),
-    ("lr", {}),
+# The constants of planner and search were chosen on these applications. The model was also adjusted to WC and FD.
+CHOSEN_ON = ("wc", "fd", "sd", "lr")
+# On these they were not, so they show how well the model predicts. Application and parameters; scalejoin joins.
+JOIN: dict[str, Any] = {"keys": 1000, "size": 60_001}
+HELD_OUT: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("q1", {}),
+    ("q2", {}),
+    ("q3", {}),
+    ("tpk", {}),
     ("wordcount", {}),
-    ("scalejoin", {"keys": 1000, "size": 60_001}),
+    ("scalejoin", JOIN),
 )
+PLANNED: tuple[tuple[str, dict[str, Any]], ...] = (*((app, {}) for app in CHOSEN_ON), *HELD_OUT)
 JOINED = 60_000  # events of scalejoin, whose windows have to fill
-DRAWN = 30
+DRAWN = 6  # random plans of an application whose ranking is predicted
+# Done-when 3: the plan found against the best of so many random ones.
+CANDIDATES = 30
+RACED = (("wc", "gate"), ("fd", "gate"), ("sd", "gate"), ("wc", "scalegate"), ("fd", "scalegate"), ("sd", "scalegate"))
+PILOT_ROUNDS = 3
+RACE_ROUNDS = 15  # so that the interval of a ratio is narrower than 3 %
+GOAL = 0.97  # of the throughput of the best random plan, and of the replicated one
 # The benchmark fails if the prediction for the plan found is wrong by more than this factor.
 FACTOR = 2.0
-FOUND, DEFAULT, RANDOM = "found", "default", "random"
+FOUND, DEFAULT, RANDOM = "found", "replicated", "random"
 # The factors of Figure 16, one more at a time. The first ones in the figure belong to another engine.
-FACTORS = ("fix L", "+ jumbo tuples", "+ RLAS")
+FACTORS = ("fix L", "+ jumbo tuples", "+ RLAS", "+ balanced")
+# Placements of Figure 13, and the plans without replicas of the paper's search.
+MEASURED = ("balanced", "rlas", "first_fit", "round_robin", "os")
+ONE_NODE = "This machine has one memory node. What a plan gains by remote memory is not shown."
+
+
+def _errors(rows: list[Row]) -> str:
+    """Returns the error of the prediction for the plan found, by threads."""
+    found = [row for row in right(rows) if row.get("chosen") == FOUND]
+    return ", ".join(f"{row['app']} on {threads_of(row)} {row['error']:.0%}" for row in found)
+
+
+def _published_errors(rows: list[Row]) -> str:
+    """Returns the error of the prediction with the paper's median of T_e."""
+    found = [row for row in right(rows) if row.get("chosen") == FOUND]
+    return ", ".join(f"{row['app']} on {threads_of(row)} {row['median_error']:.0%}" for row in found)
+
 
 ERROR = Claim(
-    "For the plan found, on eight sockets, |measured - estimated| / measured is 0.088 (WC), 0.14 (FD), 0.02 (SD) and "
-    "0.06 (LR).",
+    "The estimate for the optimal plan on eight sockets is close to the measurement.",
     "BriskStream, section 6.2, Table 4",
+    "|measured - estimated| / measured: WC 0.088, FD 0.14, SD 0.02, LR 0.06",
+    published=_published_errors,
+    ours=_errors,
+    host=f"Published: with the median of T_e. {ONE_NODE}",
 )
 ANALYSIS = Claim(
     "Jumbo tuples reduce the cost of passing rows on. Plans that consider the cost of remote memory gain even more.",
     "BriskStream, section 6.5, Figure 16",
+    host=f"Storm, the first step of the figure, is not measured. {ONE_NODE}",
+)
+PLACEMENT = Claim(
+    "With the same replicas, RLAS's placements are better than first fit's, round robin's and the operating system's.",
+    "BriskStream, section 6.4, Figure 13",
+    published=lambda rows: _over(rows, "rlas", ("first_fit", "round_robin", "os")),
+    ours=lambda rows: _over(rows, "balanced", ("rlas", "first_fit", "round_robin", "os")),
+    host=ONE_NODE,
+)
+BEST = Claim(
+    "None of 1,000 random plans is better than the one found.",
+    "BriskStream, section 6.4, Figure 14",
+    "0 of 1,000",
+    ours=lambda rows: _goal(rows, RANDOM),
+    host=f"Measured: {CANDIDATES} random plans. The best one of a pilot is measured again, because its rank in the "
+    "pilot is partly noise. Simulated: experiment `random_plans`.",
+)
+NO_WORSE = Claim(
+    f"The plan found has at least {GOAL} times the throughput of the replicated plan, for every application.",
+    "a goal of this project",
+    ours=lambda rows: _goal(rows, DEFAULT),
 )
 
 
-def _channels(app: str) -> tuple[str, ...]:
-    return ("gate", "shared_ring") if registry.load(app).unordered else ("gate",)
+def _able(counts: list[int]) -> list[int]:
+    """Plans assume that each thread has its own core."""
+    return [threads for threads in counts if threads <= (os.cpu_count() or 1)] or [1]
 
 
 def _default(app: str, threads: int) -> dict[str, list[int]]:
-    """Returns the runtime's default plan (plan.rs): a replica on each thread, or a single one, on threads in turn."""
-    plan, turn = {}, 0
-    for operator in registry.load(app).operators:
-        name = profile.name_of(operator)
-        if operator.kind in profile.REPLICATED:
-            plan[name] = list(range(threads))
-        elif operator.kind == "stateful":
-            turn += 1
-            plan[name] = [turn % threads]
-        else:
-            plan[name] = [0 if name == profile.SOURCE else threads - 1]
-    return plan
+    return planning.replicated(registry.load(app), threads)
 
 
-def _drawn(app: str, threads: int) -> Iterator[dict[str, list[int]]]:
-    """Draws DRAWN different plans with random numbers of replicas in random places, or all plans if fewer exist."""
+def _drawn(app: str, threads: int, number: int) -> Iterator[dict[str, list[int]]]:
+    """Draws different plans with random numbers of replicas in random places, or all plans if fewer exist."""
     most = {
         profile.name_of(operator): threads if operator.kind in profile.REPLICATED else 1
         for operator in registry.load(app).operators
     }
     there_are = math.prod(sum(threads**n for n in range(1, replicas + 1)) for replicas in most.values())
     draw, met = random.Random(0), list[dict[str, list[int]]]()
-    while len(met) < min(DRAWN, there_are):
+    while len(met) < min(number, there_are):
         plan = {
             name: [draw.randrange(threads) for _ in range(draw.randint(1, replicas))] for name, replicas in most.items()
         }
@@ -88,69 +129,62 @@ def _drawn(app: str, threads: int) -> Iterator[dict[str, list[int]]]:
             yield plan
 
 
+def _known(app: str, channel: str, params: dict[str, Any]) -> profile.Profile:
+    return servers.measured(app, channel, profile.EVENTS, tuple(params.items()))
+
+
 def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
-    # Plans assume that each thread has its own core.
-    able = [threads for threads in counts if threads <= (os.cpu_count() or 1)] or [1]
-    heats = []
-    for params in [params for name, params in PLANNED if name == app]:
-        for channel in _channels(app):
-            known = servers.measured(app, channel, profile.EVENTS, tuple(params.items()))
-            ways = []
-            for threads in able:
-                plans = [planning.find(known, threads=threads).as_plan(), _default(app, threads)]
-                if threads > 1 and threads == max(able):
-                    plans += _drawn(app, threads)
-                given: dict[str, Any] = {"app": app, "params": params, "channel": channel, "pin": True}
-                ways += [Pinned(**given, threads=threads, plan=plan) for plan in plans]
-            heats.append(Heat(app, params, ways))
-    return heats, [
+    able = _able(counts)
+    params = dict(PLANNED)[app]
+    known = _known(app, profile.CHANNEL, params)
+    ways = []
+    for threads in able:
+        plans = [planning.find(known, threads=threads).as_plan(), _default(app, threads)]
+        if threads > 1 and threads == max(able):
+            plans += _drawn(app, threads, DRAWN)
+        given: dict[str, Any] = {"app": app, "params": params, "pin": True}
+        ways += [Pinned(**given, threads=threads, plan=plan) for plan in plans]
+    kind = "chosen on this application" if app in CHOSEN_ON else "not chosen on this application: it is held out"
+    return [Heat(app, params, ways)], [
+        f"The settings of the model were {kind}.",
         f"Plan `{FOUND}` comes from the planner. Plan `{DEFAULT}` has a replica of every operator on each thread. "
         f"Plans `{RANDOM}` are {DRAWN} plans with random replicas and places.",
         "The predicted throughput comes from the model and from a profile measured on one thread.",
-        "This machine has one memory node, so the effect of remote memory on a plan cannot be measured.",
+        ONE_NODE,
         host.unshown(counts, "144 cores, on eight sockets"),
     ]
 
 
 def _judged(rows: list[Row]) -> Iterator[str]:
     """Compares predictions with measurements."""
-    heats: dict[tuple, list[Row]] = {}
-    for row in rows:
-        if row["way"] != "loop":
-            heats.setdefault((row["app"], row["channel"]), []).append(row)
-    for (app, channel), of_heat in heats.items():
-        params = next(params for name, params in PLANNED if name == app)
-        known = servers.measured(app, channel, profile.EVENTS, tuple(params.items()))
-        for threads, of_threads in itertools.groupby(of_heat, key=lambda row: row["threads"]):
-            yield from _of_threads(app, channel, known, threads, list(of_threads))
+    raced = [row for row in rows if row["way"] != "loop"]
+    for threads, of_threads in itertools.groupby(raced, key=lambda row: row["threads"]):
+        mine = list(of_threads)
+        yield from _of_threads(mine[0]["app"], threads, mine)
 
 
-def _of_threads(app: str, channel: str, known: profile.Profile, threads: int, rows: list[Row]) -> Iterator[str]:
-    machine = this.machine(threads)
-    graph = known.graph(registry.load(app), threads)
+def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
+    known, machine = _known(app, profile.CHANNEL, dict(PLANNED)[app]), this.machine(threads)
+    graphs = [known.graph(registry.load(app), threads, median) for median in (False, True)]
     for number, row in enumerate(rows):
         row["chosen"] = (FOUND, DEFAULT)[number] if number < 2 else RANDOM
         sockets, cores = planning.placed(machine, row["plan"])
-        row["predicted_per_s"] = estimate(graph, machine, sockets, cores=cores).sustained.ingress
-        row["error"] = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
+        predicted = [estimate(graph, machine, sockets, cores=cores).sustained.ingress for graph in graphs]
+        row["predicted_per_s"], row["median_predicted_per_s"] = predicted
+        row["error"], row["median_error"] = (abs(row["events_per_s"] - p) / row["events_per_s"] for p in predicted)
     equal = right(rows)
     if not equal or equal[0]["chosen"] != FOUND:
         return
     found, *others = equal
     parted = max(found["predicted_per_s"] / found["events_per_s"], found["events_per_s"] / found["predicted_per_s"])
     found["mispredicted"] = parted > FACTOR
-    line = (
-        f"{app}, {channel}, {threads_of(found)}: the prediction for the plan found has an error of {found['error']:.0%}"
-    )
+    line = f"{app}, {threads_of(found)}: the prediction for the plan found has an error of {found['error']:.0%}"
     if default := next((row for row in others if row["chosen"] == DEFAULT), None):
-        line += f". Throughput over the default plan: {compare(found, default).text}"
-    drawn = [row for row in others if row["chosen"] == RANDOM]
-    if drawn:
-        best = max(drawn, key=lambda row: row["to_loop"])
+        line += f". Throughput over the replicated plan: {compare(found, default).text}"
+    if any(row["chosen"] == RANDOM for row in others):
+        error = statistics.median(row["error"] for row in equal)
         line += (
-            f", over the best of {len(drawn)} random plans: {compare(found, best).text}. Over all plans, the median "
-            f"error is "
-            f"{statistics.median(row['error'] for row in equal):.0%}, and Kendall's tau is {_tau(equal):.2f}"
+            f". Over all {len(equal)} plans, the median error is {error:.0%}, and Kendall's tau is {_tau(equal):.2f}"
         )
     yield line
 
@@ -164,18 +198,136 @@ def _tau(rows: list[Row]) -> float:
     return sum((sign > 0) - (sign < 0) for sign in signs) / len(signs) if signs else 0.0
 
 
-def _factors(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    threads = max([n for n in counts if n <= (os.cpu_count() or 1)] or [1])
+def _best_random(counts: list[int]) -> tuple[list[Heat], list[str]]:
+    """Finds the best of the random plans in a pilot, and returns heats of it and the plan found."""
+    threads = max(_able(counts))
+    heats = []
+    for app, channel in RACED:
+        given: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
+        race = Race(app, {}, profile.EVENTS)
+        ways = [Pinned(**given, plan=plan) for plan in _drawn(app, threads, CANDIDATES)]
+        pilot = [row for row in race.run(ways, PILOT_ROUNDS) if row["way"] != "loop"]
+        winner = max(range(len(ways)), key=lambda number: pilot[number]["events_per_s"] or 0.0)
+        asked = Pinned(app=app, channel=channel, threads=threads, plan="auto")
+        heats.append(Heat(app, {}, [race.plan(asked), ways[winner]]))
+    return heats, [
+        f"A pilot of {PILOT_ROUNDS} rounds over {profile.EVENTS:,} events races {CANDIDATES} random plans. Its winner "
+        "races the plan found in new rounds.",
+        host.unshown(counts, "144 cores, on eight sockets"),
+    ]
+
+
+def _replicated(counts: list[int]) -> tuple[list[Heat], list[str]]:
+    threads = max(_able(counts))
+    heats = []
+    for app in searches.planned_apps():
+        params = JOIN if app == "scalejoin" else {}
+        given: dict[str, Any] = {"app": app, "params": params, "threads": threads}
+        default = Pinned(**given, pin=True, plan=_default(app, threads))
+        race = Race(app, params, profile.EVENTS)
+        found = race.plan(Pinned(**given, plan="auto"))
+        # A plan that is the replicated one is not raced against itself.
+        heats.append(Heat(app, params, [found] if found.option("plan") == default.plan else [found, default]))
+    return heats, [
+        "Plan auto, as a run uses it. It is the replicated plan if the plan found measures slower on the first events."
+    ]
+
+
+def _pairs(rows: list[Row], other: str) -> Iterator[tuple[Row, Row | None]]:
+    """Yields the rows of each heat: of the plan found, and of the other plan, if it is another one."""
+    for _, heat in itertools.groupby(rows, key=lambda row: row["heat"]):
+        found, *others = [row for row in heat if row["way"] != "loop"]
+        found["chosen"] = FOUND
+        for row in others:
+            row["chosen"] = other
+        if right([found, *others]) == [found, *others]:
+            yield found, others[0] if others else None
+
+
+def _goal(rows: list[Row], other: str) -> str:
+    """Returns the lowest ratio of the plan found to the other plan."""
+    ratios = [(compare(found, row).median, found) for found, row in _pairs(rows, other) if row is not None]
+    if not ratios:
+        return ""
+    lowest, found = min(ratios, key=lambda pair: pair[0])
+    below = sum(ratio < GOAL for ratio, _ in ratios)
+    return (
+        f"at least {lowest:.2f} times ({found['app']}, {found['channel']}); {below} of {len(ratios)} are below {GOAL}"
+    )
+
+
+def _compared(other: str, rows: list[Row]) -> Iterator[str]:
+    for found, row in _pairs(rows, other):
+        name = f"{found['app']}, {found['channel']}, {threads_of(found)}"
+        if row is None:
+            yield f"{name}: the plan found is the {other} plan"
+            continue
+        ratio = compare(found, row)
+        found["to_other"] = ratio.median
+        yield (
+            f"{name}: throughput of the plan found over the {other} plan: {ratio.median:.3f} ({ratio.low:.3f} to "
+            f"{ratio.high:.3f})"
+        )
+
+
+def _placements(counts: list[int]) -> tuple[list[Heat], list[str]]:
+    threads = max(_able(counts))
     heats = []
     for app, channel in servers.APPS.items():
-        known = servers.measured(app, channel, profile.EVENTS)
-        blind, ours = (planning.find(known, threads=threads, strategy=s).as_plan() for s in ("rlas_fix_l", "rlas"))
+        known, ways = _known(app, channel, {}), []
+        for strategy in MEASURED:
+            found = planning.find(known, threads=threads, strategy=strategy)
+            ways.append(Pinned(app=app, channel=channel, threads=threads, pin=found.pinned, plan=found.as_plan()))
+        heats.append(Heat(app, {}, ways))
+    return heats, [
+        "First fit, round robin and os place the replicas that rlas finds. With os, no thread is bound to a core.",
+        host.unshown(counts, "144 cores, on eight sockets"),
+    ]
+
+
+def _named(rows: list[Row]) -> dict[str, dict[str, Row]]:
+    """Returns the rows of experiment `placement` by application and strategy, and names their strategies."""
+    by: dict[str, dict[str, Row]] = {}
+    for app in dict.fromkeys(row["app"] for row in rows):
+        mine = [row for row in rows if row["app"] == app and row["way"] != "loop"]
+        for row, strategy in zip(mine, MEASURED, strict=True):
+            row["planner"] = strategy
+        by[app] = {row["planner"]: row for row in right(mine)}
+    return by
+
+
+def _over(rows: list[Row], strategy: str, others: Sequence[str]) -> str:
+    """Returns the range of ratios of a strategy to each other one, over applications."""
+    texts = []
+    for other in others:
+        ratios = [
+            compare(by[strategy], by[other]).median for by in _named(rows).values() if strategy in by and other in by
+        ]
+        texts += [f"{min(ratios):.2f} to {max(ratios):.2f} times {other}"] if ratios else []
+    return ", ".join(texts)
+
+
+def _by_placement(rows: list[Row]) -> Iterator[str]:
+    for app, by in _named(rows).items():
+        if "balanced" in by:
+            ratios = ", ".join(f"{name} {compare(by['balanced'], row).text}" for name, row in list(by.items())[1:])
+            yield f"{app}: throughput of balanced over {ratios}"
+
+
+def _factors(counts: list[int]) -> tuple[list[Heat], list[str]]:
+    threads = max(_able(counts))
+    heats = []
+    for app, channel in servers.APPS.items():
+        known = _known(app, channel, {})
+        blind, theirs, ours = (
+            planning.find(known, threads=threads, strategy=s).as_plan() for s in ("rlas_fix_l", "rlas", "balanced")
+        )
         given: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
-        ways = [Pinned(**given, plan=blind, batch=1), Pinned(**given, plan=blind)]
-        heats.append(Heat(app, {}, ways + ([Pinned(**given, plan=ours)] if ours != blind else [])))
+        ways = [Pinned(**given, plan=blind, batch=1), *(Pinned(**given, plan=plan) for plan in (blind, theirs, ours))]
+        heats.append(Heat(app, {}, ways))
     return heats, [
         f"`{FACTORS[0]}`: batches of one row, and a plan for equal distances between all cores. `{FACTORS[1]}`: the "
-        f"same plan, with normal batches. `{FACTORS[2]}`: a plan for the real distances, if it is another plan.",
+        f"same plan, with normal batches. `{FACTORS[2]}`: a plan for the real distances. `{FACTORS[3]}`: our plan.",
         "In the paper, Storm comes first, and then the instructions that BriskStream saves.",
         host.unshown(counts, "144 cores, on eight sockets"),
     ]
@@ -190,7 +342,6 @@ def _by_factor(rows: list[Row]) -> Iterator[str]:
             f"{row['factor'].removeprefix('+ ')} {compare(row, before).text}"
             for before, row in itertools.pairwise(mine)
         ]
-        gained += ["RLAS finds the same plan"] * (len(mine) < len(FACTORS))
         yield f"{app}, {threads_of(mine[0])}, speedup of each step: {', '.join(gained)}"
 
 
@@ -201,16 +352,16 @@ SUITE = Suite(
         *(
             Experiment(
                 app,
-                "sections 6.2 and 6.4, Table 4, Figure 14",
-                f"{app}: the plan found, the default plan and random plans",
-                (ERROR, servers.RANDOM),
+                "section 6.2, Table 4",
+                f"{app}{'' if app in CHOSEN_ON else ', held out'}: predicted and measured throughput",
+                (ERROR,),
                 partial(_plans, app),
                 (
                     Plot(
                         "predicted_per_s",
                         "events_per_s",
                         "measured throughput over predicted throughput",
-                        lines=("channel", "chosen"),
+                        lines=("chosen",),
                         kind="point",
                         loop=False,
                     ),
@@ -222,6 +373,34 @@ SUITE = Suite(
             for app, _ in PLANNED
         ),
         Experiment(
+            "random",
+            "section 6.4, Figure 14",
+            "The plan found, and the best of 30 random plans",
+            (BEST,),
+            _best_random,
+            (Plot("channel", "events_per_s", "throughput", lines=("chosen",), kind="bar", loop=False),),
+            conclude=partial(_compared, RANDOM),
+            rounds=RACE_ROUNDS,
+        ),
+        Experiment(
+            "replicated",
+            "",
+            "The plan found, and the replicated plan, for every application",
+            (NO_WORSE,),
+            _replicated,
+            (Plot("app", "to_loop", "throughput, relative to the loop", "", ("chosen",), "bar", loop=False),),
+            conclude=partial(_compared, DEFAULT),
+        ),
+        Experiment(
+            "placement",
+            "section 6.4, Figure 13",
+            "Measured: strategies on this machine",
+            (PLACEMENT,),
+            _placements,
+            (Plot("app", "events_per_s", "throughput, by strategy", "", ("planner",), "bar", loop=False),),
+            conclude=_by_placement,
+        ),
+        Experiment(
             "factors",
             "section 6.5, Figure 16",
             "The gains of jumbo tuples and of plans for the machine",
@@ -230,6 +409,7 @@ SUITE = Suite(
             (Plot("app", "events_per_s", "throughput, by step", by="", lines=("factor",), kind="bar", loop=False),),
             conclude=_by_factor,
         ),
+        *searches.EXPERIMENTS,
         *servers.EXPERIMENTS,
     ),
 )

@@ -130,6 +130,7 @@ class Experiment:
         count: Returns columns for all rows of a heat.
         conclude: Returns conclusions from the rows; may add columns to them.
         model: Returns rows that come from a simulation or from another measurement.
+        rounds: The least number of rounds of a heat, unless passes are quick.
         needs: What the experiment needs that a small host lacks: `cores`, or NUMA `nodes`.
         has_operators: Whether rows of executor pinned keep the costs of each operator.
     """
@@ -147,6 +148,7 @@ class Experiment:
     model: Callable[[], Iterator[Row]] = lambda: iter(())
     needs: Literal["cores", "nodes"] | None = None
     has_operators: bool = False
+    rounds: int = 1
 
 
 @dataclass(frozen=True)
@@ -238,11 +240,11 @@ class Heats:
     def run(self, counts: list[int], progress: engine.Progress | None) -> dict[str, Any]:
         """Runs all heats and returns the experiment with its rows and conclusions, as JSON values."""
         experiment = self.experiment
+        repetitions = self.repetitions if self.quick else max(self.repetitions, experiment.rounds)
         heats, notes = experiment.sweep(counts)
-        in_open_loop = len(experiment.loads) * self.repetitions
+        in_open_loop = len(experiment.loads) * repetitions
         total = sum(
-            self.repetitions + 2 + len(heat.ways) * (in_open_loop + self.repetitions * bool(heat.phases))
-            for heat in heats
+            repetitions + 2 + len(heat.ways) * (in_open_loop + repetitions * bool(heat.phases)) for heat in heats
         )
         done = 0
 
@@ -259,7 +261,7 @@ class Heats:
             columns = experiment.count(race) | {"heat": number}
             measured = race.run(
                 heat.ways,
-                self.repetitions,
+                repetitions,
                 self.seconds,
                 experiment.loads,
                 tick,

@@ -320,6 +320,12 @@ def run(
         off = "" if error is None else f", {error:.0%} off"
         print(f"plan auto, threads of each operator: {places}")
         print(f"plan auto, prediction: {report.planned.events_per_s:,.0f} events/s{off}")
+        if chosen := report.planned.chosen:
+            rates = f"{chosen.found_per_s:,.0f} and {chosen.replicated_per_s:,.0f} events/s"
+            print(
+                f"plan auto, choice: the {chosen.plan} plan; found and replicated plan measured {rates}, ratio "
+                f"{chosen.ratio:.2f}, median of {chosen.rounds} rounds"
+            )
         for operator, times in report.planned.changed.items():
             print(f"plan auto, changed load: {operator} takes {times:.1f} times the share of work of the profile")
         if better := report.planned.better:
@@ -574,8 +580,8 @@ def bench(
 ) -> None:
     """Measure executors against the compiled sequential loop.
 
-    Every executor takes turns with the loop on the same events. The command checks each result against the loop's, and
-    ends with exit code 1 if one differs.
+    Every executor takes turns with the loop on the same events. The command checks each result against the loop's. It
+    ends with exit code 1 if a result differs, or if an experiment misses a goal that it asserts.
     """
     from streaming_core.bench import applications, report
     from streaming_core.bench import evidence as for_large_hosts
@@ -633,6 +639,8 @@ def bench(
     if wrong := report.wrong(results):
         first = f"{wrong[0]['app']} {wrong[0]['way']}"
         raise RunFailed(f"{len(wrong)} results differ from the result of the compiled loop; the first is {first}")
+    if missed := report.failed(results):
+        raise RunFailed(f"{len(missed)} goals are missed; the first is {missed[0]['app']}: {missed[0]['failed']}")
     if far := [] if quick else report.mispredicted(results):
         first = f"{far[0]['app']} {far[0]['way']}"
         rates = f"predicted {far[0]['predicted_per_s']:,.0f}, measured {far[0]['events_per_s']:,.0f} events/s"
@@ -682,10 +690,10 @@ def plan(
     strategy: Annotated[
         str,
         typer.Option(
-            help="Search strategy: rlas, rlas_paper, rlas_fix_l, rlas_fix_u, first_fit, round_robin, os, random or "
-            "exhaustive."
+            help="Search strategy: balanced (ours), rlas (BriskStream's), rlas_fix_l, rlas_fix_u, first_fit, "
+            "round_robin, os, random or exhaustive."
         ),
-    ] = "rlas",
+    ] = "balanced",
     threads: Annotated[
         int | None, typer.Option(help="Threads of this host to plan for. Default: one for each core.")
     ] = None,
@@ -727,6 +735,8 @@ def plan(
         f"strategy {best.strategy} on {best.machine.name}: predicts {sustained.ingress:,.0f} events/s, limited by "
         f"{sustained.bottleneck}{f'; written to {out}' if out else ''}"
     )
+    for note in planning.notes(best):
+        print(f"note: {note}")
 
 
 @app.command(epilog=examples("streaming-core probe", "streaming-core probe --machine host.json"))

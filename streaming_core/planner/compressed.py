@@ -19,7 +19,7 @@ section 4, heuristic 3). Replicas of unequal shares are put together in the orde
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -44,7 +44,12 @@ class Compressed:
     """A graph with a number of replicas for each operator, on a machine."""
 
     def __init__(
-        self, graph: Graph, machine: Machine, replicas: tuple[int, ...], ingress: float | None = None, ratio: int = 1
+        self,
+        graph: Graph,
+        machine: Machine,
+        replicas: tuple[int, ...],
+        ingress: float | None = None,
+        ratio: int = 1,
     ):
         self.application, self.machine, self.replicas, self.ingress = graph, machine, replicas, ingress
         self.graph = graph = graph.replicated(replicas)
@@ -62,11 +67,11 @@ class Compressed:
         self._regaining_ns = np.zeros((n + 1, n + 1))
         self._regaining_ns[:n, :n] = machine.regaining_ns
         self._regains = bool(self._regaining_ns.any())
-        self._time = np.array([machine.time(i) for i in range(n)])
+        self.time = np.array([machine.time(i) for i in range(n)])
         self._memory_limit = np.array([machine.memory(i) or np.inf for i in range(n)])
         self._channels = np.array([[machine.channel(i, j) or np.inf for j in range(n)] for i in range(n)])
         np.fill_diagonal(self._channels, np.inf)
-        self.twins = _twins(machine)
+        self.twins = machine.twins
         # Classes of producers and consumers, by pairs in topological order; and per class those of its producers.
         names = {operator.name: index for index, operator in enumerate(graph.operators)}
         self.producers: list[list[int]] = []
@@ -88,7 +93,7 @@ class Compressed:
         self._handled = np.zeros((classes, len(streams)))  # bytes of the rows that a replica handles, of a row
         self._emits = np.zeros((len(streams), classes))  # rows of a replica, of an event
         self._memory = np.zeros(classes)
-        self._excess = np.ones(classes)  # the largest share of a unit to the mean one
+        self.excess = np.ones(classes)  # the largest share of a unit to the mean one
         for index, operator in enumerate(graph.operators):
             rows = [1.0 if one.producer is None else rates[slot[one.producer, one.stream]] for one in operator.inputs]
             for one, come in zip(operator.inputs, rows, strict=True):
@@ -109,9 +114,31 @@ class Compressed:
                         self._bytes[a, taken] += share * one.bytes + one.read_bytes
                 mean = sum(self.classes[a].shares)
                 most = max(sum(shares[member]) for member in self.classes[a].members)
-                self._excess[a] = max(1.0, most / mean) if mean else 1.0
+                self.excess[a] = max(1.0, most / mean) if mean else 1.0
+        self._merge(rates)
         self._bounded = bool(np.isfinite(self._channels).any() and self._bytes.any())
         self._remembers = bool(np.isfinite(self._memory_limit).any() and self._memory.any())
+
+    def _merge(self, rates: Array) -> None:
+        """Add up what merge threads ask for, of an event: on sockets, and at most on any other core."""
+        graph, machine = self.graph, self.machine
+        merging, self._least = np.zeros(self.sockets), 0.0
+        apart: dict[int, float] = {}
+        for number, (index, replica) in enumerate(graph.mergers(self.replicas)):
+            operator = graph.operators[index]
+            shares = operator.shares(self.replicas[index])[replica]
+            rows = [
+                0.0 if one.producer is None else rates[self.slot[one.producer, one.stream]] for one in operator.inputs
+            ]
+            asked = (operator.merge_ns or 0.0) * sum(r * share for r, share in zip(rows, shares, strict=True))
+            self._least = max(self._least, asked)
+            if (thread := machine.merge_core(number)) is not None:
+                merging[machine.socket_of(thread)] += asked
+            else:
+                core = (machine.threads + number) % (machine.threads + machine.spare)
+                apart[core] = apart.get(core, 0.0) + asked
+        self.merging = merging / self.time
+        self._least = max([self._least, *apart.values()]) / NS
 
     def nothing(self) -> Array:
         """The plan in which nobody is placed."""
@@ -158,14 +185,38 @@ class Compressed:
         handled = self._handled.T @ plans.reshape(plans.shape[0], -1)
         return handled.reshape(-1, *plans.shape[1:]) @ self._regaining_ns.T
 
+    def neighbours(self, here: Array, of_asked: Array, scale: float, exponent: int) -> Array:
+        """Estimate to first order what one replica more of each class changes of a sum of powers of loads.
+
+        It counts what other replicas ask for, memories and channels, by the socket of the replica.
+
+        Args:
+            here: Numbers by class and socket.
+            of_asked: The derivative of the sum by what a replica of each class asks for on each socket.
+            scale: The load that counts as 1.
+            exponent: The exponent of the powers.
+        """
+        n = self.sockets
+        found = self._emits.T @ ((self._units.T @ of_asked) @ self._unit_ns[:n, :n].T)
+        if self._regains:
+            found += self._handled @ ((self._emits @ of_asked) @ self._regaining_ns[:n, :n])
+        if self._remembers:
+            load = self._memory @ here / self._memory_limit / scale
+            found += self._memory[:, None] * (exponent * load ** (exponent - 1) / (self._memory_limit * scale))
+        if self._bounded:
+            rows, taken = self._emits @ here, self._bytes.T @ here
+            by = exponent * (rows.T @ taken / self._channels / scale) ** (exponent - 1) / (self._channels * scale)
+            found += self._emits.T @ (taken @ by.T) + self._bytes @ (rows @ by)
+        return found
+
     def loads(self, plans: Array, asked: Array | None = None) -> tuple[Array, Array]:
         """Per plan the seconds, of an event, of the resources beside replicas (sockets, memory, channels), and of
         replicas (class, plan, socket), 0 where there are none. The largest of both is the inverse of the ingress
         sustained."""
         asked = self.asked(plans) if asked is None else asked
         n = self.sockets
-        of_replicas = np.where(plans > 0, asked * (self._excess[:, None, None] / NS), 0.0)
-        found = [np.einsum("abi,abi->bi", plans, asked)[:, :n] / self._time]
+        of_replicas = np.where(plans > 0, asked * (self.excess[:, None, None] / NS), 0.0)
+        found = [np.einsum("abi,abi->bi", plans, asked)[:, :n] / self.time + self.merging]
         if self._remembers:
             found.append(np.tensordot(self._memory, plans, 1)[:, :n] / self._memory_limit)
         if self._bounded:
@@ -183,7 +234,8 @@ class Compressed:
         return self._limited(np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2))))
 
     def _limited(self, pressure: Array) -> Array:
-        return pressure if self.ingress is None else np.maximum(pressure, 1 / self.ingress)
+        least = max(self._least, 0.0 if self.ingress is None else 1 / self.ingress)
+        return np.maximum(pressure, least) if least else pressure
 
     def bound(self, plans: Array) -> Array:
         """At least as little pressure as any completion of each plan has; infinite if there is none.
@@ -202,10 +254,10 @@ class Compressed:
         possible = free[None, :, :] >= self.sizes[:, None, None]
         least = np.where(possible, asked[:, :, :n], np.inf).min(axis=2)
         least = np.where(left > 0, least, 0.0)
-        waiting = (least * (self._excess[:, None] / NS)).max(axis=0)
+        waiting = (least * (self.excess[:, None] / NS)).max(axis=0)
         with np.errstate(invalid="ignore"):
-            total = np.where(left > 0, left * least, 0.0).sum(axis=0)
-        total = (total + np.einsum("abi,abi->b", plans[:, :, :n], asked[:, :, :n])) / self._time.sum()
+            total = np.where(left > 0, left * least, 0.0).sum(axis=0) + (self.merging * self.time).sum()
+        total = (total + np.einsum("abi,abi->b", plans[:, :, :n], asked[:, :, :n])) / self.time.sum()
         found = np.maximum(np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2))), np.maximum(waiting, total))
         return self._limited(found)
 
@@ -266,7 +318,7 @@ class Overfed:
                     if rows is not None and fetched is not None:
                         asked += fetched * (share * of.machine.units(one.bytes) + of.machine.units(one.read_bytes))
                         moved += rows * (share * one.bytes + one.read_bytes)
-                asked *= of._excess[a]
+                asked *= of.excess[a]
                 kept = np.divide(NS, asked, out=np.ones_like(asked), where=asked > NS)
                 self.processed[a] = rate[:, None] * kept
                 kept_number = number * kept
@@ -286,7 +338,7 @@ class Overfed:
             if operator.kind == "sink":
                 self.throughput += sum(by_socket.sum(axis=1) for by_socket in out.values())
         self.valid = (
-            (time <= of._time * (1 + ROUNDING)).all(axis=1)
+            (time <= of.time * (1 + ROUNDING)).all(axis=1)
             & (memory <= of._memory_limit * (1 + ROUNDING)).all(axis=1)
             & (traffic <= of._channels * (1 + ROUNDING)).all(axis=(1, 2))
         )
@@ -304,20 +356,3 @@ def _classes(graph: Graph, replicas: tuple[int, ...], ratio: int) -> list[Class]
             units.setdefault((mean, len(unit)), []).extend(unit)
         found += [Class(index, mean, size, tuple(members)) for (mean, size), members in units.items()]
     return found
-
-
-def _twins(machine: Machine) -> list[list[bool]]:
-    """Whether two sockets are the same but for their number: exchanging them changes nothing of the machine."""
-    n = machine.sockets
-    about = [(machine.room(i), machine.time(i)) for i in range(n)]
-    matrices: list[Any] = [machine.unit_ns, machine.regaining_ns] + ([machine.bandwidth] if machine.bandwidth else [])
-
-    def exchanged(i: int, j: int) -> bool:
-        order = [*range(n)]
-        order[i], order[j] = j, i
-        same = all(
-            matrix[a][b] == matrix[order[a]][order[b]] for matrix in matrices for a in range(n) for b in range(n)
-        )
-        return same and about[i] == about[j]
-
-    return [[exchanged(i, j) for j in range(n)] for i in range(n)]

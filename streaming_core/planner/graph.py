@@ -32,7 +32,7 @@ class Input(Document):
     producer: str | None = Field(description="Operator that emits the rows; null: the source, which reads the events.")
     stream: str = Field(DEFAULT, description="Stream of the producer.")
     ns: Amount = Field(
-        description="T_e: ns to execute and emit a row. The paper uses the median, our profiles use the mean."
+        description="T_e: ns to execute and emit a row. The paper's strategies use the median, ours the mean."
     )
     bytes: Amount = Field(0.0, description="N: bytes per row.")
     selectivity: dict[str, Amount] = Field(
@@ -64,6 +64,11 @@ class Operator(Document):
     kind: Kind
     inputs: list[Input] = Field(min_length=1)
     others_ns: Amount = Field(0.0, description="ns per row besides T_e: gates, outlets, bookkeeping.")
+    merge_ns: Amount | None = Field(
+        None,
+        description="ns per row on the thread of a merge task, which stands before each replica with several sources; "
+        "null: the channel has no such threads.",
+    )
     memory_bytes: Amount | None = Field(None, description="M: bytes of local memory traffic per row; null: unknown.")
     most: Annotated[int, Field(ge=1, le=GROUPS)] | None = Field(
         None,
@@ -181,6 +186,19 @@ class Graph(Document):
                     found[one.producer].add(operator.name)
         return {name: frozenset(near) for name, near in found.items()}
 
+    def mergers(self, replicas: Sequence[int]) -> list[tuple[int, int]]:
+        """The replicas that have a merge task with a thread of its own, as operator and number.
+
+        They are in the order of their threads: the runtime gives the first consumer the last thread.
+        """
+        number = dict(zip(self.by_name, replicas, strict=True))
+        found = []
+        for index, operator in enumerate(self.operators):
+            sources = sum(number[one.producer] for one in operator.inputs if one.producer is not None)
+            if operator.merge_ns is not None and sources > 1:
+                found += [(index, replica) for replica in range(replicas[index])]
+        return found[::-1]
+
     def replicated(self, replicas: Sequence[int]) -> Graph:
         """The graph of operators with so many replicas: what each costs is what it cost in the pattern that is most
         like it."""
@@ -225,6 +243,12 @@ class Graph(Document):
                 one.model_copy(update={n: getattr(one, n) * times for n in ("ns", "read_ns")})
                 for one in operator.inputs
             ]
-            return operator.model_copy(update={"inputs": inputs, "others_ns": operator.others_ns * times})
+            return operator.model_copy(
+                update={
+                    "inputs": inputs,
+                    "others_ns": operator.others_ns * times,
+                    "merge_ns": operator.merge_ns and operator.merge_ns * times,
+                }
+            )
 
         return self.mapped(slower)

@@ -1,8 +1,12 @@
 """Local improvement of a placement: the good plan that a search for a better one starts with.
 
-It knows `sustained` alone. As a step rarely frees every replica that is the bottleneck, steps are judged by a smooth
-maximum of all loads, in which a second bottleneck counts nearly as much as the first. A step puts a unit on another
-socket, or exchanges two, one of which is among those that suffer most.
+It minimises the pressure of `sustained`. One step rarely relieves every bottleneck, so steps are judged by a smooth
+maximum of all loads, in which a second bottleneck counts nearly as much as the first. A step moves one unit to another
+socket, or exchanges two units.
+
+To evaluate every step exactly would take most of the search. So a first-order estimate ranks all steps, and only the
+most promising ones are evaluated. The estimate is exact in the times of the two sockets, and linear in what neighbours
+of the unit fetch.
 """
 
 from __future__ import annotations
@@ -10,15 +14,18 @@ from __future__ import annotations
 import numpy as np
 
 from streaming_core.planner.compressed import Array, Compressed
+from streaming_core.planner.machine import NS
 from streaming_core.planner.model import ROUNDING
 
 SHARPNESS = 24  # exponent of the smooth maximum: a load of nine tenths counts a twelfth of the largest
-SUFFERING = 4  # units of exchanges, by class and socket
 
 
 def completed(problem: Compressed, plan: Array) -> Array:
-    """The plan with all its units placed, each in topological order where it costs least then; None has room: as it
-    is."""
+    """Place all units, each in topological order where it costs least then.
+
+    Returns:
+        The plan; some units are nowhere if there is no room for them.
+    """
     for unit in range(len(problem.classes)):
         while plan[unit, problem.nowhere] > 0:
             free = problem.room - plan[:, : problem.sockets].sum(axis=0)
@@ -30,27 +37,33 @@ def completed(problem: Compressed, plan: Array) -> Array:
     return plan
 
 
-def improved(problem: Compressed, plan: Array, steps: int) -> Array:
-    """A whole plan after at most so many steps, each of which is the best there is."""
+def improved(problem: Compressed, plan: Array, tries: int) -> Array:
+    """Improve a whole plan step by step, until no step of those tried lowers the smooth maximum.
+
+    Args:
+        problem: The graph and the machine.
+        plan: A plan in which every unit is placed.
+        tries: The number of steps of each kind that are evaluated, the most promising ones.
+    """
     best, best_pressure = plan, float(problem.pressure(plan[:, None, :])[0])
-    for _ in range(steps):
-        made = _relocations(problem, plan)
-        now = float(_smooth(problem, plan[:, None, :])[0])
-        found = _smooth(problem, made) if made.shape[1] else np.array([np.inf])
-        if not found.min() < now * (1 - ROUNDING):
-            made = _exchanges(problem, plan)
-            found = _smooth(problem, made) if made.shape[1] else np.array([np.inf])
-        if not found.min() < now * (1 - ROUNDING):
-            break
-        plan = np.ascontiguousarray(made[:, _first(found)])
+    now = float(_smooth(problem, plan[:, None, :])[0])
+    while True:
+        estimate = _Estimate(problem, plan)
+        for steps in (estimate.moves, estimate.exchanges):
+            made = steps(tries)
+            values = _smooth(problem, made) if made.shape[1] else np.array([np.inf])
+            if values.min() < now * (1 - ROUNDING):
+                break
+        else:
+            return best
+        plan, now = np.ascontiguousarray(made[:, _first(values)]), float(values.min())
         pressure = float(problem.pressure(plan[:, None, :])[0])
         if pressure < best_pressure * (1 - ROUNDING):
             best, best_pressure = plan, pressure
-    return best
 
 
 def _first(values: Array) -> int:
-    """The first of the least, whatever they were rounded to."""
+    """The first of the least values, whatever they were rounded to."""
     return int(np.flatnonzero(values <= values.min() * (1 + ROUNDING))[0])
 
 
@@ -72,41 +85,75 @@ def _sharpened(loads: Array) -> Array:
     return cubed
 
 
-def _relocations(problem: Compressed, plan: Array) -> Array:
-    """Plans in which one unit is on another socket."""
-    n = problem.sockets
-    free = problem.room - plan[:, :n].sum(axis=0)
-    units, sources = np.nonzero(plan[:, :n])
-    targets = np.arange(n)
-    units, sources, targets = np.repeat(units, n), np.repeat(sources, n), np.tile(targets, len(units))
-    possible = (sources != targets) & (free[targets] >= problem.sizes[units])
-    units, sources, targets = units[possible], sources[possible], targets[possible]
-    made = np.repeat(plan[:, None, :], len(units), axis=1)
-    number = np.arange(len(units))
-    made[units, number, sources] -= problem.sizes[units]
-    made[units, number, targets] += problem.sizes[units]
-    return made
+class _Estimate:
+    """What each step would change of the sum of powers, to first order."""
+
+    def __init__(self, problem: Compressed, plan: Array):
+        n = problem.sockets
+        self._problem, self._plan = problem, plan
+        self._here = plan[:, :n]
+        self._free = problem.room - self._here.sum(axis=0)
+        asked, sizes = problem.asked(plan[:, None, :])[:, 0, :n], problem.sizes[:, None]
+        times = problem.time
+        replicas = asked * (problem.excess[:, None] / NS)
+        sockets = (self._here * asked).sum(axis=0) / times + problem.merging
+        scale = max(float(sockets.max()), float(np.where(self._here > 0, replicas, 0.0).max())) or 1.0
+        self._sockets = sockets / scale
+        self._unit = sizes * asked / (times * scale)  # a unit's part of a socket's load
+        powers = _sharpened(replicas / scale)
+        of_asked = self._here * (
+            SHARPNESS * (self._sockets ** (SHARPNESS - 1) / (times * scale))[None, :]
+            + SHARPNESS * powers / np.maximum(asked, 1e-300)
+        )
+        # What a unit on a socket adds: as a replica, and by what its neighbours fetch, and get back.
+        self._adds = sizes * (powers + problem.neighbours(self._here, of_asked, scale, SHARPNESS))
+
+    def moves(self, number: int) -> Array:
+        """The most promising plans in which one unit is on another socket."""
+        n = self._problem.sockets
+        units, sources = np.nonzero(self._here)
+        targets = np.tile(np.arange(n), len(units))
+        units, sources = np.repeat(units, n), np.repeat(sources, n)
+        possible = (sources != targets) & (self._free[targets] >= self._problem.sizes[units])
+        units, sources, targets = units[possible], sources[possible], targets[possible]
+        change = self._changed(sources, -self._unit[units, sources]) + self._changed(
+            targets, self._unit[units, targets]
+        )
+        change += self._adds[units, targets] - self._adds[units, sources]
+        chosen = _lowest(change, number)
+        made = np.repeat(self._plan[:, None, :], len(chosen), axis=1)
+        self._move(made, units[chosen], sources[chosen], targets[chosen])
+        return made
+
+    def exchanges(self, number: int) -> Array:
+        """The most promising plans in which two units have changed sockets."""
+        sizes = self._problem.sizes
+        units, places = np.nonzero(self._here)
+        one, other = np.triu_indices(len(units), 1)
+        a, b, at, to = units[one], units[other], places[one], places[other]
+        more = sizes[a] - sizes[b]
+        possible = (a != b) & (at != to) & (self._free[to] >= more) & (self._free[at] >= -more)
+        a, b, at, to = a[possible], b[possible], at[possible], to[possible]
+        change = self._changed(at, self._unit[b, at] - self._unit[a, at])
+        change += self._changed(to, self._unit[a, to] - self._unit[b, to])
+        change += self._adds[a, to] - self._adds[a, at] + self._adds[b, at] - self._adds[b, to]
+        chosen = _lowest(change, number)
+        made = np.repeat(self._plan[:, None, :], len(chosen), axis=1)
+        self._move(made, a[chosen], at[chosen], to[chosen])
+        self._move(made, b[chosen], to[chosen], at[chosen])
+        return made
+
+    def _changed(self, sockets: Array, more: Array) -> Array:
+        """What more load of sockets changes of the sum of powers."""
+        before = self._sockets[sockets]
+        return _sharpened(before + more) - _sharpened(before)
+
+    def _move(self, made: Array, units: Array, sources: Array, targets: Array) -> None:
+        number, sizes = np.arange(len(units)), self._problem.sizes[units]
+        made[units, number, sources] -= sizes
+        made[units, number, targets] += sizes
 
 
-def _exchanges(problem: Compressed, plan: Array) -> Array:
-    """Plans in which two units have changed sockets, one of them among those that ask for most where they are."""
-    n = problem.sockets
-    free = problem.room - plan[:, :n].sum(axis=0)
-    asked = problem.loads(plan[:, None, :])[1][:, 0, :n]
-    worst = np.argsort(-asked, axis=None, kind="stable")[:SUFFERING]
-    one, one_at = np.unravel_index(worst, asked.shape)
-    other, other_at = np.nonzero(plan[:, :n])
-    count = len(other)
-    one, one_at = np.repeat(one, count), np.repeat(one_at, count)
-    other, other_at = np.tile(other, SUFFERING)[: len(one)], np.tile(other_at, SUFFERING)[: len(one)]
-    more = problem.sizes[one] - problem.sizes[other]
-    possible = (plan[one, one_at] > 0) & (one != other) & (one_at != other_at)
-    possible &= (free[one_at] + more >= 0) & (free[other_at] - more >= 0)
-    one, one_at, other, other_at = one[possible], one_at[possible], other[possible], other_at[possible]
-    made = np.repeat(plan[:, None, :], len(one), axis=1)
-    number = np.arange(len(one))
-    made[one, number, one_at] -= problem.sizes[one]
-    made[one, number, other_at] += problem.sizes[one]
-    made[other, number, other_at] -= problem.sizes[other]
-    made[other, number, one_at] += problem.sizes[other]
-    return made
+def _lowest(values: Array, number: int) -> Array:
+    """The places of the lowest values, in a fixed order."""
+    return np.argsort(values, kind="stable")[:number]

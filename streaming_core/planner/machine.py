@@ -66,6 +66,12 @@ class Machine(Document):
         None, description="Numbers of the threads of each socket; null: consecutive numbers, socket after socket."
     )
 
+    spare: int = Field(
+        0,
+        ge=0,
+        description="Cores beside those of the sockets. Threads that a channel adds to those of a plan run there.",
+    )
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         n = self.sockets
@@ -105,6 +111,20 @@ class Machine(Document):
     def thread(self, socket: int, core: int) -> int:
         """The number of a socket's core."""
         return sum(self.cores[:socket]) + core if self.numbers is None else self.numbers[socket][core]
+
+    def merge_core(self, number: int) -> int | None:
+        """The thread of a plan that shares its core with merge thread `number`; None: it has a core of its own.
+
+        The runtime numbers merge threads after those of the plan, and binds thread i to core i modulo the cores.
+        """
+        core = (self.threads + number) % (self.threads + self.spare)
+        return core if core < self.threads else None
+
+    def socket_of(self, thread: int) -> int:
+        """The socket of a thread."""
+        if self.numbers is not None:
+            return next(i for i, threads in enumerate(self.numbers) if thread in threads)
+        return next(i for i in range(self.sockets) if thread < sum(self.cores[: i + 1]))
 
     def room(self, socket: int) -> int | None:
         """Most replicas on a socket; None: any number."""
@@ -148,6 +168,23 @@ class Machine(Document):
             return 0.0 if i == j else NS / (rates[i][j] or math.inf)
 
         return [[ns(i, j) for j in range(self.sockets)] for i in range(self.sockets)]
+
+    @cached_property
+    def twins(self) -> list[list[bool]]:
+        """Whether two sockets differ in nothing but their number: exchanging them changes nothing of the machine."""
+        n = self.sockets
+        about = [(self.room(i), self.time(i)) for i in range(n)]
+        matrices: list[Any] = [self.unit_ns, self.regaining_ns] + ([self.bandwidth] if self.bandwidth else [])
+
+        def exchanged(i: int, j: int) -> bool:
+            order = [*range(n)]
+            order[i], order[j] = j, i
+            same = all(
+                matrix[a][b] == matrix[order[a]][order[b]] for matrix in matrices for a in range(n) for b in range(n)
+            )
+            return same and about[i] == about[j]
+
+        return [[exchanged(i, j) for j in range(n)] for i in range(n)]
 
     @classmethod
     def named(cls, name: str | Path) -> Machine:

@@ -31,8 +31,10 @@ ROUNDING = 1e-9  # by which sums of the same terms may differ
 class Load:
     """What is asked of a resource, and what it has: ns or bytes per second, or replicas.
 
-    Attributes: resource: `replica`, `core`, `socket` (3), `memory` (4), `channel` (5), `room` (replicas of a socket),
-        `ingress`. where: which one.
+    Attributes:
+        resource: `replica`, `core`, `socket` (3), `memory` (4), `channel` (5), `room` (of a socket), `ingress`.
+            Also `merge`, a merge thread, and `merge core`, a core with merge threads alone.
+        where: Which one.
     """
 
     resource: str
@@ -271,22 +273,51 @@ class _Flow:
         put_out = {stream: rate_out * kept for stream, rate_out in emitted.items()}
         return Replica(operator.name, index, socket, rate, asked, made.fetching, put_out)
 
+    def _merging(self) -> list[tuple[str, float, int | None]]:
+        """The merge threads: name, ns per second, and the thread of the plan whose core each shares, if any."""
+        found = []
+        mergers = self.graph.mergers([len(self.sockets[name]) for name in self.graph.by_name])
+        for number, (index, replica) in enumerate(mergers):
+            operator = self.graph.operators[index]
+            asked = self.made[operator.name][replica].rate * (operator.merge_ns or 0.0)
+            found.append((f"{operator.name} {replica}", asked, self.machine.merge_core(number)))
+        return found
+
+    def _merge_loads(self, merging: list[tuple[str, float, int | None]], extra: list[float]) -> list[Load]:
+        """The loads of merge threads and of the cores that they have to themselves; adds the rest to sockets."""
+        apart: dict[int, float] = {}
+        for number, (_, asked, thread) in enumerate(merging):
+            if thread is not None:
+                extra[self.machine.socket_of(thread)] += asked
+            else:
+                core = (self.machine.threads + number) % (self.machine.threads + self.machine.spare)
+                apart[core] = apart.get(core, 0.0) + asked
+        found = [Load("merge", name, asked, NS) for name, asked, _ in merging]
+        return found + [Load("merge core", f"{core}", asked, NS) for core, asked in sorted(apart.items())]
+
     def loads(self, cores: Places | None) -> list[Load]:
         """What is asked of everything that has a limit."""
         machine, n = self.machine, self.machine.sockets
         kept = {id(r): r.kept if self.overfed else 1.0 for r in self.replicas}
         found = [Load("replica", f"{r.operator} {r.index}", r.asked, NS) for r in self.replicas]
+        merging, extra = self._merging(), [0.0] * n
+        found += self._merge_loads(merging, extra)
         if cores is not None:
             threads: dict[int, float] = {}
             for r in self.replicas:
                 thread = machine.thread(r.socket, cores[r.operator][r.index])
                 threads[thread] = threads.get(thread, 0.0) + r.asked * kept[id(r)]
+            for _, asked, merged in merging:
+                if merged is not None:
+                    threads[merged] = threads.get(merged, 0.0) + asked
             found += [Load("core", f"{thread}", asked, NS) for thread, asked in sorted(threads.items())]
         for i in range(n):
             here = [r for r in self.replicas if r.socket == i]
             if (room := machine.room(i)) is not None:
                 found.append(Load("room", f"{i}", len(here), room))
-            found.append(Load("socket", f"{i}", sum(r.asked * kept[id(r)] for r in here), machine.time(i)))  # (3)
+            found.append(
+                Load("socket", f"{i}", sum(r.asked * kept[id(r)] for r in here) + extra[i], machine.time(i))
+            )  # (3)
             if (memory := machine.memory(i)) is not None:  # (4)
                 moved = sum(r.rate * kept[id(r)] * (self.graph.by_name[r.operator].memory_bytes or 0.0) for r in here)
                 found.append(Load("memory", f"{i}", moved, memory))

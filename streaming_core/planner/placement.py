@@ -64,13 +64,15 @@ class Found:
 
     Attributes: plan: numbers by class and socket; None if there is none that is valid. value: by the objective; 0 if
         there is none. nodes: how many were looked at. complete: whether the search ended by itself: with neither
-        heuristic, and a sound bound, the plan is the best then.
+        heuristic, and a sound bound, the plan is the best then. failed: the operator that no socket could take, where
+        most units were placed; None if none failed.
     """
 
     plan: Array | None
     value: float
     nodes: int
     complete: bool
+    failed: int | None = None
 
 
 def place(problem: Compressed, search: Search, incumbent: Array | None = None, floor: float = _WORST) -> Found:
@@ -83,13 +85,18 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None, f
     stack = [(math.inf, root)]
     seen = {root.tobytes()}
     nodes = 0
+    failed, fewest = None, math.inf  # units left where it failed
     while stack and nodes < search.budget:
         at_most, plan = stack.pop()
         if at_most <= _more(best_value):
             continue
         nodes += 1
         children = []
-        for made in _kept(problem, search, _decisions(problem, search, plan)):
+        kept, failures = _kept(problem, search, _decisions(problem, search, plan))
+        left = float(plan[:, problem.nowhere].sum())
+        if failures and left < fewest:
+            failed, fewest = problem.classes[failures[0]].operator, left
+        for made in kept:
             if (key := made.tobytes()) not in seen:
                 seen.add(key)
                 children.append(made)
@@ -106,7 +113,7 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None, f
             # The last one is looked at first: the one of the highest bound; of equal ones, that which was made first.
             pairs = zip(bound(together[:, open_]).tolist(), open_.tolist(), strict=True)
             stack += [(b, children[c]) for b, c in sorted(pairs, key=lambda p: (p[0], -p[1])) if b > _more(best_value)]
-    return Found(best, 0.0 if best is None else best_value, nodes, not stack)
+    return Found(best, 0.0 if best is None else best_value, nodes, not stack, failed)
 
 
 def number(problem: Compressed) -> int:
@@ -224,10 +231,11 @@ def _chosen(rows: list[tuple[float, float, Mapping[str, float]]], stream: str) -
 
 @dataclass
 class _Decision:
-    """Ways of carrying out a decision: plans, each with the class of which a unit was placed last, and where; whether
-    only the best fit is kept; and what to do if none is valid."""
+    """Ways of carrying out a decision: plans, each with the class of which a unit was placed last, and where; the class
+    that fails if none is valid; whether only the best fit is kept; and what to do if none is valid."""
 
     ways: list[tuple[Array, int, int]]
+    unit: int
     best_fit: bool
     otherwise: Callable[[], _Decision] | None = None
 
@@ -261,7 +269,7 @@ def _placing(problem: Compressed, search: Search, plan: Array, unit: int) -> _De
     """A unit of a class on each socket that it may be on; on the best one if all that feeds it is placed."""
     sockets = _sockets(problem, plan, problem.sizes[unit])
     ways = [(problem.moved(plan, unit, socket), unit, socket) for socket in sockets]
-    return _Decision(ways, search.best_fit and _fed(problem, plan, unit))
+    return _Decision(ways, unit, search.best_fit and _fed(problem, plan, unit))
 
 
 def _collocating(problem: Compressed, plan: Array, producer: int, consumer: int) -> _Decision:
@@ -273,11 +281,11 @@ def _collocating(problem: Compressed, plan: Array, producer: int, consumer: int)
             half = problem.moved(plan, producer, one)
             others = _sockets(problem, half, problem.sizes[consumer])
             ways += [(problem.moved(half, consumer, other), consumer, other) for other in others if other != one]
-        return _Decision(ways, True)
+        return _Decision(ways, consumer, True)
 
     sockets = _sockets(problem, plan, problem.sizes[producer] + problem.sizes[consumer])
     ways = [(problem.moved(problem.moved(plan, producer, s), consumer, s), consumer, s) for s in sockets]
-    return _Decision(ways, True, separately)
+    return _Decision(ways, consumer, True, separately)
 
 
 def _sockets(problem: Compressed, plan: Array, size: int) -> list[int]:
@@ -292,22 +300,25 @@ def _sockets(problem: Compressed, plan: Array, size: int) -> list[int]:
     return found
 
 
-def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> list[Array]:
-    """The plans that decisions come to.
+def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> tuple[list[Array], list[int]]:
+    """The plans that decisions come to, and the classes without a valid place for a unit.
 
     The paper's search looks at no plan of which constraints do not hold. They may hold again when more is placed and
     less comes: a search with a sound bound asks of whole plans only.
     """
     ways = [way for decision in decisions for way in decision.ways]
     if search.bound == "sound" and not any(decision.best_fit for decision in decisions):
-        return [plan for plan, _, _ in ways]
+        return [plan for plan, _, _ in ways], []
     valid, rates = _judged(problem, search, ways)
-    found, at = [], 0
+    found, failures, at = list[Array](), list[int](), 0
     for decision in decisions:
         places = [i for i in range(at, at + len(decision.ways)) if valid[i]]
         at += len(decision.ways)
         if not places and decision.otherwise is not None:
-            found += _kept(problem, search, [decision.otherwise()])
+            more, failed = _kept(problem, search, [decision.otherwise()])
+            found, failures = found + more, failures + failed
+        elif not places:
+            failures.append(decision.unit)
         elif decision.best_fit and places:
             # What puts out most; of several, what has least room left on its socket.
             enough = max(rates[i] for i in places) * (1 - ROUNDING)
@@ -315,7 +326,7 @@ def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> li
             found.append(ways[min(room, key=lambda i: (room[i], i))][0])
         else:
             found += [ways[i][0] for i in places]
-    return found
+    return found, failures
 
 
 def _judged(problem: Compressed, search: Search, ways: list[tuple[Array, int, int]]) -> tuple[Array, Array]:

@@ -1,15 +1,16 @@
 """Scaling: how many replicas each operator has (BriskStream, section 4 and appendix C, algorithm 1).
 
-`topological` is the paper's: place; in reverse topological order, the first operator that is over-supplied gets as many
-replicas more as it is over-supplied times, or one more; until none is, until there is no room, or until no placement is
-valid.
+`topological` is the paper's. It places the replicas. The first operator in reverse topological order that is
+over-supplied then gets as many replicas more as it is over-supplied times, or one more. If no placement is valid, the
+operator that could not be placed gets one more (appendix D). It ends where no operator is over-supplied, or where there
+is no room.
 
-`balanced` is ours, for what a plan sustains. It goes the other way round: it aims at an ingress a little above what is
-sustained, gives every operator the replicas that it takes for that by what they ask for now, and places them, most
-where they were or all anew; until no aim is reached. It begins where replicas that fetch nothing would take a part of
-the room, as the paper proposes (appendix D), because from one replica of each it takes many steps and ends in worse
-plans. Where replications are few, it looks at all of them instead, and its plan is the best there is while the budget
-lasts, or one of fewer replicas that is as good as can be told (Graph.tolerance).
+`balanced` is ours, for what a plan sustains. It works the other way round: it aims at an ingress a little above the one
+sustained, gives every operator the replicas that it needs for that by what they ask for now, and places the new ones.
+It ends where no aim is reached. It starts with replicas that take a part of the room if they fetch nothing, as the
+paper proposes (appendix D), and with each measured pattern. Where replications are few, it looks at all of them
+instead. Then its plan is the best one while the budget lasts, or one of fewer replicas that is as good within
+Graph.tolerance.
 
 To both, cores of a socket that take any number of replicas share what is asked of it as they like; which replica is on
 which of them is decided afterwards (placed.py). Where this matters, a machine has a socket for each thread.
@@ -29,19 +30,35 @@ from streaming_core.planner.compressed import Array, Compressed
 from streaming_core.planner.graph import Graph, Pattern
 from streaming_core.planner.improvement import completed, improved
 from streaming_core.planner.machine import NS, Machine
-from streaming_core.planner.model import ROUNDING
+from streaming_core.planner.model import ROUNDING, peak
 from streaming_core.planner.placement import Found, Search, place
 
-AIMS = (1.3, 1.1, 1.03, 1.01, 1.003)  # times the ingress sustained so far
-STARTS = (0.4, 0.6)  # parts of the room
-GAIN = 0.005  # by one replica more where none is the bottleneck; for less it is not worth its bookkeeping
-LEAVING = 3  # operators of which that is tried
-PATTERNS = 16  # where each is climbed from; of many operators, a climb is long and finds little more
-STEPS = 40  # of improvement of a placement
-RUINS = 10  # attempts to place parts of the best plan anew
-FEW = 300  # replications of which all are looked at
-BUDGET = 300  # nodes of branch and bound, of many replications
-SMALL_BUDGET = 20_000  # of few
+BISECTIONS = 8  # of the ingress: the last one changes it by less than a hundredth of the range, in logarithms
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much `balanced` tries. Experiment `effort` of suite `rlas` shows what each value is worth.
+
+    Attributes:
+        aims: How many times the ingress sustained so far to aim at, from the first to the last resort.
+        start: Part of the room that the replicas of the first climb take.
+        patterns: Number of measured patterns up to which a climb starts with each; with more, only with the first two.
+        tries: Steps of each kind that an improvement evaluates, the most promising ones.
+        ruins: Attempts to place parts of the best plan anew.
+        nodes: Nodes of branch and bound around the best plan.
+        few: Number of replications up to which all are looked at.
+        nodes_of_few: Nodes of branch and bound in all of these.
+    """
+
+    aims: tuple[float, ...] = (1.3, 1.1, 1.03, 1.01, 1.003)
+    start: float = 0.8
+    patterns: int = 16
+    tries: int = 16
+    ruins: int = 10
+    nodes: int = 100
+    few: int = 300
+    nodes_of_few: int = 20_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +81,7 @@ def limit(graph: Graph, machine: Machine) -> int:
 def topological(
     graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int, by_one: bool = False
 ) -> Scaled | None:
-    """Algorithm 1. None if not even one replica of each operator can be placed."""
+    """Algorithm 1, with appendix D. None if no replication has a valid placement."""
     most, best, placements = limit(graph, machine), None, 0
     replicas = [1] * len(graph.operators)
     while True:
@@ -72,55 +89,108 @@ def topological(
         found = place(problem, search)
         placements += 1
         if found.plan is None:
-            return best
-        if best is None or found.value > best.found.value * (1 + ROUNDING):
-            best = Scaled(problem, found, placements)
-        over = problem.overfed(found.plan[:, None, :]).over_supplied[:, 0].tolist()
-        over = [times if replicas[i] < graph.operators[i].replicas else 0.0 for i, times in enumerate(over)]
-        index = next((i for i in reversed(range(len(over))) if over[i]), None)
-        if index is None:
-            return best
-        more = 1 if by_one else math.ceil(over[index] * (1 - ROUNDING))
+            index = found.failed
+            if index is None or replicas[index] == graph.operators[index].replicas:
+                return best
+            more = 1
+        else:
+            if best is None or found.value > best.found.value * (1 + ROUNDING):
+                best = Scaled(problem, found, placements)
+            over = problem.overfed(found.plan[:, None, :]).over_supplied[:, 0].tolist()
+            over = [times if replicas[i] < graph.operators[i].replicas else 0.0 for i, times in enumerate(over)]
+            index = next((i for i in reversed(range(len(over))) if over[i]), None)
+            if index is None:
+                return best
+            more = 1 if by_one else math.ceil(over[index] * (1 - ROUNDING))
         replicas[index] = min(replicas[index] + more, graph.operators[index].replicas)
         if sum(replicas) > most:
             return best
 
 
-def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Scaled | None:
+def attainable(
+    graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int, by_one: bool = False
+) -> Scaled | None:
+    """Algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
+
+    The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
+    constraints at the source's own peak rate. Then the ingress is searched by bisection.
+    """
+    best = topological(graph, machine, search, ingress, ratio, by_one)
+    if best is not None:
+        return best
+    problem = Compressed(graph, machine, (1,) * len(graph.operators), ingress)
+    singles = _placed(problem, problem.nothing(), Effort().tries)
+    if singles is None:
+        return None
+    low = singles.found.value * (1 - 1e-6)
+    high = ingress or peak(graph, 1)
+    for step in range(BISECTIONS):
+        middle = low if step == 0 else math.sqrt(low * high)
+        scaled = topological(graph, machine, search, middle, ratio, by_one)
+        if scaled is not None:
+            best, low = scaled, middle
+        elif step == 0:
+            return None
+        else:
+            high = middle
+    return best
+
+
+def balanced(
+    graph: Graph, machine: Machine, ingress: float | None = None, effort: Effort | None = None
+) -> Scaled | None:
     """The plan that sustains most, of those tried. None if not even one replica of each operator can be placed."""
-    most = limit(graph, machine)
+    most, effort = limit(graph, machine), effort or Effort()
     if len(graph.operators) > most:
         return None
-    few = list(itertools.islice(replications(graph, most), FEW + 1))
+    few = list(itertools.islice(replications(graph, most), effort.few + 1))
     best, placements = None, 0
-    starts = [(graph, _start(graph, machine, start * most)) for start in STARTS]
-    # A second replica may cost more than it gains, and only others make up for it: where that has been measured, a
-    # climb for each pattern begins with it, and keeps to one replica of those that have one in it.
-    for pattern in graph.patterns if len(graph.patterns) <= PATTERNS else []:
-        within = _limited(graph, pattern)
-        first = tuple(min(operator.replicas, 2) for operator in within.operators)
-        if sum(first) <= most:
-            starts.append((within, first))
-    for within, first in starts:
+    enough = _bound(graph, ingress) * (1 - ROUNDING)
+    for within, first in _starts(graph, machine, most, effort):
+        if best is not None and best.found.value >= enough:
+            break
         problem = Compressed(within, machine, first, ingress)
-        climbed = _placed(problem, problem.nothing())
+        climbed = _placed(problem, problem.nothing(), effort.tries)
         while climbed is not None:
             placements += climbed.placements
             if best is None or climbed.found.value > best.found.value * (1 + ROUNDING):
                 best = climbed
-            climbed = _grown(climbed, most)
+            climbed = _grown(climbed, most, effort)
     if best is None:
         return None
-    if len(few) <= FEW:
-        return _best_of_all(best, few, placements)
+    if len(few) <= effort.few:
+        return _best_of_all(best, few, placements, effort.nodes_of_few)
     draw = random.Random(0)
-    for _ in range(RUINS):
-        again = _placed(best.problem, _ruined(best.problem, best.found.plan, draw))
+    for _ in range(effort.ruins):
+        again = _placed(best.problem, _ruined(best.problem, best.found.plan, draw), effort.tries)
         placements += 1
         if again is not None and again.found.value > best.found.value * (1 + ROUNDING):
             best = again
-    found = place(best.problem, Search(best_fit=False, budget=BUDGET), best.found.plan)
+    found = place(best.problem, Search(best_fit=False, budget=effort.nodes), best.found.plan)
     return Scaled(best.problem, found, placements + 1)
+
+
+def _starts(graph: Graph, machine: Machine, most: int, effort: Effort) -> Iterator[tuple[Graph, tuple[int, ...]]]:
+    """Graphs and replications to climb from.
+
+    A second replica may cost more than it gains, and only others make up for it. So a climb for each measured pattern
+    keeps to one replica of the operators that have one in it.
+    """
+    for pattern in graph.patterns if len(graph.patterns) <= effort.patterns else graph.patterns[:2]:
+        within = _limited(graph, pattern)
+        first = tuple(min(operator.replicas, 2) for operator in within.operators)
+        if sum(first) <= most:
+            yield within, first
+    yield graph, _start(graph, machine, effort.start * most)
+
+
+def _bound(graph: Graph, ingress: float | None) -> float:
+    """At least as much as any plan sustains: an operator has no more than its most replicas, at the least cost."""
+    nowhere, singles = Machine.of_threads(1), (1,) * len(graph.operators)
+    patterns = [pattern.operators for pattern in graph.patterns] or [graph.operators]
+    bases = [Compressed(graph.changed(operators=one, patterns=[]), nowhere, singles).base for one in patterns]
+    each = zip(graph.operators, np.min(bases, axis=0).tolist(), strict=True)
+    return min([math.inf if ingress is None else ingress, *(o.replicas * NS / ns for o, ns in each if ns)])
 
 
 def _limited(graph: Graph, pattern: Pattern) -> Graph:
@@ -144,13 +214,13 @@ def replications(graph: Graph, most: int) -> Iterator[tuple[int, ...]]:
     return of(0, most)
 
 
-def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placements: int) -> Scaled:
+def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placements: int, nodes: int) -> Scaled:
     """Branch and bound of each replication whose bound leaves hope; of plans that are as good, as far as can be told,
     that of fewest replicas."""
     graph, machine, ingress = climbed.problem.application, climbed.problem.machine, climbed.problem.ingress
     margin = max(ROUNDING, graph.tolerance)
     best: Scaled | None = None
-    complete, left = True, SMALL_BUDGET
+    complete, left = True, nodes
     for numbers in sorted(replications, key=lambda numbers: (sum(numbers), numbers)):
         problem = Compressed(graph, machine, numbers, ingress)
         # What is clearly worse than the plan that climbing has found need not be found.
@@ -170,49 +240,29 @@ def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placement
     return Scaled(best.problem, replace(best.found, complete=complete), placements)
 
 
-def _grown(best: Scaled, most: int) -> Scaled | None:
+def _grown(best: Scaled, most: int, effort: Effort) -> Scaled | None:
     """A better plan with other replicas; None if none was found."""
     problem, plan = best.problem, best.found.plan
     assert plan is not None
-    tried = 0
-    for replicas, anew, gain in _replications(best):
-        may = all(k <= operator.replicas for k, operator in zip(replicas, problem.graph.operators, strict=True))
-        if replicas == problem.replicas or sum(replicas) > most or not may:
+    tried = {problem.replicas}
+    for aim in effort.aims:
+        replicas = _wanted(best, aim)
+        if replicas in tried or sum(replicas) > most:
             continue
+        tried.add(replicas)
         grown = Compressed(problem.application, problem.machine, replicas, problem.ingress)
-        tried += 1
-        found = _placed(grown, grown.nothing() if anew else carried(problem, plan, grown))
-        if found is not None and found.found.value > best.found.value * (1 + gain):
-            return replace(found, placements=tried)
+        found = _placed(grown, carried(problem, plan, grown), effort.tries)
+        if found is not None and found.found.value > best.found.value * (1 + ROUNDING):
+            return replace(found, placements=len(tried) - 1)
     return None
 
 
-def _replications(best: Scaled) -> Iterator[tuple[tuple[int, ...], bool, float]]:
-    """Those to try next, whether to place all anew, and the part that is to be gained."""
-    problem, plan = best.problem, best.found.plan
-    assert plan is not None
-    for aim in AIMS:
-        wanted = _wanted(best, aim)
-        yield tuple(max(pair) for pair in zip(wanted, problem.replicas, strict=True)), False, ROUNDING
-        yield wanted, False, ROUNDING
-        yield wanted, True, ROUNDING
-    shared, of_replicas = problem.loads(plan[:, None, :])
-    if shared.max() > of_replicas.max():
-        # No replica is the bottleneck, but a socket or a channel: a part of what is on the busiest socket may leave it.
-        busy = int(shared[0, : problem.sockets].argmax())
-        asked = (plan * problem.asked(plan[:, None, :])[:, 0])[:, busy]
-        by_operator = np.array([asked[classes].sum() for classes in problem.of_operator])
-        for index in np.argsort(-by_operator, kind="stable").tolist()[:LEAVING]:
-            more = (*problem.replicas[:index], problem.replicas[index] + 1, *problem.replicas[index + 1 :])
-            yield more, False, GAIN
-
-
-def _placed(problem: Compressed, plan: Array) -> Scaled | None:
+def _placed(problem: Compressed, plan: Array, tries: int) -> Scaled | None:
     """A plan completed and improved; None if there is no room for it."""
     plan = completed(problem, plan)
     if plan[:, problem.nowhere].any():
         return None
-    plan = improved(problem, plan, STEPS)
+    plan = improved(problem, plan, tries)
     return Scaled(problem, Found(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False), 1)
 
 

@@ -1,7 +1,7 @@
 """Strategies: how a plan is found, by name.
 
-- `rlas`, the default: replicas by what is sustained; places by local improvement and branch and bound (scaling.py).
-- `rlas_paper`: algorithms 1 and 2 of the paper, by R, with its bound and all its heuristics.
+- `balanced`, the default and ours: replicas by what is sustained; places by local improvement and branch and bound.
+- `rlas`: algorithms 1 and 2 of the paper with appendix D, by R, with the paper's bound and all its heuristics.
 - `rlas_fix_l`, `rlas_fix_u`: as `rlas`, for a machine on which every row is fetched over the greatest distance, or
   none.
 - `first_fit`: replicas of `rlas`, in topological order each on the first socket with room.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,8 +30,11 @@ from streaming_core.planner.placed import Placed, dealt
 from streaming_core.planner.placement import Search
 from streaming_core.planner.scaling import Scaled
 
+DEFAULT = "balanced"
+# Strategies of the paper, for which a profile states the median of T_e. Others get the mean.
+PUBLISHED = ("rlas", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin", "os")
 COMPRESSION = 5  # replicas of a unit, as in the paper
-PAPER_BUDGET = 200  # nodes of each placement: the paper's search ends by itself on small instances alone
+PAPER_BUDGET = 40  # nodes of each placement: the paper's search ends by itself on small instances alone
 RELAXATION = 1.25  # by which first fit relaxes a constraint that it cannot keep
 
 
@@ -46,6 +49,7 @@ class Task:
     seed: int = 0
     compression: int = COMPRESSION
     by_one: bool = False
+    replicas: tuple[int, ...] | None = None
 
 
 def plan(
@@ -56,12 +60,14 @@ def plan(
     seed: int = 0,
     compression: int = COMPRESSION,
     by_one: bool = False,
+    replicas: tuple[int, ...] | None = None,
 ) -> Placed:
     """The plan that a strategy finds. The same for the same input.
 
     Args: ingress: events per second that are offered; None: as many as can be taken. seed: of `random`. compression,
-        by_one: of `rlas_paper`: replicas of a unit; whether operators are scaled by one, as the authors' code
-            does, not by how many times they are over-supplied.
+        by_one: of `rlas`: replicas of a unit; whether operators are scaled by one, as the authors' code
+            does, not by how many times they are over-supplied. replicas: those that `first_fit`, `round_robin` and `os`
+            place; None: those of `rlas`, which takes another search.
 
     Raises:
         BadInput: no such strategy, no room for the operators, no ingress where the source costs nothing, or an instance
@@ -74,7 +80,7 @@ def plan(
         peak(graph, 1)
     elif not 0 < ingress < math.inf:
         raise BadInput(f"ingress must be a positive number of events per second, got {ingress}")
-    return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed, compression, by_one))
+    return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed, compression, by_one, replicas))
 
 
 def check(strategy: str) -> None:
@@ -83,18 +89,17 @@ def check(strategy: str) -> None:
         raise BadInput(unknown("strategy", strategy, STRATEGIES))
 
 
-def rlas(task: Task) -> Placed:
+def balanced(task: Task) -> Placed:
     """Ours; see scaling.balanced."""
-    return _placed("rlas", task, _balanced(task))
-
-
-def rlas_paper(task: Task) -> Placed:
-    """The paper's: by R, with its bound."""
-    search = Search("throughput", "paper", budget=PAPER_BUDGET)
-    scaled = scaling.topological(task.graph, task.machine, search, task.ingress, task.compression, task.by_one)
+    scaled = scaling.balanced(task.graph, task.machine, task.ingress)
     if scaled is None:
         raise _no_room(task)
-    return _placed("rlas_paper", task, scaled, proved=False)
+    return _placed("balanced", task, scaled)
+
+
+def rlas(task: Task) -> Placed:
+    """The paper's: by R, with its bound."""
+    return _placed("rlas", task, _rlas(task), proved=False)
 
 
 def rlas_fix_l(task: Task) -> Placed:
@@ -108,10 +113,14 @@ def rlas_fix_u(task: Task) -> Placed:
 
 
 def first_fit(task: Task) -> Placed:
-    """The first socket where constraints hold at the ingress that `rlas` sustains; if there is none, what is violated
-    on the first with room is relaxed, and everything is packed anew."""
-    scaled = _balanced(task)
-    problem = scaled.problem
+    """Put each replica on the first socket where constraints hold, at the ingress that is sustained without fetching.
+
+    If there is none, relax what is violated on the first socket with room, and pack everything anew.
+    """
+    problem = Compressed(task.graph, task.machine, _replicas(task), task.ingress)
+    # What the replicas sustain where nothing is fetched, and no socket is fuller than others.
+    nothing = problem.nothing()[:, None, :]
+    ingress = 1 / float(problem.bound(nothing)[0])
     units = [unit for unit, total in enumerate(problem.totals.tolist()) for _ in range(total)]
     slack = np.ones(problem.loads(problem.nothing()[:, None, :])[0].shape[1])
     while True:
@@ -120,7 +129,7 @@ def first_fit(task: Task) -> Placed:
             here = current[:, : problem.sockets].sum(axis=0)
             sockets = np.flatnonzero(problem.room - here >= 1).tolist()
             made = np.stack([problem.moved(current, unit, socket) for socket in sockets], axis=1)
-            loads = problem.loads(made)[0] * scaled.found.value
+            loads = problem.loads(made)[0] * ingress
             exceeded = loads > slack * (1 + ROUNDING)
             fitting = np.flatnonzero(~exceeded.any(axis=1))
             if not len(fitting):
@@ -189,8 +198,8 @@ def exhaustive(task: Task) -> Placed:
 
 
 STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
+    "balanced": balanced,
     "rlas": rlas,
-    "rlas_paper": rlas_paper,
     "rlas_fix_l": rlas_fix_l,
     "rlas_fix_u": rlas_fix_u,
     "first_fit": first_fit,
@@ -201,11 +210,16 @@ STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
 }
 
 
-def _balanced(task: Task) -> Scaled:
-    scaled = scaling.balanced(task.graph, task.machine, task.ingress)
+def _rlas(task: Task) -> Scaled:
+    search = Search("throughput", "paper", budget=PAPER_BUDGET)
+    scaled = scaling.attainable(task.graph, task.machine, search, task.ingress, task.compression, task.by_one)
     if scaled is None:
         raise _no_room(task)
     return scaled
+
+
+def _replicas(task: Task) -> tuple[int, ...]:
+    return task.replicas or _rlas(task).problem.replicas
 
 
 def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
@@ -228,16 +242,16 @@ def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
 
     graph = task.graph.mapped(fixed)
     machine = task.machine.changed(streams=None, rewriting=None, latency=[[0.0] * n for _ in range(n)])
-    scaled = _balanced(Task(graph, machine, task.ingress))
+    scaled = _rlas(replace(task, graph=graph, machine=machine))
     return _placed(name, task, scaled, proved=False)
 
 
 def _in_turn(task: Task) -> dict[str, list[int]]:
-    problem = _balanced(task).problem
+    replicas = _replicas(task)
     left = _rooms(task.machine)
     sockets: dict[str, list[int]] = {operator.name: [] for operator in task.graph.operators}
     turn = 0
-    for operator, number in zip(task.graph.operators, problem.replicas, strict=True):
+    for operator, number in zip(task.graph.operators, replicas, strict=True):
         for _ in range(number):
             while not left[turn % len(left)] > 0:
                 turn += 1

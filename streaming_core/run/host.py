@@ -15,6 +15,7 @@ from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
 from streaming_core.run.engine import topology
 
+NAME = "this host"
 ONE_NODE = "measured; each socket is a thread; bandwidth is null because all threads share the memory"
 NODES = (
     "measured; each socket is a memory node; the bandwidth between nodes and the cost of getting lines back are unknown"
@@ -50,7 +51,7 @@ def machine(threads: int | None = None) -> Machine:
         return [[None if i == j else between[figure][j][i] for j in used] for i in used]
 
     return Machine(
-        name="this host",
+        name=NAME,
         source=NODES if several else ONE_NODE,
         replicas_per_core=None,
         cores=[len(threads) for threads in numbers],
@@ -60,4 +61,5 @@ def machine(threads: int | None = None) -> Machine:
         streams=away("bytes_per_s"),
         rewriting=None if several else away("rewritten_bytes_per_s"),
         numbers=numbers,
+        spare=len(found["cores"]) - len(cores),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,16 @@ from pydantic import ValidationError
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, one_line
+from streaming_core.language.application import App
 from streaming_core.planner import strategies
 from streaming_core.planner.graph import GROUPS
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.model import Estimate, Places, estimate
 from streaming_core.planner.placed import Placed
-from streaming_core.run import engine, host
+from streaming_core.run import engine, host, trial
 from streaming_core.run import profile as profiles
 from streaming_core.run.profile import Profile
-from streaming_core.run.report import Better, Planned, Sample
+from streaming_core.run.report import Better, Chosen, Planned, Sample
 from streaming_core.run.way import RunSpec
 
 SEED = 1  # of a workload that is generated to be measured
@@ -74,7 +77,11 @@ def profile_of(
 
 
 def find(
-    profile: Profile, machine: str | None = None, threads: int | None = None, strategy: str = "rlas", seed: int = 0
+    profile: Profile,
+    machine: str | None = None,
+    threads: int | None = None,
+    strategy: str = strategies.DEFAULT,
+    seed: int = 0,
 ) -> Placed:
     """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host.
 
@@ -95,7 +102,7 @@ def machine_for(name: str | None, threads: int | None) -> Machine:
     return Machine.named(name) if name is not None else host.machine(threads)
 
 
-def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int = 0) -> Placed:
+def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT, seed: int = 0) -> Placed:
     """The plan that a strategy finds for a machine.
 
     Raises:
@@ -103,7 +110,7 @@ def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int 
     """
     most = min(where.threads, GROUPS) if where.replicas_per_core is None else None
     try:
-        graph = profile.graph(registry.load(profile.app), most)
+        graph = profile.graph(registry.load(profile.app), most, strategy in strategies.PUBLISHED)
     except KeyError as error:
         raise BadInput(f"the profile of {profile.app} has no costs for {error.args[0]}; measure again") from None
     except ValidationError as error:
@@ -114,22 +121,75 @@ def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int 
 def planned(
     spec: RunSpec, opened: workload.Workload, progress: engine.Progress | None = None
 ) -> tuple[Planned, Callable[[Sample], Planned]]:
-    """The plan for a run over a workload that leaves it to be found, and what is said of it after a pass. Of more
-    threads than this host has cores, those beyond have nothing to do: they would take turns with the others.
+    """The plan for a run over a workload that leaves it to be found, and what is said of it after a pass.
+
+    The run uses the replicated plan instead if that one measures faster (trial.py). Threads beyond the cores of this
+    host get no tasks: they would take turns with the others.
 
     Raises:
         BadInput: as `find`.
     """
-    profile, _ = profiles.kept(opened, spec.option("channel") or profiles.CHANNEL, spec.batch, progress)
-    found = find(profile, threads=min(spec.threads, len(engine.topology()["cores"])))
+    profile, path = profiles.kept(opened, spec.option("channel") or profiles.CHANNEL, spec.batch, progress)
+    threads = min(spec.threads, len(engine.topology()["cores"]))
+    found, chosen = find(profile, threads=threads), None
+    default = replicated(opened.app, threads)
+    if found.as_plan() != default:
+        measured = trial.of(spec, opened, found.as_plan(), default, path)
+        chosen = Chosen(
+            plan="found" if measured.chosen == measured.found else "replicated",
+            found_per_s=statistics.median(measured.found_per_s),
+            replicated_per_s=statistics.median(measured.replicated_per_s),
+            ratio=measured.ratio,
+            rounds=len(measured.found_per_s),
+        )
+        if chosen.plan == "replicated":
+            sockets, cores = placed(found.machine, default)
+            found = replace(found, strategy="replicated", sockets=sockets, cores=cores, proved=False)
     sustained = found.estimate.sustained
     said = Planned(
         plan=found.as_plan(),
         strategy=found.strategy,
         events_per_s=sustained.ingress,
         bottleneck=str(sustained.bottleneck),
+        chosen=chosen,
     )
     return said, partial(judged, said, found, profile)
+
+
+def notes(found: Placed) -> list[str]:
+    """What a prediction leaves out."""
+    left_out = []
+    if all(operator.memory_bytes is None for operator in found.graph.operators):
+        left_out.append("constraint 4 (bandwidth of local memory) is left out: no counter of DRAM traffic was read")
+    if merging := found.graph.mergers(list(found.replicas.values())):
+        shared = sum(found.machine.merge_core(number) is not None for number in range(len(merging)))
+        left_out.append(
+            f"channel merge_sort adds {len(merging)} merge threads. {shared} of them share a core with a thread of the "
+            "plan, and the prediction counts their work there"
+        )
+    if found.machine.name != host.NAME:
+        clock, measured = found.machine.clock_ghz, found.graph.clock_ghz
+        if clock is None or measured is None:
+            of = "machine" if clock is None else "profile"
+            left_out.append(
+                f"row times are those measured here, not scaled to {found.machine.name}: the {of} states no clock"
+            )
+    return left_out
+
+
+def replicated(app: App, threads: int) -> dict[str, list[int]]:
+    """The runtime's default plan (plan.rs): a replica on each thread, or a single one, on threads in turn."""
+    plan, turn = {}, 0
+    for operator in app.operators:
+        name = profiles.name_of(operator)
+        if operator.kind in profiles.REPLICATED:
+            plan[name] = list(range(threads))
+        elif operator.kind == "stateful":
+            turn += 1
+            plan[name] = [turn % threads]
+        else:
+            plan[name] = [0 if name == profiles.SOURCE else threads - 1]
+    return plan
 
 
 def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> Planned:
@@ -148,7 +208,7 @@ def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> P
     changed = {name: work[name] for name in told if max(work[name], 1 / work[name]) > 1 + CHANGED}
     better = None
     if changed:
-        again = find_on(profile.after(changes), found.machine, found.strategy)
+        again = find_on(profile.after(changes), found.machine)
         now = estimate(again.graph, found.machine, found.sockets, cores=found.cores).sustained.ingress
         would = again.estimate.sustained.ingress
         if would > now * (1 + profiles.TOLERANCE):
@@ -199,6 +259,7 @@ def as_dict(found: Placed) -> dict[str, Any]:
         "operators": {
             name: {"rows_per_s": rows_per_s(estimated, name), "busy": busy(estimated, name)} for name in found.sockets
         },
+        "notes": notes(found),
         "fetching_ns": [list(row) for row in estimated.fetching],
         "traffic_bytes_per_s": [list(row) for row in estimated.traffic],
     }

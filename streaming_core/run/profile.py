@@ -44,6 +44,7 @@ SEVERAL = 2  # replicas where there are several
 WIDE = 64  # replicas by whose rows the shares of keys are known
 TOLERANCE = 0.05  # by which times of two measurements differ
 FEW = 4  # operators of which all patterns are measured
+MERGING = ("merge_sort",)  # channels that add a thread for each merge task
 REPLICATED = ("stateless", "partitioned", "windowed")
 # What plans call those that have no names in them; and where a source's rows come from.
 SOURCE, SINK, EVENT = "source", "sink", "events"
@@ -61,9 +62,15 @@ class Cost(Document):
         description="Mean over all rows. For a windowed operator it includes finding the keys. 0: no rows."
     )
     others: Amount
+    merge: Amount = Field(0.0, description="ns per row on the threads of merge tasks, which channel merge_sort adds.")
     quantiles: list[Amount] = Field(
         description="Quantiles over batches, from 0 to 100 percent, of executing a row. Excludes finding the keys."
     )
+
+    @property
+    def median(self) -> float:
+        """The median over batches of executing a row: the paper's 50th percentile. The mean without batches."""
+        return self.quantiles[len(self.quantiles) // 2] if self.quantiles else self.execute
 
     @property
     def row(self) -> float:
@@ -102,16 +109,24 @@ class Profile(Document):
     weights: dict[str, list[int]]
     patterns: list[Pattern] = Field(min_length=1)
 
-    def graph(self, app: App, most: int | None = None) -> planned.Graph:
-        """What a planner is told.
+    @property
+    def alone(self) -> Mapping[str, Cost]:
+        """The costs of rows if each operator has one replica."""
+        return min(self.patterns, key=lambda pattern: sum(pattern.replicas.values())).costs
+
+    def graph(self, app: App, most: int | None = None, median: bool = False) -> planned.Graph:
+        """The input of a planner.
 
         Args:
-            most: replicas that an operator may have, where they share threads; None: as many as there are places.
+            app: The application.
+            most: Replicas that an operator may have, where they share threads; None: as many as there are places.
+            median: Whether T_e is the median over batches, as in the paper, and not the mean over rows. The median
+                leaves out rare work, such as closing a window. Finding the keys of windows has no median.
         """
         patterns = [
             planned.Pattern(
                 several=sorted(name for name, n in pattern.replicas.items() if n > 1),
-                operators=[self._operator(operator, pattern, most) for operator in app.operators],
+                operators=[self._operator(operator, pattern, most, median) for operator in app.operators],
             )
             for pattern in self.patterns
         ]
@@ -158,7 +173,7 @@ class Profile(Document):
 
         return self.changed(patterns=[pattern_of(pattern) for pattern in self.patterns])
 
-    def _operator(self, operator: Operator, pattern: Pattern, most: int | None) -> planned.Operator:
+    def _operator(self, operator: Operator, pattern: Pattern, most: int | None, median: bool) -> planned.Operator:
         name = name_of(operator)
         cost, sizes, weights = pattern.costs[name], self.row_bytes[name], self.weights.get(name)
         given: dict[str, Any] = {"selectivity": cost.selectivity}
@@ -166,7 +181,7 @@ class Profile(Document):
             reading = min(self._reading(name), cost.execute / pattern.replicas[name])
             given |= {"read_ns": reading, "ns": cost.execute - pattern.replicas[name] * reading}
         else:
-            given["ns"] = cost.execute
+            given["ns"] = cost.median if median else cost.execute
         if operator.kind == "partitioned" and weights and sum(weights):
             given["weights"] = [part for part in weights for _ in range(planned.GROUPS // len(weights))]
         inputs: list[dict[str, Any]] = []
@@ -177,6 +192,8 @@ class Profile(Document):
             inputs.append(given | {"producer": producer, read: size})
         able = operator.kind in REPLICATED
         about = {"name": name, "kind": operator.kind, "inputs": inputs, "others_ns": cost.others}
+        if self.channel in MERGING and name != SOURCE:
+            about["merge_ns"] = cost.merge
         return planned.Operator.model_validate(about | {"most": most if able else 1})
 
     def _reading(self, name: str) -> float:
@@ -223,7 +240,7 @@ def measure(
     if not source.rows:
         raise BadInput(f"workload {source.directory} has no events to measure; use one with at least 1 event")
     program = compile_app(app, params)
-    blocks = engine.Blocks(_First(source.directory, source.manifest, app), program, engine.BLOCK)
+    blocks = engine.Blocks(first_events(source), program, engine.BLOCK)
     able = [name_of(o) for o in app.operators if o.kind in REPLICATED]
     chosen = list(_patterns(able))
     results: set[str] = set()
@@ -265,6 +282,11 @@ def measure(
         weights={name: [t.rows_in for t in wide if (t.operator, t.role) == (name, "operator")] for name in keyed},
         patterns=patterns,
     )
+
+
+def first_events(source: workload.Workload) -> workload.Workload:
+    """The first events of a workload, those that are measured."""
+    return _First(source.directory, source.manifest, source.app)
 
 
 def kept(
@@ -321,11 +343,9 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
     if not rows_in:
         return Cost(rows_in=0, rows_out=sum(task.rows_out for task in main), execute=0.0, others=0.0, quantiles=[])
     execute = [sum(t.execute_ns for t in of(tasks, "operator", "keys", SOURCE, SINK)) / rows_in for tasks in passes]
-    # What merges in front of a replica executes nothing that the operator would not.
-    others = [
-        sum(t.others_ns + (t.execute_ns if t.role == "merge" else 0) for t in tasks if t.operator == name) / rows_in
-        for tasks in passes
-    ]
+    # Merge tasks have their own threads.
+    others = [sum(t.others_ns for t in tasks if t.operator == name and t.role != "merge") / rows_in for tasks in passes]
+    merge = [sum(t.others_ns + t.execute_ns for t in of(tasks, "merge")) / rows_in for tasks in passes]
     quantiles = [task.execute_quantiles for tasks in passes for task in of(tasks, "operator", SOURCE, SINK)]
     quantiles = [found for found in quantiles if found]
     return Cost(
@@ -333,6 +353,7 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
         rows_out=sum(task.rows_out for task in main),
         execute=statistics.median(execute),
         others=statistics.median(others),
+        merge=statistics.median(merge),
         quantiles=[statistics.median(at) for at in zip(*quantiles, strict=True)],
     )
 

@@ -173,6 +173,16 @@ class Better(BaseModel):
     instead_of: float = Field(description="Predicted events per second of the run's own plan, with the same costs.")
 
 
+class Chosen(BaseModel):
+    """How a run chose between the plan found and the replicated plan: it measured both on the first events."""
+
+    plan: Literal["found", "replicated"] = Field(description="The faster plan, which the run uses.")
+    found_per_s: float = Field(description="Median events per second of the plan found.")
+    replicated_per_s: float = Field(description="Median events per second of the replicated plan.")
+    ratio: float = Field(description="Median over rounds of the first rate divided by the second.")
+    rounds: int = Field(description="Rounds, in which the plans take turns.")
+
+
 class Planned(BaseModel):
     """The plan of a run with plan auto, and its prediction."""
 
@@ -191,6 +201,9 @@ class Planned(BaseModel):
         "factor. Operators with a small share are left out.",
     )
     better: Better | None = Field(None, description="Better plan for the changed load; None if there is none.")
+    chosen: Chosen | None = Field(
+        None, description="The measured choice between this plan and the replicated plan; None if they are the same."
+    )
 
 
 class RunReport(BaseModel):

@@ -1,8 +1,10 @@
 """The model's formulas, by hand."""
 
+import numpy as np
 import pytest
 
 from streaming_core.errors import BadInput
+from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.graph import GROUPS, Graph, Input, Operator
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.model import estimate
@@ -139,3 +141,29 @@ def test_a_source_that_costs_nothing_has_no_peak():
     graph = Graph(app="a", operators=[source, sink])
     with pytest.raises(BadInput, match="source source has zero cost"):
         estimate(graph, TWO, {"source": [0], "sink": [0]})
+
+
+def test_merge_threads_take_cores_of_their_own_and_then_those_of_the_plan():
+    costs = {"kind": "stateless", "others_ns": 0.0}
+    source = Operator.model_validate({"name": "source", "kind": "source", "inputs": [{"producer": None, "ns": 10.0}]})
+    work = Operator.model_validate(costs | {"name": "work", "inputs": [{"producer": "source", "ns": 100.0}]})
+    sink = Operator.model_validate(
+        {"name": "sink", "kind": "sink", "inputs": [{"producer": "work", "ns": 10.0}], "merge_ns": 40.0}
+    )
+    graph = Graph(app="a", operators=[source, work, sink])
+    alone = {"source": [0], "work": [0], "sink": [0]}
+    both = {"source": [0], "work": [0, 1], "sink": [1]}
+    machine = Machine.of_threads(2)
+    assert graph.mergers([1, 1, 1]) == []
+    assert graph.mergers([1, 2, 1]) == [(2, 0)]  # the sink takes rows of two replicas
+    one = estimate(graph, machine, alone, 1e6, {name: [0] * len(at) for name, at in alone.items()})
+    assert one.sustained.ingress == pytest.approx(1e6)
+    # Thread 2 shares core 0 with the source and a replica: 10 + 50 + 40 ns of an event. On a spare core it does not.
+    for spare, sustained in ((0, 1e9 / 100), (1, 1e9 / 60)):
+        wider = machine.changed(spare=spare)
+        cores = {name: [0] * len(at) for name, at in both.items()}
+        assert estimate(graph, wider, both, 1e9, cores).sustained.ingress == pytest.approx(sustained)
+        compressed = Compressed(graph, wider, (1, 2, 1))
+        plans = np.zeros((3, 1, 3))
+        plans[0, 0, 0] = plans[1, 0, 0] = plans[1, 0, 1] = plans[2, 0, 1] = 1
+        assert 1 / compressed.pressure(plans)[0] == pytest.approx(sustained)

@@ -8,10 +8,12 @@ import pytest
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
-from streaming_core.run import engine, planning, profile
+from streaming_core.run import engine, planning, profile, trial
 from streaming_core.run.report import Planned, RunReport, Sample, TaskCost
 from streaming_core.run.way import Pinned, RunSpec
 from tests.unit.test_cli import refused
+
+original = trial.of
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def test_a_plan_is_found_and_run(command, made, tmp_path):
     code, shown, said = command("plan", *given, "--threads", 2, "--out", tmp_path / "plan.json")
     assert (code, said) == (0, "")
     assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["source", "split", "count", "sink"]
-    assert "strategy rlas on this host: predicts " in shown
+    assert "strategy balanced on this host: predicts " in shown
     assert " events/s, limited by " in shown
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan.keys() == {"source", "split", "count", "sink"}
@@ -113,7 +115,7 @@ def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(made
     }
     known = known.changed(patterns=[one.changed(costs=costs) for one in known.patterns])
     found = planning.find_on(known, Machine.of_threads(2))
-    said = Planned(plan=found.as_plan(), strategy="rlas", events_per_s=1e6, bottleneck="core 0")
+    said = Planned(plan=found.as_plan(), strategy="balanced", events_per_s=1e6, bottleneck="core 0")
 
     def after(kind="peak", seconds=0.5, **times):
         tasks = [
@@ -336,7 +338,7 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
         refused(command(*given, "--threads", threads), "threads must be between 1 and ")
     refused(command("plan", "wc", "--input", made / "wc", "--channel", "fast"), "unknown channel 'fast'")
     refused(command(*given, "--set", "vocabulary=21"), "has params ", "measure again")
-    refused(command(*given, "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'; known: rlas")
+    refused(command(*given, "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'; known: balanced")
     refused(command("plan", "sl", "--input", made / "sl"), "sl does not run on pinned")
     refused(
         command("plan", "fd", "--measured", made / "profile.json"), "has app wc, but the request has fd; measure again"
@@ -416,3 +418,57 @@ def test_the_same_profile_and_machine_have_the_same_plan(made):
     plans = [planning.find(known, str(made / "machine.json")).as_plan() for _ in range(2)]
     assert plans[0] == plans[1]
     assert all(0 <= thread < 2 for places in plans[0].values() for thread in places)
+
+
+def test_a_plan_that_measures_slower_loses_to_the_replicated_plan(made, monkeypatch):
+    source, spec = workload.read(made / "wc"), Pinned(app="wc", threads=2, plan="auto")
+    default = planning.replicated(source.app, 2)
+    pairs = {"found": ([3.0, 1.0, 3.0], [2.0, 2.0, 2.0]), "replicated": ([1.0, 3.0, 1.0], [2.0, 2.0, 2.0])}
+    monkeypatch.setattr(
+        planning, "find", lambda profile, threads: planning.find_on(profile, Machine.of_threads(2, 1e6))
+    )
+    for name, (found, replicated) in pairs.items():
+        monkeypatch.setattr(
+            trial, "_measured", lambda *_, a=found, b=replicated: {"found_per_s": a, "replicated_per_s": b}
+        )
+        monkeypatch.setattr(trial, "of", lambda *given: original(*given[:-1], None))
+        said, judge = planning.planned(spec, source)
+        assert said.chosen.plan == name
+        assert (said.plan == default, said.strategy == "replicated") == (name == "replicated",) * 2
+        assert (said.chosen.ratio, said.chosen.rounds) == ({"found": 1.5, "replicated": 0.5}[name], 3)
+        assert judge(Sample.model_construct(kind="verified", events_per_s=1.0)) == said
+
+
+def test_a_trial_is_measured_once(made, tmp_path, monkeypatch):
+    source, spec = workload.read(made / "wc"), Pinned(app="wc", threads=2, plan="auto")
+    plans = {"source": [0], "split": [0], "count": [1], "sink": [1]}, planning.replicated(source.app, 2)
+    first = trial.of(spec, source, *plans, tmp_path / "profile.json")
+    assert len(first.found_per_s) == len(first.replicated_per_s) == trial.ROUNDS
+    assert min(first.found_per_s + first.replicated_per_s) > 0
+    monkeypatch.setattr(trial, "_measured", lambda *_: pytest.fail("measured again"))
+    assert trial.of(spec, source, *plans, tmp_path / "profile.json") == first
+
+
+def test_a_plan_says_what_its_prediction_leaves_out(command, made):
+    given = ("plan", "wc", "--measured", made / "profile.json", "--machine")
+    _, shown, _ = command(*given, "server_b", "--json")
+    notes = json.loads(shown)["notes"]
+    assert any("constraint 4" in note for note in notes)
+    assert any("not scaled to server_b: the profile states no clock" in note for note in notes)
+    assert "note: constraint 4" in command(*given, made / "machine.json")[1]
+
+
+def test_the_papers_strategies_plan_with_the_median(made):
+    known = profile.Profile.read(made / "profile.json")
+    cost = known.alone["split"]
+    graphs = [known.graph(workload.read(made / "wc").app, median=median) for median in (False, True)]
+    assert [graph.by_name["split"].inputs[0].ns for graph in graphs] == [cost.execute, cost.median]
+
+
+def test_merge_threads_are_charged_for_merging(made):
+    found = profile.measure(workload.read(made / "wc"), "merge_sort", repetitions=1)
+    several = next(one for one in found.patterns if one.replicas["split"] > 1 and one.replicas["count"] == 1)
+    assert several.costs["count"].merge > 0
+    assert several.costs["sink"].merge == 0  # one replica feeds it
+    graph = found.graph(workload.read(made / "wc").app, 2)
+    assert graph.replicated([1, 2, 1, 1]).by_name["count"].merge_ns > 0
