@@ -26,7 +26,6 @@ from streaming_core.planner.model import estimate
 from streaming_core.planner.placed import Placed
 from streaming_core.regression.home import Home
 from streaming_core.run import planning, profile
-from streaming_core.run.way import UNORDERED_CHANNELS
 
 SERVERS = ("server_a", "server_b")
 # Like the paper, without order where the application allows it.

@@ -163,8 +163,12 @@ impl Preparer {
         }
         // SAFETY: as the caller says; rows start with their seq.
         let seq_of = |i: usize| unsafe { rows.seq(i) };
-        let rises = |i: usize| (seq_of(i - 1), subs[i - 1]) < (seq_of(i), subs[i]);
-        let mut ordered = true;
+        let (mut ordered, mut before) = (true, (i64::MIN, 0));
+        for (i, &sub) in subs.iter().enumerate() {
+            let seq = seq_of(i);
+            ordered &= (before.0 < seq) | ((before.0 == seq) & (before.1 < sub));
+            before = (seq, sub);
+        }
         let mut sum = 0_u64;
         let hashed = if self.kind == SinkKind::Count { &[] } else { subs };
         let whole = hashed.len() / TILE * TILE;
@@ -177,7 +181,6 @@ impl Preparer {
             // SAFETY: as above.
             sum = sum.wrapping_add(unsafe { self.hash(|_| rows.row(i), [u64::from(number)], rows.text) }?);
         }
-        (1..rows.n).for_each(|i| ordered &= rises(i));
         let digest = Digest { rows: rows.n as u64, sum };
         let (first, last) = (seq_of(0), seq_of(rows.n - 1));
         Ok(Prepared { rows: rows.n, begin: 0, digest, first, last, leading: 1, trailing: 1, ordered })

@@ -445,7 +445,8 @@ type Batches = [&'static [&'static [i64]]; 2];
 /// Producers and a consumer, with a queue for each producer.
 struct Pairs {
     queues: Vec<Outlet>,
-    idle: Idle,
+    /// Of the producers, then of the consumer.
+    bells: Bells,
     crossings: AtomicU64,
 }
 
@@ -500,7 +501,7 @@ impl Producer {
         // SAFETY: one thread after the other is this writer.
         unsafe { self.end.pour(&pairs.queues[self.number], &self.outputs, 0) }.unwrap();
         pairs.cross();
-        pairs.idle.notify();
+        pairs.bells.ring(&[(&[2], INPUT)]);
     }
 }
 
@@ -533,7 +534,7 @@ impl Consumer {
         }
         pairs.cross();
         self.gate.release(&pairs.queues);
-        pairs.idle.notify();
+        pairs.bells.ring(&[(&[0, 1], ROOM)]);
         new
     }
 
@@ -546,7 +547,7 @@ impl Consumer {
 
 fn start_pairs(batches: Batches, idle: Strategy) -> (Arc<Pairs>, [Producer; 2], Consumer) {
     let queues = (0..2).map(|_| Outlet::new(1, 1, || Jumbo::new(16, 1, 0))).collect();
-    let pairs = Pairs { queues, idle: Idle::new(idle, 2, 2), crossings: AtomicU64::new(0) };
+    let pairs = Pairs { queues, bells: Bells::new(idle, 3, 3), crossings: AtomicU64::new(0) };
     let [one, other] = batches;
     (Arc::new(pairs), [Producer::new(0, one), Producer::new(1, other)], Consumer::new())
 }
@@ -589,7 +590,7 @@ fn loom_refilled_queues_wake_all_who_wait() {
                 while !producer.is_done() {
                     producer.go_on(&pairs);
                     if producer.end.is_waiting() {
-                        pairs.idle.wait(|| pairs.queues[producer.number].has_room());
+                        pairs.bells.wait(producer.number, ROOM, || pairs.queues[producer.number].has_room());
                     }
                 }
                 producer
@@ -597,7 +598,7 @@ fn loom_refilled_queues_wake_all_who_wait() {
         });
         while !consumer.taken.last {
             if !consumer.take(&pairs) {
-                pairs.idle.wait(|| consumer.gate.has_news(&pairs.queues));
+                pairs.bells.wait(2, INPUT, || consumer.gate.has_news(&pairs.queues));
             }
         }
         // The outputs live until all has been taken.

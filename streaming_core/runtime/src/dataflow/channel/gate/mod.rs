@@ -348,10 +348,13 @@ fn rank_on(
     taken: &mut Taken,
 ) -> Result<(), RunError> {
     if manner.numbered && (!jumbo.subs.is_empty() || !taken.subs.is_empty()) {
-        let position = |i| jumbo.shares[source.reader].position(i);
-        let sub = |i| jumbo.subs.get(position(i)).copied().unwrap_or(0);
+        let share = &jumbo.shares[source.reader];
         taken.subs.resize(taken.places.len(), 0);
-        taken.subs.extend(range.clone().map(sub));
+        match (&jumbo.subs[..], share.whole) {
+            ([], _) => taken.subs.resize(taken.places.len() + range.len(), 0),
+            (subs, true) => taken.subs.extend_from_slice(&subs[range.clone()]),
+            (subs, false) => taken.subs.extend(share.positions[range.clone()].iter().map(|&at| subs[at as usize])),
+        }
     }
     if manner.ranked && (manner.united || !jumbo.ranks.is_empty() || !taken.ranks.is_empty()) {
         taken.ranks.resize(taken.places.len(), Rank::ONLY);
@@ -372,7 +375,7 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
         let hashes = &jumbo.hashes[hashes];
         match share.whole {
             true => taken.hashes.extend_from_slice(&hashes[range.clone()]),
-            false => taken.hashes.extend(range.clone().map(|i| hashes[share.position(i)])),
+            false => taken.hashes.extend(share.positions[range.clone()].iter().map(|&at| hashes[at as usize])),
         }
     }
     let adjacent = share.whole && rows.stride == taken.rows.stride;
@@ -383,7 +386,11 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
         if summed && range.start == 0 {
             taken.summed += share.digest();
         }
-        taken.places.extend(range.map(|index| source.place(jumbo, index)));
+        let place = |at: usize| rows.start.wrapping_add(at * rows.stride);
+        match share.whole {
+            true => taken.places.extend(range.map(place)),
+            false => taken.places.extend(share.positions[range].iter().map(|&at| place(at as usize))),
+        }
     }
 }
 
