@@ -72,7 +72,7 @@ class Operator(Document):
     memory_bytes: Amount | None = Field(None, description="M: bytes of local memory traffic per row; null: unknown.")
     most: Annotated[int, Field(ge=1, le=GROUPS)] | None = Field(
         None,
-        description="Maximum number of replicas; null: 1 for a stateful operator or a sink, else one per key group.",
+        description="Maximum number of replicas; null: 1 for a stateful operator, else one per key group.",
     )
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class Operator(Document):
     @property
     def replicas(self) -> int:
         """The most that it may have."""
-        return self.most or (1 if self.kind in ("stateful", "sink") else GROUPS)
+        return self.most or (1 if self.kind == "stateful" else GROUPS)
 
     @property
     def streams(self) -> list[str]:

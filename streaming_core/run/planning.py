@@ -188,7 +188,7 @@ def replicated(app: App, threads: int) -> dict[str, list[int]]:
             turn += 1
             plan[name] = [turn % threads]
         else:
-            plan[name] = [0 if name == profiles.SOURCE else threads - 1]
+            plan[name] = [0]  # the source
     return plan
 
 

@@ -45,7 +45,7 @@ WIDE = 64  # replicas by whose rows the shares of keys are known
 TOLERANCE = 0.05  # by which times of two measurements differ
 FEW = 4  # operators of which all patterns are measured
 MERGING = ("merge_sort",)  # channels that add a thread for each merge task
-REPLICATED = ("stateless", "partitioned", "windowed")
+REPLICATED = ("stateless", "partitioned", "windowed", "sink")
 # What plans call those that have no names in them; and where a source's rows come from.
 SOURCE, SINK, EVENT = "source", "sink", "events"
 

@@ -190,7 +190,12 @@ CHOICES = {
         "parallelism": EXECUTORS["pinned"].axes()["parallelism"],
         **CUT,
     },
-    "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED_CHANNELS), **CUT},
+    "pinned without order": {
+        "executor": ("pinned",),
+        "name": AGREEING,
+        "channel": tuple(sorted(UNORDERED_CHANNELS)),
+        **CUT,
+    },
     "morsel": {"executor": ("morsel",), "name": applications("morsel"), **CUT},
     "morsel without order": {"executor": ("morsel",), "name": AGREEING, "order": ("none",), **CUT},
 }

@@ -28,7 +28,7 @@ def test_a_graph_is_what_its_file_says(tmp_path):
     graph = read(tmp_path, SOURCE, WORK, SINK, code_digest="c", workload="w", clock_ghz=2.0)
     assert [*graph.by_name] == ["source", "work", "sink"]
     assert graph.by_name["work"].inputs[0].selectivity == {"default": 2}
-    assert (graph.by_name["work"].replicas, graph.by_name["sink"].replicas) == (GROUPS, 1)
+    assert (graph.by_name["work"].replicas, graph.by_name["sink"].replicas) == (GROUPS, GROUPS)
     assert Graph.model_validate_json(graph.model_dump_json()) == graph
 
 

@@ -202,7 +202,7 @@ def test_of_replicas_that_are_alike_the_last_ones_are_with_the_sink():
     """It delivers what the first ones have put out of an event while these wait."""
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=10.0)])
     work = Operator(name="work", kind="windowed", inputs=[Input(producer="source", ns=1000.0)], most=3)
-    sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=10.0)])
+    sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=10.0)], most=1)
     found = plan("balanced", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
     assert sorted(found["work"]) == [0, 1, 2]
     assert found["work"][-1] == found["sink"][0]

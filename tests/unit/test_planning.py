@@ -1,5 +1,6 @@
 """Plans and profiles as a user of the command line makes them; what is bad input to them; what a profile measures."""
 
+import itertools
 import json
 import shutil
 
@@ -293,9 +294,10 @@ def test_a_workload_may_be_the_folder_at_hand(command, made, monkeypatch):
 
 def test_what_a_profile_tells_a_planner(made):
     found = profile.Profile.read(made / "profile.json")
-    # Every way of having one replica or two of the two that may.
+    # Every way of having one replica or two of the three that may have several.
     several = [{name for name, n in one.replicas.items() if n == 2} for one in found.patterns]
-    assert several == [set(), {"split"}, {"count"}, {"split", "count"}]
+    able = ("split", "count", "sink")
+    assert several == [set(chosen) for n in range(4) for chosen in itertools.combinations(able, n)]
     for one in found.patterns:
         assert {name: (c.rows_in, c.rows_out) for name, c in one.costs.items()} == {
             "source": (2000, 2000), "split": (2000, 20000), "count": (20000, 20000), "sink": (20000, 20000)
@@ -309,9 +311,9 @@ def test_what_a_profile_tells_a_planner(made):
     assert sizes["count"]["split"] + 8 == sizes["sink"]["count"]
     app = workload.read(made / "wc").app
     graph = found.graph(app, 2)
-    assert [(o.name, o.replicas) for o in graph.operators] == [("source", 1), ("split", 2), ("count", 2), ("sink", 1)]
+    assert [(o.name, o.replicas) for o in graph.operators] == [("source", 1), ("split", 2), ("count", 2), ("sink", 2)]
     both = found.patterns[-1].costs["count"]
-    assert graph.replicated([1, 2, 2, 1]).by_name["count"].inputs[0].ns == both.execute
+    assert graph.replicated([1, 2, 2, 2]).by_name["count"].inputs[0].ns == both.execute
 
 
 def test_a_windowed_operator_is_read_by_every_replica(made):

@@ -20,8 +20,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What `given` says, and for whom it says nothing: a replica on each thread if the operator may be replicated,
-    /// else one; those are dealt to the threads in turn, the source to the first and the sink to the last.
+    /// The plan of `given`. An operator that is not in it gets a replica on each thread if it may have several, and so does
+    /// the sink. Other operators get one replica, on threads in turn. The source is on the first thread.
     ///
     /// # Errors
     /// `Invalid`: a name that is no operator's, a thread that is none, or replicas of what cannot have several.
@@ -60,7 +60,7 @@ impl Plan {
         Ok(Self {
             source: given.get(SOURCE).cloned().unwrap_or_else(|| vec![0]),
             operators,
-            sink: given.get(SINK).cloned().unwrap_or_else(|| vec![threads - 1]),
+            sink: given.get(SINK).cloned().unwrap_or_else(|| (0..threads).collect()),
         })
     }
 
