@@ -16,7 +16,7 @@ import pytest
 from reports import benchmarks, charts, publish, results, series
 from reports.history import History
 from reports.pages import Pages
-from streaming_core.bench import components, ordered, rlas, servers, tstream_sentences
+from streaming_core.bench import components, ordered, rlas, searches, servers, tstream_sentences
 from streaming_core.bench import suite as suites
 from streaming_core.bench.report import VERSION
 from streaming_core.regression.home import Home
@@ -328,6 +328,15 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
         ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)), ("DRAWN", 3),
     ):  # fmt: skip
         monkeypatch.setattr(servers, attribute, values)
+    for attribute, values in (
+        ("RACED", (("sd", "gate"),)), ("CANDIDATES", 2), ("PILOT_ROUNDS", 1), ("MEASURED", ("balanced", "os")),
+    ):  # fmt: skip
+        monkeypatch.setattr(rlas, attribute, values)
+    for attribute, values in (
+        ("planned_apps", lambda: ["sd"]), ("SEARCHES", 1), ("VARIANTS", dict(list(searches.VARIANTS.items())[:2])),
+    ):  # fmt: skip
+        monkeypatch.setattr(searches, attribute, values)
+    searches._instances.cache_clear()
     kinds = ("end_to_end", "processing")
     figures = ("cpu_ns", "energy_nj", *(f"{kind}_{of}_us" for kind in kinds for of in ("mean", "p99")))
     rounds = {name: [98.0, 99.0, 100.0] for name in ("to_loop", "p99_us", *figures)}
