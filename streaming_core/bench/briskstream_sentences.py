@@ -202,7 +202,7 @@ def scaling(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         row["variant"] = names.get(row.get("executor", ""), "loop")
         if row["variant"] == "morsel":
-            row["variant"] += f", order {row['order']}"
+            row["variant"] += f", order {row.get('order', 'total')}"
     yield from (f"{app}: {said}" for app in _apps(rows) if (said := _speedup(rows, app)))
     if said := over_morsels(rows):
         yield f"WC as published over morsel: {said}"

@@ -58,7 +58,7 @@ def of(spec: RunSpec, opened: workload.Workload, found: Plan, replicated: Plan, 
         profile: Where the profile is kept; None: nothing may be written there.
     """
     about: dict[str, Any] = {"threads": spec.threads, "found": found, "replicated": replicated}
-    path = profile and profile.with_name(f"{profile.stem}-trial-{digest_of(about)[:8]}.json")
+    path = profile and profile.parent / "trials" / f"{profile.stem}-{digest_of(about)[:8]}.json"
     if path is not None and path.exists():
         return Trial.read(path)
     trial = Trial.model_validate(about | _measured(spec, opened, found, replicated))

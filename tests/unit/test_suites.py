@@ -538,8 +538,8 @@ def test_kendalls_tau_is_of_pairs_in_order():
 
 
 def test_of_a_small_application_all_plans_are_drawn_and_no_more():
-    plans = list(rlas._drawn("wordcount", 2, 30))
-    assert len(plans) == 2 * (2 + 4) * 2
+    plans = list(rlas._drawn("wordcount", 2, 100))
+    assert len(plans) == 2 * (2 + 4) * (2 + 4)
     assert len({json.dumps(plan, sort_keys=True) for plan in plans}) == len(plans)
     assert len(list(rlas._drawn("wc", 2, 30))) == 30
 
