@@ -28,6 +28,19 @@ In each segment, the state grows with the number of vehicles that have been ther
 from streaming_core.api import App, Array, Map, i8, i16, i64, record, u32
 from streaming_core.apps import lr
 from streaming_core.apps.lr import (
+    ACCIDENT,
+    AHEAD,
+    BALANCE,
+    COUNT,
+    CROWDED,
+    EXIT,
+    EXPENDITURE,
+    PACE,
+    POSITION,
+    SEGMENTS,
+    TOLL,
+    VELOCITY,
+    WARNING,
     Account,
     Answer,
     Average,
@@ -40,12 +53,20 @@ from streaming_core.apps.lr import (
     ahead_of,
     average_speed,
     balance_requests,
+    count_before,
     just_before,
     latest_velocity,
     minute_of,
+    nearest_accident,
+    note_accident,
+    note_accident_ahead,
+    note_count,
+    note_velocity,
     past_toll,
     position_reports,
+    toll_of,
     vehicle_count,
+    velocity_before,
 )
 
 app = App(
@@ -55,13 +76,7 @@ app = App(
     profiles={"brisk-lr-50": lr.app.profiles["lr-brisk"]},
 )
 p = app.params
-CROWD = 50  # a toll is due above this number of vehicles
-AHEAD = 5  # an accident affects so many segments, its own included
-SEGMENTS = 100
-EXIT = 4  # lane
 PERIOD = 30  # seconds between two reports of a vehicle
-ACCIDENT, COUNT, VELOCITY, POSITION = 0, 1, 2, 3
-TOLL, CROWDED, PACE, WARNING, BALANCE, EXPENDITURE = 0, 1, 2, 3, 4, 5
 STANDS = 4  # equal reports
 NEVER = -1_000_000  # a time before every event
 
@@ -191,7 +206,6 @@ def accident_detection(report, segment, out):
 
 def toll_notification(signal, segment, out):
     """Answers each signal but accidents; tells a vehicle that enters the segment its toll."""
-    # The state keeps two minutes of each number: the current minute, and the one before, which sets the toll.
     minute = signal.minute
     toll = signal.value
     count = 0
@@ -199,37 +213,23 @@ def toll_notification(signal, segment, out):
     blocked = False
     kind = TOLL
     if signal.kind == ACCIDENT:
-        if segment.accident_minute != minute:
-            segment.former_accident_minute = segment.accident_minute
-            segment.accident_minute = minute
+        note_accident(segment, minute)
         return
     if signal.kind == COUNT:
         kind = CROWDED
-        if segment.count_minute != minute:
-            segment.former_count_minute = segment.count_minute
-            segment.former_count = segment.count
-            segment.count_minute = minute
-        segment.count = signal.value
+        note_count(segment, minute, signal.value)
     if signal.kind == VELOCITY:
         kind = PACE
-        if segment.velocity_minute != minute:
-            segment.former_velocity_minute = segment.velocity_minute
-            segment.former_velocity = segment.velocity
-            segment.velocity_minute = minute
-        segment.velocity = signal.value
+        note_velocity(segment, minute, signal.value)
     if signal.kind == POSITION:
         toll = -1
         was_here = segment.times.get(signal.vid, NEVER) == signal.ts - PERIOD
         segment.times.put(signal.vid, NEVER if signal.leaves else signal.ts)
         if signal.enters and not was_here:
-            if segment.former_count_minute == minute - 1:
-                count = segment.former_count
-            if segment.former_velocity_minute == minute:
-                velocity = segment.former_velocity
+            count = count_before(segment, minute)
+            velocity = velocity_before(segment, minute)
             blocked = just_before(minute, segment.accident_minute, segment.former_accident_minute)
-            toll = 0
-            if velocity < p.limit and count > CROWD and not blocked:
-                toll = 2 * (count - CROWD) * (count - CROWD)
+            toll = toll_of(velocity, count, blocked, p.limit)
     out.emit(
         ts=signal.ts, qid=-1, value=toll, vid=signal.vid, minute=minute, segment=signal.segment, count=count,
         velocity=velocity, kind=kind, accident=blocked, leaves=signal.leaves,
@@ -239,21 +239,18 @@ def toll_notification(signal, segment, out):
 def accident_notification(signal, segment, out):
     """Warns a vehicle that enters the segment of the nearest accident ahead."""
     if signal.kind == ACCIDENT:
-        if segment.minutes[signal.value] != signal.minute:
-            segment.former_minutes[signal.value] = segment.minutes[signal.value]
-            segment.minutes[signal.value] = signal.minute
+        note_accident_ahead(segment, signal.minute, signal.value)
         return
     was_here = segment.times.get(signal.vid, NEVER) == signal.ts - PERIOD
     segment.times.put(signal.vid, NEVER if signal.leaves else signal.ts)
     if signal.enters and not was_here:
-        for distance in range(AHEAD):
-            if just_before(signal.minute, segment.minutes[distance], segment.former_minutes[distance]):
-                out.emit(
-                    ts=signal.ts, qid=-1, value=distance, vid=signal.vid, minute=signal.minute,
-                    segment=ahead_of(signal.segment, distance), count=0, velocity=0, kind=WARNING, accident=True,
-                    leaves=False,
-                )  # fmt: skip
-                break
+        distance = nearest_accident(segment, signal.minute)
+        if distance >= 0:
+            out.emit(
+                ts=signal.ts, qid=-1, value=distance, vid=signal.vid, minute=signal.minute,
+                segment=ahead_of(signal.segment, distance), count=0, velocity=0, kind=WARNING, accident=True,
+                leaves=False,
+            )  # fmt: skip
 
 
 # --- accounts --------------------------------------------------------------------------------------------------------

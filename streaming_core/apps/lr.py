@@ -372,8 +372,50 @@ def segment_crossing(report, vehicle, out):
     )  # fmt: skip
 
 
+# The state of a segment keeps two minutes of each number: the current minute, and the one before, which sets the toll.
+
+
+def note_accident(segment, minute):
+    """Notes an accident that blocks the segment in this minute."""
+    if segment.accident_minute != minute:
+        segment.former_accident_minute = segment.accident_minute
+        segment.accident_minute = minute
+
+
+def note_count(segment, minute, count):
+    """Notes the number of vehicles in this minute."""
+    if segment.count_minute != minute:
+        segment.former_count_minute = segment.count_minute
+        segment.former_count = segment.count
+        segment.count_minute = minute
+    segment.count = count
+
+
+def note_velocity(segment, minute, velocity):
+    """Notes the average velocity in this minute."""
+    if segment.velocity_minute != minute:
+        segment.former_velocity_minute = segment.velocity_minute
+        segment.former_velocity = segment.velocity
+        segment.velocity_minute = minute
+    segment.velocity = velocity
+
+
+def count_before(segment, minute):
+    """Returns the vehicles of the minute before; 0 if none is known."""
+    return segment.former_count if segment.former_count_minute == minute - 1 else 0
+
+
+def velocity_before(segment, minute):
+    """Returns the velocity that sets tolls in this minute; 0 if none is known."""
+    return segment.former_velocity if segment.former_velocity_minute == minute else 0
+
+
+def toll_of(velocity, count, blocked, limit):
+    """Returns the toll of a segment."""
+    return 2 * (count - CROWD) * (count - CROWD) if velocity < limit and count > CROWD and not blocked else 0
+
+
 def toll_notification(signal, segment, out):
-    # The state keeps two minutes of each number: the current minute, and the one before, which sets the toll.
     minute = signal.minute
     toll = signal.value
     count = 0
@@ -381,55 +423,53 @@ def toll_notification(signal, segment, out):
     blocked = False
     kind = TOLL
     if signal.kind == ACCIDENT:
-        if segment.accident_minute != minute:
-            segment.former_accident_minute = segment.accident_minute
-            segment.accident_minute = minute
+        note_accident(segment, minute)
         return
     if signal.kind == COUNT:
         kind = CROWDED
-        if segment.count_minute != minute:
-            segment.former_count_minute = segment.count_minute
-            segment.former_count = segment.count
-            segment.count_minute = minute
-        segment.count = signal.value
+        note_count(segment, minute, signal.value)
     if signal.kind == VELOCITY:
         kind = PACE
-        if segment.velocity_minute != minute:
-            segment.former_velocity_minute = segment.velocity_minute
-            segment.former_velocity = segment.velocity
-            segment.velocity_minute = minute
-        segment.velocity = signal.value
+        note_velocity(segment, minute, signal.value)
     if signal.kind == POSITION:
         toll = -1
         if signal.enters:
-            if segment.former_count_minute == minute - 1:
-                count = segment.former_count
-            if segment.former_velocity_minute == minute:
-                velocity = segment.former_velocity
+            count = count_before(segment, minute)
+            velocity = velocity_before(segment, minute)
             blocked = just_before(minute, segment.accident_minute, segment.former_accident_minute)
-            toll = 0
-            if velocity < p.limit and count > CROWD and not blocked:
-                toll = 2 * (count - CROWD) * (count - CROWD)
+            toll = toll_of(velocity, count, blocked, p.limit)
     out.emit(
         ts=signal.ts, qid=-1, value=toll, vid=signal.vid, minute=minute, segment=signal.segment, count=count,
         velocity=velocity, kind=kind, accident=blocked, leaves=signal.leaves,
     )  # fmt: skip
 
 
+def note_accident_ahead(segment, minute, distance):
+    """Notes an accident so many segments ahead."""
+    if segment.minutes[distance] != minute:
+        segment.former_minutes[distance] = segment.minutes[distance]
+        segment.minutes[distance] = minute
+
+
+def nearest_accident(segment, minute):
+    """Returns the distance to the nearest accident ahead; -1 without one."""
+    for distance in range(AHEAD):
+        if just_before(minute, segment.minutes[distance], segment.former_minutes[distance]):
+            return distance
+    return -1
+
+
 def accident_notification(signal, segment, out):
     if signal.kind == ACCIDENT:
-        if segment.minutes[signal.value] != signal.minute:
-            segment.former_minutes[signal.value] = segment.minutes[signal.value]
-            segment.minutes[signal.value] = signal.minute
+        note_accident_ahead(segment, signal.minute, signal.value)
     elif signal.enters:
-        for distance in range(AHEAD):
-            if just_before(signal.minute, segment.minutes[distance], segment.former_minutes[distance]):
-                out.emit(
-                    ts=signal.ts, qid=-1, value=distance, vid=signal.vid, minute=signal.minute,
-                    segment=ahead_of(signal.segment, distance), count=0, velocity=0, kind=WARNING, accident=True,
-                    leaves=False,
-                )  # fmt: skip
-                break
+        distance = nearest_accident(segment, signal.minute)
+        if distance >= 0:
+            out.emit(
+                ts=signal.ts, qid=-1, value=distance, vid=signal.vid, minute=signal.minute,
+                segment=ahead_of(signal.segment, distance), count=0, velocity=0, kind=WARNING, accident=True,
+                leaves=False,
+            )  # fmt: skip
 
 
 # --- accounts --------------------------------------------------------------------------------------------------------
