@@ -272,7 +272,8 @@ fn every_idle_strategy_and_the_open_loop() {
 fn merge_operators_have_threads_of_their_own() {
     let pipeline = Pipeline::new(vec![stateless(0).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
     let merging = |channel| {
-        let executor = pinned(&pipeline.program(), &options(2, 16, channel)).unwrap();
+        let plan = [("sink".to_string(), vec![1])].into();
+        let executor = pinned(&pipeline.program(), &Options { plan, ..options(2, 16, channel) }).unwrap();
         let tasks = executor.work.tasks(&executor.frame);
         let (merge, other): (Vec<_>, Vec<_>) =
             tasks.as_array().unwrap().iter().cloned().partition(|task| task["role"] == "merge");
