@@ -109,11 +109,11 @@ def quantiles(channel: str) -> Text:
 
     def text(rows: list[Row]) -> str:
         row = pick(rows, app="brisk_wc", channel=channel, placement="local")
-        said = []
+        texts = []
         for name, cost in (row or {}).get("operators", {}).items():
             if len(of := cost["quantiles"]) == 21:
-                said.append((name, f"{shown(of[1])}, {shown(of[10])}, {shown(of[19])} ns"))
-        return _joined(said) and f"5th, 50th, 95th percentile: {_joined(said)}"
+                texts.append((name, f"{shown(of[1])}, {shown(of[10])}, {shown(of[19])} ns"))
+        return _joined(texts) and f"5th, 50th, 95th percentile: {_joined(texts)}"
 
     return text
 
@@ -124,7 +124,7 @@ def breakdown(channel: str, operators: Iterable[str] = ()) -> Text:
 
     def text(rows: list[Row]) -> str:
         local, remote = (pick(rows, app="brisk_wc", channel=channel, placement=at) for at in ("local", "remote"))
-        said = []
+        texts = []
         for name, cost in (local or {}).get("operators", {}).items():
             if name == "source" or (chosen and name not in chosen):
                 continue
@@ -134,8 +134,8 @@ def breakdown(channel: str, operators: Iterable[str] = ()) -> Text:
                 away = remote["operators"][name]
                 trip = away["execute"] + away["others"]
                 one += f", remote {trip - execute - others:+.3g} ns ({shown(trip / (execute + others))} times)"
-            said.append((name, one))
-        return _joined(said)
+            texts.append((name, one))
+        return _joined(texts)
 
     return text
 
@@ -186,14 +186,14 @@ def of_ideal(rows: list[Row]) -> str:
 
 def over_morsels(rows: list[Row]) -> str:
     """Returns how WC as published compares with executor morsel, by threads and order."""
-    said = []
+    texts = []
     for threads in sorted({row["threads"] for row in rows}):
         pinned = pick(rows, app="brisk_wc", executor="pinned", threads=threads)
         for order in ("total", "none"):
             morsel = pick(rows, app="brisk_wc", executor="morsel", threads=threads, order=order)
             if pinned and morsel:
-                said.append((f"{threads_of(pinned)}, morsel in order {order}", compare(pinned, morsel).text))
-    return _joined(said)
+                texts.append((f"{threads_of(pinned)}, morsel in order {order}", compare(pinned, morsel).text))
+    return _joined(texts)
 
 
 def scaling(rows: list[Row]) -> Iterator[str]:

@@ -89,6 +89,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
         f"{PYTHON}/run/host.py",
         f"{PYTHON}/run/planning.py",
         f"{PYTHON}/run/profile.py",
+        f"{PYTHON}/run/trial.py",
         *_apps("brisk_lr", "brisk_wc", "fd", "lr", "sd", "wc"),
     ),
     "channels": (f"{RUST}/dataflow/channel", *_apps("new_seg", "pos_rep")),

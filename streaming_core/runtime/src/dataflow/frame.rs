@@ -213,6 +213,7 @@ impl<W: Work> Dataflow<W> {
         // SAFETY: the creator of the program guarantees its addresses.
         let chain = unsafe { Chain::bind(program) }?;
         let hasher = if ordered { program.hasher() } else { program.unordered_hasher() }?;
+        let preparer = Preparer::new(options.sink, hasher);
         let team = Team::with_more(options.threads, options.merge_threads, options.idle, options.pin)?;
         let parallelism = find("parallelism", " of windowed operators", options.parallelism.as_deref(), PARALLELISMS)?;
         let mut windows = Vec::new();
@@ -227,10 +228,10 @@ impl<W: Work> Dataflow<W> {
             texts: program.texts.clone(),
             lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], lanes(at))).collect(),
             chain,
-            preparer: Sink::new(options.sink, hasher.clone()).preparer().clone(),
+            preparer: preparer.clone(),
             delivered: (0..sinks)
                 .map(|_| {
-                    let delivered = Delivered::new(Sink::new(options.sink, hasher.clone()))
+                    let delivered = Delivered::new(Sink::of(preparer.clone()))
                         .with_deliveries(options.deliveries)
                         .with_latencies_of(options.latencies, &arrivals);
                     CachePadded::new(UnsafeCell::new(delivered))

@@ -116,6 +116,10 @@ pub struct Preparer {
 }
 
 impl Preparer {
+    pub fn new(kind: SinkKind, hasher: Hasher) -> Self {
+        Self { kind, hasher }
+    }
+
     /// The bytes of a row.
     pub fn stride(&self) -> usize {
         self.hasher.stride()
@@ -287,8 +291,13 @@ pub struct Sink {
 
 impl Sink {
     pub fn new(kind: SinkKind, hasher: Hasher) -> Self {
+        Self::of(Preparer::new(kind, hasher))
+    }
+
+    /// A sink whose outputs this preparer examines.
+    pub fn of(preparer: Preparer) -> Self {
         Self {
-            preparer: Preparer { kind, hasher },
+            preparer,
             so_far: Tally { digest: Digest::default(), last: None, sub: 0, in_order: true },
             rows: Vec::new(),
             subs: Vec::new(),

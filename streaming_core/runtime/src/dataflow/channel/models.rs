@@ -3,7 +3,6 @@
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
-use crate::dataflow::channel::refill::Refill;
 use crate::dataflow::channel::scale_gate::{Feed, scale_gate};
 use crate::dataflow::channel::taken::Taken;
 use crate::rows::block::Text;
@@ -191,7 +190,7 @@ fn start(plan: &'static Script, idle: Strategy, crossings: Option<AtomicU64>) ->
     (Arc::new(shared), ends, readers)
 }
 
-fn check(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
+pub(super) fn check(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(run);
@@ -437,172 +436,4 @@ fn loom_two_readers_have_a_scale_gate_each() {
 fn loom_whoever_waits_for_a_watermark_is_woken() {
     const SAID: &[Said] = &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]];
     flow_control(1, &Script { said: SAID, readers: 1, to_all: true, slots: 1, by: By::ScaleGate });
-}
-
-/// The batches of each producer, which refills a queue of one slot with jumbo tuples of two rows.
-type Batches = [&'static [&'static [i64]]; 2];
-
-/// Producers and a consumer, with a queue for each producer.
-struct Pairs {
-    queues: Vec<Outlet>,
-    /// Of the producers, then of the consumer.
-    bells: Bells,
-    crossings: AtomicU64,
-}
-
-impl Pairs {
-    /// See `Scene::cross`.
-    fn cross(&self) {
-        // ORDERING: Relaxed; nothing is published.
-        self.crossings.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-struct Producer {
-    number: usize,
-    batches: &'static [&'static [i64]],
-    next: usize,
-    outputs: Jumbo,
-    end: Refill,
-}
-
-// SAFETY: the rows of the outputs are the producer's own.
-unsafe impl Send for Producer {}
-
-impl Producer {
-    fn new(number: usize, batches: &'static [&'static [i64]]) -> Self {
-        Self { number, batches, next: 0, outputs: Jumbo::new(16, 1, 0), end: Refill::new(2, None) }
-    }
-
-    fn is_done(&self) -> bool {
-        self.next == self.batches.len() && !self.end.is_waiting()
-    }
-
-    /// Copies what waits into the queue, or else the next batch.
-    fn go_on(&mut self, pairs: &Pairs) {
-        if self.is_done() {
-            return;
-        }
-        if !self.end.is_waiting() {
-            let outputs = &mut self.outputs;
-            outputs.clear();
-            for seq in self.batches[self.next] {
-                // SAFETY: a row of 16 bytes.
-                unsafe { outputs.made.push([*seq, self.number as i64].as_ptr().cast(), 0) }.unwrap();
-            }
-            outputs.rows = Rows::of(&outputs.made, Text::empty());
-            outputs.shares[0].whole = true;
-            outputs.upto = self.batches[self.next].iter().copied().max().unwrap_or(outputs.upto);
-            self.next += 1;
-            outputs.last = self.next == self.batches.len();
-            self.end.start();
-        }
-        pairs.cross();
-        // SAFETY: one thread after the other is this writer.
-        unsafe { self.end.pour(&pairs.queues[self.number], &self.outputs, 0) }.unwrap();
-        pairs.cross();
-        pairs.bells.ring(&[(&[2], INPUT)]);
-    }
-}
-
-/// The consumer, and what it saw of each producer.
-struct Consumer {
-    gate: Gate,
-    taken: Taken,
-    seen: [Vec<i64>; 2],
-}
-
-// SAFETY: the rows that were taken are used by the thread that took them only.
-unsafe impl Send for Consumer {}
-
-impl Consumer {
-    fn new() -> Self {
-        let sources = (0..2).map(|queue| Source::new(queue, 0, 0, None)).collect();
-        Self { gate: Gate::new(sources, false, false, false), taken: Taken::new(16), seen: [Vec::new(), Vec::new()] }
-    }
-
-    fn take(&mut self, pairs: &Pairs) -> bool {
-        pairs.cross();
-        // SAFETY: one thread after the other is this reader.
-        let new = unsafe { self.gate.take(&pairs.queues, Text::empty(), &mut self.taken) }.unwrap();
-        // A producer that finds room now must not write where these rows lie.
-        pairs.cross();
-        for i in 0..self.taken.rows.n {
-            // SAFETY: rows of 16 bytes.
-            let [seq, producer] = unsafe { self.taken.rows.row(i).cast::<Row>().read_unaligned() };
-            self.seen[producer as usize].push(seq);
-        }
-        pairs.cross();
-        self.gate.release(&pairs.queues);
-        pairs.bells.ring(&[(&[0, 1], ROOM)]);
-        new
-    }
-
-    /// Each producer's rows, all of them, in its order.
-    fn check(&self, batches: Batches) {
-        assert_eq!(self.seen, batches.map(<[&[i64]]>::concat));
-        assert!(self.taken.last);
-    }
-}
-
-fn start_pairs(batches: Batches, idle: Strategy) -> (Arc<Pairs>, [Producer; 2], Consumer) {
-    let queues = (0..2).map(|_| Outlet::new(1, 1, || Jumbo::new(16, 1, 0))).collect();
-    let pairs = Pairs { queues, bells: Bells::new(idle, 3, 3), crossings: AtomicU64::new(0) };
-    let [one, other] = batches;
-    (Arc::new(pairs), [Producer::new(0, one), Producer::new(1, other)], Consumer::new())
-}
-
-/// A tuple that takes rows of two batches, batches that do not fit in a tuple, and last tuples that are partly full or empty.
-#[test]
-fn loom_two_producers_refill_their_queues() {
-    const BATCHES: [Batches; 2] = [[&[&[0], &[2, 4]], &[&[1, 3, 5]]], [&[&[0, 2], &[]], &[&[1], &[3]]]];
-    for batches in BATCHES {
-        check(2, move || {
-            let (pairs, producers, mut consumer) = start_pairs(batches, Strategy::Yield);
-            let threads = producers.map(|mut producer| {
-                let pairs = pairs.clone();
-                thread::spawn(move || {
-                    (0..2).for_each(|_| producer.go_on(&pairs));
-                    producer
-                })
-            });
-            (0..2).for_each(|_| _ = consumer.take(&pairs));
-            let mut producers = threads.map(|thread| thread.join().unwrap());
-            while producers.iter().any(|producer| !producer.is_done()) {
-                producers.iter_mut().for_each(|producer| producer.go_on(&pairs));
-                while consumer.take(&pairs) {}
-            }
-            while consumer.take(&pairs) {}
-            consumer.check(batches);
-        });
-    }
-}
-
-/// The producers wait for room and the consumer for rows, asleep, until all has been taken.
-#[test]
-fn loom_refilled_queues_wake_all_who_wait() {
-    const BATCHES: Batches = [&[&[0, 2, 4]], &[&[1]]];
-    check(2, move || {
-        let (pairs, producers, mut consumer) = start_pairs(BATCHES, Strategy::Park);
-        let threads = producers.map(|mut producer| {
-            let pairs = pairs.clone();
-            thread::spawn(move || {
-                while !producer.is_done() {
-                    producer.go_on(&pairs);
-                    if producer.end.is_waiting() {
-                        pairs.bells.wait(producer.number, ROOM, || pairs.queues[producer.number].has_room());
-                    }
-                }
-                producer
-            })
-        });
-        while !consumer.taken.last {
-            if !consumer.take(&pairs) {
-                pairs.bells.wait(2, INPUT, || consumer.gate.has_news(&pairs.queues));
-            }
-        }
-        // The outputs live until all has been taken.
-        drop(threads.map(|thread| thread.join().unwrap()));
-        consumer.check(BATCHES);
-    });
 }

@@ -32,6 +32,7 @@ mod lists;
 mod source;
 
 pub use source::Source;
+use source::place;
 
 use key::{Numbered, Order, SortKey};
 use lists::{Entry, Lists};
@@ -386,10 +387,9 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
         if summed && range.start == 0 {
             taken.summed += share.digest();
         }
-        let place = |at: usize| rows.start.wrapping_add(at * rows.stride);
         match share.whole {
-            true => taken.places.extend(range.map(place)),
-            false => taken.places.extend(share.positions[range].iter().map(|&at| place(at as usize))),
+            true => taken.places.extend(range.map(|at| place(jumbo, at))),
+            false => taken.places.extend(share.positions[range].iter().map(|&at| place(jumbo, at as usize))),
         }
     }
 }
