@@ -21,6 +21,9 @@ use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering, UnsafeCell};
 
+/// The number of jumbo tuples in an outlet of a pinned task.
+pub const SLOTS: usize = 8;
+
 /// Rows under one header.
 #[derive(Debug)]
 pub struct Jumbo {

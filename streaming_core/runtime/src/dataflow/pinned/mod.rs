@@ -30,7 +30,7 @@ mod task;
 
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
-use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
 use crate::dataflow::channel::rank::Counted;
 use crate::dataflow::channel::results::Results;
 use crate::dataflow::channel::scale_gate::scale_gate;
@@ -62,9 +62,6 @@ use pairs::PairQueues;
 use plan::{Plan, SINK, SOURCE};
 use route::{Edge, Route};
 use task::{Network, Role, Task, Wakes};
-
-/// The number of jumbo tuples in an outlet.
-const SLOTS: usize = 8;
 
 /// The part that puts the rows of several sources into one order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

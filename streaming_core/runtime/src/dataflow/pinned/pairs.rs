@@ -16,9 +16,8 @@
 //! **Open loop.** Events that arrive slowly would wait in open tuples for others. So in an open loop, a task without input
 //! publishes its open tuples. At high rates there is always input, and the tuples fill up.
 
-use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
 use crate::dataflow::channel::refill::Refill;
-use crate::dataflow::pinned::SLOTS;
 use crate::dataflow::pinned::route::{Edge, Route};
 use crate::error::RunError;
 use crate::rows::block::Text;
