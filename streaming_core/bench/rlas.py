@@ -40,7 +40,7 @@ HELD_OUT: tuple[tuple[str, dict[str, Any]], ...] = (
 PLANNED: tuple[tuple[str, dict[str, Any]], ...] = (*((app, {}) for app in CHOSEN_ON), *HELD_OUT)
 JOINED = 60_000  # events of scalejoin, whose windows have to fill
 DRAWN = 6  # random plans of an application whose ranking is predicted
-# Done-when 3: the plan found against the best of so many random ones.
+# The plan found has to keep up with the best of so many random ones.
 CANDIDATES = 30
 RACED = (("wc", "gate"), ("fd", "gate"), ("sd", "gate"), ("wc", "scalegate"), ("fd", "scalegate"), ("sd", "scalegate"))
 PILOT_ROUNDS = 3

@@ -51,27 +51,27 @@ VARIANTS: dict[str, Effort] = {
 
 def planned_apps() -> list[str]:
     """The applications that executor pinned runs, by name."""
-    found = []
+    names = []
     for name in registry.names():
         try:
             RunSpec.parse({"app": name, "executor": "pinned"}).check(registry.load(name))
         except BadInput:
             continue
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 @cache
 def _instances() -> list[tuple[str, Graph, Machine]]:
     """Applications with measured profiles on this host, and the paper's four on its servers."""
-    found = []
+    instances = []
     for app in planned_apps():
         known = servers.measured(app, profile.CHANNEL, profile.EVENTS)
-        found.append((app, known.graph(registry.load(app), HOST.threads), HOST))
+        instances.append((app, known.graph(registry.load(app), HOST.threads), HOST))
         if app in servers.APPS:
             graph = known.graph(registry.load(app))
-            found += [(app, graph.on(machine), machine) for machine in map(Machine.named, servers.SERVERS)]
-    return found
+            instances += [(app, graph.on(machine), machine) for machine in map(Machine.named, servers.SERVERS)]
+    return instances
 
 
 def _row(app: str, way: str, machine: Machine, **more: Any) -> Row:

@@ -230,12 +230,12 @@ def _by_strategy(rows: list[Row]) -> Iterator[str]:
     for app in dict.fromkeys(row["app"] for row in rows):
         for server in SERVERS:
             mine = [row for row in rows if (row["app"], row["machine"]) == (app, server)]
-            said = "; ".join(
+            plans = "; ".join(
                 f"{row['way']} {row['predicted_per_s'] / 1e6:.2f} M events/s with {row['threads']} replicas, "
                 f"limited by {row['bottleneck']}"
                 for row in mine
             )
-            yield f"{app} on {server}: {said}"
+            yield f"{app} on {server}: {plans}"
 
 
 def _servers_compared(rows: list[Row], strategy: str) -> str:
@@ -245,8 +245,8 @@ def _servers_compared(rows: list[Row], strategy: str) -> str:
         if len(SERVERS) > 1
         else {}
     )
-    said = ", ".join(f"{app} {ratio:.2f}" for app, ratio in ratios.items())
-    return f"{SERVERS[-1]} over {SERVERS[0]}: {said}" if said else ""
+    texts = ", ".join(f"{app} {ratio:.2f}" for app, ratio in ratios.items())
+    return f"{SERVERS[-1]} over {SERVERS[0]}: {texts}" if texts else ""
 
 
 def _sockets() -> Iterator[Row]:
@@ -425,8 +425,8 @@ def _by_times(rows: list[Row]) -> Iterator[str]:
         for operator in dict.fromkeys(row["way"] for row in rows if row["app"] == app):
             of = [row["execute_ns"] for row in rows if (row["app"], row["way"]) == (app, operator)]
             spread[operator] = f"{of[len(of) // 2]:.0f} ({of[len(of) // 10]:.0f} to {of[-1 - len(of) // 10]:.0f})"
-        said = ", ".join(f"{operator} {about}" for operator, about in spread.items())
-        yield f"{app}, ns per row in the median batch (10th to 90th percentile): {said}"
+        times = ", ".join(f"{operator} {text}" for operator, text in spread.items())
+        yield f"{app}, ns per row in the median batch (10th to 90th percentile): {times}"
 
 
 def _experiment(name: str, figure: str, title: str, claims: tuple[Claim, ...], model, conclude, *plots: Plot, **more):

@@ -113,7 +113,8 @@ def attainable(
     """Algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
 
     The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
-    constraints at the source's own peak rate. Then the ingress is searched by bisection.
+    constraints at the source's own peak rate. Then the ingress is searched by bisection, from one for which a plan is
+    known, or from the first half, quarter and so on of it for which algorithm 1 finds one within its budget.
     """
     best = topological(graph, machine, search, ingress, ratio, by_one)
     if best is not None:
@@ -122,17 +123,16 @@ def attainable(
     singles = _placed(problem, problem.nothing(), Effort().tries)
     if singles is None:
         return None
-    low = singles.found.value * (1 - 1e-6)
-    high = ingress or peak(graph, 1)
-    for step in range(BISECTIONS):
-        middle = low if step == 0 else math.sqrt(low * high)
+    low, high = singles.found.value * (1 - 1e-6), ingress or peak(graph, 1)
+    for _ in range(BISECTIONS):
+        middle = low if best is None else math.sqrt(low * high)
         scaled = topological(graph, machine, search, middle, ratio, by_one)
         if scaled is not None:
             best, low = scaled, middle
-        elif step == 0:
-            return None
-        else:
+        elif best is not None:
             high = middle
+        else:  # there is a plan, which the search did not reach within its budget
+            low, high = middle / 2, middle
     return best
 
 

@@ -589,7 +589,7 @@ def test_what_an_application_says_of_runs_without_order_holds_in_any(spark, righ
         views[index] = write(tmp_path / name, events, outputs, other.state_tables())
         asked += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
         broken |= {(index, label) for label in app.invariants.keys() - app.holds("none").keys()}
-    assert len(broken) == 3
+    assert len(broken) == 4
     assert violations(spark, asked, views).keys() == broken
 
 
