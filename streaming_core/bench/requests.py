@@ -1,4 +1,4 @@
-"""Requests to change the replicas of a windowed operator, made by a thread during a pass.
+"""Requests to change the owners of the cells of a windowed operator, made by a thread during a pass.
 
 The thread makes one request at a time, and the next one when the last is settled. It comes in addition to the engine's
 threads. If the engine has one thread per core, one of them pauses for the few microseconds of a request. These are part
@@ -38,7 +38,7 @@ class Requests:
     times: int
 
     def shares(self) -> list[list[int]]:
-        """Returns the sets of replicas that own the keys in turn."""
+        """Returns the patterns of owners that take turns."""
         half = self.replicas // 2
         first = list(range(half))
         return [first, list(range(self.replicas)) if self.kind == "halves" else list(range(half, 2 * half))]

@@ -46,7 +46,7 @@ ProfileName = Annotated[
 # Fields that a command reads from a JSON file -> the type and the form of its content.
 FILES: dict[str, tuple[type, str]] = {
     "plan": (dict, '{"operator": [thread of each replica], ...}'),
-    "schedule": (list, '[{"event": 1000, "replicas": {"operator": 2}}, ...], with a number or a list of replicas'),
+    "schedule": (list, '[{"event": 1000, "owners": {"operator": 2}}, ...], with a number or a list of replicas'),
 }
 # Fields that a command takes as numbers with commas between them.
 NUMBERS = ("thresholds",)
@@ -205,7 +205,7 @@ def _read_field(name: str, path: Path) -> Any:
 def _schedule_of(report: RunReport) -> list[dict[str, Any]]:
     """The reconfigurations of a run's first pass, as a schedule."""
     reconfigurations = sorted(report.verified.reconfigurations, key=lambda one: one.event)
-    return [{"event": one.event, "replicas": {one.operator: one.replicas}} for one in reconfigurations]
+    return [{"event": one.event, "owners": {one.operator: one.owners}} for one in reconfigurations]
 
 
 def _numbers(name: str, text: str) -> list[int]:

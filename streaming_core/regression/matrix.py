@@ -99,7 +99,7 @@ def reconfigured(spec: RunSpec, app: App, times: int, events: int) -> RunSpec:
     names = [operator.name for operator in app.operators if operator.kind == "windowed"]
     places = [(place + 1) * events // (times + 1) for place in range(times)]
     schedule = [
-        {"event": event, "replicas": dict.fromkeys(names, share)} for event, share in zip(places, shares, strict=False)
+        {"event": event, "owners": dict.fromkeys(names, share)} for event, share in zip(places, shares, strict=False)
     ]
     return RunSpec.parse(spec.model_dump(mode="json") | {"schedule": schedule})
 

@@ -90,8 +90,8 @@ def _of(spec: RunSpec, names: set[str]) -> RunSpec:
     planned = {name: at for name, at in spec.threads_of_operators.items() if name in names}
     scheduled = []
     for at in spec.schedule:
-        if replicas := {name: share for name, share in at.replicas.items() if name in names}:
-            scheduled.append(at.model_copy(update={"replicas": replicas}))
+        if owners := {name: pattern for name, pattern in at.owners.items() if name in names}:
+            scheduled.append(at.model_copy(update={"owners": owners}))
     return spec.model_copy(update={"plan": planned, "schedule": scheduled})
 
 

@@ -29,11 +29,13 @@ class GoneOver(BaseModel):
 
 
 class Reconfiguration(BaseModel):
-    """A change of the replicas that share the keys of a windowed operator, from one event on."""
+    """A change of the owners of the keys of a windowed operator, from one event on."""
 
     operator: str
     event: int = Field(description="First event after the change.")
-    replicas: list[int] = Field(description="Replicas that own keys after the change.")
+    owners: list[int] = Field(
+        description="Owners of the cells after the change: cell c belongs to the replica at place c modulo the length."
+    )
     by: str = Field("schedule", description="Origin of the change: schedule, request, or the controller's name.")
     cause: str | None = Field(None, description="Load that made the controller act; None without a controller.")
     asked: int | None = Field(
@@ -46,6 +48,11 @@ class Reconfiguration(BaseModel):
         description="Time at which the first event reached the replicas, in nanoseconds of engine time; None: never."
     )
     gone_over: list[GoneOver] = Field(description="Replicas that took part.")
+
+    @property
+    def replicas(self) -> list[int]:
+        """The replicas that own keys after the change, ascending."""
+        return sorted({*self.owners})
 
     # Ignored for the reason below.
     @computed_field(  # type: ignore[prop-decorator]

@@ -50,6 +50,7 @@ QUEUES_WITH_PARTITIONING = frozenset({"hybrid", "partitioned", "shared"})
 QUEUES_WITH_PARTITION_COUNT = QUEUES_WITH_PARTITIONING - {"partitioned"}
 # The runtime's limits: microseconds of a slice or a time window, and partitions of an operator.
 MAX_SLICE, MAX_PARTITIONS = 1_000_000, 256
+CELLS = 1024  # of a windowed operator: what has an owner (runtime/src/state/windows/mod.rs)
 # Options that only windowed operators have.
 WINDOW_OPTIONS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
 # Plans that have a name. `auto` is replaced by a plan that is found before the run; a spec with plan `replicated` lists
@@ -489,27 +490,28 @@ class Pooled(RunSpec):
 
 
 class ScheduledReconfiguration(BaseModel):
-    """From an event on, the replicas of each windowed operator that share its keys.
+    """From an event on, the owners of the keys of each windowed operator.
 
-    A number of replicas stands for the first ones.
+    A pattern names them: a list of replicas that repeats over the operator's cells. `[0, 1]` deals the cells in turn;
+    `[0, 0, 0, 1]` gives the first replica three quarters of them. A number stands for so many replicas, in turn.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     event: int = Field(ge=0, le=2**63 - 1)
-    replicas: dict[str, list[int]] = Field(min_length=1)
+    owners: dict[str, list[int]] = Field(min_length=1)
 
     @model_validator(mode="before")
     @classmethod
-    def _list_replicas(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("replicas"), dict):
+    def _list_owners(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("owners"), dict):
             return data
         # `Pinned.check` knows how many replicas there can be, and refuses more.
-        replicas = {
-            name: list(range(min(share, MAX_THREADS + 1))) if type(share) is int else share
-            for name, share in data["replicas"].items()
+        owners = {
+            name: list(range(min(pattern, MAX_THREADS + 1))) if type(pattern) is int else pattern
+            for name, pattern in data["owners"].items()
         }
-        return data | {"replicas": replicas}
+        return data | {"owners": owners}
 
 
 class Pinned(RunSpec):
@@ -533,8 +535,8 @@ class Pinned(RunSpec):
     )
     schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
-        description="Reconfigurations of windowed operators. Each entry names an event, and the replicas that share "
-        "the keys from that event on.",
+        description="Reconfigurations of windowed operators. Each entry names an event, and the owners of the keys from "
+        "that event on: a number of replicas, or a list of replicas that repeats over the 1,024 key cells.",
     )
     controller: Literal["none", "threshold", "model"] = Field(
         "none",
@@ -640,14 +642,15 @@ class Pinned(RunSpec):
         if self.controller in ACTIVE_CONTROLLERS and app.kind != "windowed":
             raise BadInput(f"application {app.name} has no windowed operator, which alone is a controller's")
         for at in self.schedule:
-            for name, share in at.replicas.items():
+            for name, pattern in at.owners.items():
                 if kinds.get(name) != "windowed":
                     known = ", ".join(n for n, kind in kinds.items() if kind == "windowed") or "none"
                     raise BadInput(f"schedule: {app.name} has no windowed operator {name}; it has {known}")
                 there = len(self.threads_of_operators.get(name, range(self.threads)))
-                if not share or len({*share}) < len(share) or not all(0 <= one < there for one in share):
+                if not 0 < len(pattern) <= CELLS or not all(0 <= one < there for one in pattern):
                     raise BadInput(
-                        f"schedule: event {at.event}: {name} has replicas 0 to {there - 1}: name some, each once"
+                        f"schedule: event {at.event}: {name} has replicas 0 to {there - 1}: name the owners of its "
+                        f"cells, 1 to {CELLS} numbers"
                     )
 
 

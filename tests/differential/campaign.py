@@ -36,6 +36,7 @@ from streaming_core.run.way import ACTIVE_CONTROLLERS, EXECUTORS, UNORDERED_CHAN
 from tests.differential import dataflows, generated, programs, test_dataflows, test_generated, test_programs, windowings
 from tests.differential.case import Events
 from tests.differential.streams import SEED, Stream
+from tests.differential.windows import drawn_owners
 
 PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 500, "transaction": 50, "carried": 90}
 WAYS = 24  # of a program at least, all different
@@ -187,11 +188,10 @@ def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Ran
     at = sorted(r.choice([0, events - 1, events, r.randrange(events + 1)]) for _ in range(r.randrange(12)))
     schedule = []
     for event in at:
-        replicas = {}
+        owners = {}
         for name in r.sample(names, r.randint(1, len(names))):
-            there = range(len(plan[name]) if name in plan else threads)
-            replicas[name] = r.sample(there, r.randint(1, len(there)))
-        schedule.append({"event": event, "replicas": replicas})
+            owners[name] = drawn_owners(len(plan[name]) if name in plan else threads, r)
+        schedule.append({"event": event, "owners": owners})
     return schedule
 
 

@@ -124,7 +124,7 @@ def test_a_request_for_what_is_not_there_is_refused(counted):
     @contextmanager
     def asking(runtime):
         for share in ([], [2], [0, 0]):
-            with pytest.raises(ValueError, match=r"^count has replicas 0 to 1: name at least one, each once, not "):
+            with pytest.raises(ValueError, match=r"^count has replicas 0 to 1: name the owners of its cells, 1 to 1024 numbers, not "):
                 runtime.control("count").request(share)
         with pytest.raises(ValueError, match=r"^split is not a windowed operator of this run$"):
             runtime.control("split")

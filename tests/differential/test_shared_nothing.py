@@ -182,7 +182,7 @@ def swapped(operators, replicas, events, every):
     """To each replica in turn, and to all, so that everything there is moves again and again."""
     shares = [*([replica] for replica in range(replicas)), list(range(replicas)), list(reversed(range(replicas)))]
     return [
-        {"event": event, "replicas": dict.fromkeys(operators, shares[turn % len(shares)])}
+        {"event": event, "owners": dict.fromkeys(operators, shares[turn % len(shares)])}
         for turn, event in enumerate(range(0, events, every))
     ]
 

@@ -12,23 +12,30 @@ from streaming_core.data.digest import format_digest
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.oracle import compare
 from streaming_core.run import engine
-from streaming_core.run.way import AXES, Pinned
+from streaming_core.run.way import AXES, CELLS, Pinned
 from tests.differential.case import Events
 
 # Threads, batch size, block size.
 WAYS = [(1, 256, 1000), (2, 7, 31), (3, 1, 40), (8, 16, 1000)]
 
 
+def drawn_owners(replicas, rng):
+    """A pattern of owners: each of some replicas once, some more often than others, or one for each cell."""
+    if rng.random() < 0.5:
+        return rng.sample(range(replicas), rng.randint(1, replicas))
+    return rng.choices(range(replicas), k=rng.choice([2, 3, 7, CELLS]))
+
+
 def drawn_schedule(app, threads, events, seed):
-    """Reconfigurations at events of all kinds: the first, the last, one behind it, several at once, of any replicas."""
+    """Reconfigurations at events of all kinds: the first, the last, one behind it, several at once, to any owners."""
     rng = random.Random(seed)
     names = [operator.name for operator in app.operators if operator.kind == "windowed"]
     at = sorted(rng.choice([0, events - 1, events, rng.randrange(events + 1)]) for _ in range(rng.randrange(12)))
     schedule = []
     for event in at:
         some = rng.sample(names, rng.randint(1, len(names)))
-        replicas = {name: rng.sample(range(threads), rng.randint(1, threads)) for name in some}
-        schedule.append({"event": max(event, 0), "replicas": replicas})
+        owners = {name: drawn_owners(threads, rng) for name in some}
+        schedule.append({"event": max(event, 0), "owners": owners})
     return schedule
 
 

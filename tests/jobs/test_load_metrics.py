@@ -72,9 +72,9 @@ def test_rows_say_what_a_cell_was_measured_against_and_what_disturbed_it(tmp_pat
 
 def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_path: Path) -> None:
     world = World(tmp_path)
-    schedule = [{"event": event, "replicas": {"count": [0]}} for event in (0, 20, 50, 90)]
+    schedule = [{"event": event, "owners": {"count": [0]}} for event in (0, 20, 50, 90)]
     (cell,) = world.plan(("gate", 2), schedule=schedule)
-    about = {"operator": "count", "replicas": [0], "moved": 128, "cells": 256}
+    about = {"operator": "count", "owners": [0], "moved": 512, "cells": 1024}
     gone = [{"replica": number, "at": at, "waited": 0} for number, at in enumerate((9_000, 4_500))]
     gone_through = [
         about | {"event": 0, "posted": 500, "gone_over": gone},

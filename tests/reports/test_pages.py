@@ -183,7 +183,7 @@ def _broken(cell):
 
 def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     run = History(home).run(past_runs.LAST)
-    schedule = [{"event": 9, "replicas": {"count": [0]}}, {"event": 70, "replicas": {"count": [0, 1]}}]
+    schedule = [{"event": 9, "owners": {"count": [0]}}, {"event": 70, "owners": {"count": [0, 1]}}]
     spec = Pinned(app="wordcount", threads=2, schedule=schedule)
     page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
     assert "executor pinned, channel gate, 2 reconfigurations, 2 threads" in page.text

@@ -143,29 +143,29 @@ def test_a_plan_that_does_not_fit_is_refused(command, workloads, tmp_path, plan,
 
 
 def at(event, **replicas):
-    return {"event": event, "replicas": replicas}
+    return {"event": event, "owners": replicas}
 
 
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
         ("{", ["is not valid JSON"]),
-        ({"event": 1, "replicas": {"count": 1}}, ["must hold [{", '[{"event": 1000, "replicas": ']),
+        ({"event": 1, "owners": {"count": 1}}, ["must hold [{", '[{"event": 1000, "owners": ']),
         ([7], ["schedule.0"]),
-        ([{"event": 1}], ["schedule.0.replicas"]),
-        ([{"event": 1, "replicas": 2}], ["schedule.0.replicas"]),
+        ([{"event": 1}], ["schedule.0.owners"]),
+        ([{"event": 1, "owners": 2}], ["schedule.0.owners"]),
         ([at(1, count=1) | {"until": 9}], ["schedule.0.until"]),
-        ([at(1, count="all")], ["schedule.0.replicas.count"]),
-        ([at(1, count=True)], ["schedule.0.replicas.count"]),
-        ([at(1)], ["schedule.0.replicas"]),
+        ([at(1, count="all")], ["schedule.0.owners.count"]),
+        ([at(1, count=True)], ["schedule.0.owners.count"]),
+        ([at(1)], ["schedule.0.owners"]),
         ([at(-1, count=1)], ["schedule.0.event"]),
         ([at(1 << 63, count=1)], ["schedule.0.event"]),
         ([at(9, count=1), at(8, count=2)], ["schedule: event 8 comes after event 9"]),
         ([at(1, counts=1)], ["schedule: wordcount has no windowed operator counts; it has count"]),
         ([at(1, source=1)], ["schedule: wordcount has no windowed operator source; it has count"]),
         *(
-            ([at(0, count=2), at(7, count=share)], ["event 7: count has replicas 0 to 1: name some, each once"])
-            for share in ([2], [-1], [0, 0], [], 3, 0, -1, 10**12)
+            ([at(0, count=2), at(7, count=share)], ["event 7: count has replicas 0 to 1: name the owners of its cells, 1 to 1024 numbers"])
+            for share in ([2], [-1], [0] * 1025, [], 3, 0, -1, 10**12)
         ),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_schedule_is_for_windows_and_counts_the_replicas_of_the_plan(command, 
     refused(command(*words), "executor pooled has no schedule; pinned has")
     refused(command(*words, "--executor", "pinned"), "schedule: wc has no windowed operator count; it has none")
     windows = ("run", "wordcount", "--input", workloads / "wordcount", *given)
-    refused(command(*windows, "--plan", plan), "event 1: count has replicas 0 to 0: name some, each once")
+    refused(command(*windows, "--plan", plan), "event 1: count has replicas 0 to 0: name the owners of its cells")
     refused(command(*windows[:-1], tmp_path / "nowhere.json"), "nowhere.json: No such file")
     assert not out.exists()
 

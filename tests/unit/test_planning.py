@@ -91,7 +91,7 @@ def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, made, tmp_
     # Who asks for replicas has them.
     windows = {"app": "scalejoin", "executor": "pinned", "threads": 2}
     assert RunSpec.parse(windows).leaves_plan_open
-    schedule = [{"event": 1, "replicas": {"from_left": 1}}]
+    schedule = [{"event": 1, "owners": {"from_left": 1}}]
     for asked in ({"threads": 1}, {"schedule": schedule}, {"controller": "threshold"}, {"parallelism": "sn"}):
         assert not RunSpec.parse(windows | asked).leaves_plan_open
 
@@ -178,7 +178,7 @@ def test_where_no_plan_is_found(command, made, tmp_path):
     of_windows = ("--input", made / "scalejoin", "--out", tmp_path / "out", "--plan", "auto", "--parallelism", "sn")
     refused(command("run", "scalejoin", *of_windows), "found for parallelism vsn, not sn")
     schedule = tmp_path / "schedule.json"
-    schedule.write_text('[{"event": 10, "replicas": {"from_left": [7]}}]')
+    schedule.write_text('[{"event": 10, "owners": {"from_left": [7]}}]')
     refused(command("run", "scalejoin", *of_windows[:6], "--schedule", schedule), "from_left has replicas 0 to 0")
     (tmp_path / "plan.json").write_text('"best"')
     refused(command("run", "wc", *given[:4], "--executor", "pinned", "--plan", tmp_path / "plan.json"), "must hold {")

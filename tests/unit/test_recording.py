@@ -125,7 +125,7 @@ def test_what_nothing_lies_in_front_of_takes_the_events(command, made, tmp_path,
 def test_windows_are_recorded_and_replayed(command, tmp_path):
     ours, theirs, file = tmp_path / "ours", tmp_path / "theirs", tmp_path / "schedule.json"
     workload.write("wordcount", {"vocabulary": 20, "advance": 2000, "size": 5000}, 300, 1, tmp_path / "w")
-    file.write_text('[{"event": 50, "replicas": {"count": 1}}]')  # as for a run: count itself is not run
+    file.write_text('[{"event": 50, "owners": {"count": 1}}]')  # as for a run: count itself is not run
     given = ("wordcount", "--operator", "count", "--input", tmp_path / "w", "--out")
     assert command("record", *given, ours, "--threads", 2, "--schedule", file)[0] == 0
     assert command("oracle", *given, theirs)[0] == 0
@@ -393,7 +393,7 @@ def test_the_profile_of_windows_and_what_stands_behind_them(tmp_path):
     assert oracle.compute(source, tmp_path / "o")["dropped_late"] == 100
     assert 0 < found["frequent"].rows_out < found["frequent"].rows_in
     # What is in front of `frequent` runs as a schedule says, which `words` and `frequent` are not concerned with.
-    schedule = [{"event": 100, "replicas": {"met": [1]}}, {"event": 200, "replicas": {"met": 2}}]
+    schedule = [{"event": 100, "owners": {"met": [1]}}, {"event": 200, "owners": {"met": 2}}]
     spec = Pinned(app="passing", threads=2, batch=7, schedule=schedule)
     for operator in ("met", "frequent"):
         recording.record(source, operator, tmp_path / f"{operator}.ours", spec)

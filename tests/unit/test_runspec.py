@@ -226,9 +226,9 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
         assert at == sorted(at)
         assert all(0 <= event < max(events, 1) for event in at)
         assert len({*at}) == (7 if events > 7 else max(events, 1))
-    (name,) = changed[0].schedule[0].replicas
+    (name,) = changed[0].schedule[0].owners
     assert name == "forward"
-    shares = [one.replicas[name] for one in changed[1].schedule]
+    shares = [one.owners[name] for one in changed[1].schedule]
     assert shares[:4] == [[0, 1], [2], [0, 1, 2], [0, 1]]
 
 

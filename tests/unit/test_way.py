@@ -194,7 +194,7 @@ def test_every_application_names_the_executors_that_take_it():
 
 
 def test_a_cell_is_known_again_from_its_raw_row():
-    later = {"schedule": [{"event": 5, "replicas": {"count": [1, 0], "sum": 2}}, {"event": 9, "replicas": {"sum": 1}}]}
+    later = {"schedule": [{"event": 5, "owners": {"count": [1, 0], "sum": 2}}, {"event": 9, "owners": {"sum": 1}}]}
     windows = {"app": "wordcount", "executor": "pinned", "threads": 2} | later
     windows |= {"controller": "model", "thresholds": [80, 70, 60]}
     plans = [{"app": "wc", "executor": "pinned", "threads": 2, "plan": plan} for plan in ("auto", {"split": [0, 1]})]

@@ -14,6 +14,7 @@ from streaming_core.oracle.interpreter.rows import row_class, zero
 from streaming_core.oracle.interpreter.steps import Shared, Step
 
 GROUPS = 4096  # key groups
+CELLS = 1024  # which owners have; a cell is as many neighbouring groups
 _SEED, _K1, _K2 = 0x2545_F491_4F6C_DD1D, 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93
 _ALL = (1 << 64) - 1
 
@@ -47,6 +48,11 @@ def key_group(key: tuple) -> int:
     for field in key:
         h = _step(h, _of_text(field) if isinstance(field, bytes) else int(field) & _ALL)
     return _finish(h) * GROUPS >> 64
+
+
+def group_of_index(index: int) -> int:
+    """The key group of a key that every row has (`every`): such keys lie in the cells in turn."""
+    return index % CELLS * (GROUPS // CELLS) + index // CELLS % (GROUPS // CELLS)
 
 
 class _View:
@@ -161,7 +167,8 @@ class Windowed(Step):
 
     def make(self, key: tuple, number: int, ts: int) -> _Set:
         window = _View(self.start(number), self.end(number), self.make_key(*key))
-        return _Set(window, [new() for new in self.new], (key_group(key), next(self.touched)), number, ts)
+        group = key_group(key) if self.declared.every is None else group_of_index(*key)
+        return _Set(window, [new() for new in self.new], (group, next(self.touched)), number, ts)
 
     def expire(self, before: int | None) -> None:
         """Windows before this one expire; all of them if it is None."""

@@ -37,7 +37,7 @@ _CALLED = {
     panes: (
         "table_add", "table_remove", "pane_open", "first_open", "pane_take", "pane_memory", "pane_append",
         "pane_release", "in_order", "touched", "untouched", "forget", "key_slot", "stamps", "group_start",
-        "group_step", "group_finish", "group_text", "group_of", "made",
+        "group_step", "group_finish", "group_text", "group_of", "group_of_index", "made",
     ),
     containers: (
         "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "counter_add", "set_add", "top_offer",

@@ -47,7 +47,7 @@ from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.memory import allocate, copy_bytes, get, put, release, release_chunks
 from streaming_core.oracle.loop.text import text_word
 
-_GROUPS = 4096
+_GROUPS, _CELLS = 4096, 1024  # key groups, and the cells in which neighbouring ones lie
 
 
 # --- tables of entries, by hash --------------------------------------------------------------------------------------
@@ -363,6 +363,12 @@ def group_text(text):
 def group_of(h):
     """The key group of a hash."""
     return types.int64(h >> _52)
+
+
+@compiled
+def group_of_index(index):
+    """The key group of a key that every row has: such keys lie in the cells in turn."""
+    return index % _CELLS * (_GROUPS // _CELLS) + index // _CELLS % (_GROUPS // _CELLS)
 
 
 # --- text that outlives its batch ------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Windowed(Functions):
         }
         # A key of a row: its fields, then its hash.
         self.key_bytes = layout.FIELD_BYTES * len(key.state[0]) + 8
-        self._key_functions(given["i"], key)
+        self._key_functions(given["i"], key, window.every is not None)
         self._find(given, key, at)
         is_single = window.kind == "single"
         is_told = "result" in operator.functions or "slide" in operator.functions
@@ -58,8 +58,9 @@ class Windowed(Functions):
             bare = line.lstrip(" ")
             self.finished.append(((len(line) - len(bare)) // 4, bare, 0))
 
-    def _key_functions(self, i: str, key: Resolved) -> None:
-        """Whether two keys are the same, the hash by which they are found, and the key group."""
+    def _key_functions(self, i: str, key: Resolved, is_index: bool) -> None:
+        """Whether two keys are the same, the hash by which they are found, and the key group: of a key that every row has
+        (`is_index`) by its number, of others by a hash."""
         same, mixed, grouped = [], ["_h = _u64(0)"], ["_h = _group_start()"]
         for n, slot in enumerate(key.state[0].values()):
             at = layout.FIELD_BYTES * n
@@ -78,6 +79,8 @@ class Windowed(Functions):
             grouped = [f"_h = {alone}"]
         else:
             grouped.append("_h = _group_finish(_h)")
+        group = "_group_of_index(_get(key))" if is_index else "_group_of(_h)"
+        grouped = ["pass"] if is_index else grouped
         self._print(
             f"""
 @_compiled
@@ -90,7 +93,7 @@ def _hash_{i}(key):
 @_compiled
 def _group_{i}(key):
     {"; ".join(grouped)}
-    return _group_of(_h)
+    return {group}
 """,
             {},
         )

@@ -7,12 +7,12 @@ use crate::state::states::{Keys, States};
 
 /// A handle for other threads to change the replicas of an operator.
 pub trait Reconfigurable: Send + Sync {
-    /// Requests that these replicas share the operator's keys from the next event that is not dealt yet. It replaces a request
-    /// that the source has not taken in yet.
+    /// Requests other owners of the operator's cells, by their pattern, from the next event that is not dealt yet. It
+    /// replaces a request that the source has not taken in yet.
     ///
     /// # Errors
     /// `Invalid`: there are no such replicas.
-    fn request(&self, replicas: &[usize]) -> Result<(), RunError>;
+    fn request(&self, owners: &[usize]) -> Result<(), RunError>;
 
     /// Whether the source has taken in the last request, and all affected replicas have gone over.
     fn is_settled(&self) -> bool;

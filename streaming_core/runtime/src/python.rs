@@ -304,10 +304,10 @@ struct Control(Box<dyn Reconfigurable>);
 
 #[pymethods]
 impl Control {
-    /// Requests that these replicas share the operator's keys from the next event that is not dealt yet. It replaces a request
-    /// that the source has not taken in yet.
-    fn request(&self, replicas: Vec<usize>) -> PyResult<()> {
-        guarded(|| self.0.request(&replicas))
+    /// Requests other owners of the operator's cells, by their pattern, from the next event that is not dealt yet. It
+    /// replaces a request that the source has not taken in yet.
+    fn request(&self, owners: Vec<usize>) -> PyResult<()> {
+        guarded(|| self.0.request(&owners))
     }
 
     /// Returns whether the source has taken in the last request, and all affected replicas have gone over.

@@ -12,12 +12,12 @@ pub const MOST_PARTITIONS: usize = 256;
 /// Microseconds of a slice, or of a window of time, at most.
 const LONGEST: u64 = 1_000_000;
 
-/// From an event on, per operator the replicas that share its keys.
+/// From an event on, per operator the pattern of the owners of its cells.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduled {
     pub event: i64,
-    pub replicas: BTreeMap<String, Vec<usize>>,
+    pub owners: BTreeMap<String, Vec<usize>>,
 }
 
 /// Events per second offered.
@@ -70,7 +70,7 @@ pub struct Options {
     pub order: Option<String>,
     /// Of pinned operators by name, the threads of their replicas.
     pub plan: BTreeMap<String, Vec<usize>>,
-    /// Of pinned windowed operators: from an event on, which replicas share the keys; in the order of events.
+    /// Of pinned windowed operators: from an event on, who owns which cells; in the order of events.
     pub schedule: Vec<Scheduled>,
     /// Of pinned windowed operators: who else asks for reconfigurations, and its thresholds in percent.
     pub controller: Option<String>,

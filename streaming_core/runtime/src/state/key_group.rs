@@ -65,6 +65,11 @@ pub fn group(hash: u64) -> usize {
     (hash >> (64 - GROUPS.trailing_zeros())) as usize
 }
 
+/// A hash in a key group, of which another hash gives the low bits.
+pub fn with_group(hash: u64, group: usize) -> u64 {
+    (group as u64) << (64 - GROUPS.trailing_zeros()) | hash >> GROUPS.trailing_zeros()
+}
+
 /// Who owns which key group.
 #[derive(Debug, Clone)]
 pub struct OwnerMap {

@@ -38,7 +38,7 @@ use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
-use crate::dataflow::windowed::control::check_share;
+use crate::dataflow::windowed::owners::Owners;
 use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::keys::Lister;
 use crate::error::RunError;
@@ -150,11 +150,11 @@ fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(
         }
     }
     for at in &options.schedule {
-        for (name, replicas) in &at.replicas {
+        for (name, pattern) in &at.owners {
             let Some(index) = program.operators.iter().position(|o| o.name == *name && o.window.is_some()) else {
                 return invalid(format!("{name} is not a windowed operator"));
             };
-            if let Err(why) = check_share(name, replicas, plan.operators[index].len()) {
+            if let Err(why) = Owners::check(name, pattern, plan.operators[index].len()) {
                 return invalid(format!("event {}: {why}", at.event));
             }
         }

@@ -238,7 +238,7 @@ pub fn outputs(blocks: &[Events], executor: &mut impl Executor) -> (Vec<Row>, Op
     (words.collect::<Vec<_>>().chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect(), failed)
 }
 
-/// From an event on, the replicas of the operator that share its keys.
-pub fn scheduled(event: i64, replicas: &[usize]) -> Scheduled {
-    Scheduled { event, replicas: BTreeMap::from([("window".into(), replicas.to_vec())]) }
+/// From an event on, the pattern of the owners of the operator's cells.
+pub fn scheduled(event: i64, pattern: &[usize]) -> Scheduled {
+    Scheduled { event, owners: BTreeMap::from([("window".into(), pattern.to_vec())]) }
 }

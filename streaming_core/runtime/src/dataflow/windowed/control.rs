@@ -1,6 +1,6 @@
-//! Requests for other replicas of a windowed operator, and the epochs that follow from them (STRETCH, section 7).
+//! Requests for other owners of the cells of a windowed operator, and the epochs that follow from them (STRETCH, section 7).
 //!
-//! A schedule names events beforehand. A request names the replicas from now on. A controller decides once a period. The
+//! A schedule names events beforehand. A request names the owners from now on. A controller decides once a period. The
 //! source takes all of them in when it deals events, because only the source knows the next event that no task has seen. The
 //! new epoch begins with that event. If several requests come between two such times, the last one counts. So there are no
 //! more epochs than batches. A replica learns of a reconfiguration only when it comes to an event of its epoch.
@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use crate::dataflow::windowed::controller::{Controller, Load};
 use crate::dataflow::windowed::epochs::{Asked, Epochs, REPORTED, Reconfiguration};
+use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Reconfigurable;
 use crate::output::clock::Running;
@@ -42,9 +43,9 @@ pub struct Control {
 
 #[derive(Debug)]
 struct Asking {
-    schedule: VecDeque<(i64, Vec<usize>)>,
-    /// The time of the request, in engine time, and its replicas.
-    request: Option<(u64, Vec<usize>)>,
+    schedule: VecDeque<(i64, Owners)>,
+    /// The time of the request, in engine time, and the owners.
+    request: Option<(u64, Owners)>,
     /// The running clock of the present block, or of the last one.
     clock: Option<Running>,
     controller: Option<Controller>,
@@ -60,7 +61,7 @@ impl Control {
     pub fn new(
         operator: &str,
         epochs: Arc<Epochs>,
-        schedule: Vec<(i64, Vec<usize>)>,
+        schedule: Vec<(i64, Owners)>,
         controller: Option<Controller>,
     ) -> Self {
         let watches = controller.is_some();
@@ -106,16 +107,16 @@ impl Control {
         let asking = &mut *asking;
         let dealt = self.epochs.dealt();
         let next = if dealt > i64::MIN { dealt + 1 } else { first };
-        if let Some((asked, replicas)) = asking.request.take() {
+        if let Some((asked, owners)) = asking.request.take() {
             // It may have come since `now`.
             let asked = Asked { by: "request", asked: Some(asked.min(now)), posted: Some(now), cause: None };
-            self.epochs.append(next, &replicas, asked);
+            self.epochs.append(next, owners, asked);
         }
         self.ask_controller(asking, next, now, offered);
         while asking.schedule.front().is_some_and(|&(event, _)| event <= upto) {
-            let Some((event, replicas)) = asking.schedule.pop_front() else { break };
+            let Some((event, owners)) = asking.schedule.pop_front() else { break };
             let asked = Asked { by: "schedule", posted: Some(now), ..Asked::default() };
-            self.epochs.append(event.max(next), &replicas, asked);
+            self.epochs.append(event.max(next), owners, asked);
         }
         self.epochs.deal(upto.max(dealt));
     }
@@ -132,7 +133,7 @@ impl Control {
         let load = Load {
             at: now,
             period: now - at,
-            replicas: self.epochs.last().replicas.len(),
+            replicas: self.epochs.last().owners.replicas().len(),
             most: self.epochs.replicas(),
             worked: worked - worked_before,
             arrived: offered.arrived.saturating_sub(before.arrived),
@@ -152,17 +153,17 @@ impl Control {
                 asked: Some(now),
                 posted: Some(now),
             };
-            self.epochs.append(next, &(0..wanted).collect::<Vec<_>>(), asked);
+            self.epochs.append(next, Owners::new(&(0..wanted).collect::<Vec<_>>()), asked);
         }
     }
 
     /// The results of the reconfigurations; scheduled ones that were not reached come last. No thread is at work.
     pub fn reconfigurations(&self) -> Vec<Reconfiguration> {
         let mut all = self.epochs.report(&self.operator);
-        let unreached = |(event, replicas): &(i64, Vec<usize>)| Reconfiguration {
+        let unreached = |(event, owners): &(i64, Owners)| Reconfiguration {
             operator: self.operator.clone(),
             event: *event,
-            replicas: replicas.clone(),
+            owners: owners.pattern().to_vec(),
             asked: Asked { by: "schedule", ..Asked::default() },
             moved: 0,
             bytes: 0,
@@ -185,12 +186,12 @@ impl Control {
 }
 
 impl Reconfigurable for Arc<Control> {
-    fn request(&self, replicas: &[usize]) -> Result<(), RunError> {
+    fn request(&self, pattern: &[usize]) -> Result<(), RunError> {
         let now = Instant::now();
-        check_share(&self.operator, replicas, self.epochs.replicas()).map_err(RunError::Invalid)?;
+        Owners::check(&self.operator, pattern, self.epochs.replicas()).map_err(RunError::Invalid)?;
         let mut asking = lock(&self.asking);
         let asked = asking.clock.map_or(0, |clock| clock.at(now));
-        asking.request = Some((asked, replicas.to_vec()));
+        asking.request = Some((asked, Owners::new(pattern)));
         Ok(())
     }
 
@@ -200,30 +201,19 @@ impl Reconfigurable for Arc<Control> {
     }
 }
 
-/// Checks that a share names at least one of the operator's replicas, and each of them once.
-pub fn check_share(operator: &str, share: &[usize], replicas: usize) -> Result<(), String> {
-    let mut known = vec![false; replicas];
-    if share.is_empty() || !share.iter().all(|&r| r < replicas && !std::mem::replace(&mut known[r], true)) {
-        return Err(format!(
-            "{operator} has replicas 0 to {}: name at least one, each once, not {share:?}",
-            replicas - 1
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::output::clock::Clock;
 
     fn control(schedule: &[(i64, Vec<usize>)], controller: Option<Controller>) -> Control {
-        Control::new("count", Arc::new(Epochs::new(4)), schedule.to_vec(), controller)
+        let schedule = schedule.iter().map(|(event, pattern)| (*event, Owners::new(pattern))).collect();
+        Control::new("count", Arc::new(Epochs::new(4)), schedule, controller)
     }
 
     fn events(control: &Control) -> Vec<(&'static str, i64, Vec<usize>)> {
         let found = control.reconfigurations().into_iter();
-        found.map(|one| (one.asked.by, one.event, one.replicas)).collect()
+        found.map(|one| (one.asked.by, one.event, one.owners)).collect()
     }
 
     #[test]
@@ -291,11 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_name_no_replicas_are_refused() {
-        for share in [&[][..], &[4], &[1, 1]] {
-            let Err(RunError::Invalid(said)) = Arc::new(control(&[], None)).request(share) else { panic!("{share:?}") };
-            assert!(said.starts_with("count has replicas 0 to 3: name at least one, each once, not "), "{said}");
-        }
+    fn requests_for_replicas_that_do_not_exist_are_refused() {
+        assert!(matches!(Arc::new(control(&[], None)).request(&[4]), Err(RunError::Invalid(_))));
     }
 
     #[test]

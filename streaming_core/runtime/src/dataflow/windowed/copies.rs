@@ -165,7 +165,7 @@ impl Notes for Dealing<'_> {
         }
         if has_all || open > self.copies.told {
             self.copies.told = open.max(self.copies.told);
-            for &replica in &self.epoch.replicas {
+            for &replica in self.epoch.owners.replicas() {
                 // Who has all of a row counts as ever.
                 self.copy(replica, if has_all { 0 } else { DEALT });
             }
@@ -177,7 +177,7 @@ impl Notes for Dealing<'_> {
         if bounds.has_window(self.ts) {
             self.copies.told = bounds.first_beyond(self.ts - bounds.delay).max(self.copies.told);
         }
-        for &replica in &self.epoch.replicas {
+        for &replica in self.epoch.owners.replicas() {
             let counted = if replica == self.epoch.owner(0) { COUNTED } else { 0 };
             self.copy(replica, DEALT | FAILED | counted).words.extend(exception_words(exception));
         }

@@ -29,6 +29,7 @@
 
 use std::ops::Index;
 
+use crate::dataflow::windowed::owners::Owners;
 use crate::state::windows::CELLS;
 use crate::threads::sync::{AtomicI64, AtomicU64, CachePadded, Ordering, UnsafeCell};
 
@@ -40,10 +41,7 @@ const FAILED: u64 = 1 << 63;
 pub struct Epoch {
     /// The event that it begins with.
     pub event: i64,
-    /// Per cell the number of the replica that owns it.
-    owners: Box<[u16; CELLS]>,
-    /// The replicas that own cells.
-    pub replicas: Vec<usize>,
+    pub owners: Owners,
     /// Per replica, the replicas that lose cells to it; and all replicas that lose or gain cells.
     from: Box<[Vec<usize>]>,
     concerned: Vec<usize>,
@@ -116,13 +114,11 @@ pub struct Epochs {
 
 impl Epoch {
     /// The epoch after `before` (or the first one), of an operator with `of` replicas.
-    fn new(event: i64, replicas: &[usize], of: usize, before: Option<&Self>, asked: Asked) -> Self {
-        let mut owners = Box::new([0; CELLS]);
+    fn new(event: i64, owners: Owners, of: usize, before: Option<&Self>, asked: Asked) -> Self {
         let mut from = vec![Vec::new(); of];
         let (mut concerned, mut moved) = (Vec::new(), 0);
-        for (cell, owner) in owners.iter_mut().enumerate() {
-            let new = replicas[cell * replicas.len() / CELLS];
-            *owner = new as u16;
+        for cell in 0..CELLS {
+            let new = owners.of(cell);
             let Some(old) = before.map(|before| before.owner(cell)).filter(|&old| old != new) else { continue };
             moved += 1;
             let note = |list: &mut Vec<usize>, one| {
@@ -138,7 +134,6 @@ impl Epoch {
         Self {
             event,
             owners,
-            replicas: replicas.to_vec(),
             from: from.into(),
             concerned,
             moved,
@@ -150,7 +145,7 @@ impl Epoch {
     }
 
     fn has(&self, replica: usize) -> bool {
-        self.replicas.contains(&replica)
+        self.owners.has(replica)
     }
 
     /// The result of the epoch, without the name of the operator; no replica is at work.
@@ -164,7 +159,7 @@ impl Epoch {
         Reconfiguration {
             operator: String::new(),
             event: self.event,
-            replicas: self.replicas.clone(),
+            owners: self.owners.pattern().to_vec(),
             asked: self.asked.clone(),
             moved: self.moved,
             cells: CELLS,
@@ -176,7 +171,7 @@ impl Epoch {
 
     #[inline]
     pub fn owner(&self, cell: usize) -> usize {
-        usize::from(self.owners[cell])
+        self.owners.of(cell)
     }
 }
 
@@ -185,7 +180,8 @@ impl Epoch {
 pub struct Reconfiguration {
     pub operator: String,
     pub event: i64,
-    pub replicas: Vec<usize>,
+    /// Their pattern (`owners.rs`).
+    pub owners: Vec<usize>,
     #[serde(flatten)]
     pub asked: Asked,
     /// The number of cells that changed their owner, and of all cells.
@@ -249,7 +245,7 @@ impl Epochs {
         let all: Vec<usize> = (0..replicas).collect();
         Self {
             known: UnsafeCell::new(Known {
-                list: [Epoch::new(i64::MIN, &all, replicas, None, Asked::default())].into_iter().collect(),
+                list: [Epoch::new(i64::MIN, Owners::new(&all), replicas, None, Asked::default())].into_iter().collect(),
                 ..Known::default()
             }),
             dealt: AtomicI64::new(i64::MIN),
@@ -262,10 +258,10 @@ impl Epochs {
         self.left.len()
     }
 
-    /// Appends an epoch: from `event` on, which is not dealt yet, these replicas share the cells. One thread at a time.
-    pub fn append(&self, event: i64, replicas: &[usize], asked: Asked) {
+    /// Appends an epoch: from `event` on, which is not dealt yet, the cells have these owners. One thread at a time.
+    pub fn append(&self, event: i64, owners: Owners, asked: Asked) {
         debug_assert!(event > self.dealt() && event >= self.last().event);
-        self.known().list.push(Epoch::new(event, replicas, self.left.len(), Some(self.last()), asked));
+        self.known().list.push(Epoch::new(event, owners, self.left.len(), Some(self.last()), asked));
     }
 
     /// Announces that events up to `upto` are being dealt. One thread at a time.
@@ -381,7 +377,7 @@ impl Epochs {
 
     /// The replica whose turn it is, among those that own cells at `event`.
     pub fn in_turn(&self, event: i64, turn: u64) -> usize {
-        let present = &self.known()[self.of(event)].replicas;
+        let present = self.known()[self.of(event)].owners.replicas();
         present[turn as usize % present.len()]
     }
 
@@ -411,7 +407,7 @@ impl Epochs {
 
     /// The replicas that own cells in epoch `index` or in the one before; some may occur twice.
     pub fn members(&self, index: usize) -> impl Iterator<Item = usize> {
-        [index - 1, index].into_iter().flat_map(|index| self.known()[index].replicas.iter().copied())
+        [index - 1, index].into_iter().flat_map(|index| self.known()[index].owners.replicas().iter().copied())
     }
 
     /// Adds bytes of state that were copied for epoch `index`.
@@ -490,7 +486,7 @@ mod models {
             let thread = thread::spawn(move || work(1, &other));
             for (event, shares) in [(0, &[][..]), (1, &[&[1][..]]), (2, &[&[0][..], &[1, 0]])] {
                 for share in shares {
-                    shared.epochs.append(event, share, Asked::default());
+                    shared.epochs.append(event, Owners::new(share), Asked::default());
                 }
                 shared.epochs.deal(event);
             }
@@ -513,7 +509,7 @@ mod models {
                 // SAFETY: what is tested: the cell is its owner's.
                 unsafe impl Sync for Shared {}
                 let shared = Arc::new(Shared { epochs: Epochs::new(2), cell: UnsafeCell::new(0) });
-                shared.epochs.append(2, &[0], Asked::default());
+                shared.epochs.append(2, Owners::new(&[0]), Asked::default());
                 let other = shared.clone();
                 let thread = thread::spawn(move || {
                     for event in 0..3 {
@@ -562,7 +558,7 @@ mod models {
                 }
                 {
                     let _held = lock(&shared.1);
-                    shared.0.append(event, &[event as usize % 2], Asked::default());
+                    shared.0.append(event, Owners::new(&[event as usize % 2]), Asked::default());
                     shared.0.deal(event);
                 }
                 let replica = thread::spawn(move || {
@@ -583,12 +579,12 @@ mod models {
     fn loom_a_silent_replica_emits_nothing() {
         loom::model(|| {
             let epochs = Arc::new(Epochs::new(2));
-            epochs.append(1, &[0], Asked::default());
+            epochs.append(1, Owners::new(&[0]), Asked::default());
             epochs.deal(1);
             let shared = epochs.clone();
             let reader = thread::spawn(move || [1, 2].map(|_| shared.silent(1, 0)));
             epochs.deal(2);
-            epochs.append(3, &[1], Asked::default());
+            epochs.append(3, Owners::new(&[1]), Asked::default());
             epochs.deal(4);
             for silent in reader.join().unwrap() {
                 assert!((1..=2).contains(&silent) && (1..=silent).all(|event| !epochs.takes_event(1, event)));
@@ -606,8 +602,8 @@ mod tests {
     fn a_replica_that_gains_cells_waits_only_for_their_former_owners() {
         // 0 and 1 share; then 0 has all; then 1 and 2 have all.
         let epochs = Epochs::new(3);
-        epochs.append(10, &[0], Asked { by: "request", posted: Some(500), ..Asked::default() });
-        epochs.append(20, &[1, 2], Asked::default());
+        epochs.append(10, Owners::new(&[0]), Asked { by: "request", posted: Some(500), ..Asked::default() });
+        epochs.append(20, Owners::new(&[1, 2]), Asked::default());
         epochs.leave(2, 1, None);
         assert!(!epochs.may_go_over(0, 1) && epochs.may_go_over(2, 1));
         epochs.leave(1, 1, Some(77));
@@ -629,7 +625,7 @@ mod tests {
         assert_eq!([9, 10, 19, 20].map(|event| epochs.in_turn(event, 4)), [1, 0, 0, 1]);
         epochs.note(0, 1, 700, Some(600));
         let [first, second] = &epochs.report("count")[..] else { panic!("two") };
-        assert_eq!((first.event, first.asked.by, &first.replicas), (10, "request", &vec![0]));
+        assert_eq!((first.event, first.asked.by, &first.owners), (10, "request", &vec![0]));
         assert_eq!(first.gone_over, [GoneOver { replica: 0, at: 700, waited: 100 }]);
         assert_eq!((second.asked.posted, second.moved), (None, CELLS));
     }
@@ -637,12 +633,12 @@ mod tests {
     #[test]
     fn a_replica_without_cells_is_silent_until_it_gets_some_or_up_to_the_last_dealt_event() {
         let epochs = Epochs::new(3);
-        epochs.append(10, &[0], Asked::default());
-        epochs.append(20, &[1, 2], Asked::default());
+        epochs.append(10, Owners::new(&[0]), Asked::default());
+        epochs.append(20, Owners::new(&[1, 2]), Asked::default());
         epochs.deal(100);
         assert_eq!([8, 9, 15, 19, 30].map(|upto| epochs.silent(1, upto)), [8, 19, 19, 19, 30]);
         assert_eq!([18, 19, 100, 101].map(|upto| epochs.silent(0, upto)), [18, 100, 100, 101]);
-        epochs.append(101, &[0], Asked::default());
+        epochs.append(101, Owners::new(&[0]), Asked::default());
         epochs.deal(200);
         assert_eq!([19, 100].map(|upto| epochs.silent(0, upto)), [100, 100]);
     }
@@ -652,7 +648,7 @@ mod tests {
         let epochs = Epochs::new(2);
         for number in 1..=3 * REPORTED {
             let event = 10 * number as i64;
-            epochs.append(event, &[number % 2], Asked::default());
+            epochs.append(event, Owners::new(&[number % 2]), Asked::default());
             epochs.deal(event + 9);
             // Of the last two replicas do not know yet.
             let at = number.saturating_sub(2);

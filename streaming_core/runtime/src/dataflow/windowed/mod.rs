@@ -15,6 +15,7 @@ pub mod copies;
 pub mod epochs;
 pub mod keys;
 pub mod operator;
+pub mod owners;
 pub mod replica;
 pub mod transfer;
 
@@ -22,6 +23,7 @@ use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::controller::Controller;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::operator::Windowed;
+use crate::dataflow::windowed::owners::Owners;
 use crate::dataflow::windowed::replica::Replica;
 use crate::error::RunError;
 use crate::program::options::Options;
@@ -67,7 +69,7 @@ impl Replicated {
         parallelism: Parallelism,
     ) -> Result<Self, RunError> {
         let schedule =
-            (options.schedule.iter()).filter_map(|at| Some((at.event, at.replicas.get(&operator.name)?.clone())));
+            (options.schedule.iter()).filter_map(|at| Some((at.event, Owners::new(at.owners.get(&operator.name)?))));
         let controller = options.controller.as_deref().filter(|&name| name != "none");
         let controller = controller.map(|name| Controller::new(name, &options.thresholds)).transpose()?;
         let epochs = Arc::new(Epochs::new(replicas));

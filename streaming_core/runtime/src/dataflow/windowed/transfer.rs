@@ -93,7 +93,7 @@ impl Transfers {
         (shape, single): (&Shape, bool),
     ) -> Result<(), RunError> {
         let Some(old) = epochs.get(index - 1) else { return Ok(()) };
-        for &from in &old.replicas {
+        for &from in old.owners.replicas() {
             // SAFETY: the former owner of the parcel has stopped; the cells are this replica's.
             unsafe {
                 let place = |cell: usize, content: Cell| cells.with_mut(replica, cell, |cell| *cell = content);
@@ -161,6 +161,7 @@ impl Cells {
 mod models {
     use super::*;
     use crate::dataflow::windowed::epochs::Asked;
+    use crate::dataflow::windowed::owners::Owners;
     use crate::program::KeySpec;
     use crate::threads::sync::{Arc, thread};
 
@@ -177,7 +178,7 @@ mod models {
         loom::model(|| {
             let epochs = Epochs::new(2);
             for (event, replica) in [(1, 0), (2, 1)] {
-                epochs.append(event, &[replica], Asked::default());
+                epochs.append(event, Owners::new(&[replica]), Asked::default());
             }
             let shared = Arc::new(Shared {
                 epochs,

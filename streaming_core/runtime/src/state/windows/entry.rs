@@ -8,7 +8,8 @@ use crate::program::{Growing, KeySpec};
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::ColumnKind;
 use crate::rows::mix::{finish, first_words, step};
-use crate::state::key_group::{SEED, SHORT, hash_text};
+use crate::state::key_group::{SEED, SHORT, hash_text, with_group};
+use crate::state::windows::group_of_index;
 
 /// Bytes that can be read behind an entry, which may end with a text: those are searched sixteen bytes at a time.
 pub const BEHIND: usize = 16;
@@ -133,9 +134,10 @@ impl Shape {
         Some(finish(h))
     }
 
-    /// The hash of a key that is an index.
+    /// The hash of a key that is an index, in the key group that `group_of_index` gives it.
     pub fn hash_of_index(&self, index: i64) -> u64 {
-        self.hash(Given::index(&index)).expect("an index refers to no text")
+        let hash = self.hash(Given::index(&index)).expect("an index refers to no text");
+        with_group(hash, group_of_index(index))
     }
 
     /// Whether two keys are the same.

@@ -19,7 +19,7 @@ use crate::program::WindowSpec;
 use crate::state::key_group::{GROUPS, group};
 
 /// Cells of an operator.
-pub const CELLS: usize = 256;
+pub const CELLS: usize = 1024;
 /// Key groups of a cell.
 pub const GROUPS_OF_CELL: usize = GROUPS / CELLS;
 
@@ -30,6 +30,14 @@ const MOST: i64 = 1 << 61;
 #[inline(always)]
 pub fn cell_of(hash: u64) -> usize {
     group(hash) / GROUPS_OF_CELL
+}
+
+/// The key group of key `index` of windows whose rows all have the keys from 0 on. Consecutive keys lie in consecutive cells,
+/// so that owners who take turns differ by at most one key of as many keys as there are cells (STRETCH, operator 15:
+/// f_mu(k) = k).
+pub fn group_of_index(index: i64) -> usize {
+    let index = index as usize;
+    index % CELLS * GROUPS_OF_CELL + index / CELLS % GROUPS_OF_CELL
 }
 
 /// There is no memory for what windows hold: as much as the data asks for.
