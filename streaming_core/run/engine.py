@@ -49,7 +49,7 @@ from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.processor import processor
-from streaming_core.run.report import Latency, Planned, RunReport, Sample
+from streaming_core.run.report import Balance, Latency, Planned, RunReport, Sample
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import Turns, Yardstick, keep_memory
 
@@ -517,6 +517,7 @@ def one_pass(
         rejected=metrics["rejected"],
         reconfigurations=metrics["reconfigurations"] or [],
         loads=metrics["loads"] or {},
+        balance={name: Balance(calls=calls) for name, calls in (metrics["calls"] or {}).items()},
         omitted_reconfigurations=metrics["omitted_reconfigurations"],
         omitted_loads=metrics["omitted_loads"],
         tasks=metrics["tasks"] or [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
@@ -79,6 +80,21 @@ class Load(BaseModel):
     pending: int = Field(description="Events that waited for the replicas at the end of the period.")
 
 
+class Balance(BaseModel):
+    """How evenly the keys of a windowed operator were dealt to its replicas (STRETCH, section 8.4)."""
+
+    calls: list[int] = Field(description="For each replica, how often a row met a window of one of its keys.")
+
+    @computed_field(  # type: ignore[prop-decorator]
+        description="Coefficient of variation of the calls: their standard deviation relative to their mean, in percent. "
+        "None without calls."
+    )
+    @property
+    def variation(self) -> float | None:
+        mean = statistics.mean(self.calls)
+        return 100 * statistics.pstdev(self.calls) / mean if mean else None
+
+
 class TaskCost(BaseModel):
     """The cost of one task of executor pinned in a pass.
 
@@ -144,6 +160,9 @@ class Sample(BaseModel):
     )
     loads: dict[str, list[Load]] = Field(
         default_factory=dict, description="Load of each windowed operator with a controller, period by period."
+    )
+    balance: dict[str, Balance] = Field(
+        default_factory=dict, description="How evenly the keys of each windowed operator were dealt to its replicas."
     )
     omitted_reconfigurations: int = Field(
         0, description="Reconfigurations that the report omits, beyond the first 20,000 of each operator."

@@ -255,6 +255,13 @@ impl<W: Work> Dataflow<W> {
         serde_json::to_value(all.collect::<Vec<_>>()).unwrap_or_default()
     }
 
+    /// Per windowed operator the calls of each replica, which say how evenly the keys are dealt.
+    fn calls(&self) -> serde_json::Value {
+        // SAFETY: threads only work within `process` and `finish`, which need `&mut self`.
+        let calls = self.windows().map(|windowed| (windowed.operator.name.clone(), unsafe { windowed.calls() }));
+        serde_json::to_value(calls.collect::<BTreeMap<_, _>>()).unwrap_or_default()
+    }
+
     /// Per windowed operator what its controller saw, if it has one.
     fn loads(&self) -> serde_json::Value {
         let loads = self.windows().map(|windowed| (windowed.operator.name.clone(), windowed.control.loads()));
@@ -336,6 +343,7 @@ impl<W: Work> Executor for Dataflow<W> {
             seconds: self.clock.seconds(),
             reconfigurations: self.reconfigurations(),
             loads: self.loads(),
+            calls: self.calls(),
             omitted_reconfigurations: self.windows().map(|windowed| windowed.operator.epochs.omitted()).sum(),
             omitted_loads: self.windows().map(|windowed| windowed.control.omitted_loads()).sum(),
             tasks: self.work.tasks(&self.frame),

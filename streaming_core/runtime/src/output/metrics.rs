@@ -37,6 +37,8 @@ pub struct Metrics {
     pub reconfigurations: Value,
     /// Per windowed operator with a controller, what that saw (`dataflow/windowed/controller`).
     pub loads: Value,
+    /// Per windowed operator, how often each replica's keys were met by rows.
+    pub calls: Value,
     /// Reconfigurations that are not listed, beyond the first ones of each operator.
     pub omitted_reconfigurations: usize,
     /// Loads that are not listed.
@@ -88,6 +90,7 @@ impl Metrics {
             "late": self.late,
             "reconfigurations": self.reconfigurations,
             "loads": self.loads,
+            "calls": self.calls,
             "omitted_reconfigurations": self.omitted_reconfigurations,
             "omitted_loads": self.omitted_loads,
             "tasks": self.tasks,

@@ -110,6 +110,15 @@ impl Replicated {
         unsafe { self.replicas.with_mut(0, |first| *first = all) };
     }
 
+    /// Per replica, how often so far a row has met a window of one of its keys.
+    ///
+    /// # Safety
+    /// As for `late`.
+    pub unsafe fn calls(&self) -> Vec<u64> {
+        // SAFETY: as the caller says.
+        (0..self.replicas.len()).map(|number| unsafe { self.replicas.with(number, Replica::calls) }).collect()
+    }
+
     /// Rows so far that came after all of their windows had expired.
     ///
     /// # Safety

@@ -66,6 +66,8 @@ pub struct Replica {
     /// Not all has expired yet of what does at the row that comes next.
     is_expiring: bool,
     late: u64,
+    /// How often a row has met a window of an own key.
+    calls: u64,
     /// Per window that is open its panes in own cells.
     open: ByWindow<Box<Open>>,
     /// Of windows that have expired: their room is used again.
@@ -126,6 +128,7 @@ impl Replica {
             watermark: None,
             is_expiring: false,
             late: 0,
+            calls: 0,
             open: ByWindow::default(),
             spare: Vec::new(),
             met: Met::default(),
@@ -281,7 +284,7 @@ impl Replica {
     /// No other replica is at the cells any more.
     pub unsafe fn in_place_of(other: &Self, operator: &Windowed, watermark: Option<i64>) -> Result<Self, OutOfMemory> {
         let all = Self::owning(operator, other.number, |_| true);
-        let mut all = Self { watermark, late: other.late, epoch: usize::MAX - 1, ..all };
+        let mut all = Self { watermark, late: other.late, calls: other.calls, epoch: usize::MAX - 1, ..all };
         for cell in 0..CELLS {
             // SAFETY: as the caller says.
             unsafe { all.take_up(operator, cell) }?;
@@ -296,6 +299,11 @@ impl Replica {
     /// Rows so far that came after all of their windows had expired, as far as it is the one to count them.
     pub fn late(&self) -> u64 {
         self.late
+    }
+
+    /// How often so far a row has met a window of an own key: the calls of `update`.
+    pub fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Takes rows from number `from` on. After them there are no more rows of events up to `upto`. `meetings` has the meeting of
@@ -432,6 +440,7 @@ impl Replica {
         if operator.every.is_some() {
             let numbers = is_asked.then(|| self.every.iter().map(|(number, _)| *number));
             let at = self.met.note(row, (first - open, windows), (self.every.len(), numbers), start)?;
+            self.calls += (self.every.len() * windows) as u64;
             // SAFETY: as the caller says.
             unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) }?;
             return Ok(true);
@@ -455,6 +464,7 @@ impl Replica {
         }
         let numbers = is_asked.then(|| self.numbers[..n].iter().copied());
         let at = self.met.note(row, (first - open, windows), (n, numbers), start)?;
+        self.calls += (n * windows) as u64;
         // SAFETY: as the caller says.
         unsafe {
             match operator.single {
