@@ -57,8 +57,9 @@ WINDOW_OPTIONS = frozenset({"schedule", "controller", "thresholds", "parallelism
 # no threads.
 AUTO_PLAN = "auto"
 NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
-# Controllers that request reconfigurations.
-ACTIVE_CONTROLLERS = frozenset({"threshold", "model"})
+# Controllers that request reconfigurations, and those of them that have thresholds.
+ACTIVE_CONTROLLERS = frozenset({"threshold", "model", "balance"})
+CONTROLLERS_WITH_THRESHOLDS = ACTIVE_CONTROLLERS - {"balance"}
 MOST_CHAINED = 3  # windowed operators in a row with parallelism sn: a rank of 121 bits has 40 for each
 # Channels that keep no order. Their outputs are compared by what the application declares to agree without order.
 UNORDERED_CHANNELS = frozenset({"shared_ring", "pair_queue"})
@@ -122,6 +123,7 @@ STRATEGIES: dict[str, dict[str, str]] = {
         "none": "No controller.",
         "threshold": "Goes by the share of time in which the replicas work.",
         "model": "Goes by the work that waits and the work that it expects.",
+        "balance": "Keeps the replicas, and gives them other keys if one of them has clearly more rows than the others.",
     },
     "parallelism": {
         "vsn": "Replicas share rows and state. Each key has one owner, and no state moves when the owner changes.",
@@ -538,12 +540,13 @@ class Pinned(RunSpec):
         description="Reconfigurations of windowed operators. Each entry names an event, and the owners of the keys from "
         "that event on: a number of replicas, or a list of replicas that repeats over the 1,024 key cells.",
     )
-    controller: Literal["none", "threshold", "model"] = Field(
+    controller: Literal["none", "threshold", "model", "balance"] = Field(
         "none",
-        description="Controller that adds and removes replicas of windowed operators by their load.",
+        description="Controller that changes the owners of the keys of windowed operators by their load.",
     )
     thresholds: Annotated[
-        list[int], Requires("controller", ACTIVE_CONTROLLERS, "thresholds are a controller's, and there is none")
+        list[int],
+        Requires("controller", CONTROLLERS_WITH_THRESHOLDS, "thresholds are those of controllers threshold and model"),
     ] = Field(
         default_factory=list,
         description="Load of the replicas in percent: upper, target, lower. Above upper, the controller adds "

@@ -5,8 +5,9 @@ import pytest
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
+from streaming_core.oracle import oracle
 from streaming_core.run import engine
-from streaming_core.run.way import Pinned
+from streaming_core.run.way import CELLS, Pinned
 
 EVENTS, COPIES = 200, 1_000
 PARAMS = {"copies": COPIES, "once": True}
@@ -38,6 +39,27 @@ def test_replicas_differ_by_at_most_one_of_the_keys_that_every_row_has(forwarded
     assert {calls // EVENTS for calls in balance.calls} <= {COPIES // replicas, -(-COPIES // replicas)}
     assert all(calls % EVENTS == 0 for calls in balance.calls)
     assert balance.variation < 2, "in percent; the paper has at most 2"
+
+
+def test_a_controller_balances_replicas_without_a_change_of_the_result(tmp_path):
+    app = registry.load("wordcount")
+    params = {"vocabulary": 300, "rate": 2_000}
+    workload.write(app, params, 6_000, 7, tmp_path / "workload")
+    said = oracle.run(tmp_path / "workload", tmp_path / "oracle")
+    source = workload.read(tmp_path / "workload", app, params)
+    program = compile_app(app, source.manifest["params"])
+    # A replica has nearly all cells, until the controller looks, and events come for so long.
+    schedule = [{"event": 0, "owners": {"count": [0, 0, 0, 0, 0, 0, 0, 1]}}]
+    spec = Pinned(
+        app="wordcount", params=params, threads=2, batch=32, schedule=schedule, controller="balance", rate=5_000
+    )
+    sample, _, _ = engine.one_pass(spec, program, engine.Blocks(source, program, 1_500), rate=5_000)
+    assert (sample.digest, sample.in_order) == (said["output_digest"], True)
+    first, second, *_ = sample.reconfigurations
+    assert (first.by, second.by) == ("schedule", "balance")
+    assert second.replicas == [0, 1]
+    assert second.cause.startswith("a replica has ")
+    assert sorted(second.owners.count(replica) > CELLS / 4 for replica in (0, 1)) == [True, True]
 
 
 def test_a_pattern_gives_a_replica_more_cells_than_another(forwarded):

@@ -154,7 +154,7 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
             {"executor": "pinned", "controller": "daemon"},
             "unknown controller 'daemon' of executor pinned; known: none, ",
         ),
-        ({"executor": "pinned", "thresholds": [90, 70, 45]}, "thresholds are a controller's, and there is none"),
+        ({"executor": "pinned", "thresholds": [90, 70, 45]}, "thresholds are those of controllers threshold and model"),
         *(
             ({"executor": "pinned", "controller": "model", "thresholds": given}, "thresholds: upper > target > lower, ")
             for given in ([70, 90, 45], [90, 70], [101, 70, 45], [90, 70, 0], [90, 70, 70])

@@ -11,12 +11,14 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::dataflow::windowed::controller::{Controller, Load};
+use crate::dataflow::windowed::controller::{Controller, Load, balance};
+use crate::dataflow::windowed::counts::Counts;
 use crate::dataflow::windowed::epochs::{Asked, Epochs, REPORTED, Reconfiguration};
 use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Reconfigurable;
 use crate::output::clock::Running;
+use crate::state::windows::CELLS;
 use crate::threads::sync::{Arc, AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// The period of a controller, in nanoseconds of engine time, while events come.
@@ -39,6 +41,7 @@ pub struct Control {
     pub watches: bool,
     /// The working time of each replica, in nanoseconds of processor time.
     worked: Box<[CachePadded<AtomicU64>]>,
+    counts: Option<Arc<Counts>>,
 }
 
 #[derive(Debug)]
@@ -54,17 +57,21 @@ struct Asking {
     /// The first loads, and the number of the others.
     loads: Vec<Load>,
     omitted_loads: usize,
+    /// The calls of each cell by its last decision.
+    calls: Vec<u64>,
 }
 
 impl Control {
     /// Makes the control of an operator with these `epochs`. `schedule`: epochs to come, in the order of events.
+    /// `counts`: the calls of cells, of a controller that balances.
     pub fn new(
         operator: &str,
         epochs: Arc<Epochs>,
         schedule: Vec<(i64, Owners)>,
         controller: Option<Controller>,
+        counts: Option<Arc<Counts>>,
     ) -> Self {
-        let watches = controller.is_some();
+        let watches = controller.is_some() || counts.is_some();
         let asking = Asking {
             schedule: schedule.into(),
             request: None,
@@ -73,9 +80,10 @@ impl Control {
             seen: (0, Offered::default(), 0),
             loads: Vec::new(),
             omitted_loads: 0,
+            calls: vec![0; CELLS],
         };
         let worked = (0..epochs.replicas()).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
-        Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), watches, worked }
+        Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), watches, worked, counts }
     }
 
     /// Adds `nanoseconds` to the working time of a replica.
@@ -123,9 +131,8 @@ impl Control {
 
     /// Lets the controller decide, if there is one and its period is over.
     fn ask_controller(&self, asking: &mut Asking, next: i64, now: u64, offered: Offered) {
-        let Asking { controller: Some(controller), seen, loads, omitted_loads, .. } = asking else { return };
-        let (at, before, worked_before) = *seen;
-        if now < at + PERIOD {
+        let (at, before, worked_before) = asking.seen;
+        if !self.watches || now < at + PERIOD {
             return;
         }
         // ORDERING: Relaxed; a figure.
@@ -140,20 +147,32 @@ impl Control {
             dealt: offered.dealt.saturating_sub(before.dealt),
             pending: offered.arrived.saturating_sub(offered.dealt),
         };
-        *seen = (now, offered, worked);
-        match loads.len() < REPORTED {
-            true => loads.push(load),
-            false => *omitted_loads += 1,
+        asking.seen = (now, offered, worked);
+        match asking.loads.len() < REPORTED {
+            true => asking.loads.push(load),
+            false => asking.omitted_loads += 1,
         }
-        let (share, wanted) = controller.decide(&load);
-        if let Some(wanted) = wanted {
-            let asked = Asked {
-                by: controller.name,
-                cause: Some(controller.cause(share)),
-                asked: Some(now),
-                posted: Some(now),
-            };
-            self.epochs.append(next, Owners::new(&(0..wanted).collect::<Vec<_>>()), asked);
+        let decision = match (&mut asking.controller, &self.counts) {
+            (Some(controller), _) => {
+                let (share, wanted) = controller.decide(&load);
+                wanted.map(|wanted| {
+                    let owners = Owners::new(&(0..wanted).collect::<Vec<_>>());
+                    (controller.name, owners, controller.cause(share))
+                })
+            }
+            (None, Some(counts)) => {
+                let before = std::mem::replace(&mut asking.calls, counts.by_cell());
+                let calls: Vec<u64> = asking.calls.iter().zip(before).map(|(now, before)| now - before).collect();
+                balance::rebalanced(&calls, &self.epochs.last().owners).map(|(owners, percent)| {
+                    let cause = format!("a replica has {percent:.0} % of the mean load, above {} %", balance::UPPER);
+                    (balance::NAME, owners, cause)
+                })
+            }
+            (None, None) => None,
+        };
+        if let Some((by, owners, cause)) = decision {
+            let asked = Asked { by, cause: Some(cause), asked: Some(now), posted: Some(now) };
+            self.epochs.append(next, owners, asked);
         }
     }
 
@@ -167,7 +186,7 @@ impl Control {
             asked: Asked { by: "schedule", ..Asked::default() },
             moved: 0,
             bytes: 0,
-            cells: crate::state::windows::CELLS,
+            cells: CELLS,
             gone_over: Vec::new(),
         };
         all.extend(lock(&self.asking).schedule.iter().map(unreached));
@@ -208,7 +227,23 @@ mod tests {
 
     fn control(schedule: &[(i64, Vec<usize>)], controller: Option<Controller>) -> Control {
         let schedule = schedule.iter().map(|(event, pattern)| (*event, Owners::new(pattern))).collect();
-        Control::new("count", Arc::new(Epochs::new(4)), schedule, controller)
+        Control::new("count", Arc::new(Epochs::new(4)), schedule, controller, None)
+    }
+
+    #[test]
+    fn replicas_that_are_out_of_balance_get_other_cells() {
+        let counts = Arc::new(Counts::new(4));
+        let control = Control::new("count", Arc::new(Epochs::new(4)), Vec::new(), None, Some(counts.clone()));
+        // The first replica has cells 0, 4, 8 and so on, whose keys have all calls.
+        (0..8).for_each(|cell| counts.add(0, 4 * cell, 100));
+        control.deal((0, 9), PERIOD, Offered::default());
+        // In the next period all have as many.
+        (0..CELLS).for_each(|cell| counts.add(0, cell, 100));
+        control.deal((10, 19), 2 * PERIOD, Offered::default());
+        let [one] = &control.reconfigurations()[..] else { panic!("one") };
+        assert_eq!((one.asked.by, one.event, one.moved), ("balance", 0, 6));
+        assert_eq!(one.asked.cause.as_deref(), Some("a replica has 400 % of the mean load, above 110 %"));
+        assert!((0..4).all(|replica| (0..8).filter(|cell| one.owners[4 * cell] == replica).count() == 2));
     }
 
     fn events(control: &Control) -> Vec<(&'static str, i64, Vec<usize>)> {

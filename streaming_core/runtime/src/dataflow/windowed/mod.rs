@@ -12,6 +12,7 @@
 pub mod control;
 pub mod controller;
 pub mod copies;
+pub mod counts;
 pub mod epochs;
 pub mod keys;
 pub mod operator;
@@ -20,7 +21,8 @@ pub mod replica;
 pub mod transfer;
 
 use crate::dataflow::windowed::control::Control;
-use crate::dataflow::windowed::controller::Controller;
+use crate::dataflow::windowed::controller::{Controller, balance};
+use crate::dataflow::windowed::counts::Counts;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::operator::Windowed;
 use crate::dataflow::windowed::owners::Owners;
@@ -71,12 +73,14 @@ impl Replicated {
         let schedule =
             (options.schedule.iter()).filter_map(|at| Some((at.event, Owners::new(at.owners.get(&operator.name)?))));
         let controller = options.controller.as_deref().filter(|&name| name != "none");
+        let counts = controller.filter(|&name| name == balance::NAME).map(|_| Arc::new(Counts::new(replicas)));
+        let controller = controller.filter(|_| counts.is_none());
         let controller = controller.map(|name| Controller::new(name, &options.thresholds)).transpose()?;
         let epochs = Arc::new(Epochs::new(replicas));
-        let control = Control::new(&operator.name, epochs.clone(), schedule.collect(), controller);
+        let control = Control::new(&operator.name, epochs.clone(), schedule.collect(), controller, counts.clone());
         let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);
         // SAFETY: as the caller says.
-        let operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart) }?;
+        let operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart, counts) }?;
         let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
         Ok(Self { operator, control: Arc::new(control), replicas })
     }

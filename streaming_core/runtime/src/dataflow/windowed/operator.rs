@@ -2,6 +2,7 @@
 
 use crate::dataflow::channel::rank::{Path, Rank};
 use crate::dataflow::operator::truncate;
+use crate::dataflow::windowed::counts::Counts;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::transfer::{Cells, Transfers};
 use crate::error::RunError;
@@ -39,6 +40,8 @@ pub struct Windowed {
     pub(super) result: Option<Kernel<WindowContext>>,
     pub(super) slide: Option<Kernel<WindowContext>>,
     pub epochs: Arc<Epochs>,
+    /// For a controller that balances.
+    pub(super) counts: Option<Arc<Counts>>,
     /// A cell is its owner's.
     pub(super) cells: Cells,
     /// Of replicas that share nothing.
@@ -78,6 +81,7 @@ impl Windowed {
         spec: &WindowSpec,
         epochs: Arc<Epochs>,
         apart: Option<usize>,
+        counts: Option<Arc<Counts>>,
     ) -> Result<Self, RunError> {
         let mut streams = Vec::new();
         for stream in &spec.streams {
@@ -102,6 +106,7 @@ impl Windowed {
             // SAFETY: as the caller says.
             slide: unsafe { Kernel::maybe_at(spec.slide) }?,
             epochs,
+            counts,
             cells: apart.map_or_else(Cells::shared, Cells::private),
             transfers: apart.map(Transfers::new),
             texts: program.texts.clone(),

@@ -77,7 +77,7 @@ proptest! {
         let options = Options { plan: plan.into(), ..on(threads, batch, schedule) };
         let rows = windows.events(n, step, keys);
         check_windows(windows, &rows, block, &options);
-        let controller = Some(["threshold", "model"][n % 2].into());
+        let controller = Some(["threshold", "model", "balance"][n % 3].into());
         let parallelism = Some(["vsn", "sn"][n / 2 % 2].into());
         check_asked(windows, &rows, block, &Options { controller, parallelism, ..options }, &shares);
     }

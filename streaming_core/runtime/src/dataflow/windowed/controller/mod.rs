@@ -1,6 +1,8 @@
 //! Controllers: how many replicas an operator should have, by the load that is measured, never by results (STRETCH,
-//! sections 8.4 and 8.5). Its gauge says how loaded the replicas are, its thresholds what follows from that.
+//! sections 8.4 and 8.5). Its gauge says how loaded the replicas are, its thresholds what follows from that. Controller
+//! `balance` has the same replicas share the cells in another way.
 
+pub mod balance;
 mod gauge;
 mod model;
 mod threshold;

@@ -441,6 +441,11 @@ impl Replica {
             let numbers = is_asked.then(|| self.every.iter().map(|(number, _)| *number));
             let at = self.met.note(row, (first - open, windows), (self.every.len(), numbers), start)?;
             self.calls += (self.every.len() * windows) as u64;
+            if let (Some(counts), Some(every)) = (&operator.counts, &operator.every) {
+                for &(number, _) in &self.every {
+                    counts.add(self.number, cell_of(every[number as usize].0), windows as u64);
+                }
+            }
             // SAFETY: as the caller says.
             unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) }?;
             return Ok(true);
@@ -465,6 +470,9 @@ impl Replica {
         let numbers = is_asked.then(|| self.numbers[..n].iter().copied());
         let at = self.met.note(row, (first - open, windows), (n, numbers), start)?;
         self.calls += (n * windows) as u64;
+        if let Some(counts) = &operator.counts {
+            self.own[..n].iter().for_each(|&(hash, _)| counts.add(self.number, cell_of(hash), windows as u64));
+        }
         // SAFETY: as the caller says.
         unsafe {
             match operator.single {
