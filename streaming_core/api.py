@@ -4,6 +4,7 @@ from streaming_core.api import App, Param, Ring, record, text, u32, i64
 """
 
 from streaming_core.language.application import App, Constant
+from streaming_core.language.extent import sliding, tumbling
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
@@ -51,7 +52,9 @@ __all__ = [
     "i32",
     "i64",
     "record",
+    "sliding",
     "text",
+    "tumbling",
     "u8",
     "u16",
     "u32",

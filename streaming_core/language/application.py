@@ -41,6 +41,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.errors import BadInput, unknown
+from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.operator import Operator
 from streaming_core.language.parameters import Param, Params, Profile
@@ -117,6 +118,7 @@ class App:
         params: name -> Param.
         profiles: name -> Profile, sets of values with a meaning (`--profile`).
         reads: for documentation, the paper and section the application comes from.
+        time: the unit of `ts`, in which durations such as "1m" are counted: ns, us, ms, s, m, h or d.
     """
 
     def __init__(
@@ -125,8 +127,11 @@ class App:
         params: dict[str, Param] | None = None,
         profiles: dict[str, Profile] | None = None,
         reads: str = "",
+        time: str = "ms",
     ):
         self.name = name
+        check_unit(time)
+        self.time = time
         self.declared = params or {}
         for known, param in self.declared.items():
             if not isinstance(param, Param):
@@ -320,8 +325,8 @@ class App:
         `out.emit(ts=window.end, ...)`.
 
         Args:
-            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
-                `delay`, `every` and `multiplicity` may be names of parameters.
+            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These and
+                `delay` may be durations such as "1m". These, `every` and `multiplicity` may be names of parameters.
             kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
             delay: how far behind the latest row's `ts` another row's may be and still be counted.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
@@ -364,9 +369,9 @@ class App:
             self._refuse("state", one, Text)
         window = Window(
             kind,
-            advance,
-            size,
-            delay,
+            in_units(advance, self.time),
+            in_units(size, self.time),
+            in_units(delay, self.time),
             self._key(streams, key, refusal),
             key if isinstance(key, str) else None,
             every,

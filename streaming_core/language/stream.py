@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean
+from streaming_core.language.aggregation import WindowedStream
+from streaming_core.language.extent import Extent
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Record, Scalar, Text
 
@@ -22,6 +24,8 @@ class Pipeline(Protocol):
 
     def _add(self, *args: Any, **kwargs: Any) -> Stream: ...
 
+    _module: str
+
     def _sink(self, stream: Stream, name: str) -> None: ...
 
     def window(self, *args: Any, **kwargs: Any) -> Stream: ...
@@ -36,6 +40,10 @@ class Stream:
     @property
     def _record(self) -> Record:
         return self._operators[0].emitted
+
+    @property
+    def _module(self) -> str:
+        return self._app._module
 
     def __getattr__(self, name: str) -> Any:
         near = did_you_mean(name, ("flat_map", "key_by", "process", "window", "union", "sink"))
@@ -101,3 +109,11 @@ class KeyedStream:
         functions = {"process": fn} | ({"flush": flush} if flush else {})
         add = self._stream._app._add
         return add("partitioned", fn, self._stream, output, functions, key=self._key, state=state)
+
+    def __getattr__(self, name: str) -> Any:
+        near = did_you_mean(name, ("process", "window"))
+        raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process and window")
+
+    def window(self, extent: Extent) -> WindowedStream:
+        """The windows of each key: `tumbling(size)`, or `sliding(size, every)`."""
+        return WindowedStream(self._stream, self._key, extent)

@@ -1,0 +1,70 @@
+"""The extent of windows, in the words of other stream processors, and durations as text.
+
+    tumbling("1m")                  [0:00, 0:01), [0:01, 0:02), ...
+    sliding("1h", every="5m")       [0:00, 1:00), [0:05, 1:05), ...
+
+A duration is a number of units of `ts`, the name of a parameter, or text such as "1h30m". The application says which
+unit its `ts` has.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from streaming_core.errors import BadInput, unknown
+
+# Nanoseconds of the units of a duration.
+UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+}
+_PART = re.compile(r"(\d+)(ns|us|ms|s|m|h|d)")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Windows are `[l*advance, l*advance + size)` for every integer l. A row may come by `delay` later than another one
+    of a later `ts`, and still counts."""
+
+    advance: int | str
+    size: int | str
+    delay: int | str
+
+
+def tumbling(size: int | str, delay: int | str = 0) -> Extent:
+    """Windows of this size, one after the other."""
+    return Extent(size, size, delay)
+
+
+def sliding(size: int | str, every: int | str, delay: int | str = 0) -> Extent:
+    """Windows of this size, of which one begins every so often."""
+    return Extent(every, size, delay)
+
+
+def in_units(duration: int | str, unit: str) -> int | str:
+    """A duration as a number of units of `ts`. Numbers and names of parameters stay as they are.
+
+    Raises:
+        BadInput: The text is not a duration, or not a whole number of units.
+    """
+    if not isinstance(duration, str) or not duration[:1].isdigit():
+        return duration
+    parts = _PART.findall(duration)
+    if "".join(number + name for number, name in parts) != duration:
+        raise BadInput(f"{duration!r} is not a duration; write for example 90s, 1h30m or 250ms")
+    total = sum(int(number) * UNITS[name] for number, name in parts)
+    if total % UNITS[unit]:
+        raise BadInput(f"{duration!r} is no whole number of the application's unit of time, {unit}")
+    return total // UNITS[unit]
+
+
+def check_unit(unit: str) -> None:
+    """Raise BadInput unless there is a unit of this name."""
+    if unit not in UNITS:
+        raise BadInput(unknown("unit of time", unit, UNITS))
