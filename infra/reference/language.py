@@ -12,6 +12,7 @@ from streaming_core.language import record, tables, window
 from streaming_core.language.application import App, Transaction
 from streaming_core.language.record import CONTAINERS, Counter, Map, Queue, Ring, Scalar, Set, TopK
 from streaming_core.language.sources import MOST as MOST_SOURCES
+from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.stream import KeyedStream, Stream
 from streaming_core.language.typed.program import MOST_SCRATCH, MOST_TABLES
 from streaming_core.language.typed.reader import MOST_ROWS
@@ -106,7 +107,25 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
     ),
     KeyedStream: (
         "stream.key_by(key)",
-        {"process": "A partitioned operator `fn(row, state, out)`, with one state for each key."},
+        {
+            "process": "A partitioned operator `fn(row, state, out)`, with one state for each key.",
+            "window": "The windows of each key: `tumbling(size)`, one after the other, or `sliding(size, every)`, which "
+            'overlap. A size is a number of units of `ts`, a duration such as `"1h30m"`, or the name of a parameter. '
+            "`App(..., time=...)` sets the unit; the default is `ms`.",
+        },
+    ),
+    WindowedStream: (
+        "stream.key_by(key).window(extent)",
+        {
+            "count": "The number of rows of each key and window. All these aggregates emit the end of the window as "
+            "`ts`, the key, and the result.",
+            "sum": "The sum of a field.",
+            "min": "The smallest value of a field.",
+            "max": "The largest value of a field.",
+            "top_k": "The `k` most frequent values of an integer field: `rank`, `value` and `count`.",
+            "aggregate": "An aggregate of your own: `update(row, window, state, out)` for each row, and "
+            "`result(window, state, out)` at the end of the window.",
+        },
     ),
 }
 # Where a field of a type may be declared.
