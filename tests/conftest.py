@@ -24,6 +24,7 @@ TOGETHER = {
     **dict.fromkeys(("tests/jobs/", "tests/expectations/", "tests/dbt/test_trend.py"), "spark"),
     **dict.fromkeys(("tests/infra/cli/test_check.py", "tests/infra/cli/test_importing.py"), "spark"),
     "tests/dags/": "airflow",
+    "tests/dbt/": "dbt",  # its tests share a history that takes a minute to build
 }
 # In full it has so many tests that one worker would still be at them when the others are done: each function is dealt
 # out by itself then. Of the campaign, each test is.

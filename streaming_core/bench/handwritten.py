@@ -22,7 +22,7 @@ from streaming_core.errors import BadInput
 from streaming_core.kernels.program import Program
 from streaming_core.language.application import App
 
-APPS = ("gs", "sl", "ob", "wc", "fd", "sd")  # with default parameters
+APPS = ("gs", "sl", "ob", "wc", "fd", "sd", "scalejoin", "wordcount")  # with default parameters
 WORD = 8
 
 

@@ -15,11 +15,11 @@ from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.way import RunSpec
 
 # Of how many times the hand-written loop's time one thread may take.
-ONE_THREAD = {"gs": 1.15, "sl": 1.3, "ob": 1.3, "wc": 1.3, "fd": 1.3, "sd": 1.3}
+ONE_THREAD = {"gs": 1.15, "sl": 1.3, "ob": 1.3, "wc": 1.3, "fd": 1.3, "sd": 1.3, "scalejoin": 2.0, "wordcount": 1.3}
 # The throughput of the best scheme on two threads, relative to the compiled loop.
 TWO_THREADS = {"gs": 1.3, "ob": 1.2, "sl": 1.0, "tp": 1.3, "fx": 1.1, "tb": 0.5}
 SCHEMES = ("owners", "serial", "auto")
-STREAMS = {"wc": "pooled", "fd": "pooled", "sd": "pooled"}
+STREAMS = {"wc": "pooled", "fd": "pooled", "sd": "pooled", "scalejoin": "pinned", "wordcount": "pinned"}
 
 
 def _one_thread(counts: list[int]) -> tuple[list[Heat], list[str]]:

@@ -16,13 +16,13 @@ import pytest
 from reports import benchmarks, charts, publish, results, series
 from reports.history import History
 from reports.pages import Pages
-from streaming_core.bench import components, ordered, rlas, searches, servers, tstream_sentences
+from streaming_core.bench import components, ordered, rlas, tstream_sentences
 from streaming_core.bench import suite as suites
 from streaming_core.bench.report import VERSION
 from streaming_core.regression.home import Home
-from streaming_core.run import profile
 from streaming_core.run.way import AXES
 from streaming_core.storage import write_json
+from tests.plans import few_plans
 from tests.reports.past_runs import HOSTILE
 from tests.reports.test_pages import Outline
 
@@ -318,25 +318,11 @@ def test_whatever_stands_in_a_file_is_text(home):
 def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     """Every plot of every experiment, over rows as the suite makes them."""
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
-    monkeypatch.setattr(profile, "EVENTS", 500)
+    few_plans(monkeypatch)
     suite, made = suites.load(name), []
     # Of plans each experiment that is run is the same of another application, which would have to be measured.
     others = {app for app, *_ in rlas.PLANNED} - {"sd"}
     experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
-    for attribute, values in (
-        ("APPS", {"sd": "shared_ring"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
-        ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)), ("DRAWN", 3),
-    ):  # fmt: skip
-        monkeypatch.setattr(servers, attribute, values)
-    for attribute, values in (
-        ("RACED", (("sd", "gate"),)), ("CANDIDATES", 2), ("PILOT_ROUNDS", 1), ("MEASURED", ("balanced", "os")),
-    ):  # fmt: skip
-        monkeypatch.setattr(rlas, attribute, values)
-    for attribute, values in (
-        ("planned_apps", lambda: ["sd"]), ("SEARCHES", 1), ("VARIANTS", dict(list(searches.VARIANTS.items())[:2])),
-    ):  # fmt: skip
-        monkeypatch.setattr(searches, attribute, values)
-    searches._instances.cache_clear()
     kinds = ("end_to_end", "processing")
     figures = ("cpu_ns", "energy_nj", *(f"{kind}_{of}_us" for kind in kinds for of in ("mean", "p99")))
     rounds = {name: [98.0, 99.0, 100.0] for name in ("to_loop", "p99_us", *figures)}

@@ -15,9 +15,10 @@ from streaming_core.bench.open_loop import phased, turns
 from streaming_core.bench.race import Race
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
-from streaming_core.run import engine, profile
+from streaming_core.run import engine
 from streaming_core.run.way import EXECUTORS, Pinned
 from tests.differential.case import Events
+from tests.plans import few_plans
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
@@ -73,24 +74,9 @@ def quick(monkeypatch, races):
         ("JOIN", {"keys": 8}), ("WORDS", ((100, 1.0),)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
     ):  # fmt: skip
         monkeypatch.setattr(switching, name, values)
-    monkeypatch.setattr(rlas, "DRAWN", 2)
-    monkeypatch.setattr(servers, "DRAWN", 3)
-    for name, values in (
-        ("APPS", {"sd": servers.UNORDERED}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("balanced", "random")),
-        ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)),
-    ):  # fmt: skip
-        monkeypatch.setattr(servers, name, values)
-    monkeypatch.setattr(rlas, "RACED", (("sd", "gate"),))
-    monkeypatch.setattr(rlas, "CANDIDATES", 2)
-    monkeypatch.setattr(rlas, "MEASURED", ("balanced", "os"))
+    few_plans(monkeypatch)
     monkeypatch.setattr(rlas, "Race", races)
-    monkeypatch.setattr(searches, "planned_apps", lambda: ["sd"])
-    monkeypatch.setattr(searches, "SEARCHES", 1)
-    monkeypatch.setattr(searches, "LIMIT_SECONDS", 1e9)
-    monkeypatch.setattr(searches, "VARIANTS", dict(list(searches.VARIANTS.items())[:2]))
-    searches._instances.cache_clear()
     monkeypatch.setattr(rlas, "FACTOR", 1e9)  # of passes of microseconds
-    monkeypatch.setattr(profile, "EVENTS", 1000)
     monkeypatch.setattr(suite, "Race", races)
 
 
@@ -157,7 +143,7 @@ def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
 @pytest.mark.parametrize("counts", [pytest.param([1], marks=pytest.mark.slow), [2], [1, 2, 4]])
 def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
-    monkeypatch.setattr(profile, "EVENTS", 1000)
+    few_plans(monkeypatch)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     most = max(counts)
 

@@ -118,6 +118,11 @@ impl Row<'_> {
     }
 
     #[inline(always)]
+    pub fn f64(self, offset: usize) -> f64 {
+        f64::from_bits(self.i64(offset) as u64)
+    }
+
+    #[inline(always)]
     pub fn i64(self, offset: usize) -> i64 {
         i64::from_le_bytes(self.0[offset..offset + 8].try_into().expect("eight bytes"))
     }

@@ -1,4 +1,4 @@
-//! Hand-written loops of six applications: what a systems programmer would write for one thread, with default parameters
+//! Hand-written loops of eight applications: what a systems programmer would write for one thread, with default parameters
 //! built in. `bench --suite limits` races the engine against them.
 //!
 //! A loop reads the same rows as the engine, and executes one event after the other. It adds the hash of every output to the
@@ -11,9 +11,11 @@ mod books;
 mod fraud;
 mod grep;
 mod input;
+mod joins;
 mod ledger;
 mod output;
 mod spikes;
+mod tweets;
 mod words;
 
 use std::io::{self, BufRead, Write};
@@ -26,13 +28,15 @@ use output::Digest;
 /// Runs all events on fresh state.
 type Loop = fn(&Input) -> Digest;
 
-const LOOPS: [(&str, Loop); 6] = [
+const LOOPS: [(&str, Loop); 8] = [
     ("gs", grep::run),
     ("sl", ledger::run),
     ("ob", books::run),
     ("wc", words::run),
     ("fd", fraud::run),
     ("sd", spikes::run),
+    ("scalejoin", joins::run),
+    ("wordcount", tweets::run),
 ];
 
 fn main() -> ExitCode {

@@ -1,0 +1,48 @@
+"""Few plans of few events, for tests of the suites: each application that is planned has to be compiled and measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming_core.bench import rlas, searches, servers
+from streaming_core.run import profile
+
+
+def few_plans(patch: pytest.MonkeyPatch) -> None:
+    """Has suite `rlas` plan one application, with two of each thing that it sweeps."""
+    for module, values in (
+        (profile, {"EVENTS": 1000}),
+        (
+            servers,
+            {
+                "APPS": {"sd": servers.UNORDERED},
+                "SERVERS": ("server_b",),
+                "STRATEGIES": ("balanced", "rlas", "random"),
+                "SOCKETS": (1, 2),
+                "COMPRESSIONS": (5,),
+                "DRAWN": 3,
+            },
+        ),
+        (
+            rlas,
+            {
+                "DRAWN": 2,
+                "RACED": (("sd", "gate"),),
+                "CANDIDATES": 2,
+                "PILOT_ROUNDS": 1,
+                "MEASURED": ("balanced", "os"),
+            },
+        ),
+        (
+            searches,
+            {
+                "planned_apps": lambda: ["sd"],
+                "SEARCHES": 1,
+                "LIMIT_SECONDS": 1e9,
+                "VARIANTS": dict(list(searches.VARIANTS.items())[:2]),
+            },
+        ),
+    ):
+        for name, value in values.items():
+            patch.setattr(module, name, value)
+    searches._instances.cache_clear()
