@@ -16,6 +16,7 @@ a meaning of its own is a call of a *word* (see kernels/words.py):
     txn.row(T, key)    -> txn_row(txn, <index of T>, key)    likewise require, modify, read, result, drop
     txn.require(f)     -> txn_hold(txn, f(txn_request(txn))) a condition on the event alone
     params.window      -> the value the application is bound with
+    for ... if ...     -> a vectorised search, where a loop over a queue acts on few rows (scan.py)
 
 It refuses nothing: an application that comes here has been accepted (language/acceptance.py), and that is all that is
 known here of what the reader found. Shared with it are the source text and what names outside a function stand for
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from streaming_core.kernels import scan
 from streaming_core.language import tables
 from streaming_core.language.application import App, Constant
 from streaming_core.language.parameters import ParamRef
@@ -80,6 +82,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def __init__(self, translator: Translator, function: Callable, output: Record | None):
         self.translator, self.output, self.source = translator, output, Source(function)
+        self.scans = 0
         self.globals: dict[str, Any] = {**translator.words, "__name__": function.__module__}
 
     def rewritten(self) -> Callable:
@@ -152,6 +155,18 @@ class _Rewriter(ast.NodeTransformer):
             case ast.Subscript(value=owner, slice=index):
                 return ast.Expr(self.word("set_item", self.visit(owner), self.visit(index), value))
         return ast.Assign([target], value)
+
+    def visit_For(self, node: ast.For) -> Any:
+        found = scan.matched(node)
+        if found is None:
+            return self.generic_visit(node)
+        self.scans += 1
+        made = scan.rewritten(found, self.scans)
+        for statement in made:
+            for part in ast.walk(statement):
+                if not hasattr(part, "lineno") or part.lineno < node.lineno:
+                    ast.copy_location(part, node)
+        return [self.generic_visit(statement) for statement in made]
 
     # --- expressions
 

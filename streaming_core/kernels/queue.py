@@ -156,6 +156,21 @@ def _row(typingctx, queue, index):
     return row(queue, index), codegen
 
 
+@intrinsic
+def queue_at(typingctx, queue, index):
+    """Row `index`, which must lie in the queue: nothing checks it, so that a scan has no branch (scan.py)."""
+    row = QueuedType(queue)
+
+    def codegen(context, builder, signature, args):
+        columns, _, capacity, first = _parts(context, builder, queue, args[0])
+        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        held = cgutils.create_struct_proxy(row)(context, builder)
+        held.columns, held.capacity, held.place = columns, capacity, builder.add(first, index)
+        return held._getvalue()
+
+    return row(queue, index), codegen
+
+
 @overload(operator.getitem)
 def _getitem(queue, index):
     if not isinstance(queue, QueueType) or not isinstance(index, types.Integer | types.Boolean):

@@ -19,6 +19,7 @@ WORDS = {
     "_invert": arithmetic.invert,
     "_contains": arithmetic.contains,
     "_queue_append": queue.queue_append,
+    "_queue_at": queue.queue_at,
     "_emit": emitter.emit,
     "_drop": emitter.drop,
     "_txn_row": transaction.txn_row,
