@@ -161,12 +161,7 @@ class _Rewriter(ast.NodeTransformer):
         if found is None:
             return self.generic_visit(node)
         self.scans += 1
-        made = scan.rewritten(found, self.scans)
-        for statement in made:
-            for part in ast.walk(statement):
-                if not hasattr(part, "lineno") or part.lineno < node.lineno:
-                    ast.copy_location(part, node)
-        return [self.generic_visit(statement) for statement in made]
+        return [self.visit(statement) for statement in scan.rewritten(found, self.scans, node)]
 
     # --- expressions
 

@@ -118,8 +118,8 @@ def _is_apart(scan: Scan) -> bool:
     return True
 
 
-def rewritten(scan: Scan, number: int) -> list[ast.stmt]:
-    """The statements that take the loop's place. `number` makes the names of their variables unique in a function."""
+def rewritten(scan: Scan, number: int, loop: ast.For) -> list[ast.stmt]:
+    """The statements that take the place of `loop`. `number` makes the names of their variables unique in a function."""
     begin, end, count, found = (f"_{name}_{number}" for name in ("begin", "end", "count", "found"))
     text = f"""
 {count} = len({scan.queue})
@@ -135,10 +135,14 @@ while {begin} < {count}:
                 pass
     {begin} = {end}
 """
-    statements = ast.parse(text).body
-    loop = statements[2]
-    assert isinstance(loop, ast.While)
-    search, act = loop.body[2], loop.body[3]
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            ast.copy_location(node, loop)
+    statements = tree.body
+    chunks = statements[2]
+    assert isinstance(chunks, ast.While)
+    search, act = chunks.body[2], chunks.body[3]
     assert isinstance(search, ast.For)
     assert isinstance(act, ast.If)
     first = search.body[0]
