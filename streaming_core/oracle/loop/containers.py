@@ -221,6 +221,18 @@ def queue_item(scalar: Scalar):
     return item
 
 
+@cache
+def queue_at(scalar: Scalar):
+    """Compiled: a field of the i-th oldest row, which is there: nothing checks it."""
+    load = loader(scalar, of_column=True)
+
+    @compiled
+    def at(queue, i, before):
+        return load(queue_column(queue, before), get(queue + _FIRST) + i)
+
+    return at
+
+
 @compiled
 def queue_popleft(ctx, queue, site):
     """Removes the oldest row."""

@@ -11,7 +11,7 @@ from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Sca
 from streaming_core.language.source import place
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.language.typed.tree import Function, Node
-from streaming_core.oracle.loop import checks, containers, layout, maps, memory, panes, text
+from streaming_core.oracle.loop import checks, containers, layout, maps, memory, panes, scans, text
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans
 from streaming_core.oracle.loop.workspace import Workspace
@@ -66,6 +66,8 @@ class Functions(Printer):
         # "conditions", then its "operations".
         self.phase = "whole"
         self.plans: list[Function] = []
+        # Scans so far, and whether the search of one is printed: all of its condition is evaluated, without branches.
+        self.scans, self.in_search = 0, False
         # A plan's own variables tell whether its conditions hold and how many reads it has made. When functions that it
         # calls have conditions and operations too, the context does.
         self.shared = False
@@ -287,6 +289,9 @@ class Functions(Printer):
 
     def s_for(self, node: Node) -> None:
         assert self.function is not None
+        if (queue := scans.scanned(node, self.function)) is not None:
+            self.scan(node, queue)
+            return
         bounds = [self.expression(b) for b in node.args[0]]
         if len(bounds) == 3 and node.args[0][2].op != "const":
             bounds[2] = f"_step(_ctx, {bounds[2]}, {self.site(node.line)})"
@@ -296,6 +301,32 @@ class Functions(Printer):
             self.add(f"for _i in range({', '.join(bounds)}):")
             self.add(f"    {node.data} = {self.convert('_i', INT, self.function.variables[node.data])}")
         self.block(node.args[1])
+
+    def scan(self, node: Node, queue: Node) -> None:
+        """A loop over a queue, in chunks (scans.py)."""
+        self.scans += 1
+        begin, end, count, any_ = (f"_{name}_{self.scans}" for name in ("begin", "end", "count", "any"))
+        index, [branch] = node.data, node.args[1]
+        self.add(f"{begin}, {count} = 0, _get_u32({self.expression(queue)} + 8)")
+        self.add(f"while {begin} < {count}:")
+        self.add(f"    {end} = min({begin} + {scans.CHUNK}, {count})")
+        self.add(f"    {any_} = False")
+        self.add(f"    for {index} in range({begin}, {end}):")
+        self.in_search = True
+        self.add(f"        {any_} = {any_} | {self.expression(branch.args[0])}")
+        self.in_search = False
+        self.add(f"    if {any_}:")
+        self.add(f"        for {index} in range({begin}, {end}):")
+        self.indent += 2
+        self.block([branch])
+        self.indent -= 2
+        self.add(f"    {begin} = {end}")
+
+    def e_all(self, node: Node) -> str:
+        return self.logical(node, " & ", False) if self.in_search else super().e_all(node)
+
+    def e_any(self, node: Node) -> str:
+        return self.logical(node, " | ", True) if self.in_search else super().e_any(node)
 
     # --- arithmetic
 
@@ -376,6 +407,10 @@ class Functions(Printer):
     def of_queue(self, node: Node, field: str, scalar: Scalar) -> str:
         """A field of a row that is in a queue."""
         queue, position = self.operands(node)
+        if self.in_search:
+            name = f"_queue_at_{scalar.name}"
+            self.namespace.setdefault(name, containers.queue_at(scalar))
+            return f"{name}({queue}, {position}, {before(node.args[0].kind.type, field)})"
         name = f"_queue_item_{scalar.name}"
         self.namespace.setdefault(name, containers.queue_item(scalar))
         where = f"{before(node.args[0].kind.type, field)}, {self.site(node.line)}"
