@@ -59,7 +59,7 @@ def near(row, state, out):
     """A join: few rows meet the condition, which reads several columns, the row and a parameter."""
     rows = state.rows
     for i in range(len(rows)):
-        if abs(row.n - rows[i].n) <= p.band and abs(row.x - rows[i].x) <= p.band / 2.0 + 1.0:
+        if abs(row.n - rows[i].n) <= p.band and abs(row.x - rows[i].x) <= p.band * 0.5 + 1.0:
             out.emit(n=rows[i].n, x=rows[i].x, small=rows[i].small)
     keep(row, state)
 
@@ -74,7 +74,8 @@ def close(row, state, out):
 
 def counted(row, state, out):
     """The body has variables, branches and a field of its own."""
-    rows, total = state.rows, 0
+    rows = state.rows
+    total = 0
     limit = max(row.n, 5) * 2
     for i in range(len(rows)):
         if rows[i].small + 1 < limit or rows[i].n == row.n:
