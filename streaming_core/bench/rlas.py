@@ -31,15 +31,13 @@ CHOSEN_ON = ("wc", "fd", "sd", "lr")
 JOIN: dict[str, Any] = {"keys": 1000, "size": 60_001}
 HELD_OUT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("q1", {}),
-    ("q2", {}),
-    ("q3", {}),
     ("tpk", {}),
     ("wordcount", {}),
     ("scalejoin", JOIN),
 )
 PLANNED: tuple[tuple[str, dict[str, Any]], ...] = (*((app, {}) for app in CHOSEN_ON), *HELD_OUT)
 JOINED = 60_000  # events of scalejoin, whose windows have to fill
-DRAWN = 6  # random plans of an application whose ranking is predicted
+DRAWN = 4  # random plans of an application whose ranking is predicted
 # The plan found has to keep up with the best of so many random ones.
 CANDIDATES = 30
 RACED = (("wc", "gate"), ("fd", "gate"), ("sd", "gate"), ("wc", "scalegate"), ("fd", "scalegate"), ("sd", "scalegate"))

@@ -188,25 +188,36 @@ def _published(app: str) -> Graph:
     return graph.mapped(replicated, clock_ghz=CLOCK_GHZ)
 
 
-def _found(app: str, machine: Machine, strategy: str, seed: int = 0, **more: Any) -> Placed:
-    return strategies.plan(strategy, _published(app), machine, seed=seed, **more)
-
-
 @cache
+def _found(
+    app: str, server: str, strategy: str, sockets: int | None = None, compression: int = strategies.COMPRESSION
+) -> tuple[Placed, float]:
+    """Returns the plan for a server, or for its first sockets, and the seconds of the search. Searches once per process.
+
+    Raises:
+        BadInput: The application has more operators than these sockets have cores.
+    """
+    graph, machine = _published(app), Machine.named(server)
+    machine = machine if sockets is None else machine.first(sockets)
+    replicas = _replicas(app, server) if strategy in PLACEMENTS else None
+    began = time.perf_counter()
+    found = strategies.plan(strategy, graph, machine, compression=compression, replicas=replicas)
+    return found, time.perf_counter() - began
+
+
 def _replicas(app: str, server: str) -> tuple[int, ...]:
     """Returns the replicas that the paper's search finds."""
-    return tuple(_found(app, Machine.named(server), PUBLISHED).replicas.values())
+    return tuple(_found(app, server, PUBLISHED)[0].replicas.values())
+
+
+def _sustained(app: str, server: str, strategy: str) -> float:
+    return _found(app, server, strategy)[0].estimate.sustained.ingress
 
 
 def _searched(app: str, server: str, strategy: str, **more: Any) -> Row:
     """Returns the row of a plan: its predicted throughput, and the seconds of the search."""
-    _published(app)  # before the clock runs
-    if strategy in PLACEMENTS:
-        more["replicas"] = _replicas(app, server)
-    began = time.perf_counter()
-    found = _found(app, Machine.named(server), strategy, **more)
-    more.pop("replicas", None)
-    seconds, sustained = time.perf_counter() - began, found.estimate.sustained
+    found, seconds = _found(app, server, strategy, **more)
+    sustained = found.estimate.sustained
     return simulated(
         app,
         strategy,
@@ -258,7 +269,7 @@ def _sockets() -> Iterator[Row]:
                 for count in SOCKETS:
                     machine = whole.first(count)
                     try:
-                        found = _found(app, machine, strategy)
+                        found, _ = _found(app, server, strategy, count if count < whole.sockets else None)
                     except BadInput:  # more operators than cores
                         continue
                     near = machine.changed(latency=[[0.0] * count] * count)
@@ -318,8 +329,9 @@ def _by_sockets(rows: list[Row]) -> Iterator[str]:
 def _random() -> Iterator[Row]:
     machine = Machine.named(SERVERS[0])
     for app in APPS:
-        ours, theirs = (_found(app, machine, s).estimate.sustained.ingress for s in (OURS, PUBLISHED))
-        drawn = sorted(_found(app, machine, "random", seed).estimate.sustained.ingress for seed in range(DRAWN))
+        ours, theirs = (_sustained(app, machine.name, strategy) for strategy in (OURS, PUBLISHED))
+        plans = (strategies.plan("random", _published(app), machine, seed=seed) for seed in range(DRAWN))
+        drawn = sorted(plan.estimate.sustained.ingress for plan in plans)
         for number, rate in enumerate(drawn, 1):
             yield simulated(
                 app, "random", machine=machine.name, of_found=rate / ours, of_rlas=rate / theirs, plans=number / DRAWN
@@ -366,7 +378,7 @@ def _matrices() -> Iterator[Row]:
     app = next(iter(APPS))
     for server in SERVERS:
         for strategy in (PUBLISHED, OURS):
-            fetching = planning.at_rate(_found(app, Machine.named(server), strategy)).fetching
+            fetching = planning.at_rate(_found(app, server, strategy)[0]).fetching
             for producer, row in enumerate(fetching):
                 for consumer, ns in enumerate(row):
                     yield simulated(
