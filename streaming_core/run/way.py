@@ -535,6 +535,13 @@ class Pinned(RunSpec):
         "each operator on each thread. For plan auto, Lockstep measures the operators, finds a plan and binds threads "
         "to cores.",
     )
+    linger: int = Field(
+        1_000,
+        ge=0,
+        le=MAX_SLICE,
+        description="Microseconds that the oldest event of a batch waits for the others, at an input rate. A batch leaves "
+        "earlier if it is full, or if a reconfiguration is requested.",
+    )
     schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
         description="Reconfigurations of windowed operators. Each entry names an event, and the owners of the keys from "

@@ -46,6 +46,8 @@ pub(crate) struct Frame {
     failure: Mutex<Option<(i64, usize, RunError)>>,
     pub arrivals: Arrivals,
     pub batch: usize,
+    /// Of executor pinned, in an open loop: how long the oldest event of a batch waits for the others, in nanoseconds.
+    pub linger: u64,
 }
 
 // SAFETY: the callers of `deliver` guarantee that one thread at a time delivers; lanes have the same rule.
@@ -191,6 +193,38 @@ impl Job<'_> {
         self.arrival(upto - 1).is_none_or(|arrival| self.clock.now() >= arrival)
     }
 
+    /// The end of the batch that a source deals now, if it begins with event `first` and would end before `full`. In an open
+    /// loop, that are all its events once they have arrived, or those that have once the oldest has waited for `linger`
+    /// nanoseconds. None: the source waits.
+    pub fn due(&self, first: usize, full: usize, linger: u64) -> Option<usize> {
+        let Some(last) = self.arrival(full - 1) else { return Some(full) };
+        let now = self.clock.now();
+        if now >= last {
+            return Some(full);
+        }
+        if now < self.arrival(first)?.saturating_add(linger) {
+            return None;
+        }
+        let arrived = self.frame.arrivals.until(now).saturating_sub(self.before) as usize;
+        // Times are rounded, so that the first one may be counted a nanosecond late.
+        (arrived > first).then_some(arrived.min(full))
+    }
+
+    /// Waits until a batch is due, or `leaves` says to go.
+    pub fn await_batch(&self, first: usize, full: usize, linger: u64, leaves: impl FnMut() -> bool) {
+        let times = self.arrival(full - 1).zip(self.arrival(first));
+        if let Some((last, oldest)) = times {
+            self.frame.arrivals.wait_until(last.min(oldest.saturating_add(linger)), &self.clock, leaves);
+        }
+    }
+
+    /// How long the oldest event of a batch may wait for the others, in nanoseconds: not at all while a reconfiguration is
+    /// asked for, because that begins with the next event that is dealt.
+    pub fn linger(&self) -> u64 {
+        let is_asked = self.frame.windows.iter().flatten().any(|windowed| windowed.control.is_asked());
+        if is_asked { 0 } else { self.frame.linger }
+    }
+
     /// Waits until they have, or `leaves` says to go.
     pub fn await_arrival(&self, upto: usize, leaves: impl FnMut() -> bool) {
         self.frame.arrivals.wait(self.before + upto as u64 - 1, &self.clock, leaves);
@@ -241,6 +275,7 @@ impl<W: Work> Dataflow<W> {
             failure: Mutex::new(None),
             arrivals,
             batch: options.batch,
+            linger: options.linger * 1_000,
         };
         let work = work(&frame);
         Ok(Self { team, frame, work, flushed: Counters::default(), clock: Clock::default(), events: 0 })

@@ -117,11 +117,14 @@ impl Arrivals {
     }
 
     /// Waits until event number `index` has arrived, or `stop` says to leave.
-    pub fn wait(&self, index: u64, clock: &Running, mut stop: impl FnMut() -> bool) {
-        if !self.is_open_loop() {
-            return;
+    pub fn wait(&self, index: u64, clock: &Running, stop: impl FnMut() -> bool) {
+        if self.is_open_loop() {
+            self.wait_until(self.at(index), clock, stop);
         }
-        let at = self.at(index);
+    }
+
+    /// Waits until `at`, in engine time, or until `stop` says to leave.
+    pub fn wait_until(&self, at: u64, clock: &Running, mut stop: impl FnMut() -> bool) {
         loop {
             let now = clock.now();
             if now >= at || stop() {

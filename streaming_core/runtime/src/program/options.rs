@@ -63,6 +63,8 @@ pub struct Options {
     /// Of executor pooled, in microseconds: after which a worker chooses anew, and over which throughput is seen.
     pub slice: u64,
     pub throughput_window: u64,
+    /// Of executor pinned, in microseconds: how long the oldest event of a batch waits for the others, in an open loop.
+    pub linger: u64,
     pub channel: Option<String>,
     /// Of pinned windowed operators: whether replicas share state and input (`vsn`) or nothing (`sn`).
     pub parallelism: Option<String>,
@@ -105,6 +107,7 @@ impl Default for Options {
             partitions: 100,
             slice: 5,
             throughput_window: 1_000,
+            linger: 1_000,
             channel: None,
             parallelism: None,
             order: None,
@@ -147,6 +150,9 @@ impl Options {
         }
         if ![self.slice, self.throughput_window].iter().all(|time| (1..=LONGEST).contains(time)) {
             return invalid("slice and throughput_window must be between 1 and 1000000 microseconds");
+        }
+        if self.linger > LONGEST {
+            return invalid("linger must be at most 1000000 microseconds");
         }
         match &self.rate {
             Rate::Constant(rate) if !rate.is_finite() || *rate < 0.0 => {

@@ -523,11 +523,13 @@ fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_
         }
         let due = tasks.iter().filter(|task| task.awaits_arrival(job)).map(|task| task.next).min();
         clock.lap(&mut tasks[0].counters.time.other);
-        let leaves = || frame.is_stopped() || tasks.iter().any(|task| task.may_work(network, job));
+        let linger = job.linger();
+        let leaves =
+            || frame.is_stopped() || job.linger() != linger || tasks.iter().any(|task| task.may_work(network, job));
         match due {
             // Events arrive without a notification.
             Some(next) => {
-                job.await_arrival(job.block.n.min(next + frame.batch), leaves);
+                job.await_batch(next, job.block.n.min(next + frame.batch), linger, leaves);
                 clock.lap(&mut tasks[0].counters.time.other);
             }
             // The only thread would wait for ever.

@@ -313,13 +313,12 @@ impl Task {
         clock: &mut Stopwatch,
     ) -> Result<bool, RunError> {
         let block = job.block;
-        let end = block.n.min(self.next + job.frame.batch * of);
+        let full = block.n.min(self.next + job.frame.batch * of);
         let outlet = &network.outlets[self.outlet.expect("every source has an outlet")];
         // ORDERING: Relaxed; only when to stop early hangs on it.
-        let failed = self.next < end && block.seq(self.next) > network.failed_at.load(Ordering::Relaxed);
-        if end > self.next && !failed && !job.has_arrived(end) {
-            return Ok(false);
-        }
+        let failed = self.next < full && block.seq(self.next) > network.failed_at.load(Ordering::Relaxed);
+        let due = if full == self.next || failed { Some(full) } else { job.due(self.next, full, job.linger()) };
+        let Some(end) = due else { return Ok(false) };
         let (start, n) = if failed { (block.n, 0) } else { (self.next, end - self.next) };
         for windowed in job.frame.windows.iter().flatten().filter(|_| n > 0) {
             let now = job.clock.now();

@@ -19,7 +19,7 @@ use crate::error::RunError;
 use crate::executor::Reconfigurable;
 use crate::output::clock::Running;
 use crate::state::windows::CELLS;
-use crate::threads::sync::{Arc, AtomicU64, CachePadded, Mutex, Ordering, lock};
+use crate::threads::sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// The period of a controller, in nanoseconds of engine time, while events come.
 const PERIOD: u64 = if cfg!(test) { 1_000 } else { 100_000_000 };
@@ -37,6 +37,8 @@ pub struct Control {
     operator: String,
     pub epochs: Arc<Epochs>,
     asking: Mutex<Asking>,
+    /// Whether a request waits for the source. Written by the holder of the lock.
+    is_asked: AtomicBool,
     /// Whether there is a controller, which needs the working time of replicas.
     pub watches: bool,
     /// The working time of each replica, in nanoseconds of processor time.
@@ -83,7 +85,7 @@ impl Control {
             calls: vec![0; CELLS],
         };
         let worked = (0..epochs.replicas()).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
-        Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), watches, worked, counts }
+        Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), is_asked: AtomicBool::new(false), watches, worked, counts }
     }
 
     /// Adds `nanoseconds` to the working time of a replica.
@@ -92,6 +94,12 @@ impl Control {
         let worked = &self.worked[replica];
         // ORDERING: Relaxed; a statistic that one thread writes.
         worked.store(worked.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Whether a request waits for the source, which cuts its batch then.
+    pub fn is_asked(&self) -> bool {
+        // ORDERING: Relaxed; it only says when a batch is cut.
+        self.is_asked.load(Ordering::Relaxed)
     }
 
     /// A block begins.
@@ -119,6 +127,8 @@ impl Control {
             // It may have come since `now`.
             let asked = Asked { by: "request", asked: Some(asked.min(now)), posted: Some(now), cause: None };
             self.epochs.append(next, owners, asked);
+            // ORDERING: Relaxed, as above.
+            self.is_asked.store(false, Ordering::Relaxed);
         }
         self.ask_controller(asking, next, now, offered);
         while asking.schedule.front().is_some_and(|&(event, _)| event <= upto) {
@@ -211,6 +221,8 @@ impl Reconfigurable for Arc<Control> {
         let mut asking = lock(&self.asking);
         let asked = asking.clock.map_or(0, |clock| clock.at(now));
         asking.request = Some((asked, Owners::new(pattern)));
+        // ORDERING: Relaxed; it only says when a batch is cut.
+        self.is_asked.store(true, Ordering::Relaxed);
         Ok(())
     }
 
