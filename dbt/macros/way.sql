@@ -2,8 +2,8 @@
 {% macro way() %}
   {{ return([
     'executor', 'scheme', 'pool', 'stealing', 'checkpoint', 'heuristic', 'queue', 'reorder', 'partitioning',
-    'partitions', 'slice', 'throughput_window', 'channel', 'plan', 'schedule', 'controller', 'thresholds',
-    'parallelism', 'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
+    'partitions', 'slice', 'throughput_window', 'channel', 'plan', 'linger', 'schedule', 'controller',
+    'thresholds', 'parallelism', 'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
   ]) }}
 {% endmacro %}
 

@@ -112,6 +112,7 @@ def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     # Options that came later.
     later = {"schedule": [], "controller": None, "thresholds": [], "parallelism": None}
     later |= {"seconds": 0.4, "partitioning": None, "partitions": 100, "slice": 5, "throughput_window": 1000}
+    later |= {"linger": 1000}
     later |= {"controller": "none", "parallelism": "vsn"} if spec.executor == "pinned" else {}
     assert spec.model_dump(mode="json") == json.loads(FLAT[cell]) | later
     assert RunSpec.parse(spec.model_dump_json()) == spec
@@ -222,6 +223,7 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
         "throughput_window",
         "channel",
         "plan",
+        "linger",
         "schedule",
         "controller",
         "thresholds",
