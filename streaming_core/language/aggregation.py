@@ -132,7 +132,7 @@ class WindowedStream:
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
         emit = f"out.emit(ts=window.end, {self._key}=window.key.{self._key}, {values})"
-        made = _functions(
+        made = written(
             self._stream._module,
             f"def {name}(row, window, state, out):\n    {update}\n",
             f"def {name}_result(window, state, out):\n" + (f"    {loop}\n        {emit}\n" if loop else f"    {emit}\n"),
@@ -140,7 +140,7 @@ class WindowedStream:
         return self.aggregate(made[0], Record(f"{name}_state", state, None), made[1], output)
 
 
-def _functions(module: str, *texts: str) -> list[Callable]:
+def written(module: str, *texts: str) -> list[Callable]:
     """Functions with these sources, each in a file of its own, as far as `inspect` knows."""
     made = []
     for text in texts:

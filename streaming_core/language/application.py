@@ -43,6 +43,7 @@ import pyarrow as pa
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
+from streaming_core.language.joining import joined
 from streaming_core.language.operator import Operator
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
@@ -381,6 +382,32 @@ class App:
         )
         inputs = Stream(self, [operator for stream in streams for operator in stream._operators])
         return self._add("windowed", updates[0], inputs, output, functions, window=window)
+
+    def join(
+        self,
+        left: Stream,
+        right: Stream,
+        on: str,
+        within: int | str,
+        band: dict[str, tuple[str, float]] | None = None,
+        name: str = "join",
+    ) -> Stream:
+        """The pairs of rows with the same key whose `ts` differ by at most `within` (language/joining.py).
+
+        A pair has the later `ts`, the key, and the other fields of both rows. Fields of the same name get the name of
+        their record in front: `order_price`, `payment_price`.
+
+        Args:
+            on: the key, a field of both.
+            within: a number of units of `ts`, or a duration such as "10m".
+            band: fields that must be close to each other: of the left row, the field of the right row, and the largest
+                difference.
+            name: of the operator.
+
+        Raises:
+            BadInput: A field is missing, or no number, or has the name of another one.
+        """
+        return joined(self, left, right, on, within, band or {}, name)
 
     def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
         """The record of a window's keys."""
