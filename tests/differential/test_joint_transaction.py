@@ -157,7 +157,7 @@ def purchases(keys, n=2000):
     return pa.table({"seq": np.arange(n), **columns}).select(schema.names).cast(schema)
 
 
-# Every strategy with two numbers of threads, so that two strategies next to each other have all; with all if it is slow.
+# Every strategy with two numbers of threads: neighbours have all of them together. The slow tests take all.
 @pytest.mark.parametrize(
     ("keys", "people", "turns"),
     [(2, 1, 2), pytest.param(2, 1, 4, marks=pytest.mark.slow), pytest.param(40, 30, 4, marks=pytest.mark.slow)],
