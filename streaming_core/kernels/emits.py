@@ -48,6 +48,9 @@ class _Paths:
                 case ast.Return():
                     self.ends.append(now)
                     return None
+                case ast.Expr() if self.drops(statement):
+                    self.ends.append(now)  # nothing of a dropped input happens after it
+                    return None
                 case ast.Raise() | ast.Break() | ast.Continue():
                     return None
                 case ast.If(body=then, orelse=otherwise):
@@ -59,13 +62,21 @@ class _Paths:
                 case ast.For() | ast.While():
                     # Any number of turns, a part of the last one included.
                     inside = Emits(now.least, None if self.emitted(statement) else now.most)
-                    self.ends += [inside for node in ast.walk(statement) if isinstance(node, ast.Return)]
+                    ends = [node for node in ast.walk(statement) if isinstance(node, ast.Return) or self.drops(node)]
+                    self.ends += [inside for _ in ends]
                     now = inside
                 case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=self.out), attr="emit"))):
                     now = now.more(1, 1)
                 case _ if self.emitted(statement):
                     now = now.more(0, None)  # a function gets the emitter
         return now
+
+    def drops(self, statement: ast.AST) -> bool:
+        """Whether a statement drops the input, which ends the function."""
+        match statement:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=self.out), attr="drop"))):
+                return True
+        return False
 
     def emitted(self, statement: ast.stmt) -> bool:
         """Whether a statement may emit: it names the emitter other than to drop an input."""

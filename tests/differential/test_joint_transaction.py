@@ -157,8 +157,12 @@ def purchases(keys, n=2000):
     return pa.table({"seq": np.arange(n), **columns}).select(schema.names).cast(schema)
 
 
-@pytest.mark.parametrize(("keys", "people"), [(2, 1), pytest.param(40, 30, marks=pytest.mark.slow)])
-def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
+# Every strategy with two numbers of threads: neighbours have all of them together. The slow tests take all.
+@pytest.mark.parametrize(
+    ("keys", "people", "turns"),
+    [(2, 1, 2), pytest.param(2, 1, 4, marks=pytest.mark.slow), pytest.param(40, 30, 4, marks=pytest.mark.slow)],
+)
+def test_a_transaction_may_be_made_of_everything_there_is(keys, people, turns):
     table = purchases(keys)
     n = table.num_rows
     params = shop.bind({"shelves": keys, "wallets": people})
@@ -171,9 +175,9 @@ def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
         compare("shop", rows, loop.state()[name], name)
     assert (loop.rejected, loop.dropped_invalid) == (case.rejected, case.dropped)
     # Cuts take turns, so that every strategy and every number of threads meets all of them.
-    for (i, strategy), (j, threads) in itertools.product(
-        enumerate(strategies("transactional")), enumerate((1, 2, 3, 8))
-    ):
+    for (i, strategy), turn in itertools.product(enumerate(strategies("transactional")), range(turns)):
+        j = (turns * i + turn) % 4
+        threads = (1, 2, 3, 8)[j]
         punctuation, batch, block = CUTS[(i + j) % len(CUTS)]
         spec = RunSpec.parse(
             {"app": "shop", "threads": threads, "punctuation": punctuation, "batch": batch, **strategy}

@@ -1,5 +1,7 @@
-"""Queues that grow, slide and are emptied, in one state and in one per key: interpreter, compiled loop and runtime
-agree; and what a queue takes is bounded by the most rows it has held."""
+"""Queues that grow, slide and are emptied, in one state and in one per key.
+
+Interpreter, compiled loop and runtime agree. The memory of a queue is bounded by the most rows that it has held.
+"""
 
 import numpy as np
 import pyarrow as pa

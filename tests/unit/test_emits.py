@@ -66,6 +66,26 @@ def nothing(row, out):
     out.drop()
 
 
+def drops_and_ends(row, out):
+    if row.x < 0:
+        out.drop()
+    out.emit(x=row.x)
+
+
+def emits_then_drops(row, out):
+    out.emit(x=1)
+    if row.x < 0:
+        out.drop()
+    out.emit(x=2)
+
+
+def drops_in_a_loop(row, out):
+    for i in range(row.x):
+        if i == row.y:
+            out.drop()
+    out.emit(x=0)
+
+
 def raises(row, out):
     if row.x < 0:
         raise ValueError("negative")
@@ -84,6 +104,9 @@ def raises(row, out):
         (first, (0, 1)),
         (by_helper, (0, None)),
         (nothing, (0, 0)),
+        (drops_and_ends, (0, 1)),
+        (emits_then_drops, (1, 2)),
+        (drops_in_a_loop, (0, 1)),
         (raises, (1, 1)),
     ],
 )
