@@ -40,7 +40,6 @@ from streaming_core.apps.lr import (
     SEGMENTS,
     TOLL,
     VELOCITY,
-    WARNING,
     Account,
     Answer,
     Average,
@@ -57,7 +56,6 @@ from streaming_core.apps.lr import (
     just_before,
     latest_velocity,
     minute_of,
-    nearest_accident,
     note_accident,
     note_accident_ahead,
     note_count,
@@ -67,6 +65,7 @@ from streaming_core.apps.lr import (
     toll_of,
     vehicle_count,
     velocity_before,
+    warn,
 )
 
 app = App(
@@ -244,13 +243,7 @@ def accident_notification(signal, segment, out):
     was_here = segment.times.get(signal.vid, NEVER) == signal.ts - PERIOD
     segment.times.put(signal.vid, NEVER if signal.leaves else signal.ts)
     if signal.enters and not was_here:
-        distance = nearest_accident(segment, signal.minute)
-        if distance >= 0:
-            out.emit(
-                ts=signal.ts, qid=-1, value=distance, vid=signal.vid, minute=signal.minute,
-                segment=ahead_of(signal.segment, distance), count=0, velocity=0, kind=WARNING, accident=True,
-                leaves=False,
-            )  # fmt: skip
+        warn(signal, segment, out)
 
 
 # --- accounts --------------------------------------------------------------------------------------------------------

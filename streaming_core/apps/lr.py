@@ -459,17 +459,21 @@ def nearest_accident(segment, minute):
     return -1
 
 
+def warn(signal, segment, out):
+    """Warns a vehicle of the nearest accident ahead, if there is one."""
+    distance = nearest_accident(segment, signal.minute)
+    if distance >= 0:
+        out.emit(
+            ts=signal.ts, qid=-1, value=distance, vid=signal.vid, minute=signal.minute,
+            segment=ahead_of(signal.segment, distance), count=0, velocity=0, kind=WARNING, accident=True, leaves=False,
+        )  # fmt: skip
+
+
 def accident_notification(signal, segment, out):
     if signal.kind == ACCIDENT:
         note_accident_ahead(segment, signal.minute, signal.value)
     elif signal.enters:
-        distance = nearest_accident(segment, signal.minute)
-        if distance >= 0:
-            out.emit(
-                ts=signal.ts, qid=-1, value=distance, vid=signal.vid, minute=signal.minute,
-                segment=ahead_of(signal.segment, distance), count=0, velocity=0, kind=WARNING, accident=True,
-                leaves=False,
-            )  # fmt: skip
+        warn(signal, segment, out)
 
 
 # --- accounts --------------------------------------------------------------------------------------------------------

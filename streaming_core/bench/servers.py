@@ -201,8 +201,8 @@ def _found(
     machine = machine if sockets is None else machine.first(sockets)
     replicas = _replicas(app, server) if strategy in PLACEMENTS else None
     began = time.perf_counter()
-    found = strategies.plan(strategy, graph, machine, compression=compression, replicas=replicas)
-    return found, time.perf_counter() - began
+    plan = strategies.plan(strategy, graph, machine, compression=compression, replicas=replicas)
+    return plan, time.perf_counter() - began
 
 
 def _replicas(app: str, server: str) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ class _Paths:
                 case ast.Return():
                     self.ends.append(now)
                     return None
-                case ast.Expr() if self.drops(statement):
+                case ast.Expr() if self.dropped(statement):
                     self.ends.append(now)  # nothing of a dropped input happens after it
                     return None
                 case ast.Raise() | ast.Break() | ast.Continue():
@@ -62,8 +62,8 @@ class _Paths:
                 case ast.For() | ast.While():
                     # Any number of turns, a part of the last one included.
                     inside = Emits(now.least, None if self.emitted(statement) else now.most)
-                    ends = [node for node in ast.walk(statement) if isinstance(node, ast.Return) or self.drops(node)]
-                    self.ends += [inside for _ in ends]
+                    if any(isinstance(node, ast.Return) or self.dropped(node) for node in ast.walk(statement)):
+                        self.ends.append(inside)
                     now = inside
                 case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=self.out), attr="emit"))):
                     now = now.more(1, 1)
@@ -71,20 +71,16 @@ class _Paths:
                     now = now.more(0, None)  # a function gets the emitter
         return now
 
-    def drops(self, statement: ast.AST) -> bool:
-        """Whether a statement drops the input, which ends the function."""
-        match statement:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=self.out), attr="drop"))):
-                return True
-        return False
+    def dropped(self, node: ast.AST) -> ast.Name | None:
+        """The emitter by which a statement drops the input, and so ends the function; None if it does not."""
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=self.out) as emitter, attr="drop"))):
+                return emitter
+        return None
 
     def emitted(self, statement: ast.stmt) -> bool:
         """Whether a statement may emit: it names the emitter other than to drop an input."""
-        drops = [
-            node.value
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Attribute) and node.attr == "drop" and isinstance(node.value, ast.Name)
-        ]
+        drops = [self.dropped(node) for node in ast.walk(statement)]
         return any(
             isinstance(node, ast.Name) and node.id == self.out and node not in drops for node in ast.walk(statement)
         )

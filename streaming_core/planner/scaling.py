@@ -113,8 +113,9 @@ def attainable(
     """Algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
 
     The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
-    constraints at the source's own peak rate. Then the ingress is searched by bisection, from one for which a plan is
-    known, or from the first half, quarter and so on of it for which algorithm 1 finds one within its budget.
+    constraints at the source's own peak rate. Then the ingress is searched by bisection. It starts
+    with one for which a plan is known. If algorithm 1 finds none there within its budget, it starts with half of it,
+    a quarter, and so on.
     """
     best = topological(graph, machine, search, ingress, ratio, by_one)
     if best is not None:
