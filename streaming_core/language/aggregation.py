@@ -2,6 +2,7 @@
 
     clicks.key_by("user").window(tumbling("1m")).count()
     orders.key_by("shop").window(sliding("1h", every="5m")).sum("price")
+    clicks.key_by("user").window(session("30s")).count()
 
 The functions of such an operator are written here, as text, for the fields that it takes. Everything that reads an
 application reads them as if they stood in its file.
@@ -37,7 +38,9 @@ class WindowedStream:
 
     def __init__(self, stream: Windowing, key: str, extent: Extent):
         if not isinstance(extent, Extent):
-            raise BadInput(f'window takes tumbling("1m") or sliding("1h", every="5m"), not {extent!r}')
+            raise BadInput(
+                f'window takes tumbling("1m"), sliding("1h", every="5m") or session("30s"), not {extent!r}'
+            )
         self._stream, self._key, self._extent = stream, key, extent
 
     def __getattr__(self, name: str) -> Any:
@@ -92,7 +95,7 @@ class WindowedStream:
         """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
         extent = self._extent
         return self._stream.window(
-            key=self._key, advance=extent.advance, size=extent.size, delay=extent.delay,
+            key=self._key, kind=extent.kind, advance=extent.advance, size=extent.size, delay=extent.delay,
             state=state, update=update, result=result, output=output,
         )  # fmt: skip
 

@@ -296,12 +296,12 @@ class App:
     def window(
         self,
         *streams: Stream,
-        advance: int | str,
         size: int | str,
         state: Record | tuple[Record, ...],
         update: Callable | tuple[Callable, ...],
         output: Record,
         kind: str = "multi",
+        advance: int | str | None = None,
         key: Record | str | None = None,
         keys: Callable | tuple[Callable, ...] | None = None,
         every: int | str | None = None,
@@ -328,7 +328,8 @@ class App:
         Args:
             advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These and
                 `delay` may be durations such as "1m". These, `every` and `multiplicity` may be names of parameters.
-            kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
+            kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides; `session`:
+                one for each burst of rows of a key, which ends `size` after the latest of them, and has no `advance`.
             delay: how far behind the latest row's `ts` another row's may be and still be counted.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
 
@@ -355,8 +356,10 @@ class App:
             raise refusal(unknown("kind", kind, KINDS))
         if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
             raise refusal('declare the keys in one way: key="field", or key=Record and keys=function, or every=number')
-        if slide is not None and kind == "multi":
+        if slide is not None and kind != "single":
             raise refusal('slide works only with kind="single"; remove slide, or change the kind')
+        if (advance is None) != (kind == "session"):
+            raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
         functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
         if keys is not None:
             key_functions = keys if isinstance(keys, tuple) else (keys,)
@@ -370,7 +373,7 @@ class App:
             self._refuse("state", one, Text)
         window = Window(
             kind,
-            in_units(advance, self.time),
+            1 if advance is None else in_units(advance, self.time),
             in_units(size, self.time),
             in_units(delay, self.time),
             self._key(streams, key, refusal),

@@ -2,6 +2,7 @@
 
     tumbling("1m")                  [0:00, 0:01), [0:01, 0:02), ...
     sliding("1h", every="5m")       [0:00, 1:00), [0:05, 1:05), ...
+    session("30s")                  from a row of a key to 30 seconds after its latest row
 
 A duration is a number of units of `ts`, the name of a parameter, or text such as "1h30m". The application says which
 unit its `ts` has.
@@ -29,12 +30,12 @@ _PART = re.compile(r"(\d+)(ns|us|ms|s|m|h|d)")
 
 @dataclass(frozen=True)
 class Extent:
-    """Windows are `[l*advance, l*advance + size)` for every integer l. A row may come by `delay` later than another one
-    of a later `ts`, and still counts."""
+    """The arguments of App.window that say where windows begin and end."""
 
-    advance: int | str
+    advance: int | str | None
     size: int | str
     delay: int | str
+    kind: str = "multi"
 
 
 def tumbling(size: int | str, delay: int | str = 0) -> Extent:
@@ -45,6 +46,11 @@ def tumbling(size: int | str, delay: int | str = 0) -> Extent:
 def sliding(size: int | str, every: int | str, delay: int | str = 0) -> Extent:
     """Windows of this size, of which one begins every so often."""
     return Extent(every, size, delay)
+
+
+def session(gap: int | str) -> Extent:
+    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`."""
+    return Extent(None, gap, 0, "session")
 
 
 def in_units(duration: int | str, unit: str) -> int | str:

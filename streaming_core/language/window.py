@@ -6,8 +6,11 @@ Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` o
 2. Windows with end <= W expire, ascending in l, within l by key group and then in first-touched order: `result` is
    called. A `multi` window goes with that; a `single` one advances, `slide` is called, and it goes once no row of its
    key falls in it any more.
+   A `session` is a window of its own for each burst of rows of a key: it begins at the earliest `ts` of these rows,
+   and ends at the latest `ts` plus `size`, the gap. It expires as others do, and goes with that.
 3. For l ascending among the row's windows that are still open (of `single`: the earliest of them), for the row's keys
    in the order in which they were given: `update`. A row without any open window is late: it is dropped and counted.
+   A row joins the open session of its key, or begins one; it is late if its own session would have expired.
 
 At the end of the stream everything expires. What is put out carries the `seq` of the event that was being processed.
 """
@@ -20,7 +23,7 @@ from typing import Any
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language.record import Record, i64
 
-KINDS = ("multi", "single")
+KINDS = ("multi", "single", "session")
 MULTIPLICITIES = ("set", "bag")
 MOST = 1 << 61  # of advance, size, delay and ts: their sums are integers still
 MOST_KEYS = 1 << 20  # of every row: each is a call of the operator and, sooner or later, a state
@@ -33,8 +36,9 @@ class Window:
     """A declaration. Numbers, and the multiplicity, may be parameters' names.
 
     Args:
-        kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
-        advance, size, delay: in units of `ts`.
+        kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides; `session`: one
+            for each burst of rows of a key.
+        advance, size, delay: in units of `ts`. Of a session `size` is the gap, and `advance` 1.
         key: the fields of a key.
         field: the field of the rows that is their only key, if one is.
         every: every row has the keys 0..every-1, if not None.
@@ -66,8 +70,8 @@ class Window:
         if advance > size:
             raise BadInput(f"operator {operator}: window: advance must be at most size ({size}), got {advance}")
         delay = _number(operator, "delay", self.delay, params, 0)
-        if delay and self.kind == "single":
-            raise BadInput(f"operator {operator}: window: delay must be 0 for kind single, got {delay}")
+        if delay and self.kind != "multi":
+            raise BadInput(f"operator {operator}: window: delay must be 0 for kind {self.kind}, got {delay}")
         every = None if self.every is None else _number(operator, "every", self.every, params, 1, MOST_KEYS)
         multiplicity = params.get(self.multiplicity, self.multiplicity)
         if multiplicity not in MULTIPLICITIES:

@@ -35,6 +35,7 @@ from streaming_core.oracle.loop.layout import (
     W_OPEN,
     W_PANES,
     W_ROOM,
+    W_SESSIONS,
     W_SORTED,
     W_SORTED_LIMIT,
     W_STAMP,
@@ -404,4 +405,5 @@ def windows_release(windows):
     release(get(windows + W_SORTED))
     release(get(windows + W_COUNTS))
     release(get(windows + W_STAMPS))
+    release(get(windows + W_SESSIONS))
     return 0
