@@ -3,13 +3,15 @@
 //! A *cell* is what has an owner: the keys of a few neighbouring key groups with all that they have in all windows. Whoever
 //! owns it finds and makes entries in it; nothing in it is shared, and nothing moves when it gets another owner. Of windows
 //! of the kind `multi`, what a cell holds of one window is a *pane*, which goes as a whole; of the kind `single`, every
-//! entry goes by itself, and panes only say which entries stand in a window.
+//! entry goes by itself, and panes only say which entries stand in a window. Sessions are single windows without panes
+//! (`session.rs`).
 
 pub mod by_window;
 pub mod cell;
 pub mod entry;
 pub mod pane;
 pub mod parcel;
+pub mod session;
 pub mod table;
 
 use std::collections::TryReserveError;

@@ -1,7 +1,7 @@
 //! Parcels: cells by value, to be made again in memory of another replica's own.
 //!
 //! In words, so that an entry lies here as it does in memory. Of a cell its number, how large its last pane was, how many
-//! panes it has, and how many single entries stand in none; of a pane its window, how large it is, and how many entries it
+//! panes it has, and how many single entries stand in none, sessions for example; of a pane its window, how large it is, and how many entries it
 //! has. An entry is there with its header, with zeros for addresses, and then with what its containers hold.
 //!
 //! Order: entries of a pane key group by key group, single ones that stand in none as they were touched, each first to last:
@@ -43,7 +43,7 @@ impl Parcel {
     /// Nobody else is at the cell, nor any kernel at its entries.
     pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) -> Result<(), OutOfMemory> {
         // SAFETY: entries in lists are there, and the cell's.
-        let touched: Vec<_> = unsafe { cell.touched.entries() }.collect();
+        let touched: Vec<_> = unsafe { cell.touched.entries() }.chain(cell.sessions.entries()).collect();
         let panes = cell.panes.iter_mut().count();
         self.words.try_reserve(5)?;
         self.words.push(number as u64);
@@ -81,7 +81,8 @@ impl Parcel {
             self.words.extend_from_slice(std::slice::from_raw_parts(start.cast::<u64>(), words));
             // Addresses say nothing elsewhere.
             let (before, image) = self.words[at..].split_at_mut(shape.before() / 8);
-            before[usize::from(shape.is_single())..].fill(0);
+            let kept = if shape.is_single() { offset_of!(BeforeEntry, next) / 8 } else { 0 };
+            before[kept..].fill(0);
             image[offset_of!(EntryHeader, beside) / 8] = 0;
             for growing in shape.growing() {
                 image[(states + growing.offset) / 8] = 0;
@@ -93,7 +94,7 @@ impl Parcel {
         Ok(())
     }
 
-    /// Makes the cells again; `place` is given each, and its number. `single`: the windows are single ones.
+    /// Makes the cells again; `place` is given each, and its number. `session`: the windows are sessions.
     ///
     /// # Errors
     /// `Engine`: there is no memory.
@@ -103,9 +104,10 @@ impl Parcel {
     pub unsafe fn unpack(
         &mut self,
         shape: &Shape,
-        single: bool,
+        session: bool,
         mut place: impl FnMut(usize, Cell),
     ) -> Result<(), RunError> {
+        let single = shape.is_single();
         let end = self.words.len();
         // A text may be the last thing in it.
         self.words.try_reserve_exact(BEHIND / 8).map_err(OutOfMemory::from)?;
@@ -134,7 +136,10 @@ impl Parcel {
                 // SAFETY: as above; the entry is in no list yet.
                 unsafe {
                     let entry = from.entry(&mut cell, None, shape)?;
-                    cell.touched.append(entry);
+                    match session {
+                        true => cell.sessions.note(entry)?,
+                        false => cell.touched.append(entry),
+                    }
                 }
             }
             place(number as usize, cell);
@@ -176,7 +181,8 @@ impl Reader<'_> {
                 None => cell.get_or_make_single(shape, hash, key).ok_or(OutOfMemory)?.0,
             };
             if shape.is_single() {
-                (*BeforeEntry::of(entry)).last = (*BeforeEntry::of(image)).last;
+                let (to, from) = (BeforeEntry::of(entry), BeforeEntry::of(image));
+                ((*to).last, (*to).start, (*to).order) = ((*from).last, (*from).start, (*from).order);
             }
             let (from, to) = (image.cast::<u8>(), entry.cast::<u8>());
             std::ptr::copy_nonoverlapping(from.add(states.start), to.add(states.start), states.len());

@@ -26,6 +26,7 @@ use crate::rows::view::Rows;
 use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::cell::Gone;
 use crate::state::windows::pane::Pane;
+use crate::state::windows::session::Earliest;
 use crate::state::windows::{CELLS, OutOfMemory, cell_of};
 
 /// Planted faults of a replica, which tests must notice.
@@ -70,6 +71,8 @@ pub struct Replica {
     calls: u64,
     /// Per window that is open its panes in own cells.
     open: ByWindow<Box<Open>>,
+    /// By own cell, a time before which no session has its latest row.
+    sessions: Earliest,
     /// Of windows that have expired: their room is used again.
     #[expect(clippy::vec_box, reason = "the owner passes boxes on")]
     spare: Vec<Box<Open>>,
@@ -130,6 +133,7 @@ impl Replica {
             late: 0,
             calls: 0,
             open: ByWindow::default(),
+            sessions: Earliest::default(),
             spare: Vec::new(),
             met: Met::default(),
             gone: Gone::default(),
@@ -167,6 +171,7 @@ impl Replica {
                 for (number, pane) in here.open() {
                     self.open.get_or_make(number, Open::new)?.0.add(cell, pane)?;
                 }
+                self.sessions.set(cell, here.sessions.earliest());
                 Ok(())
             })
         }
@@ -174,7 +179,8 @@ impl Replica {
 
     /// Drops the open windows of cells that it no longer owns.
     fn let_go(&mut self) {
-        let Self { owns, open, .. } = self;
+        let Self { owns, open, sessions, .. } = self;
+        (0..CELLS).filter(|&cell| !owns[cell]).for_each(|cell| sessions.set(cell, i64::MAX));
         let mut empty = Vec::new();
         for (number, window) in open.iter_mut() {
             window.cells.retain(|&cell| owns[usize::from(cell)]);
@@ -221,7 +227,7 @@ impl Replica {
             && !transfers.is_ready(number, next)
         {
             // SAFETY: as the caller says; all who have state to give have stopped.
-            unsafe { transfers.unpack(epochs, number, next, cells, (shape, operator.single)) }?;
+            unsafe { transfers.unpack(epochs, number, next, cells, (shape, operator.session)) }?;
             if !self.may_go_over(operator) {
                 self.waits.get_or_insert_with(now);
                 return Ok(false);
@@ -403,7 +409,7 @@ impl Replica {
         let marked = meeting.ts - bounds.delay;
         if self.watermark.is_none_or(|watermark| marked > watermark) {
             let before = bounds.first_beyond(marked);
-            if self.open.first().is_some_and(|number| number < before) {
+            if self.open.first().is_some_and(|number| number < before) || self.sessions.least() < before {
                 // SAFETY: as the caller says.
                 let expired = unsafe { self.expire(operator, before, (rows.seq(index), index), rows.text, out) }?;
                 self.is_expiring = !expired;
@@ -525,9 +531,11 @@ impl Replica {
             let called = unsafe { operator.streams[met.stream].update.call(&mut context) };
             let failed = called.map_err(|raised| {
                 let at = usize::try_from(raised.at).unwrap_or(0);
-                let (seq, start) = met.at(at);
+                let (seq, entry, start) = met.at(at);
                 let order = if out.inputs.is_some() { out.order(met.cause(at)) } else { 0 };
-                operator.failed((seq, Some(start)), order, raised.exception, out)
+                // SAFETY: as above.
+                let window = unsafe { operator.window_of(entry, start) };
+                operator.failed((seq, Some(window)), order, raised.exception, out)
             });
             outcome = rank_more(out, before, |origin| met.cause(origin as usize)).and(failed);
         }
