@@ -128,6 +128,9 @@ class Program:
                 entry.get("window", {}).pop(name, None)
         compiler = machine_code.fingerprint(*_SOURCES, Path(errors.__file__))
         written = [path.read_text() for path in sources(Path(self.app.file))]
+        # Functions that the language has written (language/aggregation.py) lie in no file; their names have a digest.
+        functions = [function.__code__.co_filename for o in self.app.operators for function in o.functions.values()]
+        written += [name for name in functions if name.startswith("<")]
         keys = [index and index.key.name for index in self.indexes]
         source = [compiler, written, self.app.name, described, keys]
         constants = [

@@ -3,6 +3,9 @@
     clicks.key_by("user").window(tumbling("1m")).count()
     orders.key_by("shop").window(sliding("1h", every="5m")).sum("price")
     clicks.key_by("user").window(session("30s")).count()
+    clicks.key_by("user").window(count_window(100)).count()
+
+Windows of a number of rows know no time, so they become a partitioned operator.
 
 The functions of such an operator are written here, as text, for the fields that it takes. Everything that reads an
 application reads them as if they stood in its file.
@@ -15,9 +18,12 @@ import linecache
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from streaming_core.errors import BadInput, did_you_mean
-from streaming_core.language.extent import Extent
-from streaming_core.language.record import Counter, FieldType, Record, Scalar, TopK, f64, i64
+from streaming_core.errors import BadInput, did_you_mean, unknown
+from streaming_core.language.extent import CountWindow, Extent
+from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, f64, i64
+
+# The field that counts the rows of a state, where an aggregate needs to know.
+_ROWS = "rows_so_far"
 
 
 class Windowing(Protocol):
@@ -25,8 +31,11 @@ class Windowing(Protocol):
 
     _record: Record
     _module: str
+    _app: Any
 
     def window(self, **declared: Any) -> Any: ...
+
+    def key_by(self, key: str) -> Any: ...
 
 
 class WindowedStream:
@@ -34,14 +43,47 @@ class WindowedStream:
 
     A row leaves for each key of the window: `ts`, the end of the window; the key, under its own name; and the result.
     The operator is called after the method and its field: `sum_price`. `name` gives it another name.
+
+    With `early`, the result so far also leaves after each `early` rows of a key and window, again with the end of the
+    window as `ts`.
+
+    Of a window of a number of rows, a result leaves when its last row comes, with the `ts` of that row. Nothing leaves
+    for a window that lacks rows at the end of the stream.
+
+    Raises:
+        BadInput: The extent is none, or a number of rows is neither a number from 1 nor the name of a parameter.
     """
 
-    def __init__(self, stream: Windowing, key: str, extent: Extent):
-        if not isinstance(extent, Extent):
+    def __init__(self, stream: Windowing, key: str, extent: Extent | CountWindow, early: int | str | None = None):
+        app = f"app {stream._app.name}"
+        if not isinstance(extent, Extent | CountWindow):
             raise BadInput(
-                f'window takes tumbling("1m"), sliding("1h", every="5m") or session("30s"), not {extent!r}'
+                f'{app}: window takes tumbling("1m"), sliding("1h", every="5m"), session("30s") or count_window(100), '
+                f"not {extent!r}"
             )
+        if isinstance(extent, CountWindow) and early is not None:
+            raise BadInput(f"{app}: early does not go with count_window; choose a smaller window instead")
+        if isinstance(extent, CountWindow):
+            every = self._rows(stream, "count_window: the number of rows", extent.rows)
+        else:
+            every = None if early is None else self._rows(stream, "early: the number of rows", early)
         self._stream, self._key, self._extent = stream, key, extent
+        self._every = every  # as the functions write it
+
+    @staticmethod
+    def _rows(stream: Windowing, what: str, rows: int | str) -> str:
+        """A number of rows, as the text of a function."""
+        app = stream._app
+        if isinstance(rows, str):
+            if rows not in app.declared:
+                raise BadInput(f"app {app.name}: {what}: {unknown('parameter', rows, app.declared)}")
+            param = app.declared[rows]
+            if type(param.default) is not int or not (param.minimum or 0) >= 1:
+                raise BadInput(f"app {app.name}: {what}: parameter {rows} must be an integer with minimum=1")
+            return f"app.params.{rows}"
+        if type(rows) is not int or not 1 <= rows < 1 << 63:
+            raise BadInput(f"app {app.name}: {what} must be at least 1, or the name of a parameter, got {rows!r}")
+        return str(rows)
 
     def __getattr__(self, name: str) -> Any:
         near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate"))
@@ -89,11 +131,25 @@ class WindowedStream:
             "for i in range(len(state.best)):",
         )
 
-    def aggregate(
-        self, update: Callable, state: Record, result: Callable, output: Record
-    ) -> Any:
-        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
+    def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
+        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`.
+
+        Of a window of a number of rows: `update(row, state, out)` and `result(row, state, out)`, with the last row.
+        """
+        if self._every is None:
+            return self._windowed(update, state, result, output)
+        name = update.__name__
+        names = {"_update": update, "_result": result}
+        if isinstance(self._extent, CountWindow):
+            calls = "_update(row, state, out)", "_result(row, state, out)"
+            return self._of_rows(name, calls[0], [calls[1]], state, output, names)
+        update = self._early(name, "_update(row, window, state, out)", ["_result(window, state, out)"], names)
+        return self._windowed(update, _counted(name, state), result, output)
+
+    def _windowed(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
+        """The windowed operator."""
         extent = self._extent
+        assert isinstance(extent, Extent)
         return self._stream.window(
             key=self._key, kind=extent.kind, advance=extent.advance, size=extent.size, delay=extent.delay,
             state=state, update=update, result=result, output=output,
@@ -134,23 +190,76 @@ class WindowedStream:
         kinds = {"ts": record.fields["ts"], self._key: record.fields[self._key]}
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
-        emit = f"out.emit(ts=window.end, {self._key}=window.key.{self._key}, {values})"
-        made = written(
-            self._stream._module,
-            f"def {name}(row, window, state, out):\n    {update}\n",
-            f"def {name}_result(window, state, out):\n" + (f"    {loop}\n        {emit}\n" if loop else f"    {emit}\n"),
+        is_of_rows = isinstance(self._extent, CountWindow)
+        place = f"ts=row.ts, {self._key}=row.{self._key}" if is_of_rows else (
+            f"ts=window.end, {self._key}=window.key.{self._key}"
         )
-        return self.aggregate(made[0], Record(f"{name}_state", state, None), made[1], output)
+        emit = f"out.emit({place}, {values})"
+        emission = [loop, f"    {emit}"] if loop else [emit]
+        kept = Record(f"{name}_state", state, None)
+        if is_of_rows:
+            return self._of_rows(name, update, emission, kept, output, {})
+        body = "\n    ".join(emission)
+        [result] = written(self._stream._module, f"def {name}_result(window, state, out):\n    {body}\n")
+        if self._every is None:
+            [function] = written(self._stream._module, f"def {name}(row, window, state, out):\n    {update}\n")
+            return self._windowed(function, kept, result, output)
+        return self._windowed(self._early(name, update, emission, {}), _counted(name, kept), result, output)
+
+    def _early(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable:
+        """The update function of a window from which a result also leaves after some rows."""
+        body = "\n        ".join(emission)
+        [function] = written(
+            self._stream._module,
+            f"def {name}(row, window, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
+            f"    if state.{_ROWS} % {self._every} == 0:\n        {body}\n",
+            names=names | {"app": self._stream._app},
+        )
+        return function
+
+    def _of_rows(
+        self, name: str, update: str, emission: list[str], state: Record, output: Record, names: dict[str, Any]
+    ) -> Any:
+        """The partitioned operator of a window of some rows. Its state begins anew after the last of them."""
+        kept = _counted(name, state)
+        body = "\n        ".join([*emission, *(line for field, kind in kept.fields.items() for line in _zero(field, kind))])
+        [function] = written(
+            self._stream._module,
+            f"def {name}(row, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
+            f"    if state.{_ROWS} == {self._every}:\n        {body}\n",
+            names=names | {"app": self._stream._app},
+        )
+        return self._stream.key_by(self._key).process(function, state=kept, output=output)
 
 
-def written(module: str, *texts: str) -> list[Callable]:
-    """Functions with these sources, each in a file of its own, as far as `inspect` knows."""
+def _counted(name: str, state: Record) -> Record:
+    """A state that also counts its rows."""
+    if _ROWS in state.fields:
+        raise BadInput(f"{name}: {state!r}: the field name {_ROWS!r} is reserved; rename the field")
+    return Record(f"{name}_state", {**state.fields, _ROWS: i64}, None)
+
+
+def _zero(field: str, kind: FieldType) -> list[str]:
+    """The statements that make a field of a state as it was before the first row."""
+    if isinstance(kind, Scalar):
+        return [f"state.{field} = {_nothing(kind)}"]
+    if isinstance(kind, Array):
+        return [f"for i in range(len(state.{field})):", f"    state.{field}[i] = {_nothing(kind.item)}"]
+    return [f"state.{field}.clear()"]
+
+
+def _nothing(kind: Scalar) -> bool | int:
+    return False if kind.name == "boolean" else 0
+
+
+def written(module: str, *texts: str, names: dict[str, Any] | None = None) -> list[Callable]:
+    """Functions with these sources, each in a file of its own, as far as `inspect` knows. They can call `names`."""
     made = []
     for text in texts:
         name = text.split("(")[0].removeprefix("def ")
         file = f"<window {name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
         linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-        namespace: dict[str, Any] = {"__name__": module}
+        namespace: dict[str, Any] = {"__name__": module, **(names or {})}
         exec(compile(text, file, "exec"), namespace)
         made.append(namespace[name])
     return made

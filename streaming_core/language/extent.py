@@ -3,6 +3,7 @@
     tumbling("1m")                  [0:00, 0:01), [0:01, 0:02), ...
     sliding("1h", every="5m")       [0:00, 1:00), [0:05, 1:05), ...
     session("30s")                  from a row of a key to 30 seconds after its latest row
+    count_window(100)               a hundred rows of a key, and the next hundred
 
 A duration is a number of units of `ts`, the name of a parameter, or text such as "1h30m". The application says which
 unit its `ts` has.
@@ -48,9 +49,27 @@ def sliding(size: int | str, every: int | str, delay: int | str = 0) -> Extent:
     return Extent(every, size, delay)
 
 
-def session(gap: int | str) -> Extent:
-    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`."""
+def session(gap: int | str, **others: object) -> Extent:
+    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`.
+
+    Raises:
+        BadInput: There is another argument.
+    """
+    if others:
+        raise BadInput(f"session takes only a gap, got {', '.join(others)}; tumbling and sliding have a delay")
     return Extent(None, gap, 0, "session")
+
+
+@dataclass(frozen=True)
+class CountWindow:
+    """Windows are so many rows of a key, one after the other, whatever their `ts`."""
+
+    rows: int | str
+
+
+def count_window(rows: int | str) -> CountWindow:
+    """Windows of this many rows of each key, or of as many as the parameter of this name says."""
+    return CountWindow(rows)
 
 
 def in_units(duration: int | str, unit: str) -> int | str:

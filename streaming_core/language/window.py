@@ -66,7 +66,7 @@ class Window:
             BadInput: A number is not an integer, or out of bounds.
         """
         advance = _number(operator, "advance", self.advance, params, 1)
-        size = _number(operator, "size", self.size, params, 1)
+        size = _number(operator, "gap" if self.kind == "session" else "size", self.size, params, 1)
         if advance > size:
             raise BadInput(f"operator {operator}: window: advance must be at most size ({size}), got {advance}")
         delay = _number(operator, "delay", self.delay, params, 0)
