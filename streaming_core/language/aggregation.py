@@ -13,12 +13,11 @@ application reads them as if they stood in its file.
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
+from streaming_core.language import generated
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, f64, i64
 
@@ -200,22 +199,20 @@ class WindowedStream:
         if is_of_rows:
             return self._of_rows(name, update, emission, kept, output, {})
         body = "\n    ".join(emission)
-        [result] = written(self._stream._module, f"def {name}_result(window, state, out):\n    {body}\n")
+        result = self._written(f"def {name}_result(window, state, out):\n    {body}\n", {})
         if self._every is None:
-            [function] = written(self._stream._module, f"def {name}(row, window, state, out):\n    {update}\n")
+            function = self._written(f"def {name}(row, window, state, out):\n    {update}\n", {})
             return self._windowed(function, kept, result, output)
         return self._windowed(self._early(name, update, emission, {}), _counted(name, kept), result, output)
 
     def _early(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable:
         """The update function of a window from which a result also leaves after some rows."""
         body = "\n        ".join(emission)
-        [function] = written(
-            self._stream._module,
+        return self._written(
             f"def {name}(row, window, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
             f"    if state.{_ROWS} % {self._every} == 0:\n        {body}\n",
-            names=names | {"app": self._stream._app},
+            names,
         )
-        return function
 
     def _of_rows(
         self, name: str, update: str, emission: list[str], state: Record, output: Record, names: dict[str, Any]
@@ -223,13 +220,16 @@ class WindowedStream:
         """The partitioned operator of a window of some rows. Its state begins anew after the last of them."""
         kept = _counted(name, state)
         body = "\n        ".join([*emission, *(line for field, kind in kept.fields.items() for line in _zero(field, kind))])
-        [function] = written(
-            self._stream._module,
+        function = self._written(
             f"def {name}(row, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
             f"    if state.{_ROWS} == {self._every}:\n        {body}\n",
-            names=names | {"app": self._stream._app},
+            names,
         )
         return self._stream.key_by(self._key).process(function, state=kept, output=output)
+
+    def _written(self, text: str, names: dict[str, Any]) -> Callable:
+        """The function with this source, which can name these and the application."""
+        return generated.function(self._stream._module, text, {**names, "app": self._stream._app})
 
 
 def _counted(name: str, state: Record) -> Record:
@@ -250,16 +250,3 @@ def _zero(field: str, kind: FieldType) -> list[str]:
 
 def _nothing(kind: Scalar) -> bool | int:
     return False if kind.name == "boolean" else 0
-
-
-def written(module: str, *texts: str, names: dict[str, Any] | None = None) -> list[Callable]:
-    """Functions with these sources, each in a file of its own, as far as `inspect` knows. They can call `names`."""
-    made = []
-    for text in texts:
-        name = text.split("(")[0].removeprefix("def ")
-        file = f"<window {name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
-        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-        namespace: dict[str, Any] = {"__name__": module, **(names or {})}
-        exec(compile(text, file, "exec"), namespace)
-        made.append(namespace[name])
-    return made

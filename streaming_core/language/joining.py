@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput
-from streaming_core.language.aggregation import written
+from streaming_core.language import generated
 from streaming_core.language.extent import in_units
 from streaming_core.language.record import FieldType, Queue, Record, Scalar
 
@@ -70,10 +70,7 @@ def joined(
     span = in_units(within, app.time)
     if not isinstance(span, int) or isinstance(span, bool) or span < 0:
         raise BadInput(f"app {app.name}: join: within must be a duration such as '10s', or a number from 0, not {within!r}")
-    functions = written(
-        app._module,
-        *(_update(name, number, kept, names, on, band) for number in range(2)),
-    )
+    updates = [_update(name, number, kept, names, on, band) for number in range(2)]
     return app.window(
         left,
         right,
@@ -82,7 +79,7 @@ def joined(
         size=span + 1,
         kind="single",
         state=tuple(states),
-        update=tuple(functions),
+        update=tuple(generated.function(app._module, text) for text in updates),
         output=Record(f"{name}_pair", output, None),
     )
 
