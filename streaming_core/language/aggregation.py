@@ -190,8 +190,10 @@ class WindowedStream:
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
         is_of_rows = isinstance(self._extent, CountWindow)
-        place = f"ts=row.ts, {self._key}=row.{self._key}" if is_of_rows else (
-            f"ts=window.end, {self._key}=window.key.{self._key}"
+        place = (
+            f"ts=row.ts, {self._key}=row.{self._key}"
+            if is_of_rows
+            else (f"ts=window.end, {self._key}=window.key.{self._key}")
         )
         emit = f"out.emit({place}, {values})"
         emission = [loop, f"    {emit}"] if loop else [emit]
@@ -219,7 +221,9 @@ class WindowedStream:
     ) -> Any:
         """The partitioned operator of a window of some rows. Its state begins anew after the last of them."""
         kept = _counted(name, state)
-        body = "\n        ".join([*emission, *(line for field, kind in kept.fields.items() for line in _zero(field, kind))])
+        body = "\n        ".join(
+            [*emission, *(line for field, kind in kept.fields.items() for line in _zero(field, kind))]
+        )
         function = self._written(
             f"def {name}(row, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
             f"    if state.{_ROWS} == {self._every}:\n        {body}\n",

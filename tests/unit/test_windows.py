@@ -162,7 +162,7 @@ def test_a_single_window_that_slides_finds_what_many_find(seed):
 
 
 def expected_sessions(rows, gap):
-    """From the definition: the rows of each key, split where the watermark reached the end of the session before them."""
+    """From the definition: the rows of each key, split where the watermark reached the end of a session."""
     reached = np.maximum.accumulate([ts for ts, _, _ in rows])
     late = [ts + gap <= reached[seq] for seq, (ts, _, _) in enumerate(rows)]
     sessions = []  # of each the key, then the rows

@@ -13,11 +13,11 @@ END_OF_TIME = (1 << 63) - 1  # later than any seq
 # A map's words: entries, number of entries - 1, entries in use, bytes of an entry, bytes of a state, 1 = state inside.
 ENTRIES, MASK, USED, ENTRY, STATE, INSIDE = 0, 8, 16, 24, 32, 40
 MAP_BYTES = 48
-# A windowed operator's words: advance, size, delay, number of keys that every row has; a list of open windows and their
-# panes, room in it; whether there was a row, the watermark, rows that were late; how many windows are open, where in
-# the list the first one is; a row's keys, their room, how many; a table of entries, and the list of them; what expires
-# in order, its room; counts by key group; stamps of a row's keys, the last slot, the stamp; a heap of sessions, its room,
-# how many there are, how many were ever begun.
+# A windowed operator's words: advance, size, delay, number of keys that every row has; a list of open windows and
+# their panes, room in it; whether there was a row, the watermark, rows that were late; how many windows are open,
+# where in the list the first one is; a row's keys, their room, how many; a table of entries, and the list of them;
+# what expires in order, its room; counts by key group; stamps of a row's keys, the last slot, the stamp; a heap of
+# sessions, its room, how many there are, how many were ever begun.
 (
     W_ADVANCE, W_SIZE, W_DELAY, W_EVERY, W_PANES, W_ROOM, W_STARTED, W_WATERMARK, W_LATE, W_OPEN, W_FIRST, W_KEYS,
     W_KEYS_LIMIT, W_KEYS_COUNT, W_TABLE, _, _, W_HEAD, W_TAIL, W_SORTED, W_SORTED_LIMIT, W_COUNTS, W_STAMPS,
@@ -29,8 +29,9 @@ T_SLOTS, T_MASK, T_USED = 0, 8, 16
 # A pane's words: a table first; entries in the order in which they were touched, how many; memory.
 P_HEAD, P_TAIL, P_COUNT, P_CHUNKS, P_AT, P_LIMIT = range(24, 72, 8)
 PANE_BYTES = 72
-# An entry's words, behind which its key is: where its window begins and ends, hash, key group, neighbours in a list, the
-# latest row of its key, the number of its window. A session has no neighbours: E_PREVIOUS says how many began before it.
+# An entry's words, behind which its key is: where its window begins and ends, hash, key group, neighbours in a list,
+# the latest row of its key, the number of its window. A session has no neighbours: E_PREVIOUS says how many began
+# before it.
 E_START, E_END, E_HASH, E_GROUP, E_NEXT, E_PREVIOUS, E_LAST, E_NUMBER, E_KEY = range(0, 72, 8)
 FIELD_BYTES = 16  # of a key: an integer, or address and length of a text
 MOST_TEXT = (1 << 32) - 64  # bytes that the rows of a batch can name
