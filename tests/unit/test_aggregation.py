@@ -189,7 +189,7 @@ def test_results_so_far_leave_early(aggregate, extent):
 
 @record
 class Basket:
-    items: Set[i64, 11]
+    items: Set[i64]
     least: Array[f64, 2]
     is_dear: boolean
     n: i64
@@ -300,7 +300,7 @@ def test_durations_are_counted_in_the_application_s_unit_of_time():
 @pytest.mark.parametrize(
     ("declare", "why"),
     [
-        (lambda stream: stream.key_by("shop").window("1m"), 'window takes tumbling("1m") or sliding'),
+        (lambda stream: stream.key_by("shop").window("1m"), 'window takes tumbling("1m"), sliding('),
         (lambda stream: stream.key_by("shop").window(tumbling("1 minute")).count(), "'1 minute' is not a duration"),
         (lambda stream: stream.key_by("shop").window(tumbling("5us")).count(), "'5us' is no whole number"),
         (lambda stream: stream.key_by("shop").window(tumbling("1m")).sum("shop"), "sum('shop'): Order has the number"),
