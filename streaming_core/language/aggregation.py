@@ -28,9 +28,13 @@ _ROWS = "rows_so_far"
 class Windowing(Protocol):
     """The stream that is aggregated."""
 
-    _record: Record
-    _module: str
     _app: Any
+
+    @property
+    def _record(self) -> Record: ...
+
+    @property
+    def _module(self) -> str: ...
 
     def window(self, **declared: Any) -> Any: ...
 
@@ -62,12 +66,10 @@ class WindowedStream:
             )
         if isinstance(extent, CountWindow) and early is not None:
             raise BadInput(f"{app}: early does not go with count_window; choose a smaller window instead")
-        if isinstance(extent, CountWindow):
-            every = self._rows(stream, "count_window: the number of rows", extent.rows)
-        else:
-            every = None if early is None else self._rows(stream, "early: the number of rows", early)
+        what, rows = ("count_window", extent.rows) if isinstance(extent, CountWindow) else ("early", early)
         self._stream, self._key, self._extent = stream, key, extent
-        self._every = every  # as the functions write it
+        # A result leaves after so many rows, as the functions write it.
+        self._every = None if rows is None else self._rows(stream, f"{what}: the number of rows", rows)
 
     @staticmethod
     def _rows(stream: Windowing, what: str, rows: int | str) -> str:

@@ -2,9 +2,8 @@
 //!
 //! A *cell* is what has an owner: the keys of a few neighbouring key groups with all that they have in all windows. Whoever
 //! owns it finds and makes entries in it; nothing in it is shared, and nothing moves when it gets another owner. Of windows
-//! of the kind `multi`, what a cell holds of one window is a *pane*, which goes as a whole; of the kind `single`, every
-//! entry goes by itself, and panes only say which entries stand in a window. Sessions are single windows without panes
-//! (`session.rs`).
+//! of the kind `multi`, what a cell holds of one window is a *pane*, which goes as a whole. Entries of the kind `single` go
+//! one by one, and panes only say which entries stand in a window. Sessions are single windows without panes (`session.rs`).
 
 pub mod by_window;
 pub mod cell;
