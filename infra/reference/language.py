@@ -110,9 +110,9 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
         "stream.key_by(key)",
         {
             "process": "A partitioned operator `fn(row, state, out)`, with one state for each key.",
-            "window": "The windows of each key: `tumbling(size)`, one after the other; `sliding(size, every)`, which "
-            "overlap; `session(gap)`, which end when the key has had no row for the gap; or `count_window(rows)`, a "
-            'number of rows. A size is a number of units of `ts`, a duration such as `"1h30m"`, or the name of a '
+            "window": "The windows of each key. `tumbling(size)`: one after the other. `sliding(size, every)`: they "
+            "overlap. `session(gap)`: a window ends when the key has had no row for the gap. `count_window(rows)`: a "
+            'window has this number of rows. A size is a number of units of `ts`, a duration such as `"1h30m"`, or the name of a '
             "parameter. `App(..., time=...)` sets the unit; the default is `ms`. With `early=n`, results so far also "
             "leave after every n rows of a key and window.",
         },

@@ -47,8 +47,8 @@ class WindowedStream:
     A row leaves for each key of the window: `ts`, the end of the window; the key, under its own name; and the result.
     The operator is called after the method and its field: `sum_price`. `name` gives it another name.
 
-    With `early`, the result so far also leaves after each `early` rows of a key and window, again with the end of the
-    window as `ts`.
+    With `early`, the result so far also leaves after each `early` rows of a key and window. Its `ts` is the end of the
+    window too.
 
     Of a window of a number of rows, a result leaves when its last row comes, with the `ts` of that row. Nothing leaves
     for a window that lacks rows at the end of the stream.

@@ -328,8 +328,8 @@ class App:
         Args:
             advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These and
                 `delay` may be durations such as "1m". These, `every` and `multiplicity` may be names of parameters.
-            kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides; `session`:
-                one for each burst of rows of a key, which ends `size` after the latest of them, and has no `advance`.
+            kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`:
+                one for each burst of rows of a key. It ends `size` after the latest row, and has no `advance`.
             delay: how far behind the latest row's `ts` another row's may be and still be counted.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
 
@@ -352,14 +352,9 @@ class App:
         if not streams or not len(streams) == len(updates) == len(states):
             counts = f"got {len(updates)} updates and {len(states)} states for {len(streams)} streams"
             raise refusal(f"each stream needs one update function and one state; {counts}")
-        if kind not in KINDS:
-            raise refusal(unknown("kind", kind, KINDS))
         if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
             raise refusal('declare the keys in one way: key="field", or key=Record and keys=function, or every=number')
-        if slide is not None and kind != "single":
-            raise refusal('slide works only with kind="single"; remove slide, or change the kind')
-        if (advance is None) != (kind == "session"):
-            raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
+        self._check_kind(kind, advance, slide, refusal)
         functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
         if keys is not None:
             key_functions = keys if isinstance(keys, tuple) else (keys,)
@@ -412,6 +407,16 @@ class App:
             BadInput: A field is missing, or no number, or has the name of another one.
         """
         return joined(self, left, right, on, within, band or {}, name)
+
+    @staticmethod
+    def _check_kind(kind: str, advance: int | str | None, slide: Callable | None, refusal: Callable) -> None:
+        """Raise BadInput unless a window of this kind has the arguments that it needs, and no others."""
+        if kind not in KINDS:
+            raise refusal(unknown("kind", kind, KINDS))
+        if slide is not None and kind != "single":
+            raise refusal('slide works only with kind="single"; remove slide, or change the kind')
+        if (advance is None) != (kind == "session"):
+            raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
 
     def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
         """The record of a window's keys."""

@@ -118,6 +118,7 @@ class KeyedStream:
         """The windows of each key: `tumbling(size)`, `sliding(size, every)`, `session(gap)` or `count_window(rows)`.
 
         Args:
+            extent: where windows begin and end.
             early: the result so far of a key and window also leaves after each `early` rows; may be the name of a
                 parameter.
         """

@@ -6,8 +6,8 @@ Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` o
 2. Windows with end <= W expire, ascending in l, within l by key group and then in first-touched order: `result` is
    called. A `multi` window goes with that; a `single` one advances, `slide` is called, and it goes once no row of its
    key falls in it any more.
-   A `session` is a window of its own for each burst of rows of a key: it begins at the earliest `ts` of these rows,
-   and ends at the latest `ts` plus `size`, the gap. It expires as others do, and goes with that.
+   Each burst of rows of a key has a `session`. It begins at the earliest `ts` of these rows, and ends at the latest
+   `ts` plus `size`, the gap. It expires as others do, and goes with that.
 3. For l ascending among the row's windows that are still open (of `single`: the earliest of them), for the row's keys
    in the order in which they were given: `update`. A row without any open window is late: it is dropped and counted.
    A row joins the open session of its key, or begins one; it is late if its own session would have expired.
@@ -36,7 +36,7 @@ class Window:
     """A declaration. Numbers, and the multiplicity, may be parameters' names.
 
     Args:
-        kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides; `session`: one
+        kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`: one
             for each burst of rows of a key.
         advance, size, delay: in units of `ts`. Of a session `size` is the gap, and `advance` 1.
         key: the fields of a key.
