@@ -113,7 +113,9 @@ impl Earliest {
     /// Changes the number of a cell.
     pub fn set(&mut self, cell: usize, number: i64) {
         let mut at = CELLS + cell;
-        self.least[at] = number;
+        if std::mem::replace(&mut self.least[at], number) == number {
+            return;
+        }
         while at > 1 {
             at /= 2;
             self.least[at] = self.least[2 * at].min(self.least[2 * at + 1]);
