@@ -1,5 +1,6 @@
 """Windows interpreted, against their definition worked out in another way: every row, every window, every key."""
 
+import itertools
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -201,10 +202,26 @@ def test_sessions_are_what_their_definition_says(seed, base):
     assert interpreter.state() == {}
 
 
-def test_sessions_that_end_together_leave_in_the_order_of_their_first_rows():
-    """Whatever moved in between. All keys of `every` below 4096 that differ by 1024 are in neighbouring groups."""
-    keys = 5000
+def value_told(window, state, out):
+    out.emit(ts=window.end, start=window.start, a=window.key.value, b=0, n=state.n, total=0, first=state.first)
+
+
+def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_first_rows():
+    """The session that began first looks like one that ends earlier for longer than the other does."""
+    group = key_group((0,))
+    one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
     app = App("together")
+    app.source(Event).window(
+        key="value", size=10, kind="session", state=Sum, update=summed, result=value_told, output=Found
+    ).sink()
+    rows = [(0, one), (1, other), (4, one), (5, other), (10, 7), (11, 7), (5, one), (14, 7), (15, 7)]
+    made, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
+    assert [(row["seq"], row["ts"], row["a"]) for row in made] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
+
+
+def test_sessions_of_keys_that_every_row_has_end_in_steps():
+    keys = 5000
+    app = App("every")
     app.source(Event).window(
         every=keys, size=10, kind="session", state=Sum, update=summed, result=every_told, output=Found
     ).sink()
