@@ -262,17 +262,22 @@ mod tests {
                 found.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
             }
             found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
+            let mut sessions: Vec<_> = cell.sessions.entries().collect();
+            sessions.sort_by_key(|&entry| (*BeforeEntry::of(entry)).order);
+            found.extend(sessions.into_iter().map(|entry| (Some((*BeforeEntry::of(entry)).start), (*entry).hash)));
         }
         found
     }
 
     proptest! {
-        /// Entries of panes, single ones that stand in panes, and those that expire without a kernel call: made again, they are found, say
-        /// the same, and stand in the same order.
+        /// Entries of panes, single ones that stand in panes, those that expire without a kernel call, and sessions. Made
+        /// again, they are found, say the same, and stand in the same order.
         #[test]
         fn what_is_packed_is_made_again(
             keys in proptest::collection::vec((0_i64..3, 0_u32..20, any::<u8>()), 0..40),
-            (single, told) in (any::<bool>(), any::<bool>()),
+            (single, told, session) in prop::sample::select(vec![
+                (false, false, false), (true, true, false), (true, false, false), (true, false, true),
+            ]),
         ) {
             let shape = shape(single);
             // SAFETY: the array outlives the text; entries are made and used as cells say.
@@ -292,6 +297,7 @@ mod tests {
                         false => (*cell.pane(window).unwrap()).find(&shape, hash, key).unwrap(),
                     };
                     match (single, told) {
+                        _ if session => cell.sessions.begin(entry, window).unwrap(),
                         (true, true) => (*cell.pane(window).unwrap()).stand(entry).unwrap(),
                         (true, false) => cell.touched.append(entry),
                         _ => {}
@@ -307,7 +313,7 @@ mod tests {
                 parcel.put(7, cell, &shape).unwrap();
                 parcel.put(9, Cell::default(), &shape).unwrap();
                 let mut cells = Vec::new();
-                parcel.unpack(&shape, single, |number, cell| cells.push((number, cell))).unwrap();
+                parcel.unpack(&shape, session, |number, cell| cells.push((number, cell))).unwrap();
                 prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
                 let cell = &mut cells[0].1;
                 prop_assert_eq!(order(cell, &shape), before);
