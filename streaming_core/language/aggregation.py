@@ -133,6 +133,7 @@ class WindowedStream:
         )
 
     def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
+<<<<<<< HEAD
         """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`.
 
         Of a window of a number of rows: `update(row, state, out)` and `result(row, state, out)`, with the last row.
@@ -149,6 +150,9 @@ class WindowedStream:
 
     def _windowed(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
         """The windowed operator."""
+=======
+        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
+>>>>>>> owners
         extent = self._extent
         assert isinstance(extent, Extent)
         return self._stream.window(

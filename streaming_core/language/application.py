@@ -397,6 +397,7 @@ class App:
         their record in front: `order_price`, `payment_price`.
 
         Args:
+            left, right: the streams.
             on: the key, a field of both. With a band, there may be none.
             within: a number of units of `ts`, or a duration such as "10m".
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest

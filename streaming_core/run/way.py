@@ -123,7 +123,7 @@ STRATEGIES: dict[str, dict[str, str]] = {
         "none": "No controller.",
         "threshold": "Goes by the share of time in which the replicas work.",
         "model": "Goes by the work that waits and the work that it expects.",
-        "balance": "Keeps the replicas, and gives them other keys if one of them has clearly more rows than the others.",
+        "balance": "Keeps the replicas, and gives them other keys if one has clearly more rows than the others.",
     },
     "parallelism": {
         "vsn": "Replicas share rows and state. Each key has one owner, and no state moves when the owner changes.",
@@ -539,13 +539,13 @@ class Pinned(RunSpec):
         1_000,
         ge=0,
         le=MAX_SLICE,
-        description="Microseconds that the oldest event of a batch waits for the others, at an input rate. A batch leaves "
-        "earlier if it is full, or if a reconfiguration is requested.",
+        description="Microseconds that the oldest event of a batch waits for the others, at an input rate. A batch "
+        "leaves earlier if it is full, or if a reconfiguration is requested.",
     )
     schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
-        description="Reconfigurations of windowed operators. Each entry names an event, and the owners of the keys from "
-        "that event on: a number of replicas, or a list of replicas that repeats over the 1,024 key cells.",
+        description="Reconfigurations of windowed operators. Each entry names an event, and the owners of the keys "
+        "from that event on. The owners are a number of replicas, or a list that repeats over the 1,024 key cells.",
     )
     controller: Literal["none", "threshold", "model", "balance"] = Field(
         "none",

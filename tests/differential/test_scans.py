@@ -1,4 +1,4 @@
-"""Loops over queues that act on few rows: interpreter, compiled loop and kernels agree, and the right ones are scans."""
+"""Loops over queues that act on few rows: all readings agree, and the right loops are scans."""
 
 import ast
 import inspect
@@ -67,7 +67,7 @@ def near(row, state, out):
 def close(row, state, out):
     rows = state.rows
     for i in range(len(rows)):
-        if abs(row.n - rows[i].n) <= p.band and (rows[i].x < row.x or not rows[i].flag == row.flag):
+        if abs(row.n - rows[i].n) <= p.band and (rows[i].x < row.x or rows[i].flag != row.flag):
             out.emit(n=rows[i].n, x=rows[i].x, small=rows[i].small)
     keep(row, state)
 

@@ -59,8 +59,10 @@ class Windowed(Functions):
             self.finished.append(((len(line) - len(bare)) // 4, bare, 0))
 
     def _key_functions(self, i: str, key: Resolved, is_index: bool) -> None:
-        """Whether two keys are the same, the hash by which they are found, and the key group: of a key that every row has
-        (`is_index`) by its number, of others by a hash."""
+        """Functions of keys: whether two are the same, the hash by which they are found, and the key group.
+
+        The key group follows from the number of a key that every row has (`is_index`), and from a hash of others.
+        """
         same, mixed, grouped = [], ["_h = _u64(0)"], ["_h = _group_start()"]
         for n, slot in enumerate(key.state[0].values()):
             at = layout.FIELD_BYTES * n

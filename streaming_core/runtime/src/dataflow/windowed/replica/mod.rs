@@ -74,7 +74,6 @@ pub struct Replica {
     /// By own cell, a time before which no session has its latest row.
     sessions: Earliest,
     /// Of windows that have expired: their room is used again.
-    #[expect(clippy::vec_box, reason = "the owner passes boxes on")]
     spare: Vec<Box<Open>>,
     met: Met,
     gone: Gone,
