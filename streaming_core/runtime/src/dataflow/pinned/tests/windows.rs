@@ -14,7 +14,7 @@ fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Op
     for detour in [false, true] {
         let wanted = windows.model(&blocks, detour);
         let late = windows.late(&blocks, detour);
-        for parallelism in ["vsn", "sn"] {
+        for parallelism in ["vsn", "vsn_esg", "sn"] {
             let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
             let mut executor = pinned(&windows.program(detour), &options).unwrap();
             let found = outputs(&blocks, &mut executor);
@@ -78,7 +78,7 @@ proptest! {
         let rows = windows.events(n, step, keys);
         check_windows(windows, &rows, block, &options);
         let controller = Some(["threshold", "model", "balance"][n % 3].into());
-        let parallelism = Some(["vsn", "sn"][n / 2 % 2].into());
+        let parallelism = Some(["vsn", "vsn_esg", "sn"][n / 3 % 3].into());
         check_asked(windows, &rows, block, &Options { controller, parallelism, ..options }, &shares);
     }
 }
@@ -124,7 +124,7 @@ fn what_was_reconfigured_is_reported() {
 fn epochs_of_earlier_blocks_are_forgotten() {
     let windows = Windows { advance: 3, size: 8, delay: 0 };
     let blocks = blocks(&windows.events(300, 2, 9), 10);
-    for parallelism in ["vsn", "sn"] {
+    for parallelism in ["vsn", "vsn_esg", "sn"] {
         let schedule = (1..60).map(|i| scheduled(5 * i, &[i as usize % 2])).collect();
         let options = Options { parallelism: Some(parallelism.into()), ..on(2, 4, schedule) };
         let mut executor = pinned(&windows.program(false), &options).unwrap();

@@ -9,6 +9,7 @@
 //! the key group for an expiry, or the number of the key in its row for a meeting. A running number ends the rank. So the
 //! ranks of all replicas together are in the order of the language.
 
+pub mod barrier;
 mod expiry;
 mod lookup;
 mod met;
@@ -359,8 +360,11 @@ impl Replica {
         Ok(None)
     }
 
-    /// The first event of the next epoch.
+    /// The first event of the next epoch, if the replica goes over to it alone.
     fn next_epoch(&self, operator: &Windowed) -> i64 {
+        if operator.has_barrier {
+            return i64::MAX;
+        }
         let next = operator.epochs.get(self.epoch + 1).map_or(i64::MAX, |epoch| epoch.event);
         #[cfg(test)]
         let next = next.saturating_sub(self.faults.early);
