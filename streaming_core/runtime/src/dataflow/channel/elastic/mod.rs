@@ -25,11 +25,11 @@
 //! of a source ends with a *mark*: a watermark, dummy or flush. Readers acknowledge the marks that they have passed, and a
 //! source counts the acknowledgements of all present readers (`Feed::acknowledged`). A source with `slots` unacknowledged
 //! marks waits (flow control). It fills the nodes of batch `b` again after the acknowledgement of `b + 1`, and after all
-//! sources have announced events behind `b`. Then no thread is at these nodes, and none comes there:
+//! other sources have announced events behind `b`. Then no thread is at these nodes, and none comes there:
 //!
 //! * Each present reader is at the mark of `b + 1` or past it. A new reader starts at a node of a present reader.
-//! * A source's last mark is behind `b`, and has all levels. So its handles are past the nodes of `b`. A new source starts
-//!   with the handles of another source.
+//! * The last mark of each source is behind `b`, and has all levels. So its handles are past the nodes of `b`. A new source
+//!   starts with the handles of another source.
 //!
 //! Writers: a source writes its line and its clock, and a reader its acknowledgements. While they are no members, the caller
 //! that adds or removes them writes these, and it holds the lock. `term`, `busy` and the counts of changes belong to the
@@ -210,15 +210,16 @@ pub fn elastic_scale_gate(sources: &[bool], readers: &[bool], slots: usize) -> (
 }
 
 impl ElasticScaleGate {
-    /// The least of all sources' latest watermarks: tuples that are not after it are ready.
-    fn ready(&self) -> i64 {
+    /// The least of all sources' latest watermarks, or of all but one. Tuples that are not after that of all are ready.
+    fn least_clock(&self, except: Option<usize>) -> i64 {
         loop {
             // ORDERING: Acquire, as the clocks: a thread that sees a watermark which a source added after it had added another
             // source sees the change. So it does not take the new source for absent.
             let before = self.changes_of_sources.load(Ordering::Acquire);
             // ORDERING: Acquire; the thread finds what the sources added before.
             let clock = |source: &CachePadded<SourceEntry>| source.clock.load(Ordering::Acquire);
-            let least = self.sources.iter().map(clock).min().unwrap_or(ABSENT);
+            let others = self.sources.iter().enumerate().filter(|(number, _)| Some(*number) != except);
+            let least = others.map(|(_, source)| clock(source)).min().unwrap_or(ABSENT);
             // ORDERING: Relaxed; the clocks have acquired it.
             if self.changes_of_sources.load(Ordering::Relaxed) == before {
                 return least;
@@ -251,7 +252,7 @@ impl ElasticScaleGate {
         let turns = line.turns.len() as u64;
         let Some(former) = line.added.checked_sub(turns) else { return true };
         let upto = line.turns[(line.added % turns) as usize].1;
-        self.acknowledged(source, line.added) >= former + 2 && upto < self.ready()
+        self.acknowledged(source, line.added) >= former + 2 && upto < self.least_clock(Some(source))
     }
 
     /// Adds a batch to the line of a source, which ends with `mark` at `upto`.
@@ -349,8 +350,8 @@ impl Feed {
         entry.clock.store(upto, Ordering::Release);
     }
 
-    /// Makes sources of those of `numbers` that are none. They may add tuples of events that the caller has not announced.
-    /// Returns whether the call has added some, and all that were missing. It has not if another caller has won, if the
+    /// Makes sources of those of `numbers` that are none. They may add tuples of events that neither the caller nor they
+    /// themselves have announced. Returns whether the call has added some, and all that were missing. It has not if another caller has won, if the
     /// caller is no source, or if the nodes of a source are still in use.
     pub fn add_sources(&mut self, numbers: &[usize]) -> bool {
         let (gate, own) = (&*self.gate, self.number);
@@ -362,19 +363,26 @@ impl Feed {
                 return false;
             }
             // ORDERING: Relaxed; only this source writes it.
-            let upto = gate.sources[own].clock.load(Ordering::Relaxed);
+            let clock = gate.sources[own].clock.load(Ordering::Relaxed);
             for number in missing() {
                 let entry = &gate.sources[number];
-                entry.line.with_mut(|line| {
+                let upto = entry.line.with_mut(|line| {
                     // SAFETY: as above. The caller alone is at its own line.
                     gate.sources[own].line.with(|own| unsafe { (*line).handles.copy_from(&(*own).handles) });
                     // SAFETY: as above.
-                    unsafe { ElasticScaleGate::insert(&mut *line, number, u64::MAX, &[], (What::Dummy, upto)) };
+                    unsafe {
+                        // The marks of a source ascend, also if it was a source before.
+                        let turns = &(*line).turns;
+                        let former = ((*line).added + turns.len() as u64 - 1) % turns.len() as u64;
+                        let upto = clock.max(turns[former as usize].1);
+                        ElasticScaleGate::insert(&mut *line, number, u64::MAX, &[], (What::Dummy, upto));
+                        upto
+                    }
                 });
                 // ORDERING: Release; the new source finds its line.
                 entry.clock.store(upto, Ordering::Release);
             }
-            // ORDERING: Release, after the clocks and before the caller's next watermark; see `ready`.
+            // ORDERING: Release, after the clocks and before the caller's next watermark; see `least_clock`.
             gate.changes_of_sources.fetch_add(1, Ordering::Release);
             true
         })
@@ -445,7 +453,7 @@ impl Reader {
 
     /// The event up to which tuples are ready.
     pub fn ready(&self) -> i64 {
-        self.gate.ready()
+        self.gate.least_clock(None)
     }
 
     /// The next tuple, if it is of an event up to `ready`. Dummies and flushes are passed.
