@@ -141,11 +141,7 @@ impl<W: Copy> Handles<W> {
 /// # Safety
 /// `at`, which is not after it, and all nodes behind it live.
 #[inline(always)]
-unsafe fn last_before<W: Copy>(
-    mut at: *const Node<W>,
-    level: usize,
-    order: Order,
-) -> (*const Node<W>, *mut Node<W>) {
+unsafe fn last_before<W: Copy>(mut at: *const Node<W>, level: usize, order: Order) -> (*const Node<W>, *mut Node<W>) {
     loop {
         // SAFETY: as the caller says.
         let next = unsafe { (*at).next(level) };

@@ -42,9 +42,9 @@ use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
-use crate::dataflow::windowed::owners::Owners;
 use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::keys::{Finder, Lister};
+use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Executor;
 use crate::output::clock::Stopwatch;
@@ -335,7 +335,8 @@ fn wire(
                         silent(windows, origin, producer, source)
                     };
                     let asks = ranked[number];
-                    let gate = Gate::new((0..producers.len()).map(source).collect(), true, asks, false).that_takes(true);
+                    let gate =
+                        Gate::new((0..producers.len()).map(source).collect(), true, asks, false).that_takes(true);
                     let role = Role::Merge { operator: Some(taker) };
                     let place = plan.operators[taker][input % replicas];
                     tasks[place].push(task(role, gate, Some(outlets.len()), Vec::new(), asks, stride));

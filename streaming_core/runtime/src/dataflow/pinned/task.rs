@@ -556,7 +556,8 @@ impl Task {
     /// Returns whether it can be used now. Else others must come to the barrier first.
     fn prepare(&mut self, job: &Job) -> Result<bool, RunError> {
         let Self { role, inlet, taken, finder, left, said, .. } = self;
-        let (&mut Role::Operator { operator, lane }, Inlet::Elastic(taker), Some(finder)) = (role, inlet, finder) else {
+        let (&mut Role::Operator { operator, lane }, Inlet::Elastic(taker), Some(finder)) = (role, inlet, finder)
+        else {
             return Ok(true);
         };
         let windowed = job.frame.windows[operator].as_ref().expect("only a windowed operator has an elastic ScaleGate");

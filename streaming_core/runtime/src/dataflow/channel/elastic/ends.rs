@@ -45,7 +45,8 @@ impl Inserter {
     /// Releases what all readers have acknowledged. For the writer of the outlet.
     pub fn collect(&self, outlets: &[Outlet]) {
         let outlet = &outlets[self.source.outlet];
-        (outlet.released(self.source.reader)..self.feed.acknowledged()).for_each(|_| outlet.release(self.source.reader));
+        (outlet.released(self.source.reader)..self.feed.acknowledged())
+            .for_each(|_| outlet.release(self.source.reader));
     }
 
     /// Adds the rows of a jumbo tuple, control tuples, and a watermark.
@@ -123,7 +124,8 @@ impl Taker {
     /// Whether `take` finds something.
     pub fn has_news(&self) -> bool {
         if self.reader.is_present() {
-            return self.reader.ready() > self.reader.now.upto;
+            // SAFETY: it is present.
+            return unsafe { self.reader.has_next(self.reader.ready()) };
         }
         self.reader.is_invited() || self.end().is_some()
     }
@@ -145,7 +147,8 @@ impl Taker {
             return Ok(true);
         }
         let ready = self.reader.ready();
-        if ready <= self.reader.now.upto {
+        // SAFETY: it is present. A mark may repeat an event, and say that the block is over.
+        if ready <= self.reader.now.upto && unsafe { !self.reader.has_next(ready) } {
             return Ok(false);
         }
         let (mut seq, mut upto) = (self.reader.now.upto, ready);

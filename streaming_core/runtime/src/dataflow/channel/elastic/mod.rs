@@ -19,13 +19,17 @@
 //!
 //! Our own: a new reader starts where the caller released last. It also gets the tuples that the caller has taken since. So
 //! the row that triggers a reconfiguration reaches the joining readers, as theorem 3 wants it. A source adds a batch and its
-//! watermark at once. The watermarks of a source ascend. Different operations may run at the same time; a lock orders them.
+//! watermark at once. The watermarks of a source ascend, but a batch without tuples may repeat the one before. Different
+//! operations may run at the same time; a lock orders them.
 //!
 //! *Memory.* The published structure leaves passed nodes to a garbage collector; here their memory is used again. Each batch
 //! of a source ends with a *mark*: a watermark, dummy or flush. Readers acknowledge the marks that they have passed, and a
 //! source counts the acknowledgements of all present readers (`Feed::acknowledged`). A source with `slots` unacknowledged
 //! marks waits (flow control). It fills the nodes of batch `b` again after the acknowledgement of `b + 1`, and after all
 //! other sources have announced events behind `b`. Then no thread is at these nodes, and none comes there:
+//!
+//! A source without flushes and dummies need not look at the clocks, because two marks more are acknowledged then, and the
+//! second of them is behind `b`.
 //!
 //! * Each present reader is at the mark of `b + 1` or past it. A new reader starts at a node of a present reader.
 //! * The last mark of each source is behind `b`, and has all levels. So its handles are past the nodes of `b`. A new source
@@ -167,7 +171,11 @@ pub fn elastic_scale_gate(sources: &[bool], readers: &[bool], slots: usize) -> (
     let turns = || (0..slots + 2).map(|_| (Vec::new(), i64::MIN)).collect();
     let source = |(number, &is_source): (usize, &bool)| SourceEntry {
         clock: AtomicI64::new(if is_source { i64::MIN } else { ABSENT }),
-        line: UnsafeCell::new(Line { handles: Handles::new(std::ptr::null(), number as u64), turns: turns(), added: 0 }),
+        line: UnsafeCell::new(Line {
+            handles: Handles::new(std::ptr::null(), number as u64),
+            turns: turns(),
+            added: 0,
+        }),
     };
     let position = |at| Position {
         at,
@@ -340,7 +348,8 @@ impl Feed {
     pub unsafe fn add(&mut self, tuples: &[(Order, What)], upto: i64, started: u64, last: bool) {
         let entry = &self.gate.sources[self.number];
         // ORDERING: Relaxed; only this source writes it.
-        assert!(upto > entry.clock.load(Ordering::Relaxed), "the watermarks of a source must ascend");
+        let clock = entry.clock.load(Ordering::Relaxed);
+        assert!(upto > clock || (upto == clock && tuples.is_empty()), "the watermarks of a source must ascend");
         let mark = (What::Watermark { last }, upto);
         entry.line.with_mut(|line| {
             // SAFETY: as the caller says; a source alone is at its line.
@@ -358,7 +367,8 @@ impl Feed {
         gate.change(Operation::AddSources, || {
             let missing = || numbers.iter().copied().filter(|&number| !gate.is_source(number));
             // SAFETY: the lines are of absent sources, and the caller holds the lock.
-            let has_nodes = |number: usize| gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &*line) });
+            let has_nodes =
+                |number: usize| gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &*line) });
             if !self.is_source() || missing().next().is_none() || !missing().all(has_nodes) {
                 return false;
             }
@@ -399,7 +409,8 @@ impl Feed {
         gate.change(Operation::RemoveSources, || {
             let present = || numbers.iter().copied().filter(|&number| gate.is_source(number));
             // SAFETY: the sources are in no call, as the caller says, and the caller holds the lock.
-            let has_nodes = |number: usize| gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &*line) });
+            let has_nodes =
+                |number: usize| gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &*line) });
             if !self.is_source() || present().next().is_none() || !present().all(has_nodes) {
                 return false;
             }
@@ -479,6 +490,18 @@ impl Reader {
                 }
                 _ => return Some(tuple),
             }
+        }
+    }
+
+    /// Whether `peek` would find a tuple, or a dummy or flush.
+    ///
+    /// # Safety
+    /// As for `peek`.
+    pub unsafe fn has_next(&self, ready: i64) -> bool {
+        // SAFETY: as for `peek`.
+        unsafe {
+            let next = (*self.now.at).next(0);
+            !next.is_null() && (*next).tuple().order.seq <= ready
         }
     }
 

@@ -182,9 +182,9 @@ fn nodes_are_used_again_while_members_come_and_go() {
     }
     for feed in &world.feeds {
         // SAFETY: there is no other thread.
-        let most = feed.gate.sources[feed.number].line.with(|line| unsafe {
-            (*line).turns.iter().map(|(nodes, _)| nodes.len()).max()
-        });
+        let most = feed.gate.sources[feed.number]
+            .line
+            .with(|line| unsafe { (*line).turns.iter().map(|(nodes, _)| nodes.len()).max() });
         assert_eq!(most, Some(32));
     }
 }

@@ -1,7 +1,7 @@
 //! A windowed operator, pinned, its replicas reconfigured on the way, against a loop that asks every window.
 
 use super::*;
-use crate::dataflow::testing::windows::{Windows, blocks, outputs, scheduled};
+use crate::dataflow::testing::windows::{Single, Windows, blocks, outputs, scheduled};
 #[cfg(not(shuttle))]
 use crate::dataflow::windowed::{epochs::REPORTED, replica::Faults};
 use crate::program::options::Scheduled;
@@ -23,6 +23,16 @@ fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Op
                 assert_eq!(executor.metrics().late, late, "{windows:?} {options:?} {detour}");
             }
         }
+    }
+}
+
+/// Single windows, windows with keys that every row has, and of two streams, in each parallelism.
+fn check_single(single: Single, rows: &[[i64; 3]], block: usize, options: &Options) {
+    let blocks = blocks(rows, block);
+    for parallelism in ["vsn", "vsn_esg", "sn"] {
+        let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
+        let mut executor = pinned(&single.program(), &options).unwrap();
+        assert_eq!(outputs(&blocks, &mut executor), (single.model(&blocks), None), "{single:?} {options:?}");
     }
 }
 
@@ -80,6 +90,22 @@ proptest! {
         let controller = Some(["threshold", "model", "balance"][n % 3].into());
         let parallelism = Some(["vsn", "vsn_esg", "sn"][n / 3 % 3].into());
         check_asked(windows, &rows, block, &Options { controller, parallelism, ..options }, &shares);
+    }
+
+    #[test]
+    fn any_single_windows_and_any_reconfigurations(
+        (advance, more) in (1_i64..6, 0_i64..12),
+        (n, step, keys) in (1_usize..200, 0_i64..5, 1_i64..40),
+        (threads, batch, block) in (1_usize..9, 1_usize..40, 1_usize..200),
+        (every, joins) in (proptest::option::of(1_i64..20), any::<bool>()),
+        mut drawn in proptest::collection::vec((0_i64..202, proptest::collection::vec(0_usize..8, 1..5)), 0..12),
+    ) {
+        let single = Single { advance, size: advance + more, every, joins };
+        drawn.sort();
+        let pattern = |owners: &[usize]| owners.iter().map(|replica| replica % threads).collect::<Vec<_>>();
+        let schedule = drawn.iter().map(|(event, owners)| scheduled(*event, &pattern(owners))).collect();
+        let rows = Windows { advance, size: advance + more, delay: 0 }.events(n, step, keys);
+        check_single(single, &rows, block, &on(threads, batch, schedule));
     }
 }
 
@@ -236,6 +262,8 @@ fn shuttle_reconfigured_windows_equal_the_loop() {
                 ];
                 let options = Options { idle, ..on(threads, 2, schedule) };
                 check_windows(windows, &rows, 13, &options);
+                let (every, joins) = ((round % 2 == 0).then_some(3), round % 4 < 2);
+                check_single(Single { advance: 2, size: 5, every, joins }, &rows, 13, &options);
                 // And with requests from outside.
                 let blocks = blocks(&rows, 13);
                 let mut executor = pinned(&windows.program(false), &options).unwrap();
