@@ -22,7 +22,12 @@ WAYS = [
         for channel in ("gate", "scalegate", "merge_sort")
         for n in (1, 2)
     ),
-    *((name, n, {"parallelism": by}) for name in ("paircount", "scalejoin") for by in ("vsn", "vsn_esg", "sn") for n in (1, 2)),
+    *(
+        (name, n, {"parallelism": by})
+        for name in ("paircount", "scalejoin")
+        for by in ("vsn", "vsn_esg", "sn")
+        for n in (1, 2)
+    ),
     ("wc", 2, {"plan": {"source": [0, 1, 1], "split": [1], "count": [0, 0, 1]}}),
 ]
 
@@ -56,8 +61,8 @@ def test_every_row_that_is_put_out_is_taken(cases, name, threads, way):
         there = put_out(operator.inputs)
         taken = rows(operator.name, "operator", "in")
         if operator.kind == "windowed":
-            # Shared, every replica sees every row; else a row is copied for each that owns one of its keys. As published,
-            # the replicas find the keys.
+            # Shared, every replica sees every row; else a row is copied for each that owns one of its keys. As
+            # published, the replicas find the keys.
             parallelism = way["parallelism"]
             handed_on = sum(rows(operator.name, "keys", "out"))
             assert sum(rows(operator.name, "keys", "in")) == (0 if parallelism == "vsn_esg" else there)

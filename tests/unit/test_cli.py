@@ -164,7 +164,10 @@ def at(event, **replicas):
         ([at(1, counts=1)], ["schedule: wordcount has no windowed operator counts; it has count"]),
         ([at(1, source=1)], ["schedule: wordcount has no windowed operator source; it has count"]),
         *(
-            ([at(0, count=2), at(7, count=share)], ["event 7: count has replicas 0 to 1: name the owners of its cells, 1 to 1024 numbers"])
+            (
+                [at(0, count=2), at(7, count=share)],
+                ["event 7: count has replicas 0 to 1: name the owners of its cells, 1 to 1024 numbers"],
+            )
             for share in ([2], [-1], [0] * 1025, [], 3, 0, -1, 10**12)
         ),
     ],
@@ -279,7 +282,10 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--plan", "nowhere.json"), ["nowhere.json: No such file"]),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
         (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel gate"]),
-        (("wordcount", "--parallelism", "all"), ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"]),
+        (
+            ("wordcount", "--parallelism", "all"),
+            ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"],
+        ),
         (
             ("wc", "--executor", "pinned", "--parallelism", "sn"),
             ["wc has no windows: parallelism sn needs them"],

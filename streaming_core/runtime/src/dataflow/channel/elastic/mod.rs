@@ -39,6 +39,11 @@
 //! that adds or removes them writes these, and it holds the lock. `term`, `busy` and the counts of changes belong to the
 //! holders of the lock.
 
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "outputs have a gate of their own, so no executor changes the sources")
+)]
+
 use crate::dataflow::channel::gate::key::{Order, SortKey};
 use crate::dataflow::channel::skip_list::{self, LEVELS, Tuple};
 use crate::threads::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, CachePadded, Mutex, Ordering, UnsafeCell, lock};

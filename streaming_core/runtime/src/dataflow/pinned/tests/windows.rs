@@ -238,6 +238,10 @@ fn planted_faults_show() {
         assert!(shows(parallelism, spoil(Faults { loses: true, ..Faults::default() })));
         assert!(shows(parallelism, |windowed| windowed.operator.bag = true));
     }
+    assert!(!shows("vsn_esg", spoil(Faults::default())));
+    assert!(shows("vsn_esg", spoil(Faults { forgets: true, ..Faults::default() })));
+    assert!(shows("vsn_esg", spoil(Faults { dreams: true, ..Faults::default() })));
+    assert!(shows("vsn_esg", |windowed| windowed.operator.bag = true));
 }
 
 /// Whole runs under schedules of threads that shuttle draws.

@@ -81,14 +81,21 @@ impl Replica {
         let before = self.owns.clone();
         self.own(operator, |cell| new.owner(cell) == number);
         self.let_go();
-        for cell in (0..CELLS).filter(|&cell| !before[cell]) {
-            if self.owns[cell] {
+        for cell in 0..CELLS {
+            let gained = self.owns[cell] && !before[cell];
+            #[cfg(test)]
+            let gained = gained && !self.faults.forgets;
+            if gained {
                 // SAFETY: all replicas of the old epoch have left it.
                 unsafe { self.take_up(operator, cell) }?;
             }
         }
         self.epoch = index;
-        if has_cells {
+        #[cfg(test)]
+        let has_dreamt = self.faults.dreams;
+        #[cfg(not(test))]
+        let has_dreamt = false;
+        if has_cells && !has_dreamt {
             // What went by while it had no cells may have raised it.
             self.watermark = self.watermark.max(epochs.watermark(index));
         }
