@@ -87,7 +87,6 @@ impl<W: Copy> Handles<W> {
     }
 
     /// Goes to where another source's are.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only `elastic` changes the sources, and no executor asks it to"))]
     pub fn copy_from(&mut self, other: &Self) {
         self.at = other.at;
     }

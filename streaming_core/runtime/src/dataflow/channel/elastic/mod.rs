@@ -249,7 +249,7 @@ impl ElasticScaleGate {
             let released = |reader: &CachePadded<ReaderEntry>| {
                 // ORDERING: Acquire, both; the first for what its adder wrote, the second because the reader is done with the
                 // nodes and rows before the mark.
-                let is_present = reader.term.load(Ordering::Acquire) % 2 == 1;
+                let is_present = is_reader(reader.term.load(Ordering::Acquire));
                 is_present.then(|| reader.released[source].load(Ordering::Acquire))
             };
             let least = self.readers.iter().filter_map(released).min().unwrap_or(added);
@@ -320,6 +320,11 @@ impl ElasticScaleGate {
         // ORDERING: Acquire; a reader that was added finds its start. Whoever sees a member gone sees what it did.
         self.readers[reader].term.load(Ordering::Acquire)
     }
+}
+
+/// Whether a reader is a member in a term.
+fn is_reader(term: u64) -> bool {
+    term % 2 == 1
 }
 
 impl Feed {
@@ -440,27 +445,27 @@ impl Feed {
 impl Reader {
     /// Whether it is a reader, and in the term that it knows of.
     pub fn is_present(&self) -> bool {
-        self.term % 2 == 1 && self.gate.term(self.number) == self.term
+        is_reader(self.term) && self.gate.term(self.number) == self.term
     }
 
     /// Whether it was added, and has not joined.
     pub fn is_invited(&self) -> bool {
         let term = self.gate.term(self.number);
-        term % 2 == 1 && term != self.term
+        is_reader(term) && term != self.term
     }
 
     /// Whether number `reader` is a reader now.
     pub fn has(&self, reader: usize) -> bool {
-        self.gate.term(reader) % 2 == 1
+        is_reader(self.gate.term(reader))
     }
 
     /// Goes to its start if it was added. Returns whether it was.
     pub fn join(&mut self) -> bool {
-        let term = self.gate.term(self.number);
-        if term % 2 == 0 || term == self.term {
+        if !self.is_invited() {
             return false;
         }
-        self.term = term;
+        // Nothing removes it before it has joined and left.
+        self.term = self.gate.term(self.number);
         // SAFETY: the adder has written it, and no thread writes it before this reader is removed.
         self.gate.readers[self.number].start.with(|start| unsafe { self.start.clone_from(&*start) });
         self.now.clone_from(&self.start);
