@@ -11,11 +11,13 @@ fn row(seq: i64) -> (Order, What) {
 
 /// Adds rows of these events, up to `upto`, if there is room.
 fn add(feed: &mut Feed, seqs: &[i64], upto: i64) -> bool {
-    // SAFETY: it is a source with room; one thread after the other is this source.
-    feed.has_room() && {
-        unsafe { feed.add(&seqs.iter().map(|&seq| row(seq)).collect::<Vec<_>>(), upto, 0, false) };
-        true
+    let has_room = feed.has_room();
+    if has_room {
+        let rows: Vec<_> = seqs.iter().map(|&seq| row(seq)).collect();
+        // SAFETY: it is a source with room; one thread after the other is this source.
+        unsafe { feed.add(&rows, upto, 0, false) };
     }
+    has_room
 }
 
 /// The events of the ready rows, acknowledged. None: it is no reader.
