@@ -127,8 +127,8 @@ STRATEGIES: dict[str, dict[str, str]] = {
     },
     "parallelism": {
         "vsn": "Replicas share rows and state. Each key has one owner, and no state moves when the owner changes.",
-        "vsn_esg": "As published: every replica reads all rows from an elastic ScaleGate and finds their keys itself. A "
-        "change of owners begins with a barrier of all replicas.",
+        "vsn_esg": "As published: every replica reads all rows from an elastic ScaleGate and finds the keys itself. "
+        "A change of owners begins with a barrier of all replicas.",
         "sn": "Replicas share nothing (a baseline). Rows are copied to each owner, and state moves with its key.",
     },
     "order": {

@@ -6,7 +6,7 @@
 //!
 //! The keys of a row are found once, before all replicas (`keys.rs`), and handed on beside it.
 //!
-//! *VSN as published* (sections 5 to 7): every replica reads every row from an elastic ScaleGate (`channel/elastic`), with a
+//! *VSN as published* (sections 5 to 7): every replica reads every row from an elastic ScaleGate (`channel/elastic`). It has a
 //! handle of its own, and finds the keys itself. A control tuple announces an epoch. At its first row all replicas meet at a
 //! barrier (`replica/barrier.rs`). One of them adds and removes the readers. The gate of the outputs stays ours: it orders
 //! rows by rank, so the replicas need not be sources of an elastic ScaleGate.

@@ -13,7 +13,7 @@
 //! | `removeSources` | `Feed::remove_sources` | a *flush* tuple ends a source and makes its tuples ready |
 //!
 //! Readers pass dummy and flush tuples without returning them. Of concurrent calls of one membership operation, one caller
-//! wins: a test-and-set variable for each operation decides, and a call returns true only if it added or removed all
+//! wins. A test-and-set variable for each operation decides. A call returns true only if it has added or removed all
 //! members that were left to add or remove. Only members may call. A reader is a member for a *term*, so a former reader
 //! that comes late changes nothing, even if others have added it again meanwhile.
 //!
@@ -28,12 +28,12 @@
 //! marks waits (flow control). It fills the nodes of batch `b` again after the acknowledgement of `b + 1`, and after all
 //! other sources have announced events behind `b`. Then no thread is at these nodes, and none comes there:
 //!
-//! A source without flushes and dummies need not look at the clocks, because two marks more are acknowledged then, and the
-//! second of them is behind `b`.
-//!
 //! * Each present reader is at the mark of `b + 1` or past it. A new reader starts at a node of a present reader.
 //! * The last mark of each source is behind `b`, and has all levels. So its handles are past the nodes of `b`. A new source
 //!   starts with the handles of another source.
+//!
+//! A source without flushes and dummies need not look at the clocks. With room for a batch, the mark of `b + 2` is
+//! acknowledged too, and it is behind `b`.
 //!
 //! Writers: a source writes its line and its clock, and a reader its acknowledgements. While they are no members, the caller
 //! that adds or removes them writes these, and it holds the lock. `term`, `busy` and the counts of changes belong to the
@@ -226,8 +226,8 @@ impl ElasticScaleGate {
     /// The least of all sources' latest watermarks, or of all but one. Tuples that are not after that of all are ready.
     fn least_clock(&self, except: Option<usize>) -> i64 {
         loop {
-            // ORDERING: Acquire, as the clocks: a thread that sees a watermark which a source added after it had added another
-            // source sees the change. So it does not take the new source for absent.
+            // ORDERING: Acquire, as the clocks. A source adds another one, and then a watermark. A thread that sees this
+            // watermark also sees the change. So it does not take the new source for absent.
             let before = self.changes_of_sources.load(Ordering::Acquire);
             // ORDERING: Acquire; the thread finds what the sources added before.
             let clock = |source: &CachePadded<SourceEntry>| source.clock.load(Ordering::Acquire);
@@ -243,8 +243,8 @@ impl ElasticScaleGate {
     /// The number of marks of a source that all readers have passed and released; `added`, if there are no readers.
     fn acknowledged(&self, source: usize, added: u64) -> u64 {
         loop {
-            // ORDERING: Acquire, as the acknowledgements: a source that sees what a reader released after it had added another
-            // reader sees the change, and does not take the new reader for absent.
+            // ORDERING: Acquire, as the acknowledgements. A reader adds another one, and then releases more. A source that sees
+            // this release also sees the change. So it does not take the new reader for absent.
             let before = self.changes_of_readers.load(Ordering::Acquire);
             let released = |reader: &CachePadded<ReaderEntry>| {
                 // ORDERING: Acquire, both; the first for what its adder wrote, the second because the reader is done with the
@@ -317,7 +317,7 @@ impl ElasticScaleGate {
     }
 
     fn term(&self, reader: usize) -> u64 {
-        // ORDERING: Acquire; a reader that was added finds its start. Whoever sees a member gone sees what it did.
+        // ORDERING: Acquire; a reader that was added finds its start. A thread that sees a member gone sees what it did.
         self.readers[reader].term.load(Ordering::Acquire)
     }
 }

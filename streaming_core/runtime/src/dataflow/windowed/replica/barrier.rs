@@ -4,10 +4,10 @@
 //!
 //! Where the paper is open: the trigger is cleared, because a replica that has gone over is in the epoch of the control
 //! tuple. A joining replica takes the watermark from the epoch. A reconfiguration that keeps the number of replicas both adds
-//! and removes. A replica without room to wait in leaves its task, and asks again when its thread comes back.
+//! and removes. No thread blocks at the barrier: a task asks again when its thread comes back to it.
 //!
-//! Each replica calls both operations until they have happened. A call that comes late changes nothing: the caller that was
-//! removed is no reader any more, and for all others nothing is left to add or remove.
+//! Each replica calls both operations until they have happened. A call that comes late changes nothing. A caller that was
+//! removed is no reader any more. For all others nothing is left to add or remove.
 
 use crate::dataflow::channel::elastic::Reader;
 use crate::dataflow::windowed::operator::Windowed;
