@@ -62,6 +62,7 @@ class Subject:
 
     Attributes:
         events: The events of the workload.
+        handwritten: The numbers of threads of the hand-written loop.
         preparation: The seconds that it took to generate and decode them.
     """
 
@@ -71,7 +72,7 @@ class Subject:
         params: dict[str, Any],
         events: int,
         meter: Meter | None = None,
-        handwritten: bool = False,
+        handwritten: Sequence[int] = (),
     ):
         """Generates and decodes the events, and compiles the application.
 
@@ -80,7 +81,7 @@ class Subject:
             params: Its parameters.
             events: The number of events.
             meter: The source of energy figures; None: this machine's counters.
-            handwritten: Whether the application's hand-written loop takes part.
+            handwritten: The numbers of threads of the application's hand-written loop that take part.
         """
         from streaming_core.oracle.loop import Loop
 
@@ -101,10 +102,11 @@ class Subject:
         self._expected: dict[str, tuple[str, str]] = {}  # digests of outputs and final state, by order
         self._planned: dict[str, RunSpec] = {}  # specs with the plan that was found, by the spec's digest
         self._meter = meter or Meter()
+        self.handwritten = tuple(handwritten)
         self._handwritten = None
         if handwritten:
             blocks = engine.Blocks(self.source, self.program, engine.BLOCK)
-            self._handwritten = Handwritten(self.app, self.program, blocks, folder)
+            self._handwritten = Handwritten(self.app, self.program, blocks, folder, handwritten, params)
             weakref.finalize(self, self._handwritten.close)
 
     @property
@@ -156,15 +158,10 @@ class Subject:
             self._expect()
         return Turn(self.events, took, costs)
 
-    @property
-    def has_handwritten(self) -> bool:
-        """Whether the application's hand-written loop takes part."""
-        return self._handwritten is not None
-
-    def handwritten_turn(self, times: int) -> tuple[Turn, bool]:
+    def handwritten_turn(self, threads: int, times: int) -> tuple[Turn, bool]:
         """Runs the hand-written loop some times. Returns its turn, and whether all digests equal the loop's."""
         assert self._handwritten is not None
-        runs = [self._handwritten.run() for _ in range(times)]
+        runs = [self._handwritten.run(threads) for _ in range(times)]
         wanted, _ = self._expected["total"]
         return Turn(self.events, [seconds for seconds, _ in runs], []), all(digest == wanted for _, digest in runs)
 

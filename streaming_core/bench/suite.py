@@ -76,7 +76,7 @@ class Heat:
         phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole, and a
             share of the first way's peak rate.
         requests: For each way, the requests for reconfigurations during its passes, or None.
-        handwritten: Whether the application's hand-written loop takes part.
+        handwritten: The numbers of threads of the application's hand-written loop that take part.
     """
 
     app: str
@@ -85,7 +85,7 @@ class Heat:
     share: float = 1.0
     phases: tuple[tuple[float, float], ...] = ()
     requests: tuple[Requests | None, ...] = ()
-    handwritten: bool = False
+    handwritten: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def races(tmp_path_factory):
         patch.setenv("LOCKSTEP_HOME", str(tmp_path_factory.mktemp("home")))
         made = {}
 
-        def race(app, params, events, handwritten=False):
+        def race(app, params, events, handwritten=()):
             key = app, json.dumps(registry.load(app).bind(params)), events, handwritten
             if key not in made:
                 made[key] = Race(app, params, events, handwritten=handwritten)
