@@ -65,10 +65,8 @@ class Handwritten:
         self._processes = {}
         for count in threads:
             numbers = [count, *(bound[name] for name in names)] if names else []
-            command = [executable(), app.name, path, *map(str, numbers)]
-            self._processes[count] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+            command = [str(executable()), app.name, str(path), *map(str, numbers)]
+            self._processes[count] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, threads: int = 1) -> tuple[float, str]:
         """Runs once on fresh state. Returns the seconds and the digest of the outputs.

@@ -17,6 +17,8 @@ from streaming_core.run import cores, engine
 from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 
 Row = dict[str, Any]
+# Returns the rates of an open-loop source from the workload and the peak rate of the first way.
+Pace = Callable[[Subject, float], engine.Rates]
 
 
 class Rounds:
@@ -105,15 +107,14 @@ class Rounds:
             rows.append(row | {f"loaded_{name}": value for name, value in effect.items()})
         return rows
 
-    def over_time(self, phases: Sequence[tuple[float, float]], repetitions: int) -> list[list[Row]]:
+    def over_time(self, pace: Pace, repetitions: int) -> list[list[Row]]:
         """Makes runs at a rate that changes; returns the rows of each way, one instant after the other."""
-        peak = statistics.median(one.rate for one in self.passes[0])
-        rates = open_loop.phased(phases, peak, self._race.events)
+        rates = pace(self._race, statistics.median(one.rate for one in self.passes[0]))
         rows: list[list[Row]] = [[] for _ in self._specs]
         for number in range(repetitions):
             for i, of_way in enumerate(rows):
-                [sample] = self._pass(i, 1, rates).samples
-                of_way += open_loop.over_time(number, rates, sample)
+                [(sample, deliveries)] = zip(*_of_runs([self._pass(i, 1, rates)]), strict=True)
+                of_way += open_loop.over_time(number, rates, sample, deliveries)
                 self._tick()
         return rows
 
@@ -126,8 +127,9 @@ class Rounds:
         middle: bool = False,
     ) -> Pass:
         spec = self._specs[i].model_copy(update={"sink": "digest"}) if is_first else self._specs[i]
+        has_deliveries = self._has_requests or isinstance(rate, list)
         one = self._race.one_pass(
-            spec, times or self._runs[i], rate, self._requests[i], self._loop_seconds, self._has_requests, middle
+            spec, times or self._runs[i], rate, self._requests[i], self._loop_seconds, has_deliveries, middle
         )
         self.wrong[i] |= not one.is_right
         return one
@@ -161,6 +163,8 @@ class Rounds:
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples):
                 row["costs"] = parts
+            if samples[0].balance:
+                row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
             if samples[0].tasks:
                 row["operators"] = _operators(samples)
             measured = {name: [getattr(one, name) for one in passes] for name in costs}

@@ -22,7 +22,7 @@ from streaming_core.apps import registry
 from streaming_core.bench.handwritten import Handwritten
 from streaming_core.bench.passes import Pass, beside
 from streaming_core.bench.reconfigurations import columns
-from streaming_core.bench.requests import Requests
+from streaming_core.bench.requests import Asking, Requests
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, format_digest
@@ -98,7 +98,7 @@ class Subject:
         self.source = workload.read(folder / "workload", self.app)
         self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
         self.preparation = time.monotonic() - began
-        self._blocks: dict[int, engine.Blocks] = {}
+        self._blocks: dict[int, engine.Blocks] = {}  # by their size in events
         self._expected: dict[str, tuple[str, str]] = {}  # digests of outputs and final state, by order
         self._planned: dict[str, RunSpec] = {}  # specs with the plan that was found, by the spec's digest
         self._meter = meter or Meter()
@@ -191,16 +191,21 @@ class Subject:
         outputs, final = self._expected[order]
         if spec.sink == "count":
             outputs = outputs.partition(":")[0]
+        size = engine.block_size(spec)
+        if requests is not None and requests.is_between:
+            size = max(1, min(size, self.events // requests.times))
         for number in range(times):
+            asking = Asking(requests, loop_seconds) if requests is not None else None
             is_last = number + 1 == times
             sample, state, more = engine.one_pass(
                 spec,
                 self.program,
-                self._blocks_of(spec),
+                self._blocks_of(size),
+                progress=asking.block_ends if asking is not None else None,
                 rate=rate,
                 export=is_last,
                 meter=self._meter,
-                beside=beside(one, requests, loop_seconds),
+                beside=beside(one, asking),
                 deliveries=deliveries,
                 sink=spec.sink,
                 middle=middle,
@@ -220,8 +225,7 @@ class Subject:
         tables = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
         return pa.concat_tables([self.loop.output_schema.empty_table(), *tables])
 
-    def _blocks_of(self, spec: RunSpec) -> engine.Blocks:
-        size = engine.block_size(spec)
+    def _blocks_of(self, size: int) -> engine.Blocks:
         if size not in self._blocks:
             self._blocks[size] = engine.Blocks(self.source, self.program, size, keep=KEEP)
         return self._blocks[size]
