@@ -8,7 +8,6 @@ time.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Iterator
@@ -238,6 +237,14 @@ def _elastic(app: str, params: dict[str, Any], counts: list[int]) -> Sweep:
     ]
 
 
+def _phases(counts: list[int]) -> Sweep:
+    return _elastic("scalejoin", PHASES, counts)
+
+
+def _hedging(counts: list[int]) -> Sweep:
+    return _elastic("hedge", HEDGE, counts)
+
+
 def _count(race: Subject) -> dict[str, Any]:
     """Returns the comparisons of a pass, and the seconds of event time."""
     ts, work = joins.work(race)
@@ -405,7 +412,7 @@ EXPERIMENTS = (
         "section 8.5, figures 11 and 12",
         "Controllers that follow a changing rate, with windows that follow it too",
         FOLLOWING,
-        functools.partial(_elastic, "scalejoin", PHASES),
+        _phases,
         _over_time(OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK),
         events=500_000,
         count=_count,
@@ -426,7 +433,7 @@ EXPERIMENTS = (
         "section 8.6, figure 13",
         "Trades that hedge each other (hedge), at their own rate",
         HEDGING,
-        functools.partial(_elastic, "hedge", HEDGE),
+        _hedging,
         _over_time(OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK),
         events=40_000,
         count=_count,

@@ -29,14 +29,12 @@ class Requests:
         replicas: The number of replicas of the operator.
         times: The approximate number of requests in the time of one pass of the loop; with `between`, in any pass. The
             first comes before the first event.
-        soonest: The shortest time between two requests of the thread, in seconds.
     """
 
     operator: str
     kind: str
     replicas: int
     times: int
-    soonest: float = SOONEST
 
     @property
     def is_between(self) -> bool:
@@ -55,7 +53,7 @@ class Asking:
 
     def __init__(self, requests: Requests, loop_seconds: float):
         """Takes the requests, and the seconds of a pass of the loop."""
-        self._requests, self._pause = requests, max(requests.soonest, loop_seconds / requests.times)
+        self._requests, self._pause = requests, max(SOONEST, loop_seconds / requests.times)
         self._shares = itertools.cycle(requests.shares())
         self._control: Any = None
 

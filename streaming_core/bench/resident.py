@@ -36,7 +36,7 @@ SEED = 1
 PARAMS = {"keys": 2, "size": 101}  # a window has ten rows, so that a row is quick
 THREADS = 2
 PAUSE = 0.0005  # seconds between two looks whether a reconfiguration is settled
-RATE = 0.4  # of the peak rate, with reconfigurations
+RATE = 0.1  # of the peak rate, with reconfigurations
 FIRST = 0.2  # part of a pass in which memory is not looked at: it fills
 
 
