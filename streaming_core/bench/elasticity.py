@@ -1,7 +1,7 @@
 """STRETCH's elastic questions: controllers that follow the load (sections 8.4 to 8.6).
 
 Rates are shares of a measured peak rate, so that the load is the same on any machine. In `q4-provisioning`, the load
-changes once. In `q5` and `q6`, events arrive by their own times: windows are in event time, so they grow and shrink
+changes once. In `q5` and `q6`, events arrive by their own times. Windows are in event time, so they grow and shrink
 with the rate, as in the paper. Only the speed at which the times pass is chosen, from the work of each second of event
 time.
 """
@@ -229,9 +229,9 @@ def _elastic(app: str, params: dict[str, Any], counts: list[int]) -> Sweep:
         for controller in CONTROLLERS
     ]
     return [Heat(app, params, ways, pace=_own)], [
-        "Events arrive by their own times, and windows are in event time. The speed at which the times pass is such "
-        f"that the second with most work needs {SHARE * 100:g} % of what all replicas can do. Work is comparisons, and "
-        "calls of keys.",
+        "Events arrive by their own times, and windows are in event time. The times pass at a constant speed, at which "
+        f"the second with most work needs {SHARE * 100:g} % of what all replicas can do. Work is comparisons, and calls "
+        "of keys.",
         f"A spike is an average latency over {open_loop.BIN:g} s above {open_loop.SPIKE} times the median average.",
         host.unshown(counts, f"{PAPERS_THREADS} threads"),
     ]
@@ -356,7 +356,7 @@ def _simulated() -> Iterator[Row]:
         }
         every = len(instants) // (MINUTES * 6)  # ten seconds
         yield from (
-            whole | one | {"at_s": number / PERIODS, "load": float(load)}
+            whole | one | {"at_s": number / PERIODS, "demand": float(load)}
             for number, (one, load) in enumerate(zip(instants, loads, strict=True))
             if number % every == 0
         )
@@ -424,7 +424,7 @@ EXPERIMENTS = (
         f"Controllers that follow a changing rate on {PAPERS_THREADS} threads, simulated",
         (SIMULATED,),
         lambda counts: ([], []),
-        _over_time(("load", "load in replicas"), REPLICAS, WORK),
+        _over_time(("demand", "work in replicas"), REPLICAS, WORK),
         model=_simulated,
         conclude=_simulation,
     ),

@@ -55,7 +55,7 @@ CALL = 16  # comparisons that take about as long as the call of a key
 def cost(race: Subject) -> tuple[np.ndarray, np.ndarray]:
     """Returns the time of each event in milliseconds, and its cost: comparisons, and calls in units of them."""
     ts, comparisons = work(race)
-    streams = 2 if race.app.name == "hedge" else 1  # of which an event is a row
+    streams = 2 if race.app.name == "hedge" else 1  # an event is a row of so many
     return ts, comparisons + CALL * streams * race.app.bind(race.given)["keys"]
 
 

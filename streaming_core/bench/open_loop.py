@@ -58,7 +58,7 @@ def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> e
 def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> engine.Rates:
     """Returns the rates at which events arrive by their own times, at a speed that this machine sustains.
 
-    Seconds of event time take the same time each. Within a second, events arrive evenly. The speed is such that the
+    Seconds of event time take the same time each. Within a second, events arrive evenly. At the speed chosen, the
     second with most work takes a share of the peak rate.
 
     Args:
@@ -84,9 +84,10 @@ def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliverie
     """Returns the rows of a pass whose rate changes: INSTANTS rows for the first pass, one for others.
 
     The row of a pass has its latencies in microseconds and its changes of owners. If there are few phases, it has the
-    latency and the rates of each. In the row of an instant, `replicas` counts the replicas that have keys, `work` is
-    the share of their time that they work, and `pending` is the backlog in seconds, at the present rate. `replicas`
-    and `work` need a controller.
+    latency and the rates of each.
+
+    In the row of an instant, `pending` is the backlog in seconds, at the present rate. With a controller, `replicas`
+    counts the replicas that have keys, and `work` is the share of their time that they work.
 
     Args:
         number: The number of the pass.

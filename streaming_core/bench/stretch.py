@@ -187,7 +187,7 @@ JOINING = (
 def _joining(counts: list[int]) -> Sweep:
     return [_scaling("scalejoin", JOIN, counts, PARALLELISMS, handwritten=True)], [
         "The compiled loop and the hand-written join on one thread are sequential joins. On more threads, the "
-        "hand-written join is an ad-hoc ScaleJoin: each thread stores rows in its turn, and compares every row with "
+        "hand-written join is an ad-hoc ScaleJoin. Each thread stores rows in its turn, and compares every row with "
         "those that it stores.",
         "The number of comparisons is that which the rows require, computed from the workload.",
         AT_LOAD,

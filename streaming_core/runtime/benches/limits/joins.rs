@@ -1,7 +1,7 @@
 //! scalejoin: pairs of rows of two streams within a window, by a nested loop over columns.
 //!
-//! Several threads share the work as ScaleJoin does: every thread reads all rows, stores the next row in its turn, and compares
-//! each row with the rows that it stores. The rows lie in memory, so the threads wait for nothing but each other's end. This is
+//! Several threads share the work as ScaleJoin does. Every thread reads all rows, and stores the next row in its turn. It
+//! compares each row with the rows that it stores. The rows lie in memory, so the threads wait for nothing but each other's end. This is
 //! a bound: ScaleJoin's threads take their rows from a ScaleGate, and put their pairs into another one.
 
 use std::thread;
