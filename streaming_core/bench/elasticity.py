@@ -229,8 +229,8 @@ def _elastic(app: str, params: dict[str, Any], counts: list[int]) -> Sweep:
         for controller in CONTROLLERS
     ]
     return [Heat(app, params, ways, pace=_own)], [
-        "Events arrive by their own times, and windows are in event time. The times pass at a constant speed, at which "
-        f"the second with most work needs {SHARE * 100:g} % of what all replicas can do. Work is comparisons and calls.",
+        "Events arrive by their own times, and windows are in event time. They pass at a constant speed, at which the "
+        f"second with most work needs {SHARE * 100:g} % of what all replicas can do. Work is comparisons and calls.",
         f"A spike is an average latency over {open_loop.BIN:g} s above {open_loop.SPIKE} times the median average.",
         host.unshown(counts, f"{PAPERS_THREADS} threads"),
     ]

@@ -219,21 +219,25 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     assert placed == ([{0}, {0, 1}] if most > 1 else [{0}]) * 2
     counted = {(s.app, s.params.get("level"), s.threads, s.parallelism) for _, s in ways("stretch", "q1")}
     kinds = [("wordcount", None), *(("paircount", level) for level in "LMH")]
-    assert counted == {(*kind, count, shared) for kind in kinds for count in counts for shared in ("vsn", "sn")}
+    assert counted == {
+        (*kind, count, shared) for kind in kinds for count in counts for shared in sentences.PARALLELISMS
+    }
     states, _ = chosen("stretch", "q4-states").sweep(counts)
-    each = [("vsn", None), ("vsn", "halves"), ("vsn", "swaps"), ("sn", None), ("sn", "swaps")]
+    each = [(one, kind) for one in sentences.SHARED for kind in (None, "halves", "swaps")]
+    each += [("sn", None), ("sn", "swaps")]
     for heat in states:
         asked = [one and one.kind for one in heat.requests]
         assert [(way.parallelism, kind) for way, kind in zip(heat.ways, asked, strict=True)] == each
     assert len(states) == len(switching.WORDS) + len(switching.PAIRS)
     for name, app in (("q2", "forward"), ("q3", "scalejoin")):
         shared = [(s.app, s.threads, s.parallelism) for _, s in ways("stretch", name)]
-        assert shared == [(app, count, one) for count in counts for one in ("vsn", "sn")]
+        assert shared == [(app, count, one) for count in counts for one in sentences.PARALLELISMS]
     [join] = chosen("stretch", "q3").sweep(counts)[0]
     assert join.handwritten == tuple(counts)
     for name, app in (("q5", "scalejoin"), ("q6", "hedge")):
         controlled = [(s.app, s.threads, s.controller) for _, s in ways("stretch", name)]
-        assert controlled == [(app, max(2, most), controller) for controller in ("none", "threshold", "model")]
+        each = [(app, max(2, most), controller) for controller in ("none", "threshold", "model")]
+        assert controlled == each * len(sentences.SHARED)
     replicas = [len(s.plan["from_left"]) for _, s in ways("stretch", "balance")]
     assert replicas == [2, 3, 36]
     batches = {s.batch for _, s in ways("stretch", "q4-batches")}
@@ -242,7 +246,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     others = [one.name for one in stretch.SUITE.experiments if one.name != "q4-batches"]
     assert {s.batch for name in others for _, s in ways("stretch", name)} == {256}
     kinds = [one and one.kind for heat in chosen("stretch", "q4").sweep(counts)[0] for one in heat.requests]
-    assert kinds == [None, "halves", "swaps", "between"]
+    assert kinds == [None, "halves", "swaps", "between"] * len(sentences.SHARED)
     for name in ("q4", "q4-states", "q4-replicas", "q4-outputs"):
         for heat in chosen("stretch", name).sweep(counts)[0]:
             assert [one and one.kind for one in heat.requests][:3] == [None, "halves", "swaps"]
