@@ -9,12 +9,11 @@ application reads them as if they stood in its file.
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean
+from streaming_core.language import generated
 from streaming_core.language.extent import Extent
 from streaming_core.language.record import Counter, FieldType, Record, Scalar, TopK, f64, i64
 
@@ -132,22 +131,8 @@ class WindowedStream:
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
         emit = f"out.emit(ts=window.end, {self._key}=window.key.{self._key}, {values})"
-        made = written(
-            self._stream._module,
-            f"def {name}(row, window, state, out):\n    {update}\n",
-            f"def {name}_result(window, state, out):\n" + (f"    {loop}\n        {emit}\n" if loop else f"    {emit}\n"),
-        )
-        return self.aggregate(made[0], Record(f"{name}_state", state, None), made[1], output)
-
-
-def written(module: str, *texts: str) -> list[Callable]:
-    """Functions with these sources, each in a file of its own, as far as `inspect` knows."""
-    made = []
-    for text in texts:
-        name = text.split("(")[0].removeprefix("def ")
-        file = f"<window {name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
-        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-        namespace: dict[str, Any] = {"__name__": module}
-        exec(compile(text, file, "exec"), namespace)
-        made.append(namespace[name])
-    return made
+        module = self._stream._module
+        rows = generated.function(module, f"def {name}(row, window, state, out):\n    {update}\n")
+        body = f"    {loop}\n        {emit}\n" if loop else f"    {emit}\n"
+        result = generated.function(module, f"def {name}_result(window, state, out):\n{body}")
+        return self.aggregate(rows, Record(f"{name}_state", state, None), result, output)

@@ -387,7 +387,8 @@ class App:
         self,
         left: Stream,
         right: Stream,
-        on: str,
+        on: str | None = None,
+        *,
         within: int | str,
         band: dict[str, tuple[str, float]] | None = None,
         name: str = "join",
@@ -398,10 +399,10 @@ class App:
         their record in front: `order_price`, `payment_price`.
 
         Args:
-            on: the key, a field of both.
+            on: the key, a field of both. With a band, there may be none.
             within: a number of units of `ts`, or a duration such as "10m".
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
-                difference.
+                difference. The first of them is an index, so a row meets few rows that are not close.
             name: of the operator.
 
         Raises:

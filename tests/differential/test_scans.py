@@ -146,6 +146,7 @@ def readings(n=1_500):
 def test_loops_over_queues_agree_everywhere(function, band):
     made = App("scans", params={"band": Param(3)})
     made.source(Reading).key_by("key").process(function, state=Kept, output=Found).sink()
+    made.generates(lambda *arguments: {})
     params, table = made.bind({"band": band}), readings()
     case, loop = Case(made, params, table), Loop(made, params)
     assert len(case.outputs) > 10
