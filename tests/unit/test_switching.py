@@ -14,9 +14,13 @@ from streaming_core.bench.race import Race
 from streaming_core.bench.reconfigurations import columns, seen, switched
 from streaming_core.bench.requests import Asking, Requests
 from streaming_core.bench.rounds import reconfigured
+from streaming_core.bench.stretch_sentences import SHARED
 from streaming_core.cli import main
 from streaming_core.run.report import Reconfiguration, Sample
 from streaming_core.run.way import Pinned
+
+
+KINDS = ("no", "halves", "swaps", "between")
 
 
 @pytest.fixture(autouse=True)
@@ -204,14 +208,14 @@ def test_question_four_runs_by_command(monkeypatch, capsys):
     rows = experiment["rows"]
     assert [(row["result"], row["switched"], row.get("batch")) for row in rows] == [
         ("yardstick", "no", None),
-        *(("equal", kind, 256) for kind in ("no", "halves", "swaps", "between") for _ in switching.LOADS),
+        *(("equal", kind, 256) for _ in SHARED for kind in KINDS for _ in switching.LOADS),
     ]
     for row in rows[1:]:
         # The first request is there before the first event.
         assert (row.get("switches", 0) > 0) == (row.get("loaded_switches", 0) > 0) == (row["switched"] != "no")
         assert row["gap_max_us"] > 0
         assert row["loaded_near_p99_us"] > 0
-    assert len(experiment["conclusions"]) == 3 * len(switching.LOADS)
+    assert len(experiment["conclusions"]) == 3 * len(switching.LOADS) * len(SHARED)
     goal = experiment["claims"][1]["ours"]
     assert goal.count("met") + goal.count("missed") == 3 * len(switching.LOADS)
     for said in ("switches", "over 1 ms", "largest", "longest gap under load", "end-to-end p99 latency near a switch"):
