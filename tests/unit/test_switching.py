@@ -19,7 +19,6 @@ from streaming_core.cli import main
 from streaming_core.run.report import Reconfiguration, Sample
 from streaming_core.run.way import Pinned
 
-
 KINDS = ("no", "halves", "swaps", "between")
 
 
