@@ -141,7 +141,7 @@ def switches(parallelism: str, is_loaded: bool = True) -> Text:
             at = f" at {row['load']:.0%} of the peak".replace("%", " %") if is_loaded else ""
             times = ", ".join(f"{of} {milliseconds(row[f'{name}_{of}_us'])}" for of in ("p50", "p99", "max"))
             parts.append(f"{named(row)}{at}: {times} ms of {row[f'{name}es']:,}")
-        return "; ".join(parts)
+        return "; ".join(dict.fromkeys(parts))  # rows of one way at several rates have the same peak
 
     return text
 
