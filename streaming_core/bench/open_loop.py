@@ -137,6 +137,7 @@ def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliverie
         return [whole]
     edges = np.linspace(0.0, end, INSTANTS + 1)
     loads = sorted((load for loads in sample.loads.values() for load in loads), key=lambda load: load.at)
+    of_pass = {name: value for name, value in whole.items() if name not in ("changes", "phases")}
     instants = []
     for (start, stop), span in zip(itertools.pairwise(edges.tolist()), spans(edges), strict=True):
         some = [load for load in loads if start <= load.at / 1e9 < stop]
@@ -144,7 +145,7 @@ def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliverie
             able = sum(load.period * load.replicas for load in some)
             span["replicas"] = statistics.mean(load.replicas for load in some)
             span["work"] = sum(load.worked for load in some) / able
-        instants.append(whole | span | {"at_s": stop})
+        instants.append(of_pass | span | {"at_s": stop})
     return [whole, *instants]
 
 

@@ -186,12 +186,9 @@ def imbalance(rows: list[Row]) -> str:
 
 
 def passes(rows: Iterable[Row], **having: object) -> list[Row]:
-    """Returns one row for each pass with a changing rate, with right results and these values."""
-    of_passes = {}
-    for row in right(rows):
-        if "pass" in row and all(row.get(name) == wanted for name, wanted in having.items()):
-            of_passes[row["pass"]] = row
-    return list(of_passes.values())
+    """Returns the rows of passes with a changing rate that have right results and these values."""
+    chosen = [row for row in right(rows) if "pass" in row and "at_s" not in row]
+    return [row for row in chosen if all(row.get(name) == wanted for name, wanted in having.items())]
 
 
 def middle(some: list[Row], column: str) -> float:
