@@ -69,8 +69,8 @@ def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> en
     """
     seconds, firsts, counts = np.unique(ts // 1000, return_index=True, return_counts=True)
     capacity = peak * work.sum() / len(ts)
-    speed = share * capacity / max(np.add.reduceat(work, firsts).max(), 1)
-    gaps = [*np.diff(seconds) - 1, 0]
+    speed = float(share * capacity / max(np.add.reduceat(work, firsts).max(), 1))
+    gaps = [*(np.diff(seconds) - 1).tolist(), 0]
     rates: engine.Rates = []
     for first, count, gap in zip(firsts.tolist(), counts.tolist(), gaps, strict=True):
         rates.append((first, count * speed))

@@ -253,7 +253,7 @@ def variation(numbers: list[int]) -> float:
 def _balanced(rows: list[Row]) -> Iterator[str]:
     """Adds the variations of calls and comparisons, and yields them."""
     for row in rows:
-        compared = row.pop("compared")
+        compared = row.pop("compared", {})
         calls = row.get("calls", {}).get("from_left")
         if not calls:
             continue
