@@ -85,9 +85,7 @@ class WindowedStream:
             "for i in range(len(state.best)):",
         )
 
-    def aggregate(
-        self, update: Callable, state: Record, result: Callable, output: Record
-    ) -> Any:
+    def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
         """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
         extent = self._extent
         return self._stream.window(

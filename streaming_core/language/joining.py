@@ -55,14 +55,18 @@ def joined(
         if on is not None and on not in record.fields:
             raise BadInput(f"app {app.name}: join on {on!r}: {record!r} has no such field")
     if on is None and not band:
-        raise BadInput(f'app {app.name}: join: say which rows meet: on="field", or band={{"field": ("field", distance)}}')
+        raise BadInput(
+            f'app {app.name}: join: say which rows meet: on="field", or band={{"field": ("field", distance)}}'
+        )
     for one, (other, distance) in band.items():
         for record, field in zip(sides, (one, other), strict=True):
             if not _is_number(record.fields.get(field)):
                 raise BadInput(f"app {app.name}: join: band: {record!r} has no number field {field!r}")
         is_number = isinstance(distance, int | float) and not isinstance(distance, bool)
         if not is_number or not 0 <= distance < math.inf:
-            raise BadInput(f"app {app.name}: join: band: the distance of {one} must be a number from 0, got {distance!r}")
+            raise BadInput(
+                f"app {app.name}: join: band: the distance of {one} must be a number from 0, got {distance!r}"
+            )
     kept = [{field: kind for field, kind in record.fields.items() if field != on} for record in sides]
     for record, fields in zip(sides, kept, strict=True):
         for field, kind in fields.items():
@@ -89,7 +93,9 @@ def joined(
     ]
     span = in_units(within, app.time)
     if not isinstance(span, int) or isinstance(span, bool) or span < 0:
-        raise BadInput(f"app {app.name}: join: within must be a duration such as '10s', or a number from 0, not {within!r}")
+        raise BadInput(
+            f"app {app.name}: join: within must be a duration such as '10s', or a number from 0, not {within!r}"
+        )
     keyed: dict[str, Any] = {"key": on}
     if band:
         keys = {} if on is None else {on: sides[0].fields[on]}

@@ -67,7 +67,7 @@ def near(row, state, out):
 def close(row, state, out):
     rows = state.rows
     for i in range(len(rows)):
-        if abs(row.n - rows[i].n) <= p.band and (rows[i].x < row.x or not rows[i].flag == row.flag):
+        if abs(row.n - rows[i].n) <= p.band and (rows[i].x < row.x or rows[i].flag != row.flag):
             out.emit(n=rows[i].n, x=rows[i].x, small=rows[i].small)
     keep(row, state)
 

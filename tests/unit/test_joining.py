@@ -57,7 +57,9 @@ def table_of(app, columns):
 
 def pairs(columns, within, price, number, same=True):
     """All pairs of the definition; of a row's pairs the earlier rows in turn."""
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*(c.tolist() for c in columns.values()), strict=True)]
+    rows = [
+        dict(zip(columns, values, strict=True)) for values in zip(*(c.tolist() for c in columns.values()), strict=True)
+    ]
     found = []
     for at, row in enumerate(rows):
         for other in rows[:at]:

@@ -85,7 +85,15 @@ impl Control {
             calls: vec![0; CELLS],
         };
         let worked = (0..epochs.replicas()).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
-        Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), is_asked: AtomicBool::new(false), watches, worked, counts }
+        Self {
+            operator: operator.to_owned(),
+            epochs,
+            asking: Mutex::new(asking),
+            is_asked: AtomicBool::new(false),
+            watches,
+            worked,
+            counts,
+        }
     }
 
     /// Adds `nanoseconds` to the working time of a replica.
