@@ -308,6 +308,7 @@ class App:
         result: Callable | None = None,
         slide: Callable | None = None,
         delay: int | str = 0,
+        idle: int | str | None = None,
         multiplicity: str = "set",
     ) -> Stream:
         """A windowed operator over one or several streams, named as its (first) `update` (STRETCH, section 4.2: O+).
@@ -326,10 +327,14 @@ class App:
         `out.emit(ts=window.end, ...)`.
 
         Args:
-            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These and
-                `delay` may be durations such as "1m". These, `every` and `multiplicity` may be names of parameters.
+            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
+                `delay` and `idle` may be durations such as "1m". These, `every` and `multiplicity` may be names of
+                parameters.
             kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
-            delay: how far behind the latest row's `ts` another row's may be and still be counted.
+            delay: how far behind the latest row's `ts` another row's may be and still be counted. With several streams,
+                the latest row is that of the stream that is furthest behind.
+            idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
+                windows wait for every stream. For kind `multi`: single windows slide with the latest row of any stream.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
 
         Raises:
@@ -373,6 +378,7 @@ class App:
             in_units(advance, self.time),
             in_units(size, self.time),
             in_units(delay, self.time),
+            None if idle is None else in_units(idle, self.time),
             self._key(streams, key, refusal),
             key if isinstance(key, str) else None,
             every,

@@ -98,7 +98,8 @@ class Windowing(Dataflow):
             record = f"({record}, {record})"
         said = [f"{one if len(streams) == 1 else two}, advance={advance}, size={size}, state={record}, update={update}"]
         if not single:
-            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, multiplicity={r.choice(('set', 'bag'))!r}")
+            idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None
+            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}, multiplicity={r.choice(('set', 'bag'))!r}")
         else:
             said.append('kind="single"')
         others = ["other"] * (len(streams) - 1)

@@ -332,7 +332,7 @@ def test_windows_expire_by_the_time_of_who_goes_on(silent_one, rows):
     rng = np.random.default_rng(rows)
     sides = [drawn(rng, rows if side == silent_one else ROWS, [1]) for side in (0, 1)]
     sides[1]["line"] = [b"x"] * len(sides[1]["ts"])
-    app, table = counting(*sides, advance=5, size=SIZE)
+    app, table = counting(*sides, advance=5, size=SIZE, idle=0)
     made = agreed(app, table)
     ts, streams = table["ts"].to_numpy(), table["stream"].to_numpy()
     for row in made:  # with the first event from its window's end on

@@ -38,9 +38,9 @@ use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
-use crate::dataflow::windowed::owners::Owners;
 use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::keys::Lister;
+use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Executor;
 use crate::output::clock::Stopwatch;
@@ -326,7 +326,7 @@ fn wire(
                         input,
                         replica,
                         lister: Lister::new(&windowed.operator),
-                        copies: apart.then(|| Copies::new(stride, replicas)),
+                        copies: apart.then(|| Copies::new(&windowed.operator, stride, replicas)),
                         said: i64::MIN,
                     };
                     tasks[place].push(task(role, gate, Some(outlets.len()), Vec::new(), asks, stride));

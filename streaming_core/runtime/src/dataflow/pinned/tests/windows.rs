@@ -187,8 +187,8 @@ fn schedules_that_make_no_sense_are_refused() {
 #[cfg(not(shuttle))]
 fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated)) -> bool {
     let windows = Windows { advance: 3, size: 11, delay: 2 };
-    let blocks = blocks(&windows.events(300, 2, 30), 100);
-    let schedule = (1..28).map(|i| scheduled(10 * i, [&[0][..], &[1], &[0, 1], &[1, 0]][i as usize % 4])).collect();
+    let blocks = blocks(&windows.events(600, 2, 30), 100);
+    let schedule = (1..58).map(|i| scheduled(10 * i, [&[0][..], &[1], &[0, 1], &[1, 0]][i as usize % 4])).collect();
     let plan = BTreeMap::from([("window".into(), vec![0, 0])]);
     let options = Options { plan, parallelism: Some(parallelism.into()), ..on(1, 7, schedule) };
     let mut executor = pinned(&windows.program(false), &options).unwrap();

@@ -4,6 +4,7 @@
 use crate::dataflow::channel::rank::Path;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::{Replica, rank_more};
+use crate::dataflow::windowed::watermark::NONE;
 use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
 use crate::rows::block::Text;
@@ -31,7 +32,6 @@ impl Replica {
             // SAFETY: as the callers say.
             unsafe { self.meet(operator, text, out) }?;
         }
-        let open = self.watermark.map_or(0, |watermark| operator.bounds.first_beyond(watermark));
         let mut expired = 0;
         while let Some(number) = self.open.first()
             && number < before
@@ -51,7 +51,11 @@ impl Replica {
                     self.gone.add(pane)?;
                     continue;
                 }
-                let path = Path::default().fixed(0, 1).number((number - open) as u64);
+                let path = Path::default().fixed(0, 1);
+                let path = match self.watermark.open() {
+                    NONE => path.back((before - 1).wrapping_sub(number) as u64),
+                    open => path.number((number - open) as u64),
+                };
                 // SAFETY: as above.
                 expired += unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
                 // SAFETY: as above.
