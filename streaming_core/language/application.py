@@ -151,6 +151,7 @@ class App:
         self.unordered: Unordered | None = None
         self._event: Record | None = None
         self.streams: Sources | None = None  # of an application of several sources
+        self.delay: int | str | None = None  # how far `ts` of a source may go back; None: it does not
         self._generators: tuple[Callable, ...] = ()
         self._outputs: Record | None = None
         frame = inspect.currentframe()
@@ -268,28 +269,40 @@ class App:
         self.tables.append(table)
         return table
 
-    def source(self, event: Record) -> Stream:
-        """The application's only input stream."""
+    def source(self, event: Record, delay: int | str | None = None) -> Stream:
+        """The application's only input stream.
+
+        Args:
+            event: the record of its rows.
+            delay: declares that `ts` goes back, mostly by no more than this: a duration, a number of units of `ts`, or
+                the name of a parameter. It is the default `delay` of windows of kind `multi`, and an import keeps the
+                order of the files. Windows decide whether a row is late.
+
+        Raises:
+            BadInput: The application has a source already, or the record cannot be an event.
+        """
         if self._event is not None:
             reason = "the events are declared already; call only one of app.source, app.sources and app.transaction"
             raise BadInput(f"app {self.name}: {reason}")
         self._refuse("event", event, *CONTAINERS)
         self.event = event
+        self.delay = None if delay is None else in_units(delay, self.time)
         operator = Operator("source", "source", [], event)
         self.operators.append(operator)
         return Stream(self, [operator])
 
-    def sources(self, *records: Record) -> tuple[Stream, ...]:
+    def sources(self, *records: Record, delay: int | str | None = None) -> tuple[Stream, ...]:
         """The application's input streams, one for each record, by whose names they go (language/sources.py).
 
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
-        stream), and numbered in it: `row.seq`. One that is silent holds nobody up.
+        stream), and numbered in it: `row.seq`. One that is silent holds nobody up. With a `delay` (as of `source`), `ts` of
+        a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
 
         Raises:
             BadInput: fewer than two records, one of them twice or without order, or fields whose names clash.
         """
         streams = united(self.name, records)
-        source = self.source(streams.event)
+        source = self.source(streams.event, delay)
         self.streams = streams
         return tuple(source.flat_map(streams.stream(i, self._module), one) for i, one in enumerate(records))
 
@@ -307,7 +320,7 @@ class App:
         every: int | str | None = None,
         result: Callable | None = None,
         slide: Callable | None = None,
-        delay: int | str = 0,
+        delay: int | str | None = None,
         idle: int | str | None = None,
         multiplicity: str = "set",
     ) -> Stream:
@@ -332,7 +345,8 @@ class App:
                 parameters.
             kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
             delay: how far behind the latest row's `ts` another row's may be and still be counted. With several streams,
-                the latest row is that of the stream that is furthest behind.
+                the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for kind
+                `multi`, or 0.
             idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
                 windows wait for every stream. For kind `multi`: single windows slide with the latest row of any stream.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
@@ -377,7 +391,7 @@ class App:
             kind,
             in_units(advance, self.time),
             in_units(size, self.time),
-            in_units(delay, self.time),
+            in_units(self._default_delay(kind) if delay is None else delay, self.time),
             None if idle is None else in_units(idle, self.time),
             self._key(streams, key, refusal),
             key if isinstance(key, str) else None,
@@ -414,6 +428,10 @@ class App:
             BadInput: A field is missing, or no number, or has the name of another one.
         """
         return joined(self, left, right, on, within, band or {}, name)
+
+    def _default_delay(self, kind: str) -> int | str:
+        """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
+        return self.delay if self.delay is not None and kind == "multi" else 0
 
     def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
         """The record of a window's keys."""

@@ -30,19 +30,19 @@ _PART = re.compile(r"(\d+)(ns|us|ms|s|m|h|d)")
 @dataclass(frozen=True)
 class Extent:
     """Windows are `[l*advance, l*advance + size)` for every integer l. A row may come by `delay` later than another one
-    of a later `ts`, and still counts."""
+    of a later `ts`, and still counts. None: by the delay of the sources."""
 
     advance: int | str
     size: int | str
-    delay: int | str
+    delay: int | str | None
 
 
-def tumbling(size: int | str, delay: int | str = 0) -> Extent:
+def tumbling(size: int | str, delay: int | str | None = None) -> Extent:
     """Windows of this size, one after the other."""
     return Extent(size, size, delay)
 
 
-def sliding(size: int | str, every: int | str, delay: int | str = 0) -> Extent:
+def sliding(size: int | str, every: int | str, delay: int | str | None = None) -> Extent:
     """Windows of this size, of which one begins every so often."""
     return Extent(every, size, delay)
 
