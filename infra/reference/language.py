@@ -9,10 +9,10 @@ from dataclasses import fields as dataclass_fields
 from infra.reference.markdown import block, bullets, code, next_pages, paragraph, table
 from infra.reference.markdown import page as whole_page
 from streaming_core.language import record, tables, window
+from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.application import App, Transaction
 from streaming_core.language.record import CONTAINERS, Counter, Map, Queue, Ring, Scalar, Set, TopK
 from streaming_core.language.sources import MOST as MOST_SOURCES
-from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.stream import KeyedStream, Stream
 from streaming_core.language.typed.program import MOST_SCRATCH, MOST_TABLES
 from streaming_core.language.typed.reader import MOST_ROWS

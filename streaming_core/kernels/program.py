@@ -16,7 +16,7 @@ from typing import Any
 from streaming_core import errors, machine_code
 from streaming_core.data.rows import layout
 from streaming_core.kernels.emits import emits
-from streaming_core.language import tables
+from streaming_core.language import generated, tables
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
@@ -128,6 +128,8 @@ class Program:
                 entry.get("window", {}).pop(name, None)
         compiler = machine_code.fingerprint(*_SOURCES, Path(errors.__file__))
         written = [path.read_text() for path in sources(Path(self.app.file))]
+        functions = (function for operator in self.app.operators for function in operator.functions.values())
+        written += map(generated.text_of, functions)
         keys = [index and index.key.name for index in self.indexes]
         source = [compiler, written, self.app.name, described, keys]
         constants = [

@@ -9,23 +9,34 @@ application reads them as if they stood in its file.
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean
-from streaming_core.language.extent import Extent
-from streaming_core.language.record import Counter, FieldType, Record, Scalar, TopK, f64, i64
+from streaming_core.language import generated
+from streaming_core.language.extent import Extent, in_units
+from streaming_core.language.parameters import Params
+from streaming_core.language.record import Counter, FieldType, Record, Scalar, TopK, boolean, f64, i64
+
+
+class Application(Protocol):
+    """The application of the stream."""
+
+    time: str
+    params: Params
+    delay: int | str | None
 
 
 class Windowing(Protocol):
     """The stream that is aggregated."""
 
+    _app: Any
     _record: Record
     _module: str
 
     def window(self, **declared: Any) -> Any: ...
+
+    def process(self, fn: Callable, state: Record, output: Record) -> Any: ...
 
 
 class WindowedStream:
@@ -41,9 +52,9 @@ class WindowedStream:
         self._stream, self._key, self._extent = stream, key, extent
 
     def __getattr__(self, name: str) -> Any:
-        near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate"))
+        near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate", "late"))
         raise AttributeError(
-            f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k and aggregate"
+            f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k, aggregate and late"
         )
 
     def count(self, name: str = "count") -> Any:
@@ -86,15 +97,40 @@ class WindowedStream:
             "for i in range(len(state.best)):",
         )
 
-    def aggregate(
-        self, update: Callable, state: Record, result: Callable, output: Record
-    ) -> Any:
+    def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
         """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
         extent = self._extent
         return self._stream.window(
             key=self._key, advance=extent.advance, size=extent.size, delay=extent.delay,
             state=state, update=update, result=result, output=output,
         )  # fmt: skip
+
+    def late(self, name: str = "late") -> Any:
+        """The rows that came after all of their windows had expired: those that the aggregates leave out.
+
+        One state serves all keys, because the watermark does. So these rows are found on one thread.
+        """
+        app: Application = self._stream._app
+        extent, fields = self._extent, self._stream._record.fields
+
+        def value(duration: int | str) -> str:
+            units = in_units(duration, app.time)
+            return f"params.{units}" if isinstance(units, str) else str(units)
+
+        advance, size = value(extent.advance), value(extent.size)
+        delay = value((app.delay or 0) if extent.delay is None else extent.delay)
+        emitted = ", ".join(f"{field}=row.{field}" for field in fields)
+        text = (
+            f"def {name}(row, state, out):\n"
+            "    if not state.is_started or row.ts > state.highest:\n"
+            "        state.is_started = True\n"
+            "        state.highest = row.ts\n"
+            f"    if row.ts // {advance} * {advance} + {size} <= state.highest - {delay}:\n"
+            f"        out.emit({emitted})\n"
+        )
+        state = Record(f"{name}_state", {"is_started": boolean, "highest": i64}, None)
+        function = generated.function(self._stream._module, text, app.params)
+        return self._stream.process(function, state, self._stream._record)
 
     def _number(self, method: str, field: str) -> Scalar:
         record = self._stream._record
@@ -132,22 +168,8 @@ class WindowedStream:
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
         emit = f"out.emit(ts=window.end, {self._key}=window.key.{self._key}, {values})"
-        made = written(
-            self._stream._module,
-            f"def {name}(row, window, state, out):\n    {update}\n",
-            f"def {name}_result(window, state, out):\n" + (f"    {loop}\n        {emit}\n" if loop else f"    {emit}\n"),
-        )
-        return self.aggregate(made[0], Record(f"{name}_state", state, None), made[1], output)
-
-
-def written(module: str, *texts: str) -> list[Callable]:
-    """Functions with these sources, each in a file of its own, as far as `inspect` knows."""
-    made = []
-    for text in texts:
-        name = text.split("(")[0].removeprefix("def ")
-        file = f"<window {name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
-        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-        namespace: dict[str, Any] = {"__name__": module}
-        exec(compile(text, file, "exec"), namespace)
-        made.append(namespace[name])
-    return made
+        module = self._stream._module
+        rows = generated.function(module, f"def {name}(row, window, state, out):\n    {update}\n")
+        body = f"    {loop}\n        {emit}\n" if loop else f"    {emit}\n"
+        result = generated.function(module, f"def {name}_result(window, state, out):\n{body}")
+        return self.aggregate(rows, Record(f"{name}_state", state, None), result, output)

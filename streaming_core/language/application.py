@@ -41,12 +41,14 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.errors import BadInput, unknown
+from streaming_core.language import generated
 from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.joining import joined
 from streaming_core.language.operator import Operator
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
+from streaming_core.language.sinks import gathered
 from streaming_core.language.sources import Sources, united
 from streaming_core.language.stream import Stream
 from streaming_core.language.window import EVERY, KINDS, Window
@@ -154,6 +156,8 @@ class App:
         self.delay: int | str | None = None  # how far `ts` of a source may go back; None: it does not
         self._generators: tuple[Callable, ...] = ()
         self._outputs: Record | None = None
+        self._sinks: dict[str, Stream] = {}
+        self._converters: tuple[str, ...] = ()  # the operators in front of several sinks
         frame = inspect.currentframe()
         assert frame is not None
         assert frame.f_back is not None  # who declares the application
@@ -407,7 +411,8 @@ class App:
         self,
         left: Stream,
         right: Stream,
-        on: str,
+        on: str | None = None,
+        *,
         within: int | str,
         band: dict[str, tuple[str, float]] | None = None,
         name: str = "join",
@@ -418,10 +423,10 @@ class App:
         their record in front: `order_price`, `payment_price`.
 
         Args:
-            on: the key, a field of both.
+            on: the key, a field of both. With a band, there may be none.
             within: a number of units of `ts`, or a duration such as "10m".
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
-                difference.
+                difference. The first of them is an index, so a row meets few rows that are not close.
             name: of the operator.
 
         Raises:
@@ -556,8 +561,19 @@ class App:
                 raise BadInput(f"app {self.name}: {reason}")
 
     def _sink(self, stream: Stream, name: str) -> None:
-        if self._outputs is not None:
-            raise BadInput(f"app {self.name}: only one sink is possible; join the streams with union() before it")
+        if name in self._sinks:
+            raise BadInput(f"app {self.name}: two sinks are called {name}; name one of them: stream.sink('late')")
+        self._sinks[name] = stream
+        # The sink comes last. With one sink more, the output has other columns.
+        self.operators = [one for one in self.operators if one.kind != "sink" and one.name not in self._converters]
+        if len(self._sinks) > 1:
+            outputs, converters = gathered(self.name, {name: one._record for name, one in self._sinks.items()})
+            self._converters = tuple(converters)
+            first, *others = (
+                one.flat_map(generated.function(self._module, text), outputs)
+                for one, text in zip(self._sinks.values(), converters.values(), strict=True)
+            )
+            stream, name = first.union(*others), "outputs"
         self.outputs = stream._record
         self.operators.append(Operator("sink", name, stream._operators, None))
 

@@ -15,12 +15,11 @@ No other module knows that there are several streams.
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from streaming_core.errors import BadInput
+from streaming_core.language import generated
 from streaming_core.language.record import CONTAINERS, FieldType, Record, Scalar, u8
 
 TAG = "stream"
@@ -50,16 +49,8 @@ class Sources:
         """The function of the operator that puts a stream together; written like one of the application's `module`."""
         record, columns = self.records[number], self.columns[number]
         given = ", ".join(f"{field}=row.{column}" for field, column in columns.items())
-        lines = [f"def {record.name}(row, out):\n", f"    if row.{TAG} == {number}:\n", f"        out.emit({given})\n"]
-        text = "".join(lines)
-        # Where `inspect` finds source that lies in no file: under a name that stands for this very text.
-        file = f"<stream {record.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
-        linecache.cache[file] = len(text), None, lines, file
-        namespace = {"__name__": module}
-        exec(compile(text, file, "exec"), namespace)
-        made = namespace[record.name]
-        assert callable(made)
-        return made
+        text = f"def {record.name}(row, out):\n    if row.{TAG} == {number}:\n        out.emit({given})\n"
+        return generated.function(module, text)
 
 
 def united(app: str, records: tuple[Record, ...]) -> Sources:

@@ -63,7 +63,7 @@ def test_requests_from_another_thread_change_no_result(counted, threads):
     assert found
     for one in found:
         assert one.by == "request"
-        assert one.replicas in shares
+        assert one.owners in shares
         assert one.asked <= one.posted
     assert [one.event for one in found] == sorted(one.event for one in found)
 

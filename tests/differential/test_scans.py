@@ -67,7 +67,7 @@ def near(row, state, out):
 def close(row, state, out):
     rows = state.rows
     for i in range(len(rows)):
-        if abs(row.n - rows[i].n) <= p.band and (rows[i].x < row.x or not rows[i].flag == row.flag):
+        if abs(row.n - rows[i].n) <= p.band and (rows[i].x < row.x or rows[i].flag != row.flag):
             out.emit(n=rows[i].n, x=rows[i].x, small=rows[i].small)
     keep(row, state)
 
@@ -146,6 +146,7 @@ def readings(n=1_500):
 def test_loops_over_queues_agree_everywhere(function, band):
     made = App("scans", params={"band": Param(3)})
     made.source(Reading).key_by("key").process(function, state=Kept, output=Found).sink()
+    made.generates(lambda *arguments: {})
     params, table = made.bind({"band": band}), readings()
     case, loop = Case(made, params, table), Loop(made, params)
     assert len(case.outputs) > 10

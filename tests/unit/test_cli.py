@@ -164,7 +164,10 @@ def at(event, **replicas):
         ([at(1, counts=1)], ["schedule: wordcount has no windowed operator counts; it has count"]),
         ([at(1, source=1)], ["schedule: wordcount has no windowed operator source; it has count"]),
         *(
-            ([at(0, count=2), at(7, count=share)], ["event 7: count has replicas 0 to 1: name the owners of its cells, 1 to 1024 numbers"])
+            (
+                [at(0, count=2), at(7, count=share)],
+                ["event 7: count has replicas 0 to 1: name the owners of its cells, 1 to 1024 numbers"],
+            )
             for share in ([2], [-1], [0] * 1025, [], 3, 0, -1, 10**12)
         ),
     ],

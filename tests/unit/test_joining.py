@@ -1,11 +1,15 @@
 """Joins within a span of event time, against all pairs of rows."""
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from streaming_core.api import App, f64, i64, record, text
 from streaming_core.errors import BadInput
+from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.oracle import compare
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
 
@@ -23,6 +27,7 @@ class Payment:
     ts: i64
     shop: i64
     price: f64
+    paid: i64
 
 
 @record
@@ -40,7 +45,8 @@ def events(n=900):
     order = np.lexsort((stream, ts))
     columns = {
         "seq": np.arange(n), "ts": ts[order], "shop": rng.integers(0, 3, n), "price": rng.integers(0, 50, n) / 2,
-        "number": rng.integers(0, 1000, n) * (stream[order] == 0), "stream": stream[order],
+        "number": rng.integers(-30, 100, n) * (stream[order] == 0),
+        "paid": rng.integers(-30, 100, n) * (stream[order] == 1), "stream": stream[order],
     }  # fmt: skip
     return columns
 
@@ -49,32 +55,82 @@ def table_of(app, columns):
     return pa.table(columns).cast(app.event.resolve({}).arrow(("seq",)))
 
 
-def pairs(columns, within, band):
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*(c.tolist() for c in columns.values()), strict=True)]
+def pairs(columns, within, price, number, same=True):
+    """All pairs of the definition; of a row's pairs the earlier rows in turn."""
+    rows = [
+        dict(zip(columns, values, strict=True)) for values in zip(*(c.tolist() for c in columns.values()), strict=True)
+    ]
     found = []
     for at, row in enumerate(rows):
         for other in rows[:at]:
-            close = row["shop"] == other["shop"] and row["ts"] - other["ts"] <= within
-            if row["stream"] != other["stream"] and close and abs(row["price"] - other["price"]) <= band:
-                left, right = (row, other) if row["stream"] == 0 else (other, row)
-                pair = (row["seq"], row["ts"], row["shop"], left["price"], left["number"], right["price"])
-                found.append(pair)
+            left, right = (row, other) if row["stream"] == 0 else (other, row)
+            if (
+                row["stream"] != other["stream"]
+                and (row["shop"] == other["shop"] or not same)
+                and row["ts"] - other["ts"] <= within
+                and (price is None or abs(left["price"] - right["price"]) <= price)
+                and (number is None or abs(left["number"] - right["paid"]) <= number)
+            ):
+                shops = (row["shop"],) if same else (left["shop"], right["shop"])
+                found.append((row["seq"], *shops, left["price"], left["number"], right["price"], right["paid"]))
     return found
 
 
-@pytest.mark.parametrize(("within", "span"), [("1s", 1000), (0, 0), (50, 50)])
-@pytest.mark.parametrize(("band", "distance"), [(None, np.inf), ({"price": ("price", 1.5)}, 1.5)])
-def test_a_join_meets_every_pair_once(within, span, band, distance):
+# Whether rows need the same shop, and the largest differences of prices and numbers.
+BANDS = {
+    "key": (True, None, None),
+    "key and floats": (True, 1.5, None),
+    "key and equal integers": (True, None, 0),
+    "integers": (False, None, 7.5),
+    "both": (False, 2, 20),
+}
+
+
+@pytest.mark.parametrize(
+    ("band", "within", "span"), [*((band, "1s", 1000) for band in BANDS), ("key", 0, 0), ("both", 50, 50)]
+)
+def test_a_join_meets_every_pair_once(band, within, span):
     app = App("pairs")
-    app.join(*app.sources(Order, Payment), on="shop", within=within, band=band).sink()
+    same, price, number = BANDS[band]
+    close = {"price": ("price", price)} if price is not None else {}
+    close |= {"number": ("paid", number)} if number is not None else {}
+    app.join(*app.sources(Order, Payment), on="shop" if same else None, within=within, band=close).sink()
+    app.generates(*[lambda *arguments: {}] * 2)
     columns = events()
     case = Case(app, app.bind(), table_of(app, columns))
-    names = ("seq", "ts", "shop", "order_price", "number", "payment_price")
+    shops = ("shop",) if same else ("order_shop", "payment_shop")
+    names = ("seq", *shops, "order_price", "number", "payment_price", "paid")
     made = list(zip(*(case.outputs[name].to_pylist() for name in names), strict=True))
-    assert made == pairs(columns, span, distance)
-    assert len(made) > 50
+    wanted = pairs(columns, span, price, number, same)
+    if not close:
+        assert made == wanted
+    assert Counter(made) == Counter(wanted)
+    assert made
+    compare("pairs", case.outputs, Loop(app, app.bind()).process(case.events.tables[0]), "outputs")
     for threads in (1, 2, 3):
         case.check(RunSpec.parse({"app": "pairs", "executor": "pinned", "threads": threads, "batch": 7}), 100)
+
+
+@pytest.mark.parametrize("distance", [0.0, 5e-324, 0.1, 1.0, 3.7, 1e300])
+def test_close_floats_lie_in_buckets_that_meet(distance):
+    """Values a distance apart, and the numbers next to them, of all magnitudes: the index loses no pair."""
+    rng = np.random.default_rng(11)
+    first = np.concatenate([rng.normal(size=80) * 10.0 ** rng.integers(-300, 300, 80), [np.nan, np.inf, -np.inf, 0.0]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = [first, first + distance, first - distance, np.nextafter(first + distance, np.inf)]
+    values = np.concatenate([first, *near])
+    app = App("pairs")
+    app.join(*app.sources(Order, Payment), within=10**6, band={"price": ("price", distance)}).sink()
+    app.generates(*[lambda *arguments: {}] * 2)
+    n = len(values)
+    columns = {
+        "seq": np.arange(n), "ts": np.zeros(n, int), "shop": np.zeros(n, int), "price": values,
+        "number": np.zeros(n, int), "paid": np.zeros(n, int), "stream": (np.arange(n) >= len(first)).astype(int),
+    }  # fmt: skip
+    case = Case(app, app.bind(), table_of(app, columns))
+    with np.errstate(invalid="ignore", over="ignore"):
+        wanted = np.abs(first[:, None] - np.concatenate(near)[None, :]) <= distance
+    assert len(case.outputs) == wanted.sum()
 
 
 @pytest.mark.parametrize(
@@ -84,6 +140,8 @@ def test_a_join_meets_every_pair_once(within, span, band, distance):
         ({"on": "shop", "within": "soon"}, "within must be a duration"),
         ({"on": "shop", "within": -1}, "within must be a duration"),
         ({"on": "shop", "within": "1s", "band": {"price": ("amount", 1)}}, "has no number field 'amount'"),
+        ({"within": "1s"}, "say which rows meet"),
+        ({"on": "shop", "within": "1s", "band": {"price": ("price", float("inf"))}}, "must be a number from 0"),
         ({"on": "shop", "within": "1s", "band": {"price": ("price", -1)}}, "the distance of price must be a number"),
     ],
 )

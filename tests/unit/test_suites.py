@@ -466,7 +466,7 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
     listed = report.passes(found["rows"])
     assert [(row["way"], row.get("pass")) for row in listed] == [
         ("loop", None),
-        *((way, number) for way in ("gate", "gate-threshold", "gate-model") for number in (0, 1)),
+        *((way, number) for way in ("gate", "gate-threshold", "gate-model", "gate-balance") for number in (0, 1)),
     ]
     assert all(row["result"] in ("equal", "yardstick") for row in found["rows"])
     for row in found["rows"]:

@@ -248,7 +248,7 @@ def test_states_are_those_of_windows_that_are_open():
 def test_gaps_and_latencies_of_no_switch_are_those_where_an_equal_way_was_switched():
     def one(events, *times):
         changes = [
-            Reconfiguration(operator="count", event=event, replicas=[0], moved=0, cells=2, posted=0, gone_over=[])
+            Reconfiguration(operator="count", event=event, owners=[0], moved=0, cells=2, posted=0, gone_over=[])
             for event in events
         ]
         deliveries = columns([{"at": at * 10**6, "event": at, "latency": at} for at in times])

@@ -17,8 +17,31 @@ from streaming_core.language.typed.tree import Function, Node, within
 CHUNK = 64
 # Expressions that cannot raise.
 _TOTAL = frozenset(
-    "const var field compare all any not truth cast add sub mul and or xor invert neg abs min max windowstart windowend "
-    "windowkey".split()
+    [
+        "const",
+        "var",
+        "field",
+        "compare",
+        "all",
+        "any",
+        "not",
+        "truth",
+        "cast",
+        "add",
+        "sub",
+        "mul",
+        "and",
+        "or",
+        "xor",
+        "invert",
+        "neg",
+        "abs",
+        "min",
+        "max",
+        "windowstart",
+        "windowend",
+        "windowkey",
+    ]
 )
 # Statements that change nothing that a condition reads, besides variables and fields, which are looked at.
 _APART = frozenset({"pass", "emit", "if", "assign", "setfield", "drop", "return"})

@@ -326,7 +326,9 @@ impl Controller {
     #[new]
     #[pyo3(signature = (name, thresholds = Vec::new()))]
     fn new(name: &str, thresholds: Vec<u32>) -> PyResult<Self> {
-        Ok(Self(guarded(|| controller::Controller::new(name, &thresholds))?))
+        let controller = guarded(|| controller::Controller::new(name, &thresholds))?;
+        let refusal = || PyValueError::new_err(format!("controller {name} does not decide on a number of replicas"));
+        Ok(Self(controller.ok_or_else(refusal)?))
     }
 
     /// Returns the number of replicas for the load of a period (JSON as in `loads`); None: no change.

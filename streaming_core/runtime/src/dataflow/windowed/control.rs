@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_controller_is_asked_once_a_period_and_sees_what_replicas_have_worked() {
-        let control = control(&[], Some(Controller::new("threshold", &[]).unwrap()));
+        let control = control(&[], Controller::new("threshold", &[]).unwrap());
         let offered = |arrived, dealt| Offered { arrived, dealt };
         control.deal((0, 9), PERIOD - 1, offered(10, 10));
         assert!(control.loads().is_empty());

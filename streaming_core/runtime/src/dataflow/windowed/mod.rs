@@ -76,8 +76,7 @@ impl Replicated {
             (options.schedule.iter()).filter_map(|at| Some((at.event, Owners::new(at.owners.get(&operator.name)?))));
         let controller = options.controller.as_deref().filter(|&name| name != "none");
         let counts = controller.filter(|&name| name == balance::NAME).map(|_| Arc::new(Counts::new(replicas)));
-        let controller = controller.filter(|_| counts.is_none());
-        let controller = controller.map(|name| Controller::new(name, &options.thresholds)).transpose()?;
+        let controller = controller.map(|name| Controller::new(name, &options.thresholds)).transpose()?.flatten();
         let epochs = Arc::new(Epochs::new(replicas, spec.streams.len()));
         let control = Control::new(&operator.name, epochs.clone(), schedule.collect(), controller, counts.clone());
         let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);

@@ -80,18 +80,20 @@ const MODEL: Kind = Kind {
     thresholds: Thresholds { upper: 80, target: 75, lower: 70 },
 };
 
-/// The registry of controllers.
-const CONTROLLERS: &[(&str, Kind)] = &[(THRESHOLD.name, THRESHOLD), (MODEL.name, MODEL)];
+/// The registry of controllers. `balance` has neither gauge nor thresholds.
+const CONTROLLERS: &[(&str, Option<Kind>)] =
+    &[(THRESHOLD.name, Some(THRESHOLD)), (MODEL.name, Some(MODEL)), (balance::NAME, None)];
 
 impl Controller {
-    /// The controller of that name; no thresholds: the paper's.
+    /// The controller of that name, with the paper's thresholds if there are none here; `None` for `balance`.
     ///
     /// # Errors
     /// `Invalid`: there is none, or the thresholds make no sense.
-    pub fn new(name: &str, thresholds: &[u32]) -> Result<Self, RunError> {
-        let Kind { name, gauge, thresholds: usual } = find("controller", "", Some(name), CONTROLLERS)?;
+    pub fn new(name: &str, thresholds: &[u32]) -> Result<Option<Self>, RunError> {
+        let kind = find("controller", "", Some(name), CONTROLLERS)?;
+        let Some(Kind { name, gauge, thresholds: usual }) = kind else { return Ok(None) };
         let thresholds = if thresholds.is_empty() { usual } else { Thresholds::new(thresholds)? };
-        Ok(Self { name, gauge: gauge(), thresholds })
+        Ok(Some(Self { name, gauge: gauge(), thresholds }))
     }
 
     /// How loaded the replicas are, and how many there should be, if not as many as there are.

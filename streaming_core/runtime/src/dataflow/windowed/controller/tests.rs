@@ -12,7 +12,7 @@ fn seen(load: f64, n: usize, most: usize) -> Load {
 #[test]
 fn replicas_are_those_of_table_iv() {
     let starting = [1, 5, 9, 18, 30, 40, 60, 70];
-    let mut controller = Controller::new("threshold", &[]).unwrap();
+    let mut controller = Controller::new("threshold", &[]).unwrap().unwrap();
     let mut then = |load: f64| starting.map(|n| controller.decide(&seen(load, n, 72)).1);
     assert_eq!(then(1.2), [2, 9, 16, 31, 52, 69, 72, 72].map(Some));
     assert_eq!(then(0.3), [None, Some(3), Some(4), Some(8), Some(13), Some(18), Some(26), Some(31)]);
@@ -22,7 +22,7 @@ fn replicas_are_those_of_table_iv() {
 /// What waits says what the clock does not, of replicas that share their threads.
 #[test]
 fn replicas_that_do_not_keep_up_are_loaded() {
-    let mut controller = Controller::new("threshold", &[]).unwrap();
+    let mut controller = Controller::new("threshold", &[]).unwrap().unwrap();
     let mut decide = |pending| controller.decide(&Load { pending, ..seen(0.6, 2, 8) });
     assert_eq!([decide(1000).1, decide(1001).1], [None, Some(3)]);
 }
@@ -53,7 +53,7 @@ fn rates_that_change_are_followed_without_oscillation() {
     const WINDOW: usize = 600; // periods
     // Rows a second; nanoseconds of a comparison; so that some 30 replicas are needed at most.
     for (name, seed) in [("model", 1_u64), ("model", 2), ("threshold", 3), ("threshold", 4)] {
-        let mut controller = Controller::new(name, &[]).unwrap();
+        let mut controller = Controller::new(name, &[]).unwrap().unwrap();
         let mut random = seed;
         let mut draw = |from: u64, to: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
