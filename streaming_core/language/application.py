@@ -540,10 +540,9 @@ class App:
             )
         if any(operator.name == fn.__name__ for operator in self.operators):
             raise BadInput(f"app {self.name}: two operators have the function name {fn.__name__}; rename one")
-        if self._outputs is not None:
-            raise BadInput(f"app {self.name}: declare operator {fn.__name__} before the sink")
         operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch, window)
-        self.operators.append(operator)
+        sinks = [one for one in self.operators if one.kind == "sink"]
+        self.operators = [one for one in self.operators if one.kind != "sink"] + [operator, *sinks]
         return Stream(self, [operator])
 
     def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
