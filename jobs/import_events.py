@@ -6,9 +6,9 @@ fails if the rows that it read do not add up to events and rows set aside. Event
 file), and numbered in this order. Two equal rows are two events.
 
 An application with several streams has files for each stream. Its events are sorted by (ts, stream, file, row of the
-file), as language/sources.py orders them. If the application declares a `delay`, `ts` may go back: the rows of a stream
-keep the order of the files, and the highest `ts` of the stream so far stands for `ts` between streams. All files are numbered in the order of the streams, so that the number of a
-file gives its stream.
+file), as language/sources.py orders them. If the application declares a `delay`, `ts` may go back. The rows of a
+stream then keep the order of the files. Between streams, the highest `ts` of the stream so far stands for `ts`. All
+files are numbered in the order of the streams, so that the number of a file gives its stream.
 
 Out: a folder with events/ and manifest.json, like every workload. Its address covers the application's name, its
 parameters and the content. If rows were set aside, aside/part-*.parquet holds them, with `_file`, `_row`, `_reason`,

@@ -1,7 +1,7 @@
 """The rows of several streams as one sequence of events: in the order of (ts, stream, place in the stream).
 
-If `ts` of a stream may go back, the highest `ts` up to a row stands for its `ts`. To know it, the rows before a slice are
-made once more, by each process that makes slices.
+If `ts` of a stream may go back, the highest `ts` up to a row stands for its `ts`. To know it, the rows before a slice
+are made once more, by each process that makes slices.
 
 Every stream has a generator of its own, addressed by row, which knows nothing of the others; which rows are events
 start..stop-1 is found by looking at single rows of each.
@@ -71,7 +71,9 @@ class Merge:
                     raise self._refusal(stream, f"ts has {len(ts)} values for rows {begin} to {behind}")
                 if self.is_sorted:
                     # With the row before: what was made of it may be known to another process alone.
-                    before = self._times(stream, self._made(stream, params, seed, begin - 1, begin)) if begin else ts[:1]
+                    before = (
+                        self._times(stream, self._made(stream, params, seed, begin - 1, begin)) if begin else ts[:1]
+                    )
                     if (np.diff(ts, prepend=before) < 0).any():
                         rows = f"rows {max(begin - 1, 0)} to {behind}"
                         raise self._refusal(

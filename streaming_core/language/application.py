@@ -278,7 +278,7 @@ class App:
 
         Args:
             event: the record of its rows.
-            delay: declares that `ts` goes back, mostly by no more than this: a duration, a number of units of `ts`, or
+            delay: declares that `ts` goes back, mostly by no more than this. A duration, a number of units of `ts`, or
                 the name of a parameter. It is the default `delay` of windows of kind `multi`, and an import keeps the
                 order of the files. Windows decide whether a row is late.
 
@@ -299,8 +299,8 @@ class App:
         """The application's input streams, one for each record, by whose names they go (language/sources.py).
 
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
-        stream), and numbered in it: `row.seq`. One that is silent holds nobody up. With a `delay` (as of `source`), `ts` of
-        a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
+        stream), and numbered in it: `row.seq`. One that is silent holds nobody up. With a `delay` (as of `source`), `ts`
+        of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
 
         Raises:
             BadInput: fewer than two records, one of them twice or without order, or fields whose names clash.
@@ -349,8 +349,8 @@ class App:
                 parameters.
             kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
             delay: how far behind the latest row's `ts` another row's may be and still be counted. With several streams,
-                the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for kind
-                `multi`, or 0.
+                the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for
+                kind `multi`, or 0.
             idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
                 windows wait for every stream. For kind `multi`: single windows slide with the latest row of any stream.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).

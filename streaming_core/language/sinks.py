@@ -1,11 +1,12 @@
 """Several sinks of an application: one output, as a tagged union.
 
-A row of the output has the column `sink`, which numbers the sinks from 0 in the order of their declaration, and a column
-for every field of every sink. Fields with the same name and type share a column. Fields with the same name and different
-types have a column each, such as `late_price`. A row has zeros, or an empty text, in the columns of other sinks.
+The column `sink` of the output numbers the sinks from 0, in the order of their declaration. The output also has a
+column for every field of every sink. Fields with the same name and type share a column. Fields with the same name and
+different types have a column each, such as `late_price`. A row has zeros, or an empty text, in the columns of other
+sinks.
 
-For each sink, a stateless operator such as `to_late` makes these rows. No other module knows that there are several sinks:
-digests, comparisons and invariants read one output.
+For each sink, a stateless operator such as `to_late` makes these rows. No other module knows that there are several
+sinks: digests, comparisons and invariants read one output.
 """
 
 from __future__ import annotations

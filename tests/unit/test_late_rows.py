@@ -69,7 +69,10 @@ def test_sinks_share_columns_of_one_name_and_type():
     case = Case(app, {}, pa.table({"seq": [0], "ts": [5], "user": [b"a"], "page": [7]}))
     for executor in ("pooled", "pinned", "morsel"):
         case.check(RunSpec.parse({"app": "sinks", "executor": executor, "threads": 2}), 1)
-    assert [tuple(row.values()) for row in case.outputs.to_pylist()] == [(0, 0, 0, 5, b"a", 7, 0.0), (0, 1, 1, 5, b"a", 0, 3.5)]
+    assert [tuple(row.values()) for row in case.outputs.to_pylist()] == [
+        (0, 0, 0, 5, b"a", 7, 0.0),
+        (0, 1, 1, 5, b"a", 0, 3.5),
+    ]
 
 
 def timed(row, out):
