@@ -6,8 +6,9 @@ fails if the rows that it read do not add up to events and rows set aside. Event
 file), and numbered in this order. Two equal rows are two events.
 
 An application with several streams has files for each stream. Its events are sorted by (ts, stream, file, row of the
-file), as language/sources.py orders them. All files are numbered in the order of the streams, so that the number of a
-file gives its stream.
+file), as language/sources.py orders them. If the application declares a `delay`, `ts` may go back. The rows of a
+stream then keep the order of the files. Between streams, the highest `ts` of the stream so far stands for `ts`. All
+files are numbered in the order of the streams, so that the number of a file gives its stream.
 
 Out: a folder with events/ and manifest.json, like every workload. Its address covers the application's name, its
 parameters and the content. If rows were set aside, aside/part-*.parquet holds them, with `_file`, `_row`, `_reason`,
@@ -32,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType
 
@@ -250,8 +251,7 @@ def _write(spark: SparkSession, request: Request, folder: Path) -> None:
             why = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
             raise BadInput(f"{request.names[0]}: none of {total} rows is an event of {request.app.name}{why}")
         fields = list(request.app.event.fields)
-        order = [*(["ts"] if "ts" in fields else []), "_file", "_row"]
-        _events(request, fitted).orderBy(*order).select(*fields).write.parquet(str(sorted_rows))
+        _ordered(request.app, _events(request, fitted)).select(*fields).write.parquet(str(sorted_rows))
         for stream, frame, (of_stream, _) in zip(request.streams, fitted, counts, strict=True):
             if of_stream:
                 _keep(frame, request.names, stream, _aside(folder, stream))
@@ -273,6 +273,16 @@ def _write(spark: SparkSession, request: Request, folder: Path) -> None:
     if request.app.streams is not None:
         about["streams"] = {stream.name: stream.files.names for stream in request.streams}
     workload.seal_imported(folder, request.app, request.params, parts, about)
+
+
+def _ordered(app: App, events: DataFrame) -> DataFrame:
+    """The events in their order. Files are numbered by stream, so `_file` says the stream of a row."""
+    if "ts" not in app.event.fields or (app.delay is not None and app.streams is None):
+        return events.orderBy("_file", "_row")
+    if app.delay is None:
+        return events.orderBy("ts", "_file", "_row")
+    mark = F.max("ts").over(Window.partitionBy(TAG).orderBy("_file", "_row"))
+    return events.withColumn("_mark", mark).orderBy("_mark", "_file", "_row")
 
 
 def _aside(folder: Path, stream: Stream) -> Path:

@@ -100,10 +100,13 @@ def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: in
         interruption.check()
         upto = min(at + _SLICE, stop)
         batches.append(pa.RecordBatch.from_arrays(_arrays(app, params, seed, at, upto, expected), schema=expected))
-        if "ts" in expected.names:
+        if "ts" in expected.names and app.delay is None:
             ts = to_numpy(batches[-1].column("ts"))
             if (ts[1:] < ts[:-1]).any() or (last is not None and ts[0] < last):
-                raise BadInput(f"generator of {app.name}: ts must not decrease, but does in events {at} to {upto - 1}")
+                raise BadInput(
+                    f"generator of {app.name}: ts must not decrease, but does in events {at} to {upto - 1}; "
+                    "declare app.source(..., delay=...) if it may"
+                )
             last = ts[-1]
     return pa.Table.from_batches(batches, expected)
 
@@ -156,7 +159,8 @@ def _merged(
     app: App, streams: Sources, params: dict[str, Any], seed: int, start: int, stop: int, expected: pa.Schema
 ) -> list[pa.Array]:
     """The columns of events start..stop-1, which are rows of several streams."""
-    blocks, order = merge(app.name, streams.names, app.generators).rows(params, seed, start, stop)
+    merged = merge(app.name, streams.names, app.generators, app.delay is None)
+    blocks, order = merged.rows(params, seed, start, stop)
     fields = list(expected)[1:]  # after seq
     parts: list[dict[str, pa.Array]] = []  # the rows of each stream, as columns of the events
     for number, (block, rows) in enumerate(blocks):

@@ -30,7 +30,7 @@ _PACKAGE = Path(__file__).parent.parent
 _SOURCES = (_PACKAGE / "kernels", _PACKAGE / "language")
 _ADDRESSES = ("kernel", "flush", "keys", "update", "result", "slide", "plan", "apply", "post", "execute", "place")
 # What of a window is data of a program: with other numbers nothing is compiled anew.
-_NUMBERS = ("advance", "size", "delay", "every")
+_NUMBERS = ("advance", "size", "delay", "idle", "every")
 
 
 class _Noted(dict):
@@ -210,6 +210,7 @@ class Program:
                 "advance": bounds.advance,
                 "size": bounds.size,
                 "delay": bounds.delay,
+                "idle": bounds.idle,
                 "every": bounds.every,
                 "bag": not bounds.is_set,
                 "growing": [

@@ -18,11 +18,20 @@ from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language import generated
-from streaming_core.language.extent import CountWindow, Extent
-from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, f64, i64
+from streaming_core.language.extent import CountWindow, Extent, in_units
+from streaming_core.language.parameters import Params
+from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, boolean, f64, i64
 
 # The field that counts the rows of a state, where an aggregate needs to know.
 _ROWS = "rows_so_far"
+
+
+class Application(Protocol):
+    """The application of the stream."""
+
+    time: str
+    params: Params
+    delay: int | str | None
 
 
 class Windowing(Protocol):
@@ -37,6 +46,8 @@ class Windowing(Protocol):
     def _module(self) -> str: ...
 
     def window(self, **declared: Any) -> Any: ...
+
+    def process(self, fn: Callable, state: Record, output: Record) -> Any: ...
 
     def key_by(self, key: str) -> Any: ...
 
@@ -87,9 +98,9 @@ class WindowedStream:
         return str(rows)
 
     def __getattr__(self, name: str) -> Any:
-        near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate"))
+        near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate", "late"))
         raise AttributeError(
-            f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k and aggregate"
+            f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k, aggregate and late"
         )
 
     def count(self, name: str = "count") -> Any:
@@ -133,7 +144,6 @@ class WindowedStream:
         )
 
     def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
-<<<<<<< HEAD
         """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`.
 
         Of a window of a number of rows: `update(row, state, out)` and `result(row, state, out)`, with the last row.
@@ -143,22 +153,48 @@ class WindowedStream:
         name = update.__name__
         names = {"_update": update, "_result": result}
         if isinstance(self._extent, CountWindow):
-            calls = "_update(row, state, out)", "_result(row, state, out)"
-            return self._of_rows(name, calls[0], [calls[1]], state, output, names)
+            emission = ["_result(row, state, out)"]
+            return self._of_rows(name, "_update(row, state, out)", emission, state, output, names)
         update = self._early(name, "_update(row, window, state, out)", ["_result(window, state, out)"], names)
         return self._windowed(update, _counted(name, state), result, output)
 
     def _windowed(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
         """The windowed operator."""
-=======
-        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
->>>>>>> owners
         extent = self._extent
         assert isinstance(extent, Extent)
         return self._stream.window(
             key=self._key, kind=extent.kind, advance=extent.advance, size=extent.size, delay=extent.delay,
             state=state, update=update, result=result, output=output,
         )  # fmt: skip
+
+    def late(self, name: str = "late") -> Any:
+        """The rows that came after all of their windows had expired: those that the aggregates leave out.
+
+        One state serves all keys, because the watermark does. So these rows are found on one thread.
+        """
+        app: Application = self._stream._app
+        extent, fields = self._extent, self._stream._record.fields
+        if not isinstance(extent, Extent) or extent.advance is None:
+            raise BadInput(f"app {app.name}: {name}: only the rows of tumbling and sliding windows can be late")
+
+        def value(duration: int | str) -> str:
+            units = in_units(duration, app.time)
+            return f"params.{units}" if isinstance(units, str) else str(units)
+
+        advance, size = value(extent.advance), value(extent.size)
+        delay = value((app.delay or 0) if extent.delay is None else extent.delay)
+        emitted = ", ".join(f"{field}=row.{field}" for field in fields)
+        text = (
+            f"def {name}(row, state, out):\n"
+            "    if not state.is_started or row.ts > state.highest:\n"
+            "        state.is_started = True\n"
+            "        state.highest = row.ts\n"
+            f"    if row.ts // {advance} * {advance} + {size} <= state.highest - {delay}:\n"
+            f"        out.emit({emitted})\n"
+        )
+        state = Record(f"{name}_state", {"is_started": boolean, "highest": i64}, None)
+        function = generated.function(self._stream._module, text, {"params": app.params})
+        return self._stream.process(function, state, self._stream._record)
 
     def _number(self, method: str, field: str) -> Scalar:
         record = self._stream._record

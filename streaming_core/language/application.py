@@ -41,12 +41,14 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.errors import BadInput, unknown
+from streaming_core.language import generated
 from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.joining import joined
 from streaming_core.language.operator import Operator
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
+from streaming_core.language.sinks import gathered
 from streaming_core.language.sources import Sources, united
 from streaming_core.language.stream import Stream
 from streaming_core.language.window import EVERY, KINDS, Window
@@ -151,8 +153,11 @@ class App:
         self.unordered: Unordered | None = None
         self._event: Record | None = None
         self.streams: Sources | None = None  # of an application of several sources
+        self.delay: int | str | None = None  # how far `ts` of a source may go back; None: it does not
         self._generators: tuple[Callable, ...] = ()
         self._outputs: Record | None = None
+        self._sinks: dict[str, Stream] = {}
+        self._converters: tuple[str, ...] = ()  # the operators in front of several sinks
         frame = inspect.currentframe()
         assert frame is not None
         assert frame.f_back is not None  # who declares the application
@@ -268,28 +273,40 @@ class App:
         self.tables.append(table)
         return table
 
-    def source(self, event: Record) -> Stream:
-        """The application's only input stream."""
+    def source(self, event: Record, delay: int | str | None = None) -> Stream:
+        """The application's only input stream.
+
+        Args:
+            event: the record of its rows.
+            delay: declares that `ts` goes back, mostly by no more than this. A duration, a number of units of `ts`, or
+                the name of a parameter. It is the default `delay` of windows of kind `multi`, and an import keeps the
+                order of the files. Windows decide whether a row is late.
+
+        Raises:
+            BadInput: The application has a source already, or the record cannot be an event.
+        """
         if self._event is not None:
             reason = "the events are declared already; call only one of app.source, app.sources and app.transaction"
             raise BadInput(f"app {self.name}: {reason}")
         self._refuse("event", event, *CONTAINERS)
         self.event = event
+        self.delay = None if delay is None else in_units(delay, self.time)
         operator = Operator("source", "source", [], event)
         self.operators.append(operator)
         return Stream(self, [operator])
 
-    def sources(self, *records: Record) -> tuple[Stream, ...]:
+    def sources(self, *records: Record, delay: int | str | None = None) -> tuple[Stream, ...]:
         """The application's input streams, one for each record, by whose names they go (language/sources.py).
 
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
-        stream), and numbered in it: `row.seq`. One that is silent holds nobody up.
+        stream), and numbered in it: `row.seq`. One that is silent holds nobody up. With a `delay` (as of `source`), `ts`
+        of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
 
         Raises:
             BadInput: fewer than two records, one of them twice or without order, or fields whose names clash.
         """
         streams = united(self.name, records)
-        source = self.source(streams.event)
+        source = self.source(streams.event, delay)
         self.streams = streams
         return tuple(source.flat_map(streams.stream(i, self._module), one) for i, one in enumerate(records))
 
@@ -307,7 +324,8 @@ class App:
         every: int | str | None = None,
         result: Callable | None = None,
         slide: Callable | None = None,
-        delay: int | str = 0,
+        delay: int | str | None = None,
+        idle: int | str | None = None,
         multiplicity: str = "set",
     ) -> Stream:
         """A windowed operator over one or several streams, named as its (first) `update` (STRETCH, section 4.2: O+).
@@ -326,11 +344,17 @@ class App:
         `out.emit(ts=window.end, ...)`.
 
         Args:
-            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These and
-                `delay` may be durations such as "1m". These, `every` and `multiplicity` may be names of parameters.
+            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
+                `delay` and `idle` may be durations such as "1m". These, `every` and `multiplicity` may be names of
+                parameters.
             kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`:
                 one for each burst of rows of a key. It ends `size` after the latest row, and has no `advance`.
-            delay: how far behind the latest row's `ts` another row's may be and still be counted.
+            delay: how far behind the latest row's `ts` another row's may be and still be counted. With several streams,
+                the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for
+                kind `multi`, or 0.
+            idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
+                windows wait for every stream. For kind `multi`: windows of other kinds go by the latest row of any
+                stream.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
 
         Raises:
@@ -370,7 +394,8 @@ class App:
             kind,
             1 if advance is None else in_units(advance, self.time),
             in_units(size, self.time),
-            in_units(delay, self.time),
+            in_units(self._default_delay(kind) if delay is None else delay, self.time),
+            None if idle is None else in_units(idle, self.time),
             self._key(streams, key, refusal),
             key if isinstance(key, str) else None,
             every,
@@ -418,6 +443,10 @@ class App:
             raise refusal('slide works only with kind="single"; remove slide, or change the kind')
         if (advance is None) != (kind == "session"):
             raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
+
+    def _default_delay(self, kind: str) -> int | str:
+        """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
+        return self.delay if self.delay is not None and kind == "multi" else 0
 
     def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
         """The record of a window's keys."""
@@ -521,10 +550,9 @@ class App:
             )
         if any(operator.name == fn.__name__ for operator in self.operators):
             raise BadInput(f"app {self.name}: two operators have the function name {fn.__name__}; rename one")
-        if self._outputs is not None:
-            raise BadInput(f"app {self.name}: declare operator {fn.__name__} before the sink")
         operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch, window)
-        self.operators.append(operator)
+        sinks = [one for one in self.operators if one.kind == "sink"]
+        self.operators = [one for one in self.operators if one.kind != "sink"] + [operator, *sinks]
         return Stream(self, [operator])
 
     def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
@@ -542,8 +570,19 @@ class App:
                 raise BadInput(f"app {self.name}: {reason}")
 
     def _sink(self, stream: Stream, name: str) -> None:
-        if self._outputs is not None:
-            raise BadInput(f"app {self.name}: only one sink is possible; join the streams with union() before it")
+        if name in self._sinks:
+            raise BadInput(f"app {self.name}: two sinks are called {name}; name one of them: stream.sink('late')")
+        self._sinks[name] = stream
+        # The sink comes last. With one sink more, the output has other columns.
+        self.operators = [one for one in self.operators if one.kind != "sink" and one.name not in self._converters]
+        if len(self._sinks) > 1:
+            outputs, converters = gathered(self.name, {name: one._record for name, one in self._sinks.items()})
+            self._converters = tuple(converters)
+            first, *others = (
+                one.flat_map(generated.function(self._module, text), outputs)
+                for one, text in zip(self._sinks.values(), converters.values(), strict=True)
+            )
+            stream, name = first.union(*others), "outputs"
         self.outputs = stream._record
         self.operators.append(Operator("sink", name, stream._operators, None))
 

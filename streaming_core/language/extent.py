@@ -35,16 +35,16 @@ class Extent:
 
     advance: int | str | None
     size: int | str
-    delay: int | str
+    delay: int | str | None
     kind: str = "multi"
 
 
-def tumbling(size: int | str, delay: int | str = 0) -> Extent:
+def tumbling(size: int | str, delay: int | str | None = None) -> Extent:
     """Windows of this size, one after the other."""
     return Extent(size, size, delay)
 
 
-def sliding(size: int | str, every: int | str, delay: int | str = 0) -> Extent:
+def sliding(size: int | str, every: int | str, delay: int | str | None = None) -> Extent:
     """Windows of this size, of which one begins every so often."""
     return Extent(every, size, delay)
 

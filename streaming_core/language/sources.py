@@ -5,7 +5,9 @@ first record, 1 for the second. Fields with the same name and type share a colum
 different types have a column each, such as `Left_price`. A row has zeros, or an empty text, in the columns of others.
 
 The rows of all streams are in the order of (`ts`, stream, position in the stream). `seq` numbers them in this order. So
-no operator waits for a silent stream: a row of another stream shows that the silent stream has no earlier row.
+no operator waits for a silent stream: a row of another stream shows that the silent stream has no earlier row. If the
+sources declare a `delay`, `ts` of a stream may go back. The mark of a row is the highest `ts` of its stream up to the
+row. The order is then that of (mark, stream, position).
 
 For each stream, this module makes a stateless operator with the name of the record. It emits the rows of that stream.
 No other module knows that there are several streams.

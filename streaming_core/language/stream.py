@@ -94,7 +94,13 @@ class Stream:
         return self._app.window(self, **declared)
 
     def sink(self, name: str = "outputs") -> None:
-        """End the pipeline: the rows that arrive here are the output of the application."""
+        """End the pipeline: the rows that arrive here are the output of the application.
+
+        Several sinks give one output, whose column `sink` numbers them from 0 as they are declared (language/sinks.py).
+
+        Raises:
+            BadInput: Two sinks have one name, or their fields do not fit into one record.
+        """
         self._app._sink(self, name)
 
 

@@ -2,7 +2,10 @@
 
 Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` of the rows. For each row in order:
 
-1. The watermark W becomes max(W, ts - delay).
+1. Each stream has a mark: the highest `ts` of its rows so far. The watermark W becomes the lowest mark less `delay`, if
+   that is higher than W (STRETCH, section 2.3). A stream without a row has no mark: no window expires, and no row is
+   late. With `idle`, W ignores streams without a mark, and streams whose mark is more than `idle` below the highest
+   mark. A `single` window slides with the latest row of any stream, so its `idle` is 0.
 2. Windows with end <= W expire, ascending in l, within l by key group and then in first-touched order: `result` is
    called. A `multi` window goes with that; a `single` one advances, `slide` is called, and it goes once no row of its
    key falls in it any more.
@@ -39,6 +42,7 @@ class Window:
         kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`: one
             for each burst of rows of a key.
         advance, size, delay: in units of `ts`. Of a session `size` is the gap, and `advance` 1.
+        idle: in units of `ts`; None: the watermark waits for every stream.
         key: the fields of a key.
         field: the field of the rows that is their only key, if one is.
         every: every row has the keys 0..every-1, if not None.
@@ -52,6 +56,7 @@ class Window:
     advance: int | str
     size: int | str
     delay: int | str
+    idle: int | str | None
     key: Record
     field: str | None
     every: int | str | None
@@ -72,6 +77,11 @@ class Window:
         delay = _number(operator, "delay", self.delay, params, 0)
         if delay and self.kind != "multi":
             raise BadInput(f"operator {operator}: window: delay must be 0 for kind {self.kind}, got {delay}")
+        idle = None if self.kind == "multi" else 0
+        if self.idle is not None:
+            idle = _number(operator, "idle", self.idle, params, 0)
+        if idle and self.kind != "multi":
+            raise BadInput(f"operator {operator}: window: idle must be 0 for kind {self.kind}, got {idle}")
         every = None if self.every is None else _number(operator, "every", self.every, params, 1, MOST_KEYS)
         multiplicity = params.get(self.multiplicity, self.multiplicity)
         if multiplicity not in MULTIPLICITIES:
@@ -79,7 +89,7 @@ class Window:
                 f"operator {operator}: window: {unknown('multiplicity', multiplicity, MULTIPLICITIES)}, "
                 "or a parameter with one of these values"
             )
-        return Bounds(advance, size, delay, every, multiplicity == "set")
+        return Bounds(advance, size, delay, idle, every, multiplicity == "set")
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ class Bounds:
     advance: int
     size: int
     delay: int
+    idle: int | None
     every: int | None
     is_set: bool
 

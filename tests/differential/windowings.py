@@ -101,7 +101,8 @@ class Windowing(Dataflow):
         if kind != "session":
             said.append(f"advance={advance}")
         if kind == "multi":
-            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}")
+            idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None
+            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
         if kind != "single":
             said.append(f"multiplicity={r.choice(('set', 'bag'))!r}")
         others = ["other"] * (len(streams) - 1)

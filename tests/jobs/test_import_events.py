@@ -423,6 +423,16 @@ def test_an_application_without_ts_has_its_events_as_they_stand(package, spark, 
     assert [row["name"] for row in rows(tmp_path / "w", app)] == [b"c", b"a", b"b"]
 
 
+def test_an_application_whose_time_goes_back_has_its_events_as_they_stand(package, spark, tmp_path):
+    text = HEAD.replace("orders", "late").replace("app.source(Order)", 'app.source(Order, delay="5s")')
+    (package / "late.py").write_text(text)
+    app, file = registry.load("late"), tmp_path / "late.csv"
+    assert app.delay == 5000
+    file.write_text(csv_of([GOOD | {"ts": str(ts)} for ts in (7, 90_000, 3)]))
+    imported(spark, app, tmp_path / "w", file)
+    assert [row["ts"] for row in rows(tmp_path / "w", app)] == [7, 90_000, 3]
+
+
 REFUSED = [
     ({"a.csv": csv_of([GOOD])}, ["nosuch.csv"], {}, "{0}/nosuch.csv does not exist"),
     ({"in/.hidden": ""}, ["in"], {}, "folder {0}/in has no files"),
@@ -558,13 +568,19 @@ def test_streams_that_were_exported_are_what_was_generated(spark, tmp_path):
 
 @pytest.mark.parametrize("seed", seeds(2, of=6))
 def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, spark, tmp_path):
-    """Held against sorting them by hand, with files of every kind, many equal ts, and rows in any order."""
-    (package / "trades.py").write_text(STREAMS)
+    """Held against sorting them by hand, with files of every kind, many equal ts, and rows in any order.
+
+    Every other time `ts` may go back, and the highest `ts` of the stream so far stands for it.
+    """
+    is_delayed = seed % 2 == 1
+    delayed = "app.sources(Bid, Ask, Tick, delay=5)" if is_delayed else "app.sources(Bid, Ask, Tick)"
+    (package / "trades.py").write_text(STREAMS.replace("app.sources(Bid, Ask, Tick)", delayed))
     app, rng = registry.load("trades"), np.random.default_rng(seed)
     wanted, named, aside_rows = [], {}, 0
     for number, name in enumerate(("Bid", "Ask", "Tick")):
         named[name] = tmp_path / name
         named[name].mkdir()
+        mark = -5
         suffix = rng.choice([".parquet", ".csv", ".jsonl"] if name != "Bid" else [".parquet", ".jsonl"])
         for part in range(int(rng.integers(1, 4))):
             count = int(rng.choice([1, 5, 300]))
@@ -585,7 +601,8 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
                     event |= {"who": who[i].encode(), "Bid_price": row["price"], "parts": row["parts"]}
                 elif name == "Ask":
                     event |= {"who": who[i].encode(), "Ask_price": row["price"], "is_last": row["is_last"]}
-                wanted.append(((event["ts"], number, part, i), event))
+                mark = max((mark, event["ts"])) if is_delayed else event["ts"]
+                wanted.append(((mark, number, part, i), event))
         if suffix == ".jsonl":
             aside_rows += 1
             with open(named[name] / f"{part}{suffix}", "a") as file:

@@ -157,12 +157,17 @@ class Windows:
 
     def __init__(self, operator, params):
         declared = operator.window
-        values = (declared.advance, declared.size, declared.delay, declared.every, declared.multiplicity)
-        self.advance, self.size, self.delay, self.every, self.multiplicity = (params.get(v, v) for v in values)
+        self.advance, self.size, self.delay, self.idle, self.every, self.multiplicity = (
+            params.get(value, value)
+            for value in (
+                getattr(declared, name) for name in ("advance", "size", "delay", "idle", "every", "multiplicity")
+            )
+        )
         self.declared, self.functions, self.params = declared, operator.functions, params
         self.is_single = declared.kind == "single"
         assert not self.is_single or not {"result", "slide"} & set(operator.functions)
-        self.watermark, self.touched, self.late = None, 0, 0
+        # Until each stream has had a row, or another may be ahead of it, everything is open.
+        self.marks, self.watermark, self.touched, self.late = {}, float("-inf"), 0, 0
         self.entries = {}  # (window, key) -> entry; of a single window: (None, key)
 
     def keys(self, stream, row):
@@ -176,8 +181,15 @@ class Windows:
         return list(dict.fromkeys(given)) if self.multiplicity == "set" else given
 
     def take(self, stream, row, out):
-        if self.watermark is None or row.ts - self.delay > self.watermark:
-            self.watermark = row.ts - self.delay
+        self.marks[stream] = max(row.ts, self.marks.get(stream, row.ts))
+        ahead = max(self.marks.values())
+        if self.is_single:
+            self.watermark = ahead
+        elif self.idle is not None:
+            low = min(mark for mark in self.marks.values() if mark >= ahead - self.idle)
+            self.watermark = max(self.watermark, low - self.delay)
+        elif len(self.marks) == len(self.declared.states):
+            self.watermark = min(self.marks.values()) - self.delay
         self.expire(self.watermark, out)
         about = range((row.ts - self.size) // self.advance - 1, row.ts // self.advance + 2)
         into = (n for n in about if n * self.advance <= row.ts < n * self.advance + self.size)

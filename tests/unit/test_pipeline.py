@@ -64,14 +64,16 @@ def test_a_state_beside_keys_has_no_field_of_that_name():
     App("b").source(Number).process(count, state=Named, output=Number)
 
 
-def test_there_is_one_sink_and_nothing_after_it():
+def test_sinks_have_names_and_operators_may_follow_them():
     app = App("a")
     source = app.source(Number)
     source.flat_map(same, Number).sink()
-    with pytest.raises(BadInput, match="app a: only one sink is possible; join the streams"):
+    with pytest.raises(BadInput, match="app a: two sinks are called outputs; name one of them"):
         source.sink()
-    with pytest.raises(BadInput, match="app a: declare operator again before the sink"):
-        source.flat_map(again, Number)
+    source.flat_map(again, Number).sink("more")
+    names = ["source", "same", "to_outputs", "again", "to_more", "outputs"]
+    assert sorted(operator.name for operator in complete(app).operators) == sorted(names)
+    assert app.operators[-1].kind == "sink"
 
 
 def test_an_operator_that_works_for_nothing_is_refused_and_one_with_state_is_not():

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from streaming_core.api import App, Array, Queue, Record, boolean, f64, i64, record, text, u8
+from streaming_core.api import App, Array, Param, Queue, Record, boolean, f64, i64, record, text, u8
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.generator import merge
@@ -68,6 +68,10 @@ class Tick:
     ts: i64
 
 
+def count_tick(row, window, state, out):
+    state.n += 1
+
+
 def test_events_are_a_tagged_union():
     app = App("market")
     bids, asks, ticks = app.sources(Bid, Ask, Tick)
@@ -118,14 +122,49 @@ def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
         workload.generate_chunk(app, {}, events + 1, 1, 0, events + 1)
 
 
+@pytest.mark.parametrize("seed", seeds(2, of=8))
+def test_streams_whose_time_goes_back_are_merged_by_their_highest_time(seed, monkeypatch):
+    monkeypatch.setattr(workload, "_SLICE", 64)
+    monkeypatch.setattr(merge, "_BLOCK", 16)
+    rng = np.random.default_rng(seed)
+    lengths = [300, int(rng.integers(400)), 50]
+    times = [np.cumsum(rng.choice([0, 1, 7], n)) - rng.choice([0, 0, 3, 90], n) for n in lengths]
+    app = App("disordered")
+    app.sources(*(Record(f"S{i}", {"ts": i64, "place": i64}, None) for i in range(3)), delay="5s")
+    app.generates(*(stream(ts, place=np.arange(len(ts))) for ts in times))
+    marks = [np.maximum.accumulate(ts) for ts in times]
+    wanted = sorted((int(mark), i, place) for i, of in enumerate(marks) for place, mark in enumerate(of))
+    events = len(wanted)
+    whole = workload.generate_chunk(app, {}, events, 1, 0, events)
+    assert list(zip(*(whole[name].to_pylist() for name in ("stream", "place")), strict=True)) == [
+        (i, place) for _, i, place in wanted
+    ]
+    assert whole["ts"].to_pylist() == [int(times[i][place]) for _, i, place in wanted]
+    for _ in range(5):
+        start, stop = sorted(int(at) for at in rng.integers(0, events + 1, 2))
+        merge.merge.cache_clear()  # another process
+        assert workload.generate_chunk(app, {}, events, 1, start, stop).equals(whole[start:stop])
+
+
+@pytest.mark.parametrize("delay", ["5s", "late", 5000])
+def test_the_delay_of_the_source_is_that_of_its_windows(delay):
+    found = []
+    for declared in ({}, {"delay": 7}, {"kind": "single"}):
+        app = App("delayed", params={"late": Param(5000)})
+        source = app.source(Tick, delay=delay)
+        source.window(every=1, advance=5, size=10, state=Count, update=count_tick, output=Tick, **declared)
+        found.append(app.operators[1].window.bound("count_tick", app.bind()).delay)
+    assert found == [5000, 7, 0]
+
+
 @pytest.mark.parametrize(("start", "stop", "rows"), [(0, 4, "0 to 4"), (2, 4, "1 to 4"), (2, 3, "1 to 3")])
 def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows):
     app = App("disorder")
     app.sources(Bid, Tick)
     texts = {"who": [b""] * 4, "price": np.zeros(4, int), "parts": np.zeros((4, 2), int)}
     app.generates(stream(np.array([5, 6, 1, 2]), **texts), stream(np.empty(0, int)))
-    message = f"generator of disorder: stream Bid: ts must not decrease, but does in rows {rows}"
-    with pytest.raises(BadInput, match=f"^{message}$"):
+    message = f"generator of disorder: stream Bid: ts must not decrease, but does in rows {rows}; declare"
+    with pytest.raises(BadInput, match=f"^{message}"):
         workload.generate_chunk(app, {}, 4, 1, start, stop)
 
 
@@ -136,7 +175,7 @@ def test_rows_far_into_the_streams_are_found_by_looking_at_few():
         asked.append(stop - start)
         return {"ts": np.arange(start, stop) // 3}
 
-    merged = merge.Merge("far", ("A", "B"), (rows, rows))
+    merged = merge.Merge("far", ("A", "B"), (rows, rows), True)
     at = 10**12 + 1
     found, order = merged.rows({}, 1, at, at + 100)
     assert sum(asked) < 300
@@ -332,7 +371,7 @@ def test_windows_expire_by_the_time_of_who_goes_on(silent_one, rows):
     rng = np.random.default_rng(rows)
     sides = [drawn(rng, rows if side == silent_one else ROWS, [1]) for side in (0, 1)]
     sides[1]["line"] = [b"x"] * len(sides[1]["ts"])
-    app, table = counting(*sides, advance=5, size=SIZE)
+    app, table = counting(*sides, advance=5, size=SIZE, idle=0)
     made = agreed(app, table)
     ts, streams = table["ts"].to_numpy(), table["stream"].to_numpy()
     for row in made:  # with the first event from its window's end on

@@ -493,23 +493,13 @@ def passed_on(number):
     return {"update": update, "result": result}
 
 
-def told_at_once(number):
-    """Functions of their own for each operator: a row for each row of a key."""
-
-    def update(row, window, state, out):
-        out.emit(ts=row.ts, keys=row.keys, value=row.value)
-
-    update.__name__ = f"update_{number}"
-    return {"update": update}
-
-
-def in_a_row(operators, functions=passed_on, delay=300):
+def in_a_row(operators, delay=300):
     app = App("row")
     app.generates(lambda *arguments: {})
     stream = app.source(Event)
     for number in range(operators):
         stream = stream.window(
-            keys=several, key=Pair, advance=1, size=2, delay=delay, state=Sum, output=Event, **functions(number)
+            keys=several, key=Pair, advance=1, size=2, delay=delay, state=Sum, output=Event, **passed_on(number)
         )
     stream.sink()
     return app
@@ -535,6 +525,30 @@ def test_windowed_operators_in_a_row_keep_order_however_many_they_are():
             assert sample.digest == format_digest(*outputs_digest(app, "total", made))
 
 
+def many(row, keys):
+    for i in range(row.keys):
+        keys.add(a=i, b=0)
+
+
+def each_key(window, state, out):
+    out.emit(ts=window.end, keys=1, value=window.key.a)
+
+
+def of_value(row, keys):
+    keys.add(a=row.value, b=0)
+
+
+def test_rows_of_the_end_that_expire_many_windows_are_all_taken():
+    """At the end, the first operator emits rows of three windows. Each lets many keys expire in the second one."""
+    app, first, second = App("ends"), passed_on(0) | {"result": each_key}, passed_on(1)
+    stream = app.source(Event).window(
+        keys=many, key=Pair, advance=10, size=10, delay=100, state=Sum, output=Event, **first
+    )
+    stream.window(keys=of_value, key=Pair, advance=5, size=5, state=Sum, output=Event, **second).sink()
+    made, _ = interpreted(app, [(ts, 1500, 0) for ts in (1, 11, 21)])
+    assert len(made) == 3 * 1500
+
+
 def test_more_operators_in_a_row_than_copies_can_order_are_refused():
     app = in_a_row(4)
     Pinned(app="row", threads=2).check(app)
@@ -549,9 +563,11 @@ def test_more_operators_in_a_row_than_copies_can_order_are_refused():
 
 
 def test_a_run_fails_at_the_event_whose_rows_copies_cannot_order():
-    app = in_a_row(2, told_at_once, delay=1 << 61)
-    program, table = compile_app(app, {}), drawn_table(60)
-    first = table["keys"].to_pylist().index(1)
+    """The rank of an output says how far behind the watermark its window ended, at each operator."""
+    delay = 1 << 59
+    app = in_a_row(2, delay)
+    ts = [0, delay + 10, 2 * delay + 30]
+    table = pa.table({"seq": range(3), "ts": ts, "keys": [1, 1, 1], "value": [0, 0, 0]})
     spec = Pinned(app="row", threads=2, batch=16, parallelism="sn", sink="digest")
-    with pytest.raises(RunFailed, match=rf"event {first} becomes too many rows to keep their order; use one"):
-        engine.one_pass(spec, program, engine.Blocks(Events([table]), program, 25))
+    with pytest.raises(RunFailed, match="event 2 becomes too many rows to keep their order; use one"):
+        engine.one_pass(spec, compile_app(app, {}), engine.Blocks(Events([table]), compile_app(app, {}), 25))

@@ -87,6 +87,7 @@ class Windowed(Step):
         self.resolved = shared.program.resolved(declared.key)
         self.make_key = row_class(self.resolved, header=False)
         self.new = [zero(shared.program.resolved(state)) for state in declared.states]
+        self.marks: list[int | None] = [None] * len(declared.states)  # of each stream its highest `ts`
         self.watermark: int | None = None
         self.touched = itertools.count()
         self.given: list[tuple] = []
@@ -119,10 +120,10 @@ class Windowed(Step):
             seq[0], ts = row.seq, row.ts
             if not -MOST <= ts <= MOST:
                 raise OverflowError(f"ts {ts} has no window: it must lie in -2^61..2^61")
-            if self.watermark is None or ts - bounds.delay > self.watermark:
-                self.watermark = ts - bounds.delay
-                self.expire(self.first_beyond(self.watermark))
-            first = max(self.first_beyond(ts), self.first_beyond(self.watermark))
+            self.advance_to(stream, ts)
+            first = self.first_beyond(ts)
+            if self.watermark is not None:
+                first = max(first, self.first_beyond(self.watermark))
             last = ts // bounds.advance
             if first > last:
                 self.shared.dropped_late += 1
@@ -134,6 +135,20 @@ class Windowed(Step):
                     update(row, found.window, *found.states, None)
 
         return take
+
+    def advance_to(self, stream: int, ts: int) -> None:
+        """A row of a stream raises the watermark: the lowest mark that counts, less `delay`."""
+        mark = self.marks[stream]
+        self.marks[stream] = ts if mark is None else max(mark, ts)
+        counted = [mark for mark in self.marks if mark is not None]
+        if self.bounds.idle is not None:
+            counted = [mark for mark in counted if max(counted) - mark <= self.bounds.idle]
+        elif len(counted) < len(self.marks):
+            return
+        low = min(counted) - self.bounds.delay
+        if self.watermark is None or low > self.watermark:
+            self.watermark = low
+            self.expire(self.first_beyond(low))
 
     def _keys(self, stream: int) -> Callable[[Any], list[tuple]]:
         """What gives the keys of a row, in order."""

@@ -35,7 +35,7 @@ _CALLED = {
         "text_state", "integer_state", "text_row", "integer_row", "text_hash", "mix",
     ),
     panes: (
-        "table_add", "table_remove", "pane_open", "first_open", "pane_take", "pane_memory", "pane_append",
+        "table_add", "table_remove", "pane_open", "first_open", "low_mark", "pane_take", "pane_memory", "pane_append",
         "pane_release", "in_order", "touched", "untouched", "forget", "key_slot", "stamps", "group_start",
         "group_step", "group_finish", "group_text", "group_of", "group_of_index", "made",
     ),

@@ -13,17 +13,19 @@ END_OF_TIME = (1 << 63) - 1  # later than any seq
 # A map's words: entries, number of entries - 1, entries in use, bytes of an entry, bytes of a state, 1 = state inside.
 ENTRIES, MASK, USED, ENTRY, STATE, INSIDE = 0, 8, 16, 24, 32, 40
 MAP_BYTES = 48
-# A windowed operator's words: advance, size, delay, number of keys that every row has; a list of open windows and
-# their panes, room in it; whether there was a row, the watermark, rows that were late; how many windows are open,
-# where in the list the first one is; a row's keys, their room, how many; a table of entries, and the list of them;
-# what expires in order, its room; counts by key group; stamps of a row's keys, the last slot, the stamp; a heap of
-# sessions, its room, how many there are, how many were ever begun.
+# A windowed operator's words: advance, size, delay, idle (-1: none), number of keys that every row has; a list of
+# open windows and their panes, room in it; the earliest window that the watermark leaves open, rows that were late;
+# how many windows are open, where in the list the first one is; a row's keys, their room, how many; a table of
+# entries, and the list of them; what expires in order, its room; counts by key group; stamps of a row's keys, the
+# last slot, the stamp; a heap of sessions, its room, how many there are, how many were ever begun.
 (
-    W_ADVANCE, W_SIZE, W_DELAY, W_EVERY, W_PANES, W_ROOM, W_STARTED, W_WATERMARK, W_LATE, W_OPEN, W_FIRST, W_KEYS,
+    W_ADVANCE, W_SIZE, W_DELAY, W_IDLE, W_EVERY, W_PANES, W_ROOM, W_LEAST, W_LATE, W_OPEN, W_FIRST, W_KEYS,
     W_KEYS_LIMIT, W_KEYS_COUNT, W_TABLE, _, _, W_HEAD, W_TAIL, W_SORTED, W_SORTED_LIMIT, W_COUNTS, W_STAMPS,
     W_STAMPS_MASK, W_STAMP, W_SESSIONS, W_SESSIONS_ROOM, W_SESSIONS_COUNT, W_TOUCHED,
 ) = range(0, 232, 8)  # fmt: skip
 WINDOWS_BYTES = 232
+# Behind these words there is a word for each stream: its mark, the highest `ts` of its rows.
+NO_TIME = -(1 << 63)  # before any ts
 # A table's words: slots, the last slot, slots in use.
 T_SLOTS, T_MASK, T_USED = 0, 8, 16
 # A pane's words: a table first; entries in the order in which they were touched, how many; memory.

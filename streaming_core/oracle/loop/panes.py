@@ -14,8 +14,10 @@ from streaming_core.oracle.loop.layout import (
     E_LAST,
     E_NEXT,
     E_PREVIOUS,
+    END_OF_TIME,
     MADE,
     MOST_TEXT,
+    NO_TIME,
     P_AT,
     P_CHUNKS,
     P_COUNT,
@@ -30,6 +32,7 @@ from streaming_core.oracle.loop.layout import (
     W_COUNTS,
     W_FIRST,
     W_HEAD,
+    W_IDLE,
     W_KEYS,
     W_KEYS_LIMIT,
     W_OPEN,
@@ -43,6 +46,7 @@ from streaming_core.oracle.loop.layout import (
     W_STAMPS_MASK,
     W_TABLE,
     W_TAIL,
+    WINDOWS_BYTES,
 )
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.memory import allocate, copy_bytes, get, put, release, release_chunks
@@ -290,6 +294,25 @@ def forget(windows, start):
         table_remove(windows + W_TABLE, entry)
         release(entry)
         entry = get(windows + W_HEAD)
+
+
+# --- the watermark ----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def low_mark(windows, streams):
+    """The lowest mark that counts; NO_TIME if one that counts is missing. Units of `ts`."""
+    oldest = NO_TIME
+    if get(windows + W_IDLE) >= 0:
+        for stream in range(streams):
+            oldest = max(oldest, get(windows + WINDOWS_BYTES + 8 * stream))
+        oldest -= get(windows + W_IDLE)
+    low = END_OF_TIME
+    for stream in range(streams):
+        mark = get(windows + WINDOWS_BYTES + 8 * stream)
+        if mark >= oldest:
+            low = min(low, mark)
+    return low
 
 
 # --- keys of a row ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ class Windowed(Functions):
         program, work = self.work.program, self.work
         self.operator_name, self.emitter = operator.name, self.emitter_of(i)
         bounds = window.bound(operator.name, program.params)
-        block = np.zeros(layout.WINDOWS_BYTES // 8, np.int64)
+        block = np.zeros(layout.WINDOWS_BYTES // 8 + len(window.states), np.int64)
         work.windows.append((bounds, block))
         work.open_windows(bounds, block)
         self.windows = self.place(block)
@@ -313,6 +313,7 @@ def {name}:
         update = self.function_name(program.operator(operator, f"update_{stream}"))
         self.work.sites.append(f"operator {operator.name}, event {{seq}}: {{error}} (ts)")
         beyond = "({} - _size) // _advance + 1"
+        low = "_ts" if len(window.states) == 1 else f"_low_mark(_w, {len(window.states)})"
         meets = f"{update}(_ctx, _row, _entry{given['states']}, 0)"
         if window.kind == "multi":
             body = f"""
@@ -378,12 +379,15 @@ def _take_$i_{stream}(_ctx, _row):
     _w = $w
     _ts = _fit(_ctx, {ts}, {-MOST}, {MOST}, {len(self.work.sites) - 1})
     _advance, _size = _get(_w + {layout.W_ADVANCE}), _get(_w + {layout.W_SIZE})
-    _marked = _ts - _get(_w + {layout.W_DELAY})
-    if _get(_w + {layout.W_STARTED}) == 0 or _marked > _get(_w + {layout.W_WATERMARK}):
-        _put(_w + {layout.W_STARTED}, 1)
-        _put(_w + {layout.W_WATERMARK}, _marked)
-        _expire_$i(_ctx, {beyond.format("_marked")})
-    _from = max({beyond.format("_ts")}, {beyond.format(f"_get(_w + {layout.W_WATERMARK})")})
+    if _ts > _get(_w + {layout.WINDOWS_BYTES + 8 * stream}):
+        _put(_w + {layout.WINDOWS_BYTES + 8 * stream}, _ts)
+        _low = {low}
+        if _low != {layout.NO_TIME}:
+            _least = {beyond.format(f"_low - _get(_w + {layout.W_DELAY})")}
+            if _least > _get(_w + {layout.W_LEAST}):
+                _put(_w + {layout.W_LEAST}, _least)
+                _expire_$i(_ctx, _least)
+    _from = max({beyond.format("_ts")}, _get(_w + {layout.W_LEAST}))
     _last = _ts // _advance
     if _from > _last:
         _put(_w + {layout.W_LATE}, _get(_w + {layout.W_LATE}) + 1)

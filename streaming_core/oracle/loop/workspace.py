@@ -131,9 +131,10 @@ class Workspace:
     def open_windows(self, bounds: Bounds, words: np.ndarray) -> None:
         """A windowed operator that has seen no row. Its numbers are data: with others, the same code runs."""
         words[:] = 0
+        words[layout.W_LEAST // 8] = words[layout.WINDOWS_BYTES // 8 :] = layout.NO_TIME
         known = (
             (layout.W_ADVANCE, bounds.advance), (layout.W_SIZE, bounds.size), (layout.W_DELAY, bounds.delay),
-            (layout.W_EVERY, bounds.every or 0),
+            (layout.W_IDLE, -1 if bounds.idle is None else bounds.idle), (layout.W_EVERY, bounds.every or 0),
         )  # fmt: skip
         for word, value in known:
             words[word // 8] = value

@@ -115,7 +115,10 @@ unsafe fn expire(
         // SAFETY: the rows are there, and are what the operator takes; the rest is as the caller says.
         unsafe {
             lister.list(operator, input, rows, &mut words, &mut meetings)?;
-            replica.process(operator, (rows, i64::MIN), 0, &meetings, &|| 0, &mut out)?;
+            let mut from = Some(0);
+            while let Some(first) = from {
+                from = replica.process(operator, (rows, i64::MIN), first, &meetings, &|| 0, &mut out)?;
+            }
         }
     }
     // SAFETY: as the caller says.

@@ -122,8 +122,11 @@ pub struct WindowSpec {
     pub session: bool,
     pub advance: i64,
     pub size: i64,
-    /// How far the watermark stays behind the latest `ts`.
+    /// How far the watermark stays behind the latest `ts` of the stream that is furthest behind.
     pub delay: i64,
+    /// How far a stream may be behind the others and still hold the watermark back; None: as far as it is.
+    #[serde(default)]
+    pub idle: Option<i64>,
     /// Every row has the keys 0 to this, exclusively.
     #[serde(default)]
     pub every: Option<i64>,
@@ -303,11 +306,12 @@ impl Program {
         if !(1..=window.size).contains(&window.advance)
             || window.size > MOST_TS
             || !(0..=MOST_TS).contains(&window.delay)
+            || window.idle.is_some_and(|idle| !(0..=MOST_TS).contains(&idle))
         {
-            return invalid("advance, size or delay of the window is out of bounds");
+            return invalid("advance, size, delay or idle of the window is out of bounds");
         }
-        if window.single && window.delay != 0 {
-            return invalid("a single window cannot have a delay");
+        if window.single && (window.delay, window.idle) != (0, Some(0)) {
+            return invalid("a single window slides with the latest row: its delay and its idle must be 0");
         }
         if window.session && (!window.single || window.advance != 1 || window.slide != 0) {
             return invalid("a session is a single window with advance 1 that does not slide");

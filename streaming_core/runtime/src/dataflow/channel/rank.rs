@@ -100,6 +100,13 @@ impl Path {
         self.then(code, bits)
     }
 
+    /// One step more, `number` of any size; greater numbers come first.
+    #[inline]
+    pub fn back(self, number: u64) -> Self {
+        let (code, bits) = code(number);
+        self.then(code ^ ((1 << bits) - 1), bits)
+    }
+
     /// One step more, `number < 2^bits`: all that part here have as many.
     #[inline]
     pub fn fixed(self, number: u64, bits: u32) -> Self {
@@ -221,6 +228,13 @@ mod tests {
         let path = Path::default().fixed(0, 1).number(1 << 61).fixed(4095, 12).number(7);
         assert!(Rank::ONLY.output((1 << 20) - 2).unwrap().along(path).is_some());
         assert!(delta(u64::MAX).1 <= BITS);
+    }
+
+    #[test]
+    fn greater_numbers_come_first_on_the_way_back() {
+        let back = |number: u64| Rank::ONLY.along(Path::default().back(number)).unwrap();
+        let ranks: Vec<Rank> = [u64::MAX, 1 << 61, 1000, 64, 63, 9, 2, 1, 0].map(back).to_vec();
+        assert!(ranks.is_sorted_by(|one, other| one < other));
     }
 
     #[test]

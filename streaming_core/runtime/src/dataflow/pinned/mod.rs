@@ -370,7 +370,7 @@ fn wire(
                         input,
                         replica,
                         lister: Lister::new(&windowed.operator),
-                        copies: apart.then(|| Copies::new(stride, replicas)),
+                        copies: apart.then(|| Copies::new(&windowed.operator, stride, replicas)),
                         said: i64::MIN,
                     };
                     tasks[place].push(task(role, gate, Some(outlets.len()), Vec::new(), asks, stride));

@@ -247,13 +247,13 @@ mod tests {
 
     fn control(schedule: &[(i64, Vec<usize>)], controller: Option<Controller>) -> Control {
         let schedule = schedule.iter().map(|(event, pattern)| (*event, Owners::new(pattern))).collect();
-        Control::new("count", Arc::new(Epochs::new(4)), schedule, controller, None)
+        Control::new("count", Arc::new(Epochs::new(4, 1)), schedule, controller, None)
     }
 
     #[test]
     fn replicas_that_are_out_of_balance_get_other_cells() {
         let counts = Arc::new(Counts::new(4));
-        let control = Control::new("count", Arc::new(Epochs::new(4)), Vec::new(), None, Some(counts.clone()));
+        let control = Control::new("count", Arc::new(Epochs::new(4, 1)), Vec::new(), None, Some(counts.clone()));
         // The first replica has cells 0, 4, 8 and so on, whose keys have all calls.
         (0..8).for_each(|cell| counts.add(0, 4 * cell, 100));
         control.deal((0, 9), PERIOD, Offered::default());

@@ -6,9 +6,10 @@
 //!
 //! Three things follow from all rows and must be the same for all replicas, although no replica sees all rows:
 //!
-//! * *The watermark*, as far as windows expire by it: a row that moves it beyond the end of another window, for all that is
-//!   known here, goes to all who own cells, without keys where it has none of theirs. Others find keys too, of other rows:
-//!   what moves it for all of them together moves it here. So all stand at the same window before every row.
+//! * *The watermark*, as far as windows expire by it. A row goes to all who own cells if it moves the mark of its stream beyond
+//!   the end of another window, as far as is known here. It has no keys where it has none of theirs. Other tasks find the keys of
+//!   other rows; a row that moves a mark for all of them together moves it here. So all stand at the same window before
+//!   every row. Where a stream can be idle, its mark itself decides: a row that moves it at all goes to all.
 //! * *Rows that are late* are counted by the owner of their first key.
 //! * A row without keys goes to the owner of the first cell: that one sees whether it is late, which is not known here.
 
@@ -16,6 +17,7 @@ use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::windowed::epochs::Epoch;
 use crate::dataflow::windowed::keys::{COUNTED, DEALT, FAILED, Lister, Notes, exception_words, place};
 use crate::dataflow::windowed::operator::Windowed;
+use crate::dataflow::windowed::watermark::NONE;
 use crate::error::RunError;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
@@ -39,13 +41,13 @@ pub struct Copied {
 #[derive(Debug)]
 pub struct Copies {
     pub of: Vec<Copied>,
-    /// The earliest window that may still be open, as all who own cells have been told from here.
-    told: i64,
+    /// Per stream how far its mark goes, as all who own cells have been told from here (`progress`).
+    told: Vec<i64>,
 }
 
 impl Copies {
-    /// For `replicas` replicas, which take rows of `stride` bytes.
-    pub fn new(stride: usize, replicas: usize) -> Self {
+    /// For `replicas` replicas of an operator, which take rows of `stride` bytes.
+    pub fn new(windowed: &Windowed, stride: usize, replicas: usize) -> Self {
         let nothing = || Copied {
             rows: RowBuffer::new(stride, true),
             words: Vec::new(),
@@ -54,7 +56,7 @@ impl Copies {
             last: None,
             about: 0,
         };
-        Self { of: (0..replicas).map(|_| nothing()).collect(), told: i64::MIN }
+        Self { of: (0..replicas).map(|_| nothing()).collect(), told: vec![NONE; windowed.streams.len()] }
     }
 
     /// Copies rows of an input, which have these ranks or none.
@@ -105,6 +107,24 @@ struct Dealing<'a> {
 }
 
 impl Dealing<'_> {
+    /// How far the row at hand moves the mark of its stream: the earliest window that it leaves open. It is the row's time where a
+    /// stream can be idle.
+    #[inline(always)]
+    fn progress(&self) -> i64 {
+        let bounds = self.windowed.bounds;
+        if bounds.idle.is_some() && self.copies.told.len() > 1 {
+            return self.ts;
+        }
+        bounds.first_beyond(self.ts - bounds.delay)
+    }
+
+    /// All who own cells get the row at hand.
+    #[inline(always)]
+    fn told(&mut self, progress: i64) {
+        let told = &mut self.copies.told[self.stream];
+        *told = progress.max(*told);
+    }
+
     /// The row at hand is a replica's too, if it is not yet; what is said of it.
     #[inline(always)]
     fn copy(&mut self, replica: usize, flags: u64) -> &mut Copied {
@@ -158,13 +178,12 @@ impl Notes for Dealing<'_> {
     #[inline(always)]
     fn end(&mut self, keys: usize) {
         let has_all = self.windowed.every.is_some();
-        let bounds = self.windowed.bounds;
-        let open = bounds.first_beyond(self.ts - bounds.delay);
         if !has_all && keys == 0 {
             self.copy(self.epoch.owner(0), DEALT | COUNTED);
         }
-        if has_all || open > self.copies.told {
-            self.copies.told = open.max(self.copies.told);
+        let progress = self.progress();
+        if has_all || progress > self.copies.told[self.stream] {
+            self.told(progress);
             for &replica in self.epoch.owners.replicas() {
                 // Who has all of a row counts as ever.
                 self.copy(replica, if has_all { 0 } else { DEALT });
@@ -175,7 +194,8 @@ impl Notes for Dealing<'_> {
     fn fail(&mut self, exception: &[u8]) {
         let bounds = self.windowed.bounds;
         if bounds.has_window(self.ts) {
-            self.copies.told = bounds.first_beyond(self.ts - bounds.delay).max(self.copies.told);
+            let progress = self.progress();
+            self.told(progress);
         }
         for &replica in self.epoch.owners.replicas() {
             let counted = if replica == self.epoch.owner(0) { COUNTED } else { 0 };

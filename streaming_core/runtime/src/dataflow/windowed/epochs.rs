@@ -13,7 +13,8 @@
 //! Between two blocks, `forget` drops the epochs that all replicas have left.
 //!
 //! Writers: the holder of the control's lock writes `known` and `dealt`. A replica writes its own `left`, and its own
-//! `gone_over` once. All replicas that leave an epoch write the same `watermark`.
+//! `gone_over` once. Replicas that leave an epoch write watermarks that leave the same windows open. Those of the baseline may have seen
+//! other rows, but they all have seen the rows that decide about windows.
 //! ORDERING: an epoch is appended, and `dealt` stored with Release, before its event is put out. A thread that takes a row or
 //! a heartbeat of that event, passed on with Release and Acquire, therefore sees the epoch. A thread that reads `dealt` with
 //! Acquire sees all epochs that begin up to there. A replica stores `left` with Release after it last touches the cells that
@@ -30,6 +31,7 @@
 use std::ops::Index;
 
 use crate::dataflow::windowed::owners::Owners;
+use crate::dataflow::windowed::watermark::{NONE, Watermark};
 use crate::state::windows::CELLS;
 use crate::threads::sync::{AtomicI64, AtomicU64, CachePadded, Ordering, UnsafeCell};
 
@@ -47,8 +49,8 @@ pub struct Epoch {
     concerned: Vec<usize>,
     moved: usize,
     asked: Asked,
-    /// The watermark before its first row, set when a replica with cells leaves the epoch before; `i64::MIN`: no row came.
-    watermark: AtomicI64,
+    /// The words of the watermark before its first row, set when a replica with cells leaves the epoch before.
+    watermark: Box<[AtomicI64]>,
     /// Bytes of state that were copied between replicas for it; replicas that lose state add to it.
     bytes: AtomicU64,
     /// Per replica, the time when it went over, and how long it had waited; 0: not yet, or not at all.
@@ -110,11 +112,12 @@ pub struct Epochs {
     /// Per replica, the number of epochs that it has left: it no longer touches what it owned only in these. With `FAILED`,
     /// it leaves no more epochs, and touches nothing.
     left: Box<[CachePadded<AtomicU64>]>,
+    streams: usize,
 }
 
 impl Epoch {
-    /// The epoch after `before` (or the first one), of an operator with `of` replicas.
-    fn new(event: i64, owners: Owners, of: usize, before: Option<&Self>, asked: Asked) -> Self {
+    /// The epoch after `before` (or the first one), of an operator with `of` replicas and `streams` streams.
+    fn new(event: i64, owners: Owners, (of, streams): (usize, usize), before: Option<&Self>, asked: Asked) -> Self {
         let mut from = vec![Vec::new(); of];
         let (mut concerned, mut moved) = (Vec::new(), 0);
         for cell in 0..CELLS {
@@ -138,7 +141,7 @@ impl Epoch {
             concerned,
             moved,
             asked,
-            watermark: AtomicI64::new(i64::MIN),
+            watermark: (0..Watermark::words_of(streams)).map(|_| AtomicI64::new(NONE)).collect(),
             bytes: AtomicU64::new(0),
             gone_over: (0..of).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect(),
         }
@@ -240,16 +243,19 @@ impl Epochs {
         });
     }
 
-    /// In the first epoch, all `replicas` replicas share the cells.
-    pub fn new(replicas: usize) -> Self {
+    /// Of an operator that takes `streams` streams. In the first epoch, all `replicas` replicas share the cells.
+    pub fn new(replicas: usize, streams: usize) -> Self {
         let all: Vec<usize> = (0..replicas).collect();
         Self {
             known: UnsafeCell::new(Known {
-                list: [Epoch::new(i64::MIN, Owners::new(&all), replicas, None, Asked::default())].into_iter().collect(),
+                list: [Epoch::new(i64::MIN, Owners::new(&all), (replicas, streams), None, Asked::default())]
+                    .into_iter()
+                    .collect(),
                 ..Known::default()
             }),
             dealt: AtomicI64::new(i64::MIN),
             left: (0..replicas).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            streams,
         }
     }
 
@@ -261,7 +267,8 @@ impl Epochs {
     /// Appends an epoch: from `event` on, which is not dealt yet, the cells have these owners. One thread at a time.
     pub fn append(&self, event: i64, owners: Owners, asked: Asked) {
         debug_assert!(event > self.dealt() && event >= self.last().event);
-        self.known().list.push(Epoch::new(event, owners, self.left.len(), Some(self.last()), asked));
+        let of = (self.left.len(), self.streams);
+        self.known().list.push(Epoch::new(event, owners, of, Some(self.last()), asked));
     }
 
     /// Announces that events up to `upto` are being dealt. One thread at a time.
@@ -295,10 +302,14 @@ impl Epochs {
     /// A replica leaves all epochs before number `index`, because it has taken all rows of earlier events. `watermark`: that
     /// of a replica with cells.
     #[inline]
-    pub fn leave(&self, replica: usize, index: usize, watermark: Option<i64>) {
+    pub fn leave(&self, replica: usize, index: usize, watermark: Option<&Watermark>) {
         if let (Some(epoch), Some(watermark)) = (self.known().get(index), watermark) {
             // ORDERING: Relaxed; `left` publishes it.
-            epoch.watermark.store(watermark, Ordering::Relaxed);
+            epoch
+                .watermark
+                .iter()
+                .zip(watermark.words())
+                .for_each(|(word, known)| word.store(known, Ordering::Relaxed));
         }
         // ORDERING: Release; see the module.
         self.left[replica].store(index as u64, Ordering::Release);
@@ -329,10 +340,12 @@ impl Epochs {
         self.known().count() - 1
     }
 
-    /// The watermark before the first row of epoch `index`, for a replica that may go over to it and gains cells.
-    pub fn watermark(&self, index: usize) -> Option<i64> {
-        // ORDERING: Relaxed; `may_go_over` has acquired it.
-        Some(self.known()[index].watermark.load(Ordering::Relaxed)).filter(|&watermark| watermark > i64::MIN)
+    /// Raises the watermark of a replica, which may go over to epoch `index` and gains cells, to that before its first row.
+    pub fn raise(&self, index: usize, watermark: &mut Watermark) {
+        for (word, known) in watermark.words_mut().zip(&self.known()[index].watermark) {
+            // ORDERING: Relaxed; `may_go_over` has acquired it.
+            *word = known.load(Ordering::Relaxed).max(*word);
+        }
     }
 
     /// The epoch of an event. Events of forgotten epochs give the first epoch that is left.
@@ -464,7 +477,7 @@ mod models {
             }
             // SAFETY: what is tested: the cell is its owner's.
             unsafe impl Sync for Shared {}
-            let shared = Arc::new(Shared { epochs: Epochs::new(2), cell: UnsafeCell::new(0) });
+            let shared = Arc::new(Shared { epochs: Epochs::new(2, 1), cell: UnsafeCell::new(0) });
             let work = |replica: usize, shared: &Shared| {
                 let mut epoch = 0;
                 for event in 0..3 {
@@ -516,7 +529,7 @@ mod models {
                 }
                 // SAFETY: what is tested: the cell is its owner's.
                 unsafe impl Sync for Shared {}
-                let shared = Arc::new(Shared { epochs: Epochs::new(2), cell: UnsafeCell::new(0) });
+                let shared = Arc::new(Shared { epochs: Epochs::new(2, 1), cell: UnsafeCell::new(0) });
                 shared.epochs.append(2, Owners::new(&[0]), Asked::default());
                 let other = shared.clone();
                 let thread = thread::spawn(move || {
@@ -551,7 +564,7 @@ mod models {
     fn loom_epochs_are_forgotten_between_blocks() {
         use crate::threads::sync::{Mutex, lock};
         loom::model(|| {
-            let shared = Arc::new((Epochs::new(2), Mutex::new(())));
+            let shared = Arc::new((Epochs::new(2, 1), Mutex::new(())));
             let other = shared.clone();
             let asking = thread::spawn(move || {
                 let _held = lock(&other.1);
@@ -586,7 +599,7 @@ mod models {
     #[test]
     fn loom_a_silent_replica_emits_nothing() {
         loom::model(|| {
-            let epochs = Arc::new(Epochs::new(2));
+            let epochs = Arc::new(Epochs::new(2, 1));
             epochs.append(1, Owners::new(&[0]), Asked::default());
             epochs.deal(1);
             let shared = epochs.clone();
@@ -609,15 +622,22 @@ mod tests {
     #[test]
     fn a_replica_that_gains_cells_waits_only_for_their_former_owners() {
         // 0 and 1 share; then 0 has all; then 1 and 2 have all.
-        let epochs = Epochs::new(3);
+        let epochs = Epochs::new(3, 1);
         epochs.append(10, Owners::new(&[0]), Asked { by: "request", posted: Some(500), ..Asked::default() });
         epochs.append(20, Owners::new(&[1, 2]), Asked::default());
         epochs.leave(2, 1, None);
         assert!(!epochs.may_go_over(0, 1) && epochs.may_go_over(2, 1));
-        epochs.leave(1, 1, Some(77));
+        let mut watermark = Watermark::new(1);
+        watermark.advance(0, 77, 5);
+        epochs.leave(1, 1, Some(&watermark));
         assert!(epochs.may_go_over(0, 1) && epochs.may_go_over(1, 1));
-        assert_eq!((epochs.watermark(1), epochs.watermark(2)), (Some(77), None));
-        epochs.leave(0, 1, Some(77));
+        let [first, second] = [1, 2].map(|index| {
+            let mut raised = Watermark::new(1);
+            epochs.raise(index, &mut raised);
+            raised
+        });
+        assert_eq!((first, second), (watermark.clone(), Watermark::new(1)));
+        epochs.leave(0, 1, Some(&watermark));
         assert!(!epochs.may_go_over(1, 2) && !epochs.may_go_over(2, 2) && epochs.may_go_over(0, 2));
         epochs.leave(0, 2, None);
         assert!(epochs.may_go_over(1, 2) && epochs.may_go_over(2, 2));
@@ -640,7 +660,7 @@ mod tests {
 
     #[test]
     fn a_replica_without_cells_is_silent_until_it_gets_some_or_up_to_the_last_dealt_event() {
-        let epochs = Epochs::new(3);
+        let epochs = Epochs::new(3, 1);
         epochs.append(10, Owners::new(&[0]), Asked::default());
         epochs.append(20, Owners::new(&[1, 2]), Asked::default());
         epochs.deal(100);
@@ -653,7 +673,7 @@ mod tests {
 
     #[test]
     fn epochs_that_all_have_left_are_forgotten_and_the_first_ones_reported() {
-        let epochs = Epochs::new(2);
+        let epochs = Epochs::new(2, 1);
         for number in 1..=3 * REPORTED {
             let event = 10 * number as i64;
             epochs.append(event, Owners::new(&[number % 2]), Asked::default());

@@ -24,6 +24,7 @@ pub mod operator;
 pub mod owners;
 pub mod replica;
 pub mod transfer;
+pub mod watermark;
 
 use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::controller::{Controller, balance};
@@ -32,6 +33,7 @@ use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::operator::Windowed;
 use crate::dataflow::windowed::owners::Owners;
 use crate::dataflow::windowed::replica::Replica;
+use crate::dataflow::windowed::watermark::Watermark;
 use crate::error::RunError;
 use crate::program::options::Options;
 use crate::program::{OperatorSpec, Program, WindowSpec};
@@ -85,7 +87,7 @@ impl Replicated {
         let controller = options.controller.as_deref().filter(|&name| name != "none");
         let counts = controller.filter(|&name| name == balance::NAME).map(|_| Arc::new(Counts::new(replicas)));
         let controller = controller.map(|name| Controller::new(name, &options.thresholds)).transpose()?.flatten();
-        let epochs = Arc::new(Epochs::new(replicas));
+        let epochs = Arc::new(Epochs::new(replicas, spec.streams.len()));
         let control = Control::new(&operator.name, epochs.clone(), schedule.collect(), controller, counts.clone());
         let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);
         // SAFETY: as the caller says.
@@ -105,8 +107,10 @@ impl Replicated {
     pub unsafe fn all(&self) -> Result<Replica, OutOfMemory> {
         // SAFETY: as the caller says.
         unsafe {
-            let watermarks = (0..self.replicas.len()).map(|number| self.replicas.with(number, Replica::watermark));
-            let watermark = watermarks.max().flatten();
+            let mut watermark = Watermark::new(self.operator.streams.len());
+            for number in 0..self.replicas.len() {
+                self.replicas.with(number, |replica| watermark.merge(replica.watermark()));
+            }
             // Of replicas with cells of their own the first one gets those of all.
             for number in 1..self.replicas.len() {
                 self.replicas.with_mut(number, |replica| replica.give_cells(&self.operator));

@@ -176,7 +176,7 @@ mod models {
             shape: Shape,
         }
         loom::model(|| {
-            let epochs = Epochs::new(2);
+            let epochs = Epochs::new(2, 1);
             for (event, replica) in [(1, 0), (2, 1)] {
                 epochs.append(event, Owners::new(&[replica]), Asked::default());
             }

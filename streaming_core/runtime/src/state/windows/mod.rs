@@ -64,11 +64,13 @@ pub struct Bounds {
     pub advance: i64,
     pub size: i64,
     pub delay: i64,
+    /// None: the watermark waits for every stream.
+    pub idle: Option<i64>,
 }
 
 impl Bounds {
     pub fn of(spec: &WindowSpec) -> Self {
-        Self { advance: spec.advance, size: spec.size, delay: spec.delay }
+        Self { advance: spec.advance, size: spec.size, delay: spec.delay, idle: spec.idle }
     }
 
     /// Where a window begins: a row at it falls in.
@@ -102,7 +104,7 @@ mod tests {
     #[test]
     fn a_row_falls_into_the_windows_that_begin_before_it_and_end_behind_it() {
         for (advance, size) in [(1, 1), (2, 5), (5, 5), (3, 7)] {
-            let bounds = Bounds { advance, size, delay: 0 };
+            let bounds = Bounds { advance, size, delay: 0, idle: None };
             for ts in -20..20 {
                 let of_row: Vec<i64> = (bounds.first_beyond(ts)..=bounds.last_of(ts)).collect();
                 let defined: Vec<i64> =

@@ -54,7 +54,7 @@ impl Replica {
         };
         let is_member = self.owns.contains(&true);
         if !epochs.has_left(number, index) {
-            epochs.leave(number, index, self.watermark.filter(|_| is_member));
+            epochs.leave(number, index, is_member.then_some(&self.watermark));
         }
         if !self.is_barrier_open(operator, index) {
             self.waits.get_or_insert_with(now);
@@ -97,7 +97,7 @@ impl Replica {
         let has_dreamt = false;
         if has_cells && !has_dreamt {
             // What went by while it had no cells may have raised it.
-            self.watermark = self.watermark.max(epochs.watermark(index));
+            epochs.raise(index, &mut self.watermark);
         }
         let (at, since) = (now(), self.waits.take());
         epochs.note(number, index, at, since);

@@ -4,6 +4,7 @@
 use crate::dataflow::channel::rank::Path;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::{Replica, rank_more};
+use crate::dataflow::windowed::watermark::NONE;
 use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
 use crate::rows::block::Text;
@@ -31,10 +32,9 @@ impl Replica {
             // SAFETY: as the callers say.
             unsafe { self.meet(operator, text, out) }?;
         }
-        let open = self.watermark.map_or(0, |watermark| operator.bounds.first_beyond(watermark));
         if operator.session {
             // SAFETY: as the callers say.
-            return unsafe { self.end_sessions(operator, (before, open), at, text, out) };
+            return unsafe { self.end_sessions(operator, before, at, text, out) };
         }
         let mut expired = 0;
         while let Some(number) = self.open.first()
@@ -55,7 +55,11 @@ impl Replica {
                     self.gone.add(pane)?;
                     continue;
                 }
-                let path = Path::default().fixed(0, 1).number((number - open) as u64);
+                let path = Path::default().fixed(0, 1);
+                let path = match self.watermark.open() {
+                    NONE => path.back((before - 1).wrapping_sub(number) as u64),
+                    open => path.number((number - open) as u64),
+                };
                 // SAFETY: as above.
                 expired += unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
                 // SAFETY: as above.
@@ -73,15 +77,17 @@ impl Replica {
         Ok(true)
     }
 
-    /// As `expire`, of sessions: those whose latest row is before `before`. None has one before `open`.
+    /// As `expire`, of sessions: those whose latest row is before `before`. None has one before the watermark, and there is a
+    /// watermark as soon as there is a row: sessions wait for no stream.
     unsafe fn end_sessions(
         &mut self,
         operator: &Windowed,
-        (before, open): (i64, i64),
+        before: i64,
         (seq, index): (i64, usize),
         text: Text,
         out: &mut Out,
     ) -> Result<bool, RunError> {
+        let open = self.watermark.open();
         let Self { number, sessions, expired, starts, gone, .. } = self;
         expired.clear();
         starts.clear();

@@ -31,8 +31,6 @@ struct Who {
     from: usize,
     /// Which row of the batch.
     index: u32,
-    /// The first window it met, counted from the first that can have been open.
-    window: u64,
     /// Where its keys are.
     keys: std::ops::Range<usize>,
 }
@@ -42,8 +40,7 @@ unsafe impl Send for Met {}
 
 impl Met {
     /// A row, number `index` of the batch, meets `windows` windows by `keys` keys each: how many of them, and, if it will be
-    /// asked where something stands, which. `window` says which is its first, counted from the first that can have been open,
-    /// `start` where each begins. Returns from where on in `entries` the caller writes what they meet.
+    /// asked where something stands, which. `start` says where each begins. Returns from where on in `entries` the caller writes what they meet.
     ///
     /// # Errors
     /// There is no memory to note them.
@@ -51,7 +48,7 @@ impl Met {
     pub fn note(
         &mut self,
         (index, row): (usize, *const u8),
-        (window, windows): (i64, usize),
+        windows: usize,
         (keys, numbers): (usize, Option<impl Iterator<Item = u32>>),
         start: impl Fn(i64) -> i64,
     ) -> Result<usize, OutOfMemory> {
@@ -70,7 +67,7 @@ impl Met {
             self.keys.try_reserve(keys)?;
             self.who.try_reserve(1)?;
             self.keys.extend(numbers);
-            self.who.push(Who { from, index: index as u32, window: window as u64, keys: first..self.keys.len() });
+            self.who.push(Who { from, index: index as u32, keys: first..self.keys.len() });
         }
         Ok(from)
     }
@@ -100,7 +97,7 @@ impl Met {
     pub fn cause(&self, meeting: usize) -> (u32, Path) {
         let who = &self.who[self.who.partition_point(|who| who.from <= meeting) - 1];
         let (at, keys) = (meeting - who.from, &self.keys[who.keys.clone()]);
-        let (window, key) = (who.window + (at / keys.len()) as u64, keys[at % keys.len()]);
+        let (window, key) = ((at / keys.len()) as u64, keys[at % keys.len()]);
         (who.index, Path::default().fixed(1, 1).number(window).number(u64::from(key)))
     }
 

@@ -5,8 +5,10 @@
 //! entries.
 //!
 //! Order: an output has a rank. The rank starts with that of the row of its event. Then it says whether a window expired (0)
-//! or a row met a window (1). Next comes the number of the window, counted from the first that can have been open. Then comes
-//! the key group for an expiry, or the number of the key in its row for a meeting. A running number ends the rank. So the
+//! or a row met a window (1). Next comes the number of the window. A meeting counts from the first window that the row
+//! meets. An expiry counts from the first window that can have been open. Before the first watermark no replica knows that one, so
+//! replicas count back from the last window that expires. Then comes the key group for an expiry, or the number of the key in its
+//! row for a meeting. A running number ends the rank. So the
 //! ranks of all replicas together are in the order of the language.
 
 pub mod barrier;
@@ -19,6 +21,7 @@ use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::met::Met;
+use crate::dataflow::windowed::watermark::Watermark;
 use crate::error::RunError;
 use crate::memory::fallible::boxed;
 use crate::program::kernel::{EntryHeader, WindowContext};
@@ -69,7 +72,7 @@ pub struct Replica {
     numbers: Vec<u32>,
     /// Of these, which have to be looked up in a later window too, and where.
     unlinked: Vec<(usize, *mut Pane)>,
-    watermark: Option<i64>,
+    watermark: Watermark,
     /// Not all has expired yet of what does at the row that comes next.
     is_expiring: bool,
     late: u64,
@@ -133,7 +136,7 @@ impl Replica {
             numbers: Vec::new(),
             unlinked: Vec::new(),
             owns: Box::new([false; CELLS]),
-            watermark: None,
+            watermark: Watermark::new(operator.streams.len()),
             is_expiring: false,
             late: 0,
             calls: 0,
@@ -220,7 +223,7 @@ impl Replica {
             unsafe { transfers.pack(epochs, number, next, cells, shape) }?;
         }
         let had = self.owns.contains(&true);
-        epochs.leave(number, next, self.watermark.filter(|_| had));
+        epochs.leave(number, next, had.then_some(&self.watermark));
         if !self.may_go_over(operator) {
             self.waits.get_or_insert_with(now);
             return Ok(false);
@@ -253,10 +256,12 @@ impl Replica {
         if self.owns.contains(&true) {
             // What went by while it had no cells may have raised it.
             #[cfg(test)]
-            let known = epochs.watermark(self.epoch).filter(|_| !self.faults.dreams);
+            let is_told = !self.faults.dreams;
             #[cfg(not(test))]
-            let known = epochs.watermark(self.epoch);
-            self.watermark = self.watermark.max(known);
+            let is_told = true;
+            if is_told {
+                epochs.raise(self.epoch, &mut self.watermark);
+            }
         }
         epochs.note(self.number, self.epoch, now(), self.waits.take());
         Ok(true)
@@ -293,7 +298,7 @@ impl Replica {
     ///
     /// # Safety
     /// No other replica is at the cells any more.
-    pub unsafe fn in_place_of(other: &Self, operator: &Windowed, watermark: Option<i64>) -> Result<Self, OutOfMemory> {
+    pub unsafe fn in_place_of(other: &Self, operator: &Windowed, watermark: Watermark) -> Result<Self, OutOfMemory> {
         let all = Self::owning(operator, other.number, |_| true);
         let mut all = Self { watermark, late: other.late, calls: other.calls, epoch: usize::MAX - 1, ..all };
         for cell in 0..CELLS {
@@ -303,8 +308,8 @@ impl Replica {
         Ok(all)
     }
 
-    pub fn watermark(&self) -> Option<i64> {
-        self.watermark
+    pub fn watermark(&self) -> &Watermark {
+        &self.watermark
     }
 
     /// Rows so far that came after all of their windows had expired, as far as it is the one to count them.
@@ -414,21 +419,16 @@ impl Replica {
             // SAFETY: as the caller says.
             return unsafe { self.fail(operator, rows, index, meeting, Path::default(), out) };
         }
-        let marked = meeting.ts - bounds.delay;
-        if self.watermark.is_none_or(|watermark| marked > watermark) {
-            let before = bounds.first_beyond(marked);
-            if self.open.first().is_some_and(|number| number < before) || self.sessions.least() < before {
-                // SAFETY: as the caller says.
-                let expired = unsafe { self.expire(operator, before, (rows.seq(index), index), rows.text, out) }?;
-                self.is_expiring = !expired;
-                if self.is_expiring {
-                    return Ok(false);
-                }
+        let open = self.watermark.after(meeting.stream, meeting.ts, &bounds);
+        if self.open.first().is_some_and(|number| number < open) || self.sessions.least() < open {
+            // SAFETY: as the caller says.
+            let expired = unsafe { self.expire(operator, open, (rows.seq(index), index), rows.text, out) }?;
+            self.is_expiring = !expired;
+            if self.is_expiring {
+                return Ok(false);
             }
-            self.watermark = Some(marked);
         }
-        let watermark = self.watermark.unwrap_or(marked);
-        let open = bounds.first_beyond(watermark);
+        self.watermark.advance(meeting.stream, meeting.ts, open);
         let first = bounds.first_beyond(meeting.ts).max(open);
         let last = bounds.last_of(meeting.ts);
         if first > last {
@@ -453,7 +453,7 @@ impl Replica {
         let start = |window: i64| bounds.start(first + window);
         if operator.every.is_some() {
             let numbers = is_asked.then(|| self.every.iter().map(|(number, _)| *number));
-            let at = self.met.note(row, (first - open, windows), (self.every.len(), numbers), start)?;
+            let at = self.met.note(row, windows, (self.every.len(), numbers), start)?;
             self.calls += (self.every.len() * windows) as u64;
             if let (Some(counts), Some(every)) = (&operator.counts, &operator.every) {
                 for &(number, _) in &self.every {
@@ -482,7 +482,7 @@ impl Replica {
             return Ok(true);
         }
         let numbers = is_asked.then(|| self.numbers[..n].iter().copied());
-        let at = self.met.note(row, (first - open, windows), (n, numbers), start)?;
+        let at = self.met.note(row, windows, (n, numbers), start)?;
         self.calls += (n * windows) as u64;
         if let Some(counts) = &operator.counts {
             self.own[..n].iter().for_each(|&(hash, _)| counts.add(self.number, cell_of(hash), windows as u64));
