@@ -618,8 +618,8 @@ def pool_is_shared(pool: str, threads: int) -> bool:
 def decider(controller: str) -> Callable[[dict[str, int]], int | None]:
     """Returns a function that asks a controller, one period after the other.
 
-    The function takes what the controller sees (report.Load). It returns the number of replicas that the controller asks
-    for, or None if it keeps them.
+    The function takes what the controller sees (report.Load). It returns the number of replicas that the controller
+    asks for, or None if it keeps them.
     """
     from streaming_core import _runtime
 
