@@ -431,7 +431,7 @@ EXPERIMENTS = (
         HEDGING,
         _hedging,
         _over_time(OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK),
-        events=40_000,
+        events=20_000,
         count=_count,
         conclude=_followed,
     ),
