@@ -29,6 +29,7 @@ _ROWS = "rows_so_far"
 class Application(Protocol):
     """The application of the stream."""
 
+    name: str
     time: str
     params: Params
     delay: int | str | None
@@ -133,7 +134,7 @@ class WindowedStream:
             raise BadInput(f"top_k({field!r}): {self._stream._record!r} needs an integer field {field}")
         return self._declared(
             name or f"top_{field}",
-            {"counts": Counter[i64], "best": TopK[k]},
+            {"counts": Counter(i64), "best": TopK(k)},
             f"state.best.offer(row.{field}, state.counts.add(row.{field}, 1))",
             {
                 "rank": (i64, "i"),

@@ -299,8 +299,8 @@ class App:
         """The application's input streams, one for each record, by whose names they go (language/sources.py).
 
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
-        stream), and numbered in it: `row.seq`. One that is silent holds nobody up. With a `delay` (as of `source`), `ts`
-        of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
+        stream), and numbered in it: `row.seq`. One that is silent holds nobody up. With a `delay` (as of `source`), the
+        `ts` of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
 
         Raises:
             BadInput: fewer than two records, one of them twice or without order, or fields whose names clash.
@@ -422,7 +422,8 @@ class App:
         their record in front: `order_price`, `payment_price`.
 
         Args:
-            left, right: the streams.
+            left: the left stream.
+            right: the right stream.
             on: the key, a field of both. With a band, there may be none.
             within: a number of units of `ts`, or a duration such as "10m".
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
