@@ -133,7 +133,6 @@ class WindowedStream:
         )
 
     def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
-<<<<<<< HEAD
         """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`.
 
         Of a window of a number of rows: `update(row, state, out)` and `result(row, state, out)`, with the last row.
@@ -143,16 +142,13 @@ class WindowedStream:
         name = update.__name__
         names = {"_update": update, "_result": result}
         if isinstance(self._extent, CountWindow):
-            calls = "_update(row, state, out)", "_result(row, state, out)"
-            return self._of_rows(name, calls[0], [calls[1]], state, output, names)
+            emission = ["_result(row, state, out)"]
+            return self._of_rows(name, "_update(row, state, out)", emission, state, output, names)
         update = self._early(name, "_update(row, window, state, out)", ["_result(window, state, out)"], names)
         return self._windowed(update, _counted(name, state), result, output)
 
     def _windowed(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
         """The windowed operator."""
-=======
-        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
->>>>>>> owners
         extent = self._extent
         assert isinstance(extent, Extent)
         return self._stream.window(
