@@ -2,8 +2,8 @@
 {% macro way() %}
   {{ return([
     'executor', 'scheme', 'pool', 'stealing', 'checkpoint', 'heuristic', 'queue', 'reorder', 'partitioning',
-    'partitions', 'slice', 'throughput_window', 'channel', 'plan', 'linger', 'schedule', 'controller',
-    'thresholds', 'parallelism', 'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
+    'partitions', 'slice', 'throughput_window', 'channel', 'plan', 'linger', 'schedule', 'controller', 'thresholds',
+    'parallelism', 'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
   ]) }}
 {% endmacro %}
 
@@ -18,8 +18,8 @@
     "reorder is null or reorder in ('non_blocking', 'lock')",
     "partitioning is null or partitioning in ('hash', 'range')",
     "channel is null or channel in ('gate', 'scalegate', 'merge_sort', 'shared_ring', 'pair_queue')",
-    "controller is null or controller in ('none', 'threshold', 'model')",
-    "parallelism is null or parallelism in ('vsn', 'sn')",
+    "controller is null or controller in ('none', 'threshold', 'model', 'balance')",
+    "parallelism is null or parallelism in ('vsn', 'vsn_esg', 'sn')",
     "`order` in ('total', 'none')",
     "idle in ('spin', 'yield', 'park')",
   ]) }}

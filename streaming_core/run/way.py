@@ -127,6 +127,8 @@ STRATEGIES: dict[str, dict[str, str]] = {
     },
     "parallelism": {
         "vsn": "Replicas share rows and state. Each key has one owner, and no state moves when the owner changes.",
+        "vsn_esg": "As published: every replica reads all rows from an elastic ScaleGate and finds the keys itself. "
+        "A change of owners begins with a barrier of all replicas.",
         "sn": "Replicas share nothing (a baseline). Rows are copied to each owner, and state moves with its key.",
     },
     "order": {
@@ -560,7 +562,7 @@ class Pinned(RunSpec):
         "replicas until the load is below target. Below lower, it removes replicas. Empty: 90, 70, 45 for controller "
         "threshold, and 80, 75, 70 for model.",
     )
-    parallelism: Literal["vsn", "sn"] = Field(
+    parallelism: Literal["vsn", "vsn_esg", "sn"] = Field(
         "vsn",
         description="What the replicas of a windowed operator share.",
     )

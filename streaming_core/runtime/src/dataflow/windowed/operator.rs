@@ -41,6 +41,8 @@ pub struct Windowed {
     pub(super) result: Option<Kernel<WindowContext>>,
     pub(super) slide: Option<Kernel<WindowContext>>,
     pub epochs: Arc<Epochs>,
+    /// Whether an epoch begins with a barrier of all replicas, which read an elastic ScaleGate.
+    pub has_barrier: bool,
     /// For a controller that balances.
     pub(super) counts: Option<Arc<Counts>>,
     /// A cell is its owner's.
@@ -108,6 +110,7 @@ impl Windowed {
             // SAFETY: as the caller says.
             slide: unsafe { Kernel::maybe_at(spec.slide) }?,
             epochs,
+            has_barrier: false,
             counts,
             cells: apart.map_or_else(Cells::shared, Cells::private),
             transfers: apart.map(Transfers::new),

@@ -52,6 +52,11 @@ impl Owners {
         &self.replicas
     }
 
+    /// The replicas that own cells here, and none in `other`.
+    pub fn without(&self, other: &Self) -> Vec<usize> {
+        self.replicas.iter().copied().filter(|&replica| !other.has(replica)).collect()
+    }
+
     pub fn has(&self, replica: usize) -> bool {
         self.replicas.binary_search(&replica).is_ok()
     }

@@ -23,6 +23,8 @@ impl Replica {
     ) -> Result<(), RunError> {
         let every = operator.every.as_deref().unwrap_or_default();
         let stands = operator.single && !operator.session && !operator.is_told();
+        // SAFETY: as the caller says.
+        debug_assert!(!stands || unsafe { self.has_all_entries(operator) }, "an entry is not in its cell");
         for number in windows {
             let start = operator.bounds.start(number);
             for own in 0..self.every.len() {
@@ -51,6 +53,20 @@ impl Replica {
             }
         }
         Ok(())
+    }
+
+    /// Whether every noted entry of the keys that every row has is the key's entry in its cell.
+    ///
+    /// # Safety
+    /// The cells are this replica's.
+    unsafe fn has_all_entries(&self, operator: &Windowed) -> bool {
+        let every = operator.every.as_deref().unwrap_or_default();
+        self.every.iter().filter(|(_, entry)| !entry.is_null()).all(|&(j, entry)| {
+            let (hash, key) = &every[j as usize];
+            let find = |here: &mut Cell| here.single(&operator.shape, *hash, Given::index(key));
+            // SAFETY: as the caller says.
+            unsafe { operator.cells.with_mut(self.number, cell_of(*hash), find) == Some(entry) }
+        })
     }
 
     /// As `find_every`, of the own keys of the row at hand.

@@ -9,6 +9,7 @@
 //! the key group for an expiry, or the number of the key in its row for a meeting. A running number ends the rank. So the
 //! ranks of all replicas together are in the order of the language.
 
+pub mod barrier;
 mod expiry;
 mod lookup;
 mod met;
@@ -55,8 +56,13 @@ pub struct Replica {
     waits: Option<u64>,
     /// Whether it owns each cell.
     owns: Box<[bool; CELLS]>,
-    /// The own ones of the keys that every row has. For single windows that expire without a kernel call, also their entries,
-    /// because every row touches all of them: null, or an entry that stays until it is found to be removed.
+    /// The numbers of the own keys that every row has. For single windows that expire without a kernel call, also their
+    /// entries, because every row touches all of them.
+    ///
+    /// Invariant (`has_all_entries`): between two rows, an entry is null, or it is the key's entry in its cell. While a row
+    /// is taken, the touch of one key may remove entries of later keys, whose `last` is then before the window. `find_every`
+    /// reads this `last` and looks the key up again. It may read it, because removed entries are freed only by `meet`. An
+    /// entry of a cell that another replica owned meanwhile may be freed, so `own` forgets all of them.
     every: Vec<(u32, *mut EntryHeader)>,
     /// Of the row at hand, first the own keys: their hashes, and where they are; and their numbers.
     own: Vec<(u64, *const u8)>,
@@ -364,8 +370,11 @@ impl Replica {
         Ok(None)
     }
 
-    /// The first event of the next epoch.
+    /// The first event of the next epoch, if the replica goes over to it alone.
     fn next_epoch(&self, operator: &Windowed) -> i64 {
+        if operator.has_barrier {
+            return i64::MAX;
+        }
         let next = operator.epochs.get(self.epoch + 1).map_or(i64::MAX, |epoch| epoch.event);
         #[cfg(test)]
         let next = next.saturating_sub(self.faults.early);
