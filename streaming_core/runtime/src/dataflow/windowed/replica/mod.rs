@@ -74,7 +74,6 @@ pub struct Replica {
     /// Per window that is open its panes in own cells.
     open: ByWindow<Box<Open>>,
     /// Of windows that have expired: their room is used again.
-    #[expect(clippy::vec_box, reason = "the owner passes boxes on")]
     spare: Vec<Box<Open>>,
     met: Met,
     gone: Gone,
