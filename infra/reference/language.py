@@ -78,7 +78,7 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
         {
             "source": "The only input stream.",
             "sources": "Several input streams, one for each record. Each record has an integer field `ts`. Rows are "
-            "ordered by `ts`, then by stream.",
+            "ordered by `ts`, then by stream. With `delay`, `ts` of a stream may go back.",
             "table": "A shared table for transactions. `init(keys, params)` returns its first values as NumPy columns. "
             "Without `key`, it has the keys 0 to `size` - 1. With `key`, an integer type or `text`, it has a hash "
             "index.",
@@ -103,7 +103,8 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "key_by": "The stream with a key: an integer or text field.",
             "window": "An operator with windows on this stream. It takes the arguments of `app.window`.",
             "union": "This stream and others of the same record, as one stream.",
-            "sink": "The end of the pipeline. Rows that arrive here are the outputs.",
+            "sink": "An end of the pipeline. Rows that arrive here are outputs. With several sinks, the column `sink` "
+            "numbers them from 0.",
         },
     ),
     KeyedStream: (
@@ -130,6 +131,7 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "aggregate": "An aggregate of your own: `update(row, window, state, out)` for each row, and "
             "`result(window, state, out)` at the end of the window. In a count window, `update(row, state, out)` and "
             "`result(row, state, out)`, with the last row.",
+            "late": "The rows that came after all of their windows had expired.",
         },
     ),
 }
