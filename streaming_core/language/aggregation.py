@@ -19,20 +19,10 @@ from typing import Any, Protocol
 from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language import generated
 from streaming_core.language.extent import CountWindow, Extent, in_units
-from streaming_core.language.parameters import Params
 from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, boolean, f64, i64
 
 # The field that counts the rows of a state, where an aggregate needs to know.
 _ROWS = "rows_so_far"
-
-
-class Application(Protocol):
-    """The application of the stream."""
-
-    name: str
-    time: str
-    params: Params
-    delay: int | str | None
 
 
 class Windowing(Protocol):
@@ -172,18 +162,20 @@ class WindowedStream:
         """The rows that came after all of their windows had expired: those that the aggregates leave out.
 
         One state serves all keys, because the watermark does. So these rows are found on one thread.
+
+        Raises:
+            BadInput: Windows of a number of rows never expire.
         """
-        app: Application = self._stream._app
-        extent, fields = self._extent, self._stream._record.fields
-        if not isinstance(extent, Extent) or extent.advance is None:
-            raise BadInput(f"app {app.name}: {name}: only the rows of tumbling and sliding windows can be late")
+        app, extent, fields = self._stream._app, self._extent, self._stream._record.fields
+        if isinstance(extent, CountWindow):
+            raise BadInput(f"app {app.name}: no row is late for count_window; remove late()")
 
         def value(duration: int | str) -> str:
             units = in_units(duration, app.time)
-            return f"params.{units}" if isinstance(units, str) else str(units)
+            return f"app.params.{units}" if isinstance(units, str) else str(units)
 
-        advance, size = value(extent.advance), value(extent.size)
-        delay = value((app.delay or 0) if extent.delay is None else extent.delay)
+        advance, size = value(extent.advance or 1), value(extent.size)
+        delay = value(app._default_delay(extent.kind) if extent.delay is None else extent.delay)
         emitted = ", ".join(f"{field}=row.{field}" for field in fields)
         text = (
             f"def {name}(row, state, out):\n"
@@ -194,7 +186,7 @@ class WindowedStream:
             f"        out.emit({emitted})\n"
         )
         state = Record(f"{name}_state", {"is_started": boolean, "highest": i64}, None)
-        function = generated.function(self._stream._module, text, {"params": app.params})
+        function = generated.function(self._stream._module, text, {"app": app})
         return self._stream.process(function, state, self._stream._record)
 
     def _number(self, method: str, field: str) -> Scalar:

@@ -31,7 +31,10 @@ _PART = re.compile(r"(\d+)(ns|us|ms|s|m|h|d)")
 
 @dataclass(frozen=True)
 class Extent:
-    """The arguments of App.window that say where windows begin and end."""
+    """The arguments of App.window that say where windows begin and end.
+
+    `delay` is None if the delay of the sources counts.
+    """
 
     advance: int | str | None
     size: int | str
