@@ -4,7 +4,7 @@ from streaming_core.api import App, Param, Ring, record, text, u32, i64
 """
 
 from streaming_core.language.application import App, Constant
-from streaming_core.language.extent import sliding, tumbling
+from streaming_core.language.extent import count_window, session, sliding, tumbling
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
@@ -46,12 +46,14 @@ __all__ = [
     "TopK",
     "boolean",
     "burn",
+    "count_window",
     "f64",
     "i8",
     "i16",
     "i32",
     "i64",
     "record",
+    "session",
     "sliding",
     "text",
     "tumbling",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_core.bench import rlas, searches, servers
+from streaming_core.bench import resident, rlas, searches, servers
 from streaming_core.run import profile
 
 
 def few_plans(patch: pytest.MonkeyPatch) -> None:
-    """Has suite `rlas` plan one application, with two of each thing that it sweeps."""
+    """Has suite `rlas` plan one application, with two of each thing that it sweeps; memory has few rows."""
     for module, values in (
         (profile, {"EVENTS": 1000}),
+        (resident, {"EVENTS": 2000, "REQUESTS": 20}),
         (
             servers,
             {

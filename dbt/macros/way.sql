@@ -19,7 +19,7 @@
     "partitioning is null or partitioning in ('hash', 'range')",
     "channel is null or channel in ('gate', 'scalegate', 'merge_sort', 'shared_ring', 'pair_queue')",
     "controller is null or controller in ('none', 'threshold', 'model', 'balance')",
-    "parallelism is null or parallelism in ('vsn', 'sn')",
+    "parallelism is null or parallelism in ('vsn', 'vsn_esg', 'sn')",
     "`order` in ('total', 'none')",
     "idle in ('spin', 'yield', 'park')",
   ]) }}

@@ -85,6 +85,7 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "constant": "A decorator. The function returns a read-only array for the operators.",
             "transaction": "A decorator. The function `fn(request, txn)` declares the transaction of one event.",
             "window": "An operator with windows over event time, on one or several streams.",
+            "join": "The pairs of rows of two streams with the same key, whose `ts` differ by at most `within`.",
             "generates": "A decorator. The function `fn(params, seed, start, stop)` returns the events `start` to "
             "`stop` - 1 as columns.",
             "invariant": "An SQL query over `events`, `outputs` and `state_TABLE` that selects the rows that break the "
@@ -110,22 +111,26 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
         "stream.key_by(key)",
         {
             "process": "A partitioned operator `fn(row, state, out)`, with one state for each key.",
-            "window": "The windows of each key: `tumbling(size)`, one after the other, or `sliding(size, every)`, which "
-            'overlap. A size is a number of units of `ts`, a duration such as `"1h30m"`, or the name of a parameter. '
-            "`App(..., time=...)` sets the unit; the default is `ms`.",
+            "window": "The windows of each key. `tumbling(size)`: one after the other. `sliding(size, every)`: they "
+            "overlap. `session(gap)`: a window ends when the key has had no row for the gap. `count_window(rows)`: a "
+            'window has this number of rows. A size is a number of units of `ts`, a duration such as `"1h30m"`, or the name of a '
+            "parameter. `App(..., time=...)` sets the unit; the default is `ms`. With `early=n`, results so far also "
+            "leave after every n rows of a key and window.",
         },
     ),
     WindowedStream: (
         "stream.key_by(key).window(extent)",
         {
             "count": "The number of rows of each key and window. All these aggregates emit the end of the window as "
-            "`ts`, the key, and the result.",
+            "`ts`, the key, and the result. Count windows emit the `ts` of their last row. A count window that lacks "
+            "rows at the end of the stream emits nothing.",
             "sum": "The sum of a field.",
             "min": "The smallest value of a field.",
             "max": "The largest value of a field.",
             "top_k": "The `k` most frequent values of an integer field: `rank`, `value` and `count`.",
             "aggregate": "An aggregate of your own: `update(row, window, state, out)` for each row, and "
-            "`result(window, state, out)` at the end of the window.",
+            "`result(window, state, out)` at the end of the window. In a count window, `update(row, state, out)` and "
+            "`result(row, state, out)`, with the last row.",
             "late": "The rows that came after all of their windows had expired.",
         },
     ),

@@ -26,7 +26,9 @@ app = App(
         "band": Param(10, "largest difference between the columns of a pair", minimum=0, maximum=1_000_000),
         "domain": Param(10_000, "number of different values in a column", minimum=1, maximum=1_000_000_000),
         "rate": Param(100, "rows per second, over both streams", minimum=1, maximum=1_000_000),
-        "phases": Param(False, "change the rate every 100 to 300 seconds, to 500 to 8,000 rows per second"),
+        "phases": Param(False, "change the rate every 100 to 300 seconds, to a rate from lowest to highest"),
+        "lowest": Param(500, "lowest rate of a phase, in rows per second", minimum=1, maximum=1_000_000),
+        "highest": Param(8_000, "highest rate of a phase, in rows per second", minimum=1, maximum=1_000_000),
     },
     profiles={
         "scalejoin-paper": Profile("a window of five minutes, 1,000 keys", {"size": 300_001, "keys": 1000}),
@@ -184,7 +186,7 @@ def _times(params, seed, row):
     firsts, begins, rates = [0], [0], []
     while firsts[-1] <= row.max(initial=0):
         draws = Draws(seed, "scalejoin.phases", len(rates), len(rates) + 1)
-        rates.append(500 + int(draws.below(0, 7_501)[0]))
+        rates.append(params["lowest"] + int(draws.below(0, max(1, params["highest"] + 1 - params["lowest"]))[0]))
         seconds = 100 + int(draws.below(1, 201)[0])
         firsts.append(firsts[-1] + seconds * rates[-1])
         begins.append(begins[-1] + seconds)

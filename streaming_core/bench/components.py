@@ -107,7 +107,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "viper": ("pinned", "channels"),
     "briskstream": ("pinned", "channels"),
     "rlas": ("pinned", "channels"),
-    "stretch": ("pinned", "channels", "windows"),
+    "stretch": ("pinned", "channels", "windows", "limits"),
     "engine": tuple(COMPONENTS),
     "files": tuple(COMPONENTS),
     "limits": ("transactions", "pooled", "limits"),

@@ -1,4 +1,4 @@
-"""Hand-written loops in Rust, the bounds of suite `limits`: `runtime/benches/limits` holds them.
+"""Hand-written loops in Rust, bounds for suites `limits` and `stretch`: `runtime/benches/limits` holds them.
 
 A loop is a process that reads its events from a file. Whenever it gets a line, it runs, and answers with the time and
 the digest of the outputs.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,55 +23,77 @@ from streaming_core.kernels.program import Program
 from streaming_core.language.application import App
 
 APPS = ("gs", "sl", "ob", "wc", "fd", "sd", "scalejoin", "wordcount")  # with default parameters
+NUMBERS = {"scalejoin": ("keys", "size")}  # applications whose loop takes threads and these parameters
 WORD = 8
 
 
 class Handwritten:
     """The hand-written loop of an application, on some events."""
 
-    def __init__(self, app: App, program: Program, blocks: Iterable[tuple[np.ndarray, np.ndarray]], folder: Path):
-        """Writes the events into a folder and starts the loop.
+    def __init__(
+        self,
+        app: App,
+        program: Program,
+        blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+        folder: Path,
+        threads: Sequence[int] = (1,),
+        params: dict[str, Any] | None = None,
+    ):
+        """Writes the events into a folder and starts a process for each number of threads.
 
         Args:
             app: The application, one of APPS.
-            program: Its compiled program, with default parameters.
+            program: Its compiled program.
             blocks: The rows and the text of each block.
             folder: An empty folder.
+            threads: The numbers of threads. An application outside NUMBERS has one thread.
+            params: The values of the parameters. Only those in NUMBERS may differ from the defaults.
 
         Raises:
-            BadInput: There is no loop for the application, or it cannot be built.
+            BadInput: There is no loop for the application or for these threads, or it cannot be built.
         """
         if app.name not in APPS:
             raise BadInput(f"there is no hand-written loop for {app.name}; known: {', '.join(APPS)}")
+        names = NUMBERS.get(app.name)
+        if names is None and set(threads) != {1}:
+            raise BadInput(f"the hand-written loop of {app.name} has 1 thread, got {max(threads)}")
         path = folder / "events.bin"
-        constants = [np.asarray(constant.build(app.bind({}))) for constant in app.constants]
+        bound = app.bind(params or {})
+        constants = [np.asarray(constant.build(bound)) for constant in app.constants]
         tables = [*constants, *getattr(program, "initial", [])]
         _write(path, tables, list(blocks))
-        self._process = subprocess.Popen(
-            [executable(), app.name, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._processes = {}
+        for count in threads:
+            numbers = [count, *(bound[name] for name in names)] if names else []
+            command = [str(executable()), app.name, str(path), *map(str, numbers)]
+            self._processes[count] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def run(self) -> tuple[float, str]:
+    def run(self, threads: int = 1) -> tuple[float, str]:
         """Runs once on fresh state. Returns the seconds and the digest of the outputs.
+
+        Args:
+            threads: One of the numbers of threads.
 
         Raises:
             RuntimeError: The process has ended.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("run\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().split()
+        process = self._processes[threads]
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("run\n")
+        process.stdin.flush()
+        answer = process.stdout.readline().split()
         if len(answer) != 3:
-            raise RuntimeError(f"the hand-written loop ended with code {self._process.wait()}")
+            raise RuntimeError(f"the hand-written loop ended with code {process.wait()}")
         nanoseconds, rows, digest = answer
         return int(nanoseconds) / 1e9, format_digest(int(rows), int(digest, 16))
 
     def close(self) -> None:
-        """Ends the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        """Ends the processes."""
+        for process in self._processes.values():
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
 
 
 @cache

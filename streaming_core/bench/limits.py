@@ -26,7 +26,7 @@ def _one_thread(counts: list[int]) -> tuple[list[Heat], list[str]]:
     heats = []
     for app in handwritten.APPS:
         executor = STREAMS.get(app, "transactional")
-        heats.append(Heat(app, {}, [RunSpec.parse({"app": app, "executor": executor})], handwritten=True))
+        heats.append(Heat(app, {}, [RunSpec.parse({"app": app, "executor": executor})], handwritten=(1,)))
     return heats, [
         "All loops read the same rows in memory and digest their outputs. The hand-written loops have the default "
         "parameters built in."

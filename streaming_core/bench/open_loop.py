@@ -11,11 +11,16 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from streaming_core.bench.passes import Pass
 from streaming_core.bench.statistics import summary
 from streaming_core.run import engine
 
-INSTANTS = 40
+INSTANTS = 60  # of a pass: points of a chart
+FEW = 12  # phases that are told one by one
+BIN = 0.1  # seconds over which a latency is averaged to find spikes
+SPIKE = 10  # a spike is an average above so many times the median average
 
 Row = dict[str, Any]
 
@@ -34,7 +39,13 @@ def under_load(load: float, rate: float, passes: Sequence[Pass]) -> Row:
 
 
 def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> engine.Rates:
-    """Returns the rates, each with its first event, that spread all events over consecutive phases."""
+    """Returns the rates, each with its first event, that spread all events over consecutive phases.
+
+    Args:
+        phases: The length of each phase, as a part of the whole, and its share of the peak rate.
+        peak: The peak rate, in events per second.
+        events: The number of events.
+    """
     parts = [lasts * share for lasts, share in phases]
     rates: engine.Rates = []
     for (_, share), before in zip(phases, itertools.accumulate([0.0, *parts]), strict=False):
@@ -44,47 +55,119 @@ def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> e
     return rates
 
 
-def over_time(number: int, rates: engine.Rates, sample: engine.Sample) -> list[Row]:
-    """Returns the rows of a pass whose rate changes: about INSTANTS rows for the first pass, one for others.
+def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> engine.Rates:
+    """Returns the rates at which events arrive by their own times, at a speed that this machine sustains.
 
-    Latencies cover the whole pass, in microseconds. `replicas` counts the replicas that have keys, and `work` is the
-    share of their time that they work. `pending` is the backlog in seconds, at the present rate.
+    Seconds of event time take the same time each. Within a second, events arrive evenly. At the speed chosen, the
+    second with most work takes a share of the peak rate.
+
+    Args:
+        ts: The times of the events, in milliseconds, ascending.
+        work: The work of each event, in any unit.
+        share: The share of the peak rate.
+        peak: The peak rate over all events, in events per second.
     """
-    begins, at = [], 0.0
-    for (first, rate), (then, _) in itertools.pairwise([*rates, (sample.events, 0.0)]):
-        begins.append((at, rate))
-        at += (then - first) / rate
+    seconds, firsts, counts = np.unique(ts // 1000, return_index=True, return_counts=True)
+    capacity = peak * work.sum() / len(ts)
+    speed = float(share * capacity / max(np.add.reduceat(work, firsts).max(), 1))
+    gaps = [*(np.diff(seconds) - 1).tolist(), 0]
+    rates: engine.Rates = []
+    for first, count, gap in zip(firsts.tolist(), counts.tolist(), gaps, strict=True):
+        rates.append((first, count * speed))
+        if gap:  # seconds without events: the next event comes so much later
+            last = (first + count - 1, speed / (gap + 1 / count))
+            rates[-1 if count == 1 else len(rates) :] = [last]
+    return rates
+
+
+def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliveries: np.ndarray) -> list[Row]:
+    """Returns the rows of a pass whose rate changes: INSTANTS rows for the first pass, one for others.
+
+    The row of a pass has its latencies in microseconds and its changes of owners. If there are few phases, it has the
+    latency and the rates of each.
+
+    In the row of an instant, `pending` is the backlog in seconds, at the present rate. With a controller, `replicas`
+    counts the replicas that have keys, and `work` is the share of their time that they work.
+
+    Args:
+        number: The number of the pass.
+        rates: The rates, each with its first event.
+        sample: The pass.
+        deliveries: Its deliveries, as `reconfigurations.columns` returns them.
+    """
+    begins = _begins(rates, sample.events)
+    deliveries = np.sort(deliveries, order="at")
+    at, latency = deliveries["at"] / 1e9, deliveries["latency"] / 1e3
+    end = max(begins[-1], float(at[-1]) if len(at) else 0.0)
+    made = [one for one in sample.reconfigurations if one.posted is not None]
+    counts = [len(one.replicas) for one in made]
     assert sample.end_to_end is not None
     whole: Row = {
         "pass": number,
-        "end_to_end_p50_us": sample.end_to_end.p50,
-        "end_to_end_p99_us": sample.end_to_end.p99,
+        "seconds": end,
+        **{f"end_to_end_{name}_us": getattr(sample.end_to_end, name) for name in ("mean", "p50", "p99")},
         "cpu_s": sample.cpu_seconds,
-        "reconfigurations": len(sample.reconfigurations),
-        "turns": turns([len(one.replicas) for one in sample.reconfigurations]),
+        "reconfigurations": len(made),
+        "turns": turns(counts),
+        "rate_turns": turns([rate for _, rate in rates]),
+        "changes": [
+            {"at_s": (one.posted or 0) / 1e9, "replicas": count, "us": one.microseconds, "by": one.by}
+            for one, count in zip(made, counts, strict=True)
+        ],
+        **_spikes(at, latency),
     }
-    periods = [load for loads in sample.loads.values() for load in loads]
+    finished = np.maximum.accumulate(deliveries["event"]) + 1
+
+    def spans(edges: np.ndarray) -> list[Row]:
+        """Returns offered and delivered events per second, the mean latency, and the backlog, of each span."""
+        wide = np.maximum(np.diff(edges), 1e-9)
+        arrived = np.interp(edges, begins, [*(first for first, _ in rates), sample.events])
+        done = np.concatenate([[0], finished])[np.searchsorted(at, edges, side="right")]
+        offered = np.diff(arrived) / wide
+        bounds = np.searchsorted(at, edges)
+        means = [float(latency[a:b].mean()) if b > a else None for a, b in itertools.pairwise(bounds)]
+        backlog = np.maximum(arrived - done, 0)[1:] / np.maximum(offered, 1)
+        names = ("offered_per_s", "delivered_per_s", "latency_us", "pending")
+        values = zip(offered.tolist(), (np.diff(done) / wide).tolist(), means, backlog.tolist(), strict=True)
+        return [dict(zip(names, one, strict=True)) for one in values]
+
+    if len(rates) <= FEW:
+        whole["phases"] = spans(np.array(begins))
+    if number > 0:
+        return [whole]
+    edges = np.linspace(0.0, end, INSTANTS + 1)
+    loads = sorted((load for loads in sample.loads.values() for load in loads), key=lambda load: load.at)
+    of_pass = {name: value for name, value in whole.items() if name not in ("changes", "phases")}
     instants = []
-    every = max(1, len(periods) // INSTANTS)
-    for some in (periods[i : i + every] for i in range(0, len(periods), every)):
-        seconds = some[-1].at / 1e9
-        offered = next(rate for begin, rate in reversed(begins) if begin <= seconds)
-        worked = sum(load.worked for load in some)
-        able = sum(load.period * load.replicas for load in some)
-        instants.append(
-            whole
-            | {
-                "at_s": seconds,
-                "offered_per_s": offered,
-                "replicas": statistics.mean(load.replicas for load in some),
-                "work": worked / able,
-                "pending": some[-1].pending / offered,
-            }
-        )
-    return [whole, *(instants if number == 0 else [])]
+    for (start, stop), span in zip(itertools.pairwise(edges.tolist()), spans(edges), strict=True):
+        some = [load for load in loads if start <= load.at / 1e9 < stop]
+        if some:
+            able = sum(load.period * load.replicas for load in some)
+            span["replicas"] = statistics.mean(load.replicas for load in some)
+            span["work"] = sum(load.worked for load in some) / able
+        instants.append(of_pass | span | {"at_s": stop})
+    return [whole, *instants]
 
 
-def turns(counts: Sequence[int]) -> int:
+def _begins(rates: engine.Rates, events: int) -> list[float]:
+    """Returns when each phase begins, and when the last one ends, in seconds."""
+    lasts = [(then - first) / rate for (first, rate), (then, _) in itertools.pairwise([*rates, (events, 0.0)])]
+    return list(itertools.accumulate(lasts, initial=0.0))
+
+
+def _spikes(at: np.ndarray, latency: np.ndarray) -> Row:
+    """Returns the number of spikes of the latency, the longest in seconds, and the largest average in microseconds."""
+    places = (at / BIN).astype(np.int64)
+    counts = np.bincount(places)
+    means = np.bincount(places, latency)[counts > 0] / counts[counts > 0]
+    if not len(means):
+        return {"spikes": 0, "spike_s": 0.0, "spike_us": None}
+    above = means > SPIKE * np.median(means)
+    lengths = [sum(1 for _ in run) for is_above, run in itertools.groupby(above.tolist()) if is_above]
+    return {"spikes": len(lengths), "spike_s": max(lengths, default=0) * BIN, "spike_us": float(means.max())}
+
+
+def turns(counts: Sequence[float]) -> int:
     """Counts how often a rising sequence of numbers starts to fall, or the other way round."""
     steps = [b - a for a, b in itertools.pairwise(counts) if a != b]
     return sum((a > 0) != (b > 0) for a, b in itertools.pairwise(steps))

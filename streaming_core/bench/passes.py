@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.bench.requests import Requests
+from streaming_core.bench.requests import Asking
 from streaming_core.run import engine
 from streaming_core.run.report import Latency
 
@@ -94,13 +94,12 @@ def watching(one: Pass) -> Iterator[None]:
     one.involuntary += after.ru_nivcsw - before.ru_nivcsw
 
 
-def beside(one: Pass, requests: Requests | None, loop_seconds: float) -> engine.Beside:
+def beside(one: Pass, asking: Asking | None) -> engine.Beside:
     """Returns the context of a run: it counts context switches, and makes requests for reconfigurations."""
 
     @contextmanager
     def context(runtime: Any) -> Iterator[None]:
-        asking = requests.beside(loop_seconds)(runtime) if requests is not None else nullcontext()
-        with watching(one), asking:
+        with watching(one), asking.beside(runtime) if asking is not None else nullcontext():
             yield
 
     return context

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from streaming_core.bench.confinement import confined
 from streaming_core.bench.requests import Requests
-from streaming_core.bench.rounds import Rounds, Row, joined
+from streaming_core.bench.rounds import Pace, Rounds, Row, joined
 from streaming_core.bench.subject import Subject
 from streaming_core.run.way import RunSpec
 
@@ -28,11 +28,11 @@ class Race(Subject):
         seconds: float = 0.0,
         loads: Sequence[float] = (),
         tick: Callable[[], None] = lambda: None,
-        phases: Sequence[tuple[float, float]] = (),
+        pace: Pace | None = None,
         requests: Sequence[Requests | None] = (),
         pinned: bool = False,
     ) -> list[Row]:
-        """Runs rounds and returns a row for the loop, one for a hand-written loop if it takes part, and rows for ways.
+        """Runs rounds and returns rows for the loop, for hand-written loops that take part, and for ways.
 
         The process has as many cores as the way with the most threads has threads.
 
@@ -43,9 +43,8 @@ class Race(Subject):
             loads: Shares of the peak rate of the slowest way. At each of these rates, every way also makes
                 `repetitions` passes with an open-loop source, which have a row of their own.
             tick: Called after every round, and after every pass with an open-loop source.
-            phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole,
-                and a share of the first way's peak rate. With phases, every way also makes `repetitions` such
-                runs. Their rows cover one instant after the other.
+            pace: The rates of an open-loop source whose rate changes. With a pace, every way makes `repetitions` such
+                runs, and one pass at the peak rate. Their rows cover one instant after the other.
             requests: For each way, the requests for reconfigurations during its runs, or None. The effect on a way
                 without requests is measured at the events at which an equal way was reconfigured. With requests, a
                 pass is one run.
@@ -56,14 +55,14 @@ class Race(Subject):
             specs = [spec.model_copy(update={"pin": True}) for spec in specs]
         with confined(max((spec.threads for spec in specs), default=1)):
             rounds = Rounds(self, specs, seconds if self.events and not requests else 0.0, requests, tick)
-            rounds.at_peak(repetitions)
+            rounds.at_peak(1 if pace else repetitions)
             rows = rounds.rows(ways)
             open_rows: list[list[Row]] = [[] for _ in ways]
             for load in loads if self.events else ():
                 for of_way, row in zip(open_rows, rounds.under_load(load, repetitions), strict=True):
                     of_way.append(row)
-            if phases:
-                for of_way, instants in zip(open_rows, rounds.over_time(phases, repetitions), strict=True):
+            if pace and self.events:
+                for of_way, instants in zip(open_rows, rounds.over_time(pace, repetitions), strict=True):
                     of_way += instants
         loops, of_ways = rows[: -len(ways) or None], rows[len(rows) - len(ways) :]
         of_ways_and_loads = zip(of_ways, open_rows, strict=True)

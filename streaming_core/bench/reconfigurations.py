@@ -10,7 +10,8 @@ import numpy as np
 from streaming_core.run.report import Sample
 
 NEAR = 100_000_000  # outputs within so many nanoseconds of a switch are near it
-LARGEST = 5  # number of longest switches to list
+LONG = 1_000  # microseconds; longer switches are listed
+LARGEST = 5  # number of longest switches to list, if fewer are long
 
 
 def switched(samples: Sequence[Sample]) -> dict[str, Any]:
@@ -18,18 +19,20 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
 
     `switch` lasts from the request until the last affected replica has switched over. `heard` is the part until the
     source deals the first event of the new epoch. `waited` is how long each replica waits for the former owners of its
-    new keys. `switch_largest` lists time and event, largest first. `copied` counts bytes of state per reconfiguration.
+    new keys. `switch_largest` lists time and event of all long switches, or of the largest ones if few are long.
+    `copied` counts bytes of state per reconfiguration.
     """
     passes = [[one for one in sample.reconfigurations if one.microseconds is not None] for sample in samples]
     ones = [one for found in passes for one in found]
     times = [one.microseconds for one in ones if one.microseconds is not None]
     largest = sorted(zip(times, (one.event for one in ones), strict=True), reverse=True)
+    long = sum(time > LONG for time in times)
     of_passes = [ranked([one.microseconds for one in found if one.microseconds is not None], 50) for found in passes]
     row: dict[str, Any] = {
         "switches": len(times),
         "switch_p50s_us": [p50 for p50 in of_passes if p50 is not None],
-        "switch_over_1ms": sum(time > 1000 for time in times),
-        "switch_largest": largest[:LARGEST],
+        "switch_over_1ms": long,
+        "switch_largest": largest[: max(LARGEST, long)],
     }
     copied = [one.bytes for one in ones]
     row |= {"copied_p50_bytes": ranked(copied, 50), "copied_max_bytes": max(copied, default=None)}

@@ -1,8 +1,8 @@
-"""Requests to change the owners of the cells of a windowed operator, made by a thread during a pass.
+"""Requests to change the owners of the cells of a windowed operator, made during a run.
 
-The thread makes one request at a time, and the next one when the last is settled. It comes in addition to the engine's
-threads. If the engine has one thread per core, one of them pauses for the few microseconds of a request. These are part
-of the measurement.
+One request is made at a time, and the next one when the last is settled. Most kinds are made by a thread that comes in
+addition to the engine's threads. If the engine has one thread per core, one of them pauses for the few microseconds of
+a request. These are part of the measurement.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_core.run import engine
-
 SOONEST = 0.002  # shortest time between two requests, in seconds
 
 
@@ -26,10 +24,11 @@ class Requests:
     Attributes:
         operator: The windowed operator.
         kind: `halves` switches from all replicas to half of them and back. `swaps` switches from one half to the other;
-            before the first request, all replicas have keys.
+            before the first request, all replicas have keys. `between` is `halves` with a request between any two
+            blocks of the workload, while the engine's clock stands still.
         replicas: The number of replicas of the operator.
-        times: The approximate number of requests in the time of one pass of the loop. The first comes before the first
-            event.
+        times: The approximate number of requests in the time of one pass of the loop; with `between`, in any pass. The
+            first comes before the first event.
     """
 
     operator: str
@@ -37,32 +36,54 @@ class Requests:
     replicas: int
     times: int
 
+    @property
+    def is_between(self) -> bool:
+        """Whether requests are made between blocks."""
+        return self.kind == "between"
+
     def shares(self) -> list[list[int]]:
         """Returns the patterns of owners that take turns."""
         half = self.replicas // 2
         first = list(range(half))
-        return [first, list(range(self.replicas)) if self.kind == "halves" else list(range(half, 2 * half))]
+        return [first, list(range(half, 2 * half)) if self.kind == "swaps" else list(range(self.replicas))]
 
-    def beside(self, loop_seconds: float) -> engine.Beside:
-        """Returns the context in which `engine.one_pass` makes a pass."""
-        pause = max(SOONEST, loop_seconds / self.times)
 
-        @contextmanager
-        def asking(runtime: Any) -> Iterator[None]:
-            control, shares, over = runtime.control(self.operator), itertools.cycle(self.shares()), threading.Event()
+class Asking:
+    """The requests of one run."""
 
-            def ask() -> None:
-                while not over.wait(pause):
-                    if control.is_settled():
-                        control.request(next(shares))
+    def __init__(self, requests: Requests, loop_seconds: float):
+        """Takes the requests, and the seconds of a pass of the loop."""
+        self._requests, self._pause = requests, max(SOONEST, loop_seconds / requests.times)
+        self._shares = itertools.cycle(requests.shares())
+        self._control: Any = None
 
-            control.request(next(shares))
-            thread = threading.Thread(target=ask)
-            thread.start()
-            try:
-                yield
-            finally:
-                over.set()
-                thread.join()
+    @contextmanager
+    def beside(self, runtime: Any) -> Iterator[None]:
+        """Makes the first request, and those of the thread while the block runs."""
+        self._control = runtime.control(self._requests.operator)
+        self._control.request(next(self._shares))
+        if self._requests.is_between:
+            yield
+            return
+        over = threading.Event()
 
-        return asking
+        def ask() -> None:
+            while not over.wait(self._pause):
+                self._ask()
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def block_ends(self, kind: str, done: int, events: int) -> None:
+        """Makes a request, if they are made between blocks; an `engine.Progress`."""
+        if self._requests.is_between and done < events:
+            self._ask()
+
+    def _ask(self) -> None:
+        if self._control.is_settled():
+            self._control.request(next(self._shares))

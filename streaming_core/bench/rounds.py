@@ -17,6 +17,8 @@ from streaming_core.run import cores, engine
 from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 
 Row = dict[str, Any]
+# Returns the rates of an open-loop source from the workload and the peak rate of the first way.
+Pace = Callable[[Subject, float], engine.Rates]
 
 
 class Rounds:
@@ -45,23 +47,24 @@ class Rounds:
         self.wrong = [False] * len(specs)
         self._trips: list[list[float | None]] = [[] for _ in specs]  # round trips between cores, before each pass
         self._runs = [1] * len(specs)
-        self._loop_runs = self._handwritten_runs = 1
-        self._handwritten_turns: list[Turn] = []
-        self._handwritten_is_wrong = False
+        self._loop_runs = 1
+        # Of the hand-written loop, by threads.
+        self._handwritten_runs = dict.fromkeys(race.handwritten, 1)
+        self._handwritten_turns: dict[int, list[Turn]] = {threads: [] for threads in race.handwritten}
+        self._handwritten_is_wrong = dict.fromkeys(race.handwritten, False)
         self._loop_seconds = 0.0  # of a run of the loop in the last round
 
     def at_peak(self, repetitions: int) -> None:
         """Warms up, chooses the runs of each pass, and makes the rounds at the peak rate."""
         if self._seconds:  # a first run is slower than others, and would tell too few runs
             self._race.turn(1)
-            if self._race.has_handwritten:
-                self._handwritten()
+            self._handwritten()
             for i in range(len(self._specs)):
                 self._pass(i, is_first=True)
         for number in range(repetitions + 1):
             turn = self._race.turn(self._loop_runs)
             self._loop_seconds = turn.seconds
-            limit = self._handwritten() if self._race.has_handwritten else None
+            limits = self._handwritten()
             passes = []
             for i, (spec, trips) in enumerate(zip(self._specs, self._trips, strict=True)):
                 if number > 0:
@@ -71,18 +74,22 @@ class Rounds:
             if number == 0:
                 self._runs = [runs(self._seconds, one.seconds) for one in passes]
                 self._loop_runs = runs(self._seconds, turn.seconds)
-                self._handwritten_runs = runs(self._seconds, limit.seconds) if limit else 1
+                self._handwritten_runs = {count: runs(self._seconds, one.seconds) for count, one in limits.items()}
             else:
                 self.turns.append(turn)
-                self._handwritten_turns += [limit] if limit else []
+                for threads, limit in limits.items():
+                    self._handwritten_turns[threads].append(limit)
                 for of_way, one in zip(self.passes, passes, strict=True):
                     of_way.append(one)
             self._tick()
 
-    def _handwritten(self) -> Turn:
-        turn, is_right = self._race.handwritten_turn(self._handwritten_runs)
-        self._handwritten_is_wrong |= not is_right
-        return turn
+    def _handwritten(self) -> dict[int, Turn]:
+        """Returns the turn of the hand-written loop on each number of threads."""
+        turns = {}
+        for threads, times in self._handwritten_runs.items():
+            turns[threads], is_right = self._race.handwritten_turn(threads, times)
+            self._handwritten_is_wrong[threads] |= not is_right
+        return turns
 
     def under_load(self, load: float, repetitions: int) -> list[Row]:
         """Makes rounds at a share of the slowest way's peak rate; returns the columns of each way."""
@@ -100,15 +107,14 @@ class Rounds:
             rows.append(row | {f"loaded_{name}": value for name, value in effect.items()})
         return rows
 
-    def over_time(self, phases: Sequence[tuple[float, float]], repetitions: int) -> list[list[Row]]:
+    def over_time(self, pace: Pace, repetitions: int) -> list[list[Row]]:
         """Makes runs at a rate that changes; returns the rows of each way, one instant after the other."""
-        peak = statistics.median(one.rate for one in self.passes[0])
-        rates = open_loop.phased(phases, peak, self._race.events)
+        rates = pace(self._race, statistics.median(one.rate for one in self.passes[0]))
         rows: list[list[Row]] = [[] for _ in self._specs]
         for number in range(repetitions):
             for i, of_way in enumerate(rows):
-                [sample] = self._pass(i, 1, rates).samples
-                of_way += open_loop.over_time(number, rates, sample)
+                [(sample, deliveries)] = zip(*_of_runs([self._pass(i, 1, rates)]), strict=True)
+                of_way += open_loop.over_time(number, rates, sample, deliveries)
                 self._tick()
         return rows
 
@@ -121,14 +127,15 @@ class Rounds:
         middle: bool = False,
     ) -> Pass:
         spec = self._specs[i].model_copy(update={"sink": "digest"}) if is_first else self._specs[i]
+        has_deliveries = self._has_requests or isinstance(rate, list)
         one = self._race.one_pass(
-            spec, times or self._runs[i], rate, self._requests[i], self._loop_seconds, self._has_requests, middle
+            spec, times or self._runs[i], rate, self._requests[i], self._loop_seconds, has_deliveries, middle
         )
         self.wrong[i] |= not one.is_right
         return one
 
     def rows(self, ways: Sequence[RunSpec]) -> list[Row]:
-        """Returns the row of the loop, that of a hand-written loop if it takes part, and those of ways at peak rate.
+        """Returns the rows of the loop, of the hand-written loop by threads, and of ways at peak rate.
 
         Args:
             ways: The ways as they were declared, which name the rows.
@@ -136,10 +143,10 @@ class Rounds:
         loop = self._row("loop", 1, self._loop_runs, [turn.rate for turn in self.turns], "yardstick")
         costs = ("cpu_ns", "energy_nj")
         rows = [loop | _columns({name: [getattr(turn, name) for turn in self.turns] for name in costs}, loop["rounds"])]
-        if self._race.has_handwritten:
-            result = "different" if self._handwritten_is_wrong else "equal"
-            rates = [turn.rate for turn in self._handwritten_turns]
-            rows.append(self._row("hand-written", 1, self._handwritten_runs, rates, result))
+        for threads, turns in self._handwritten_turns.items():
+            result = "different" if self._handwritten_is_wrong[threads] else "equal"
+            rates = [turn.rate for turn in turns]
+            rows.append(self._row("hand-written", threads, self._handwritten_runs[threads], rates, result))
         for i, (way, spec) in enumerate(zip(ways, self._specs, strict=True)):
             passes = self.passes[i]
             # The batch size has its own column.
@@ -156,6 +163,8 @@ class Rounds:
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples):
                 row["costs"] = parts
+            if samples[0].balance:
+                row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
             if samples[0].tasks:
                 row["operators"] = _operators(samples)
             measured = {name: [getattr(one, name) for one in passes] for name in costs}

@@ -22,7 +22,7 @@ from streaming_core.apps import registry
 from streaming_core.bench.handwritten import Handwritten
 from streaming_core.bench.passes import Pass, beside
 from streaming_core.bench.reconfigurations import columns
-from streaming_core.bench.requests import Requests
+from streaming_core.bench.requests import Asking, Requests
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, format_digest
@@ -62,6 +62,7 @@ class Subject:
 
     Attributes:
         events: The events of the workload.
+        handwritten: The numbers of threads of the hand-written loop.
         preparation: The seconds that it took to generate and decode them.
     """
 
@@ -71,7 +72,7 @@ class Subject:
         params: dict[str, Any],
         events: int,
         meter: Meter | None = None,
-        handwritten: bool = False,
+        handwritten: Sequence[int] = (),
     ):
         """Generates and decodes the events, and compiles the application.
 
@@ -80,7 +81,7 @@ class Subject:
             params: Its parameters.
             events: The number of events.
             meter: The source of energy figures; None: this machine's counters.
-            handwritten: Whether the application's hand-written loop takes part.
+            handwritten: The numbers of threads of the application's hand-written loop that take part.
         """
         from streaming_core.oracle.loop import Loop
 
@@ -97,14 +98,15 @@ class Subject:
         self.source = workload.read(folder / "workload", self.app)
         self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
         self.preparation = time.monotonic() - began
-        self._blocks: dict[int, engine.Blocks] = {}
+        self._blocks: dict[int, engine.Blocks] = {}  # by their size in events
         self._expected: dict[str, tuple[str, str]] = {}  # digests of outputs and final state, by order
         self._planned: dict[str, RunSpec] = {}  # specs with the plan that was found, by the spec's digest
         self._meter = meter or Meter()
+        self.handwritten = tuple(handwritten)
         self._handwritten = None
         if handwritten:
             blocks = engine.Blocks(self.source, self.program, engine.BLOCK)
-            self._handwritten = Handwritten(self.app, self.program, blocks, folder)
+            self._handwritten = Handwritten(self.app, self.program, blocks, folder, handwritten, params)
             weakref.finalize(self, self._handwritten.close)
 
     @property
@@ -156,15 +158,10 @@ class Subject:
             self._expect()
         return Turn(self.events, took, costs)
 
-    @property
-    def has_handwritten(self) -> bool:
-        """Whether the application's hand-written loop takes part."""
-        return self._handwritten is not None
-
-    def handwritten_turn(self, times: int) -> tuple[Turn, bool]:
+    def handwritten_turn(self, threads: int, times: int) -> tuple[Turn, bool]:
         """Runs the hand-written loop some times. Returns its turn, and whether all digests equal the loop's."""
         assert self._handwritten is not None
-        runs = [self._handwritten.run() for _ in range(times)]
+        runs = [self._handwritten.run(threads) for _ in range(times)]
         wanted, _ = self._expected["total"]
         return Turn(self.events, [seconds for seconds, _ in runs], []), all(digest == wanted for _, digest in runs)
 
@@ -194,16 +191,21 @@ class Subject:
         outputs, final = self._expected[order]
         if spec.sink == "count":
             outputs = outputs.partition(":")[0]
+        size = engine.block_size(spec)
+        if requests is not None and requests.is_between:
+            size = max(1, min(size, self.events // requests.times))
         for number in range(times):
+            asking = Asking(requests, loop_seconds) if requests is not None else None
             is_last = number + 1 == times
             sample, state, more = engine.one_pass(
                 spec,
                 self.program,
-                self._blocks_of(spec),
+                self._blocks_of(size),
+                progress=asking.block_ends if asking is not None else None,
                 rate=rate,
                 export=is_last,
                 meter=self._meter,
-                beside=beside(one, requests, loop_seconds),
+                beside=beside(one, asking),
                 deliveries=deliveries,
                 sink=spec.sink,
                 middle=middle,
@@ -223,8 +225,7 @@ class Subject:
         tables = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
         return pa.concat_tables([self.loop.output_schema.empty_table(), *tables])
 
-    def _blocks_of(self, spec: RunSpec) -> engine.Blocks:
-        size = engine.block_size(spec)
+    def _blocks_of(self, size: int) -> engine.Blocks:
         if size not in self._blocks:
             self._blocks[size] = engine.Blocks(self.source, self.program, size, keep=KEEP)
         return self._blocks[size]

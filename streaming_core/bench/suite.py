@@ -17,7 +17,7 @@ from streaming_core.bench import host, length
 from streaming_core.bench.race import Race
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.results import Record
-from streaming_core.bench.rounds import Row
+from streaming_core.bench.rounds import Pace, Row
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
@@ -73,19 +73,19 @@ class Heat:
         params: Its parameters.
         ways: The ways of executing.
         share: The part of the experiment's events in this workload. A pilot that chooses the events ignores it.
-        phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole, and a
-            share of the first way's peak rate.
+        pace: The rates of an open-loop source whose rate changes. With a pace, passes at the peak rate only tell the
+            rate and check the result.
         requests: For each way, the requests for reconfigurations during its passes, or None.
-        handwritten: Whether the application's hand-written loop takes part.
+        handwritten: The numbers of threads of the application's hand-written loop that take part.
     """
 
     app: str
     params: dict[str, Any]
     ways: Sequence[RunSpec]
     share: float = 1.0
-    phases: tuple[tuple[float, float], ...] = ()
+    pace: Pace | None = None
     requests: tuple[Requests | None, ...] = ()
-    handwritten: bool = False
+    handwritten: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,8 @@ class Heats:
         heats, notes = experiment.sweep(counts)
         in_open_loop = len(experiment.loads) * repetitions
         total = sum(
-            repetitions + 2 + len(heat.ways) * (in_open_loop + repetitions * bool(heat.phases)) for heat in heats
+            2 + (1 if heat.pace else repetitions) + len(heat.ways) * (in_open_loop + repetitions * bool(heat.pace))
+            for heat in heats
         )
         done = 0
 
@@ -265,7 +266,7 @@ class Heats:
                 self.seconds,
                 experiment.loads,
                 tick,
-                heat.phases,
+                heat.pace,
                 heat.requests,
                 self.pinned,
             )

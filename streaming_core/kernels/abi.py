@@ -69,8 +69,9 @@ WINDOW_ERROR = 72
 ENTRY_SIZE = 16  # the fields of the key come behind it
 
 # What lies before an entry ends where that begins.
-BEFORE_ARENA = 16
-BEFORE_SIZE = 24
+BEFORE_START = 8
+BEFORE_ARENA = 32
+BEFORE_SIZE = 40
 
 PLAN_ROWS = 0
 PLAN_BEGIN = 8

@@ -152,7 +152,7 @@ def meet_windows(work: Work) -> None:
         what, _, stream = role.partition("_")
         if what != "keys":
             event, output = work.stream(int(stream)) if stream else None, work.output if role != "slide" else None
-            work.kernels[role] = windows.window_kernel(function, event, key, states, output)
+            work.kernels[role] = windows.window_kernel(function, event, key, states, output, window.kind == "session")
 
 
 STEPS: dict[str, tuple[Callable[[Work], None], ...]] = {

@@ -205,7 +205,8 @@ class Program:
         return {
             "state_size": begins[-1],
             "window": {
-                "single": window.kind == "single",
+                "single": window.kind != "multi",
+                "session": window.kind == "session",
                 "advance": bounds.advance,
                 "size": bounds.size,
                 "delay": bounds.delay,

@@ -7,8 +7,8 @@
 The first loop over a chunk reads columns only, which lie in adjacent memory. So the compiler can compare several rows
 with one instruction. Chunks without a row to act on, which are most in a join, cost nothing more.
 
-Both mean the same, because `matched` accepts a loop only if its condition cannot raise, and if nothing that the
-condition reads changes in the loop.
+Both mean the same. `matched` accepts a loop only if its condition cannot raise, and if the loop changes nothing that
+the condition reads.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _is_row(node: ast.AST, scan: Scan) -> bool:
 
 
 def _is_pure(node: ast.expr, scan: Scan, is_condition: bool = True) -> bool:
-    """Whether an expression cannot raise. A condition consists of comparisons only, which have no value but a boolean."""
+    """Whether an expression cannot raise. A condition consists of comparisons, so its value is a boolean."""
     match node:
         case ast.BoolOp(values=values):
             return is_condition and all(_is_pure(value, scan) for value in values)
@@ -83,8 +83,8 @@ def _is_pure(node: ast.expr, scan: Scan, is_condition: bool = True) -> bool:
             return name != scan.queue
         case ast.Attribute(value=owner):
             return _is_row(owner, scan) or isinstance(owner, ast.Name)
-        case ast.BinOp(left=left, op=op, right=right):
-            return isinstance(op, _PURE) and _is_pure(left, scan, False) and _is_pure(right, scan, False)
+        case ast.BinOp(left=left, op=operator, right=right):
+            return isinstance(operator, _PURE) and _is_pure(left, scan, False) and _is_pure(right, scan, False)
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             return _is_pure(operand, scan, False)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
@@ -119,7 +119,7 @@ def _is_apart(scan: Scan) -> bool:
 
 
 def rewritten(scan: Scan, number: int, loop: ast.For) -> list[ast.stmt]:
-    """The statements that take the place of `loop`. `number` makes the names of their variables unique in a function."""
+    """The statements that take the place of `loop`. Their variables have `number` in their names."""
     begin, end, count, found = (f"_{name}_{number}" for name in ("begin", "end", "count", "found"))
     text = f"""
 {count} = len({scan.queue})

@@ -92,12 +92,30 @@ def states_at(key: Resolved, states: list[Resolved]) -> tuple[list[int], int]:
     return places, at - first
 
 
+@shapes.compiled
+def _earlier(entry, row):
+    """The start of a session that a row joins."""
+    start = min(load_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE), row.ts)
+    store_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE, start)
+    return start
+
+
 def window_kernel(
-    function: Callable, event: Resolved | None, key: Resolved, states: list[Resolved], output: Resolved | None
+    function: Callable,
+    event: Resolved | None,
+    key: Resolved,
+    states: list[Resolved],
+    output: Resolved | None,
+    is_session: bool,
 ) -> bytes:
     """`function(row, window, *states, out)` for rows that meet windows; without an event, of windows that have expired;
-    without an output, of windows that have slid."""
-    given, before = ["make_window(entry, start, start + span)"], "0"
+    without an output, of windows that have slid.
+
+    A session has its start before its entry, and `start` is that of the window of its latest row.
+    """
+    given, before, begin = ["make_window(entry, begin, start + span)"], "0", "start"
+    if is_session:
+        begin = "load_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE)"
     namespace = {
         "function": function, "abi": abi, "load_word": load_word, "store_word": store_word,
         "make_window": shapes.maker(WindowType(key), 3),
@@ -106,6 +124,9 @@ def window_kernel(
         namespace["make_row"] = shapes.row_maker(event, True)
         given.insert(0, "make_row(address, text, 0)")
         before = "load_word(rows, i * 8)"
+        if is_session:
+            begin = "earlier(entry, make_row(address, text, 0))"
+            namespace["earlier"] = _earlier
     for number, (place, state) in enumerate(zip(states_at(key, states)[0], states, strict=True)):
         namespace[f"make_state_{number}"] = shapes.row_maker(state, False)
         arena = "load_word(entry, abi.BEFORE_ARENA - abi.BEFORE_SIZE)" if state.growing else "0"
@@ -122,6 +143,7 @@ def each_window(context):
     for i in range(n):
         store_word(context, abi.WINDOW_ERROR_AT, i)
         address, entry, start = {before}, load_word(entries, i * 8), load_word(starts, i * 8)
+        begin = {begin}
         function({", ".join(given)})
     return 0
 """  # noqa: E501

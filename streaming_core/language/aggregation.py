@@ -2,6 +2,10 @@
 
     clicks.key_by("user").window(tumbling("1m")).count()
     orders.key_by("shop").window(sliding("1h", every="5m")).sum("price")
+    clicks.key_by("user").window(session("30s")).count()
+    clicks.key_by("user").window(count_window(100)).count()
+
+Windows of a number of rows know no time, so they become a partitioned operator.
 
 The functions of such an operator are written here, as text, for the fields that it takes. Everything that reads an
 application reads them as if they stood in its file.
@@ -12,31 +16,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from streaming_core.errors import BadInput, did_you_mean
+from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language import generated
-from streaming_core.language.extent import Extent, in_units
-from streaming_core.language.parameters import Params
-from streaming_core.language.record import Counter, FieldType, Record, Scalar, TopK, boolean, f64, i64
+from streaming_core.language.extent import CountWindow, Extent, in_units
+from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, boolean, f64, i64
 
-
-class Application(Protocol):
-    """The application of the stream."""
-
-    time: str
-    params: Params
-    delay: int | str | None
+# The field that counts the rows of a state, where an aggregate needs to know.
+_ROWS = "rows_so_far"
 
 
 class Windowing(Protocol):
     """The stream that is aggregated."""
 
     _app: Any
-    _record: Record
-    _module: str
+
+    @property
+    def _record(self) -> Record: ...
+
+    @property
+    def _module(self) -> str: ...
 
     def window(self, **declared: Any) -> Any: ...
 
     def process(self, fn: Callable, state: Record, output: Record) -> Any: ...
+
+    def key_by(self, key: str) -> Any: ...
 
 
 class WindowedStream:
@@ -44,12 +48,45 @@ class WindowedStream:
 
     A row leaves for each key of the window: `ts`, the end of the window; the key, under its own name; and the result.
     The operator is called after the method and its field: `sum_price`. `name` gives it another name.
+
+    With `early`, the result so far also leaves after each `early` rows of a key and window. Its `ts` is the end of the
+    window too.
+
+    Of a window of a number of rows, a result leaves when its last row comes, with the `ts` of that row. Nothing leaves
+    for a window that lacks rows at the end of the stream.
+
+    Raises:
+        BadInput: The extent is none, or a number of rows is neither a number from 1 nor the name of a parameter.
     """
 
-    def __init__(self, stream: Windowing, key: str, extent: Extent):
-        if not isinstance(extent, Extent):
-            raise BadInput(f'window takes tumbling("1m") or sliding("1h", every="5m"), not {extent!r}')
+    def __init__(self, stream: Windowing, key: str, extent: Extent | CountWindow, early: int | str | None = None):
+        app = f"app {stream._app.name}"
+        if not isinstance(extent, Extent | CountWindow):
+            raise BadInput(
+                f'{app}: window takes tumbling("1m"), sliding("1h", every="5m"), session("30s") or count_window(100), '
+                f"not {extent!r}"
+            )
+        if isinstance(extent, CountWindow) and early is not None:
+            raise BadInput(f"{app}: early does not go with count_window; choose a smaller window instead")
+        what, rows = ("count_window", extent.rows) if isinstance(extent, CountWindow) else ("early", early)
         self._stream, self._key, self._extent = stream, key, extent
+        # A result leaves after so many rows, as the functions write it.
+        self._every = None if rows is None else self._rows(stream, f"{what}: the number of rows", rows)
+
+    @staticmethod
+    def _rows(stream: Windowing, what: str, rows: int | str) -> str:
+        """A number of rows, as the text of a function."""
+        app = stream._app
+        if isinstance(rows, str):
+            if rows not in app.declared:
+                raise BadInput(f"app {app.name}: {what}: {unknown('parameter', rows, app.declared)}")
+            param = app.declared[rows]
+            if type(param.default) is not int or not (param.minimum or 0) >= 1:
+                raise BadInput(f"app {app.name}: {what}: parameter {rows} must be an integer with minimum=1")
+            return f"app.params.{rows}"
+        if type(rows) is not int or not 1 <= rows < 1 << 63:
+            raise BadInput(f"app {app.name}: {what} must be at least 1, or the name of a parameter, got {rows!r}")
+        return str(rows)
 
     def __getattr__(self, name: str) -> Any:
         near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate", "late"))
@@ -98,10 +135,26 @@ class WindowedStream:
         )
 
     def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
-        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`."""
+        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`.
+
+        Of a window of a number of rows: `update(row, state, out)` and `result(row, state, out)`, with the last row.
+        """
+        if self._every is None:
+            return self._windowed(update, state, result, output)
+        name = update.__name__
+        names = {"_update": update, "_result": result}
+        if isinstance(self._extent, CountWindow):
+            calls = "_update(row, state, out)", "_result(row, state, out)"
+            return self._of_rows(name, calls[0], [calls[1]], state, output, names)
+        update = self._early(name, "_update(row, window, state, out)", ["_result(window, state, out)"], names)
+        return self._windowed(update, _counted(name, state), result, output)
+
+    def _windowed(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
+        """The windowed operator."""
         extent = self._extent
+        assert isinstance(extent, Extent)
         return self._stream.window(
-            key=self._key, advance=extent.advance, size=extent.size, delay=extent.delay,
+            key=self._key, kind=extent.kind, advance=extent.advance, size=extent.size, delay=extent.delay,
             state=state, update=update, result=result, output=output,
         )  # fmt: skip
 
@@ -109,16 +162,20 @@ class WindowedStream:
         """The rows that came after all of their windows had expired: those that the aggregates leave out.
 
         One state serves all keys, because the watermark does. So these rows are found on one thread.
+
+        Raises:
+            BadInput: Windows of a number of rows never expire.
         """
-        app: Application = self._stream._app
-        extent, fields = self._extent, self._stream._record.fields
+        app, extent, fields = self._stream._app, self._extent, self._stream._record.fields
+        if isinstance(extent, CountWindow):
+            raise BadInput(f"app {app.name}: no row is late for count_window; remove late()")
 
         def value(duration: int | str) -> str:
             units = in_units(duration, app.time)
-            return f"params.{units}" if isinstance(units, str) else str(units)
+            return f"app.params.{units}" if isinstance(units, str) else str(units)
 
-        advance, size = value(extent.advance), value(extent.size)
-        delay = value((app.delay or 0) if extent.delay is None else extent.delay)
+        advance, size = value(extent.advance or 1), value(extent.size)
+        delay = value(app._default_delay(extent.kind) if extent.delay is None else extent.delay)
         emitted = ", ".join(f"{field}=row.{field}" for field in fields)
         text = (
             f"def {name}(row, state, out):\n"
@@ -129,7 +186,7 @@ class WindowedStream:
             f"        out.emit({emitted})\n"
         )
         state = Record(f"{name}_state", {"is_started": boolean, "highest": i64}, None)
-        function = generated.function(self._stream._module, text, app.params)
+        function = generated.function(self._stream._module, text, {"app": app})
         return self._stream.process(function, state, self._stream._record)
 
     def _number(self, method: str, field: str) -> Scalar:
@@ -167,9 +224,68 @@ class WindowedStream:
         kinds = {"ts": record.fields["ts"], self._key: record.fields[self._key]}
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
-        emit = f"out.emit(ts=window.end, {self._key}=window.key.{self._key}, {values})"
-        module = self._stream._module
-        rows = generated.function(module, f"def {name}(row, window, state, out):\n    {update}\n")
-        body = f"    {loop}\n        {emit}\n" if loop else f"    {emit}\n"
-        result = generated.function(module, f"def {name}_result(window, state, out):\n{body}")
-        return self.aggregate(rows, Record(f"{name}_state", state, None), result, output)
+        is_of_rows = isinstance(self._extent, CountWindow)
+        place = (
+            f"ts=row.ts, {self._key}=row.{self._key}"
+            if is_of_rows
+            else (f"ts=window.end, {self._key}=window.key.{self._key}")
+        )
+        emit = f"out.emit({place}, {values})"
+        emission = [loop, f"    {emit}"] if loop else [emit]
+        kept = Record(f"{name}_state", state, None)
+        if is_of_rows:
+            return self._of_rows(name, update, emission, kept, output, {})
+        body = "\n    ".join(emission)
+        result = self._written(f"def {name}_result(window, state, out):\n    {body}\n", {})
+        if self._every is None:
+            function = self._written(f"def {name}(row, window, state, out):\n    {update}\n", {})
+            return self._windowed(function, kept, result, output)
+        return self._windowed(self._early(name, update, emission, {}), _counted(name, kept), result, output)
+
+    def _early(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable:
+        """The update function of a window from which a result also leaves after some rows."""
+        body = "\n        ".join(emission)
+        return self._written(
+            f"def {name}(row, window, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
+            f"    if state.{_ROWS} % {self._every} == 0:\n        {body}\n",
+            names,
+        )
+
+    def _of_rows(
+        self, name: str, update: str, emission: list[str], state: Record, output: Record, names: dict[str, Any]
+    ) -> Any:
+        """The partitioned operator of a window of some rows. Its state begins anew after the last of them."""
+        kept = _counted(name, state)
+        body = "\n        ".join(
+            [*emission, *(line for field, kind in kept.fields.items() for line in _zero(field, kind))]
+        )
+        function = self._written(
+            f"def {name}(row, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
+            f"    if state.{_ROWS} == {self._every}:\n        {body}\n",
+            names,
+        )
+        return self._stream.key_by(self._key).process(function, state=kept, output=output)
+
+    def _written(self, text: str, names: dict[str, Any]) -> Callable:
+        """The function with this source, which can name these and the application."""
+        return generated.function(self._stream._module, text, {**names, "app": self._stream._app})
+
+
+def _counted(name: str, state: Record) -> Record:
+    """A state that also counts its rows."""
+    if _ROWS in state.fields:
+        raise BadInput(f"{name}: {state!r}: the field name {_ROWS!r} is reserved; rename the field")
+    return Record(f"{name}_state", {**state.fields, _ROWS: i64}, None)
+
+
+def _zero(field: str, kind: FieldType) -> list[str]:
+    """The statements that make a field of a state as it was before the first row."""
+    if isinstance(kind, Scalar):
+        return [f"state.{field} = {_nothing(kind)}"]
+    if isinstance(kind, Array):
+        return [f"for i in range(len(state.{field})):", f"    state.{field}[i] = {_nothing(kind.item)}"]
+    return [f"state.{field}.clear()"]
+
+
+def _nothing(kind: Scalar) -> bool | int:
+    return False if kind.name == "boolean" else 0

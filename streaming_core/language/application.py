@@ -313,12 +313,12 @@ class App:
     def window(
         self,
         *streams: Stream,
-        advance: int | str,
         size: int | str,
         state: Record | tuple[Record, ...],
         update: Callable | tuple[Callable, ...],
         output: Record,
         kind: str = "multi",
+        advance: int | str | None = None,
         key: Record | str | None = None,
         keys: Callable | tuple[Callable, ...] | None = None,
         every: int | str | None = None,
@@ -347,12 +347,13 @@ class App:
             advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
                 `delay` and `idle` may be durations such as "1m". These, `every` and `multiplicity` may be names of
                 parameters.
-            kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
+            kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`:
+                one for each burst of rows of a key. It ends `size` after the latest row, and has no `advance`.
             delay: how far behind the latest row's `ts` another row's may be and still be counted. With several streams,
                 the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for
                 kind `multi`, or 0.
             idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
-                windows wait for every stream. For kind `multi`: single windows slide with the latest row of any stream.
+                windows wait for every stream. For kind `multi`: others follow the latest row of any stream.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
 
         Raises:
@@ -374,12 +375,9 @@ class App:
         if not streams or not len(streams) == len(updates) == len(states):
             counts = f"got {len(updates)} updates and {len(states)} states for {len(streams)} streams"
             raise refusal(f"each stream needs one update function and one state; {counts}")
-        if kind not in KINDS:
-            raise refusal(unknown("kind", kind, KINDS))
         if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
             raise refusal('declare the keys in one way: key="field", or key=Record and keys=function, or every=number')
-        if slide is not None and kind == "multi":
-            raise refusal('slide works only with kind="single"; remove slide, or change the kind')
+        self._check_kind(kind, advance, slide, refusal)
         functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
         if keys is not None:
             key_functions = keys if isinstance(keys, tuple) else (keys,)
@@ -393,7 +391,7 @@ class App:
             self._refuse("state", one, Text)
         window = Window(
             kind,
-            in_units(advance, self.time),
+            1 if advance is None else in_units(advance, self.time),
             in_units(size, self.time),
             in_units(self._default_delay(kind) if delay is None else delay, self.time),
             None if idle is None else in_units(idle, self.time),
@@ -423,6 +421,7 @@ class App:
         their record in front: `order_price`, `payment_price`.
 
         Args:
+            left, right: the streams.
             on: the key, a field of both. With a band, there may be none.
             within: a number of units of `ts`, or a duration such as "10m".
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
@@ -437,6 +436,16 @@ class App:
     def _default_delay(self, kind: str) -> int | str:
         """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
         return self.delay if self.delay is not None and kind == "multi" else 0
+
+    @staticmethod
+    def _check_kind(kind: str, advance: int | str | None, slide: Callable | None, refusal: Callable) -> None:
+        """Raise BadInput unless a window of this kind has the arguments that it needs, and no others."""
+        if kind not in KINDS:
+            raise refusal(unknown("kind", kind, KINDS))
+        if slide is not None and kind != "single":
+            raise refusal('slide works only with kind="single"; remove slide, or change the kind')
+        if (advance is None) != (kind == "session"):
+            raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
 
     def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
         """The record of a window's keys."""

@@ -2,6 +2,8 @@
 
     tumbling("1m")                  [0:00, 0:01), [0:01, 0:02), ...
     sliding("1h", every="5m")       [0:00, 1:00), [0:05, 1:05), ...
+    session("30s")                  from a row of a key to 30 seconds after its latest row
+    count_window(100)               a hundred rows of a key, and the next hundred
 
 A duration is a number of units of `ts`, the name of a parameter, or text such as "1h30m". The application says which
 unit its `ts` has.
@@ -29,12 +31,15 @@ _PART = re.compile(r"(\d+)(ns|us|ms|s|m|h|d)")
 
 @dataclass(frozen=True)
 class Extent:
-    """Windows are `[l*advance, l*advance + size)` for every integer l. A row may come by `delay` later than another one
-    of a later `ts`, and still counts. None: by the delay of the sources."""
+    """The arguments of App.window that say where windows begin and end.
 
-    advance: int | str
+    `delay` is None if the delay of the sources counts.
+    """
+
+    advance: int | str | None
     size: int | str
     delay: int | str | None
+    kind: str = "multi"
 
 
 def tumbling(size: int | str, delay: int | str | None = None) -> Extent:
@@ -45,6 +50,29 @@ def tumbling(size: int | str, delay: int | str | None = None) -> Extent:
 def sliding(size: int | str, every: int | str, delay: int | str | None = None) -> Extent:
     """Windows of this size, of which one begins every so often."""
     return Extent(every, size, delay)
+
+
+def session(gap: int | str, **others: object) -> Extent:
+    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`.
+
+    Raises:
+        BadInput: There is another argument.
+    """
+    if others:
+        raise BadInput(f"session takes only a gap, got {', '.join(others)}; tumbling and sliding have a delay")
+    return Extent(None, gap, 0, "session")
+
+
+@dataclass(frozen=True)
+class CountWindow:
+    """Windows are so many rows of a key, one after the other, whatever their `ts`."""
+
+    rows: int | str
+
+
+def count_window(rows: int | str) -> CountWindow:
+    """Windows of this many rows of each key, or of as many as the parameter of this name says."""
+    return CountWindow(rows)
 
 
 def in_units(duration: int | str, unit: str) -> int | str:

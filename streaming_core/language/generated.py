@@ -8,19 +8,18 @@ from __future__ import annotations
 import hashlib
 import linecache
 from collections.abc import Callable
+from typing import Any
 
-from streaming_core.language.parameters import Params
 
+def function(module: str, text: str, names: dict[str, Any] | None = None) -> Callable:
+    """The function with this source, as one of `module`, which can use what has these names.
 
-def function(module: str, text: str, params: Params | None = None) -> Callable:
-    """The function with this source, as one of `module`. Its file is a name that stands for this very text.
-
-    With `params`, the source may read parameters of the application: `params.size`.
+    Its file is a name that stands for this very text.
     """
     name = text.split("(")[0].removeprefix("def ")
     file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-    namespace = {"__name__": module, "params": params}
+    namespace: dict[str, Any] = {**(names or {}), "__name__": module}
     exec(compile(text, file, "exec"), namespace)
     made = namespace[name]
     assert callable(made)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean
 from streaming_core.language.aggregation import WindowedStream
-from streaming_core.language.extent import Extent
+from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Record, Scalar, Text
 
@@ -120,6 +120,12 @@ class KeyedStream:
         near = did_you_mean(name, ("process", "window"))
         raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process and window")
 
-    def window(self, extent: Extent) -> WindowedStream:
-        """The windows of each key: `tumbling(size)`, or `sliding(size, every)`."""
-        return WindowedStream(self._stream, self._key, extent)
+    def window(self, extent: Extent | CountWindow, early: int | str | None = None) -> WindowedStream:
+        """The windows of each key: `tumbling(size)`, `sliding(size, every)`, `session(gap)` or `count_window(rows)`.
+
+        Args:
+            extent: where windows begin and end.
+            early: the result so far of a key and window also leaves after each `early` rows; may be the name of a
+                parameter.
+        """
+        return WindowedStream(self._stream, self._key, extent, early)

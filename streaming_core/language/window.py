@@ -9,8 +9,11 @@ Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` o
 2. Windows with end <= W expire, ascending in l, within l by key group and then in first-touched order: `result` is
    called. A `multi` window goes with that; a `single` one advances, `slide` is called, and it goes once no row of its
    key falls in it any more.
+   Each burst of rows of a key has a `session`. It begins at the earliest `ts` of these rows, and ends at the latest
+   `ts` plus `size`, the gap. It expires as others do, and goes with that.
 3. For l ascending among the row's windows that are still open (of `single`: the earliest of them), for the row's keys
    in the order in which they were given: `update`. A row without any open window is late: it is dropped and counted.
+   A row joins the open session of its key, or begins one; it is late if its own session would have expired.
 
 At the end of the stream everything expires. What is put out carries the `seq` of the event that was being processed.
 """
@@ -23,7 +26,7 @@ from typing import Any
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language.record import Record, i64
 
-KINDS = ("multi", "single")
+KINDS = ("multi", "single", "session")
 MULTIPLICITIES = ("set", "bag")
 MOST = 1 << 61  # of advance, size, delay and ts: their sums are integers still
 MOST_KEYS = 1 << 20  # of every row: each is a call of the operator and, sooner or later, a state
@@ -36,8 +39,9 @@ class Window:
     """A declaration. Numbers, and the multiplicity, may be parameters' names.
 
     Args:
-        kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
-        advance, size, delay: in units of `ts`.
+        kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`: one
+            for each burst of rows of a key.
+        advance, size, delay: in units of `ts`. Of a session `size` is the gap, and `advance` 1.
         idle: in units of `ts`; None: the watermark waits for every stream.
         key: the fields of a key.
         field: the field of the rows that is their only key, if one is.
@@ -67,17 +71,17 @@ class Window:
             BadInput: A number is not an integer, or out of bounds.
         """
         advance = _number(operator, "advance", self.advance, params, 1)
-        size = _number(operator, "size", self.size, params, 1)
+        size = _number(operator, "gap" if self.kind == "session" else "size", self.size, params, 1)
         if advance > size:
             raise BadInput(f"operator {operator}: window: advance must be at most size ({size}), got {advance}")
         delay = _number(operator, "delay", self.delay, params, 0)
-        if delay and self.kind == "single":
-            raise BadInput(f"operator {operator}: window: delay must be 0 for kind single, got {delay}")
-        idle = 0 if self.kind == "single" else None
+        if delay and self.kind != "multi":
+            raise BadInput(f"operator {operator}: window: delay must be 0 for kind {self.kind}, got {delay}")
+        idle = None if self.kind == "multi" else 0
         if self.idle is not None:
             idle = _number(operator, "idle", self.idle, params, 0)
-        if idle and self.kind == "single":
-            raise BadInput(f"operator {operator}: window: idle must be 0 for kind single, got {idle}")
+        if idle and self.kind != "multi":
+            raise BadInput(f"operator {operator}: window: idle must be 0 for kind {self.kind}, got {idle}")
         every = None if self.every is None else _number(operator, "every", self.every, params, 1, MOST_KEYS)
         multiplicity = params.get(self.multiplicity, self.multiplicity)
         if multiplicity not in MULTIPLICITIES:

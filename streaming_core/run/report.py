@@ -86,11 +86,12 @@ class Balance(BaseModel):
     calls: list[int] = Field(description="For each replica, how often a row met a window of one of its keys.")
 
     @computed_field(  # type: ignore[prop-decorator]
-        description="Coefficient of variation of the calls: their standard deviation relative to their mean, in percent. "
-        "None without calls."
+        description="Coefficient of variation of the calls: their standard deviation relative to their mean, in "
+        "percent. None without calls."
     )
     @property
     def variation(self) -> float | None:
+        """See the description of the field."""
         mean = statistics.mean(self.calls)
         return 100 * statistics.pstdev(self.calls) / mean if mean else None
 

@@ -123,10 +123,12 @@ STRATEGIES: dict[str, dict[str, str]] = {
         "none": "No controller.",
         "threshold": "Goes by the share of time in which the replicas work.",
         "model": "Goes by the work that waits and the work that it expects.",
-        "balance": "Keeps the replicas, and gives them other keys if one of them has clearly more rows than the others.",
+        "balance": "Keeps the replicas, and gives them other keys if one has clearly more rows than the others.",
     },
     "parallelism": {
         "vsn": "Replicas share rows and state. Each key has one owner, and no state moves when the owner changes.",
+        "vsn_esg": "As published: every replica reads all rows from an elastic ScaleGate and finds the keys itself. "
+        "A change of owners begins with a barrier of all replicas.",
         "sn": "Replicas share nothing (a baseline). Rows are copied to each owner, and state moves with its key.",
     },
     "order": {
@@ -539,13 +541,13 @@ class Pinned(RunSpec):
         1_000,
         ge=0,
         le=MAX_SLICE,
-        description="Microseconds that the oldest event of a batch waits for the others, at an input rate. A batch leaves "
-        "earlier if it is full, or if a reconfiguration is requested.",
+        description="Microseconds that the oldest event of a batch waits for the others, at an input rate. A batch "
+        "leaves earlier if it is full, or if a reconfiguration is requested.",
     )
     schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
-        description="Reconfigurations of windowed operators. Each entry names an event, and the owners of the keys from "
-        "that event on: a number of replicas, or a list of replicas that repeats over the 1,024 key cells.",
+        description="Reconfigurations of windowed operators. Each entry names an event, and the owners of the keys "
+        "from that event on. The owners are a number of replicas, or a list that repeats over the 1,024 key cells.",
     )
     controller: Literal["none", "threshold", "model", "balance"] = Field(
         "none",
@@ -560,7 +562,7 @@ class Pinned(RunSpec):
         "replicas until the load is below target. Below lower, it removes replicas. Empty: 90, 70, 45 for controller "
         "threshold, and 80, 75, 70 for model.",
     )
-    parallelism: Literal["vsn", "sn"] = Field(
+    parallelism: Literal["vsn", "vsn_esg", "sn"] = Field(
         "vsn",
         description="What the replicas of a windowed operator share.",
     )

@@ -336,7 +336,8 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
         "failing": int(expected.failure is not None),
     }
     counts["schedules"] = sum(bool(way.spec.option("schedule")) for way in ways)
-    counts["sn"] = sum(way.spec.option("parallelism") == "sn" for way in ways)
+    for parallelism in ("vsn_esg", "sn"):
+        counts[parallelism] = sum(way.spec.option("parallelism") == parallelism for way in ways)
     counts["controllers"] = sum(way.spec.option("controller") in ACTIVE_CONTROLLERS for way in ways)
     counts |= Counter(way.spec.channel for way in ways if way.spec.executor == "pinned")
     say(counts=counts, seconds=time.monotonic() - began)

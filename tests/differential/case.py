@@ -32,7 +32,7 @@ def strategies(executor, app=None):
             continue
         fields = {axis: value for axis in AXES if (value := spec.option(axis)) is not None}
         fields = {"executor": executor, **fields, "stealing": stealing}
-        if app is None and (spec.order == "none" or spec.option("parallelism") == "sn"):
+        if app is None and (spec.order == "none" or spec.option("parallelism") in ("vsn_esg", "sn")):
             continue
         if spec.option("controller") in ACTIVE_CONTROLLERS:  # asked every 100 ms, which no case lasts: test_requests.py
             continue

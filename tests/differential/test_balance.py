@@ -30,7 +30,7 @@ def passed(forwarded, replicas, **more):
     return sample
 
 
-@pytest.mark.parametrize("parallelism", ["vsn", "sn"])
+@pytest.mark.parametrize("parallelism", ["vsn", "vsn_esg", "sn"])
 @pytest.mark.parametrize("replicas", [1, 2, 3, 36])
 def test_replicas_differ_by_at_most_one_of_the_keys_that_every_row_has(forwarded, replicas, parallelism):
     balance = passed(forwarded, replicas, parallelism=parallelism).balance["forward"]

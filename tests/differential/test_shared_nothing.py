@@ -198,7 +198,9 @@ def test_every_container_goes_along(kept, threads, batch, block):
     (name,) = [operator.name for operator in kept.app.operators if operator.kind == "windowed"]
     for every in (600, 40, 9):
         schedule = swapped([name], threads, 600, every)
-        how = {"threads": threads, "batch": batch, "schedule": schedule, "parallelism": "sn"}
+        how = {"threads": threads, "batch": batch, "schedule": schedule}
+        kept.check(Pinned(app=kept.app.name, **how, parallelism="vsn_esg"), block)
+        how["parallelism"] = "sn"
         sample = kept.check(Pinned(app=kept.app.name, **how), block)
         found = sample.reconfigurations
         assert [at.event for at in found] == list(range(0, 600, every))
@@ -224,3 +226,7 @@ def test_applications_equal_the_interpreter_whoever_has_their_keys(name):
             told = [(at.event, at.replicas, at.moved) for at in apart.reconfigurations]
             assert told == [(at.event, at.replicas, at.moved) for at in shared.reconfigurations]
             assert {at.bytes for at in shared.reconfigurations} == {0}
+            published = case.check(Pinned(app=name, **how, parallelism="vsn_esg"), 100)
+            assert [(at.event, at.replicas, at.moved, at.bytes) for at in published.reconfigurations] == [
+                (*one, 0) for one in told
+            ]

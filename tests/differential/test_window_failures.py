@@ -110,6 +110,11 @@ def silent(app):
     app.source(Event).window(**{name: SLIDING[name] for name in SLIDING if name not in ("result", "slide")}).sink()
 
 
+def sessions(app):
+    again = {"update": summed_again, "result": totals_again}
+    app.source(Event).window(**SESSION).window(**SESSION | again).sink()
+
+
 def chained(app):
     again = {**MULTI, "update": summed_again, "result": totals_again, "delay": 40}
     app.source(Event).flat_map(spread, Event).window(**MULTI).window(**again).sink()
@@ -123,7 +128,8 @@ SLIDING = {
     "keys": pairs, "key": Pair, "advance": 2, "size": 7, "kind": "single", "state": Sum, "update": summed,
     "result": totals, "slide": slid, "output": Event,
 }  # fmt: skip
-PIPELINES = (multi, sliding, silent, chained)
+SESSION = {name: MULTI[name] for name in MULTI if name not in ("advance", "delay")} | {"kind": "session"}
+PIPELINES = (multi, sliding, silent, sessions, chained)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ class Windowing(Dataflow):
         lines.append(f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n{INDENT}waiting: Queue[Waiting]\n")
         self.records.append("".join(lines))
         one, two, count = self.keys()
-        single = r.random() < 0.3
+        kind = r.choices(("multi", "single", "session"), (5, 3, 3))[0]
+        single = kind != "multi"  # a row meets one window of each of its keys
         advance = r.choice((1, 2, 3, 6))
         size = advance + r.choice((0, 0, 1, advance, 3 * advance))
         if self.meetings * count * (1 if single else -(-size // advance)) > MOST_MEETINGS:
@@ -96,16 +97,18 @@ class Windowing(Dataflow):
         if len(streams) > 1:
             update = f"({update}, {self.update(table, False, states[::-1])})"
             record = f"({record}, {record})"
-        said = [f"{one if len(streams) == 1 else two}, advance={advance}, size={size}, state={record}, update={update}"]
-        if not single:
+        said = [f"{one if len(streams) == 1 else two}, kind={kind!r}, size={size}, state={record}, update={update}"]
+        if kind != "session":
+            said.append(f"advance={advance}")
+        if kind == "multi":
             idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None
-            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}, multiplicity={r.choice(('set', 'bag'))!r}")
-        else:
-            said.append('kind="single"')
+            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
+        if kind != "single":
+            said.append(f"multiplicity={r.choice(('set', 'bag'))!r}")
         others = ["other"] * (len(streams) - 1)
         if r.random() < 0.85 or not emits:
             said.append(f"result={self.with_others(self.result(table), others)}")
-        if single and r.random() < 0.5:
+        if kind == "single" and r.random() < 0.5:
             slides = self.function("slides", ["window", "row", *others], ["row.times += 1", "row.few[0] = 7"])
             said.append(f"slide={slides}")
         return f"app.window({', '.join(streams)}, {', '.join(said)}, output=Event)"

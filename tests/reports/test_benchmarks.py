@@ -347,8 +347,10 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
             per_interval = (f"{name}_per_interval" for name in ("chains", "dependent_chains", "rounds"))
             more |= {"costs": dict.fromkeys((*tstream_sentences.STEPS, *per_interval), 7.0)}
             more |= {"comparisons": 700, "states": 1000, "state_bytes": 5, "to_loop_range": [0.5, 2.0]}
-            if heat.phases:  # instants of a pass
-                more |= {"at_s": 0.5, "offered_per_s": 1e4, "replicas": 2, "work": 0.5, "pending": 0.1}
+            more |= {"calls": {"from_left": [7, 8]}, "compared": {2: [70, 80]}}
+            if heat.pace:  # instants of a pass
+                more |= {"at_s": 0.5, "offered_per_s": 1e4, "delivered_per_s": 1e4, "latency_us": 5.0, "replicas": 2}
+                more |= {"work": 0.5, "pending": 0.1, "pass": 0, "seconds": 1.0, "event_seconds": 9.0, "changes": []}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more))
             ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
             for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):

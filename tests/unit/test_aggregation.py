@@ -7,7 +7,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Param, f64, i64, record, sliding, text, tumbling
+from streaming_core.api import (
+    App,
+    Array,
+    Param,
+    Set,
+    boolean,
+    count_window,
+    f64,
+    i64,
+    record,
+    session,
+    sliding,
+    text,
+    tumbling,
+)
 from streaming_core.errors import BadInput
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
@@ -27,6 +41,12 @@ class Order:
 @record
 class Total:
     n: i64
+
+
+@record
+class Rows:
+    n: i64
+    rows_so_far: i64
 
 
 @record
@@ -74,9 +94,9 @@ AGGREGATES = {
 }
 
 
-def declared(aggregate, extent, **app):
+def declared(aggregate, extent, early=None, **app):
     made = App("shops", **app)
-    AGGREGATES[aggregate][0](made.source(Order).key_by("shop").window(extent)).sink()
+    AGGREGATES[aggregate][0](made.source(Order).key_by("shop").window(extent, early)).sink()
     made.generates(lambda *arguments: {})
     return made
 
@@ -100,6 +120,149 @@ def test_an_aggregate_is_what_its_definition_says(aggregate, extent, size, every
     assert len(case.outputs) == len(wanted)
     for threads in (1, 2, 3):
         case.check(RunSpec.parse({"app": "shops", "executor": "pinned", "threads": threads, "batch": 7}), 100)
+
+
+def sessions(table, gap):
+    """The rows of each session and shop."""
+    found, latest = defaultdict(list), {}
+    for row in table.to_pylist():
+        burst = latest.get(row["shop"])
+        if burst is None or row["ts"] >= burst[-1]["ts"] + gap:
+            burst = latest[row["shop"]] = []
+            found[len(found)] = burst
+        burst.append(row)
+    return list(found.values())
+
+
+def produced(case):
+    names = [name for name in case.outputs.column_names if name not in ("seq", "sub")]
+    return Counts(tuple(row[name] for name in names) for row in case.outputs.to_pylist())
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_an_aggregate_of_a_session_is_that_of_its_rows(aggregate):
+    table, app = orders(), declared(aggregate, session("4s"))
+    case = Case(app, app.bind(), table)
+    bursts = sessions(table, 4_000)
+    assert produced(case) == Counts(
+        (rows[-1]["ts"] + 4_000, rows[0]["shop"], *values)
+        for rows in bursts
+        for values in AGGREGATES[aggregate][1](rows)
+    )
+    assert 100 < len(bursts) < EVENTS - 100
+    case.check(RunSpec.parse({"app": "shops", "executor": "pinned", "threads": 2, "batch": 7}), 100)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_a_count_window_reports_each_time_it_is_full(aggregate):
+    table = orders()
+    app = declared(aggregate, count_window("rows"), params={"rows": Param(7, minimum=1)})
+    case = Case(app, app.bind(), table)
+    of_shop = defaultdict(list)
+    for row in table.to_pylist():
+        of_shop[row["shop"]].append(row)
+    full = [rows[at : at + 7] for rows in of_shop.values() for at in range(0, len(rows) - 6, 7)]
+    assert produced(case) == Counts(
+        (rows[-1]["ts"], rows[0]["shop"], *values) for rows in full for values in AGGREGATES[aggregate][1](rows)
+    )
+    for way in ({"executor": "pinned", "batch": 7}, {"executor": "pooled"}, {"executor": "morsel"}):
+        case.check(RunSpec.parse({"app": "shops", "threads": 2, **way}), 100)
+
+
+@pytest.mark.parametrize("extent", [tumbling("1m"), session("4s")], ids=["tumbling", "session"])
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_results_so_far_leave_early(aggregate, extent):
+    table, app = orders(), declared(aggregate, extent, early=3)
+    case = Case(app, app.bind(), table)
+    wanted = Counts()
+    of_window = (
+        [([row["ts"] + 4_000 for row in rows], rows) for rows in sessions(table, 4_000)]
+        if extent.kind == "session"
+        else [([end] * len(rows), rows) for (end, _), rows in windows(table, MINUTE, MINUTE).items()]
+    )
+    for ends, rows in of_window:
+        for n in [*range(3, len(rows) + 1, 3), len(rows)]:
+            wanted.update((ends[n - 1], rows[0]["shop"], *values) for values in AGGREGATES[aggregate][1](rows[:n]))
+    assert produced(case) == wanted
+    case.check(RunSpec.parse({"app": "shops", "executor": "pinned", "threads": 2, "batch": 7}), 100)
+
+
+@record
+class Basket:
+    items: Set[i64]
+    least: Array[f64, 2]
+    is_dear: boolean
+    n: i64
+
+
+@record
+class Bought:
+    ts: i64
+    shop: text
+    items: i64
+    first: f64
+    last: f64
+    is_dear: boolean
+
+
+def filled(row, state, out):
+    state.items.add(row.item)
+    if state.n == 0:
+        state.least[0] = row.price
+    state.least[1] = row.price
+    state.is_dear = state.is_dear or row.price > 900
+    state.n += 1
+
+
+def bought(row, state, out):
+    out.emit(
+        ts=row.ts, shop=row.shop, items=len(state.items), first=state.least[0], last=state.least[1],
+        is_dear=state.is_dear,
+    )  # fmt: skip
+
+
+def filled_in_time(row, window, state, out):
+    filled(row, state, out)
+
+
+def bought_in_time(window, state, out):
+    out.emit(
+        ts=window.end, shop=window.key.shop, items=len(state.items), first=state.least[0], last=state.least[1],
+        is_dear=state.is_dear,
+    )  # fmt: skip
+
+
+def basket(rows):
+    prices = [row["price"] for row in rows]
+    return (len({row["item"] for row in rows}), prices[0], prices[-1], max(prices) > 900)
+
+
+def test_an_aggregate_of_one_s_own_begins_anew_with_each_count_window():
+    app = App("baskets")
+    app.source(Order).key_by("shop").window(count_window(5)).aggregate(filled, Basket, bought, Bought).sink()
+    app.generates(lambda *arguments: {})
+    table = orders()
+    of_shop = defaultdict(list)
+    for row in table.to_pylist():
+        of_shop[row["shop"]].append(row)
+    full = [rows[at : at + 5] for rows in of_shop.values() for at in range(0, len(rows) - 4, 5)]
+    case = Case(app, app.bind(), table)
+    assert produced(case) == Counts((rows[-1]["ts"], rows[0]["shop"], *basket(rows)) for rows in full)
+    case.check(RunSpec.parse({"app": "baskets", "executor": "pooled", "threads": 2}), 100)
+
+
+def test_an_aggregate_of_one_s_own_leaves_early():
+    app = App("early_baskets")
+    windowed = app.source(Order).key_by("shop").window(tumbling("1m"), early=4)
+    windowed.aggregate(filled_in_time, Basket, bought_in_time, Bought).sink()
+    app.generates(lambda *arguments: {})
+    table, wanted = orders(), Counts()
+    for (end, shop), rows in windows(table, MINUTE, MINUTE).items():
+        for n in [*range(4, len(rows) + 1, 4), len(rows)]:
+            wanted[(end, shop, *basket(rows[:n]))] += 1
+    case = Case(app, app.bind(), table)
+    assert produced(case) == wanted
+    case.check(RunSpec.parse({"app": "early_baskets", "executor": "pinned", "threads": 2, "batch": 7}), 100)
 
 
 def average(row, window, state, out):
@@ -137,17 +300,29 @@ def test_durations_are_counted_in_the_application_s_unit_of_time():
 @pytest.mark.parametrize(
     ("declare", "why"),
     [
-        (lambda stream: stream.key_by("shop").window("1m"), 'window takes tumbling("1m") or sliding'),
+        (lambda stream: stream.key_by("shop").window("1m"), 'window takes tumbling("1m"), sliding('),
         (lambda stream: stream.key_by("shop").window(tumbling("1 minute")).count(), "'1 minute' is not a duration"),
         (lambda stream: stream.key_by("shop").window(tumbling("5us")).count(), "'5us' is no whole number"),
         (lambda stream: stream.key_by("shop").window(tumbling("1m")).sum("shop"), "sum('shop'): Order has the number"),
         (lambda stream: stream.key_by("shop").window(tumbling("1m")).top_k("price", 3), "needs an integer field price"),
         (lambda stream: stream.key_by("ts").window(tumbling("1m")).count(), "count: the key ts has the name of a"),
+        (lambda stream: session("1m", delay="2s"), "session takes only a gap, got delay"),
+        (lambda stream: stream.key_by("shop").window(count_window(0)), "the number of rows must be at least 1, or"),
+        (lambda stream: stream.key_by("shop").window(count_window(True)), "or the name of a parameter, got True"),
+        (lambda stream: stream.key_by("shop").window(count_window("row")), "unknown parameter 'row' (did you mean"),
+        (lambda stream: stream.key_by("shop").window(count_window("free")), "parameter free must be an integer with"),
+        (lambda stream: stream.key_by("shop").window(tumbling("1m"), early=-1), "early: the number of rows must be at"),
+        (lambda stream: stream.key_by("shop").window(count_window(5), early=2), "early does not go with count_window"),
+        (
+            lambda stream: stream.key_by("shop").window(tumbling("1m"), 2).aggregate(average, Rows, averaged, Mean),
+            "the field name 'rows_so_far' is reserved",
+        ),
     ],
 )
 def test_a_declaration_that_does_not_fit_is_refused(declare, why):
+    params = {"rows": Param(3, minimum=1), "free": Param(3)}
     with pytest.raises(BadInput) as refused:
-        declare(App("shops").source(Order))
+        declare(App("shops", params=params).source(Order))
     assert why in str(refused.value)
 
 
@@ -155,7 +330,9 @@ def test_a_method_that_does_not_exist_is_answered_by_those_that_do():
     keyed = App("shops").source(Order).key_by("shop")
     with pytest.raises(AttributeError, match=r"a keyed stream has no method 'count'; it has process and window"):
         keyed.count()
-    with pytest.raises(AttributeError, match=r"no method 'mean'; it has count, sum, min, max, top_k and aggregate"):
+    with pytest.raises(
+        AttributeError, match=r"no method 'mean'; it has count, sum, min, max, top_k, aggregate and late"
+    ):
         keyed.window(tumbling("1m")).mean("price")
     with pytest.raises(BadInput, match=r"unit of time"):
         App("shops", time="minute")

@@ -194,7 +194,7 @@ def test_a_schedule_is_for_windows_and_counts_the_replicas_of_the_plan(command, 
     assert not out.exists()
 
 
-@pytest.mark.parametrize("parallelism", ["vsn", "sn"])
+@pytest.mark.parametrize("parallelism", ["vsn", "vsn_esg", "sn"])
 def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_path, parallelism):
     file, run, oracle = tmp_path / "schedule.json", tmp_path / "run", tmp_path / "oracle"
     shares = [(0, 1), (100, [1]), (100, [1]), (200, 2), (1000, [0])]
@@ -205,7 +205,7 @@ def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_p
     assert command("oracle", "wordcount", *given, oracle)[0] == 0
     assert command("diff", run, oracle)[0] == 0
     report = RunReport.model_validate_json((run / "report.json").read_bytes())
-    named = "gate" if parallelism == "vsn" else "gate-sn"
+    named = "gate" if parallelism == "vsn" else f"gate-{parallelism}"
     assert f".{named}-reconfigured5-batch7.t2." in report.cell
     found = report.verified.reconfigurations
     assert [(r.operator, r.event, r.replicas) for r in found] == [
@@ -282,7 +282,10 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--plan", "nowhere.json"), ["nowhere.json: No such file"]),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
         (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel gate"]),
-        (("wordcount", "--parallelism", "all"), ["unknown parallelism 'all' of executor pinned; known: vsn, sn"]),
+        (
+            ("wordcount", "--parallelism", "all"),
+            ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"],
+        ),
         (
             ("wc", "--executor", "pinned", "--parallelism", "sn"),
             ["wc has no windows: parallelism sn needs them"],

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from streaming_core.bench import evidence, results, stretch, suite
+from streaming_core.bench import elasticity, evidence, results, stretch, suite
 from streaming_core.bench.suite import SUITES
 from streaming_core.errors import BadInput
 
@@ -21,7 +21,7 @@ def home(tmp_path, monkeypatch):
     experiments = stretch.SUITE.experiments
     chosen = tuple(replace(one, needs=cheap.get(one.name)) for one in experiments if one.name in ("q2", "q3", "q6"))
     monkeypatch.setattr(stretch, "SUITE", replace(stretch.SUITE, experiments=chosen))
-    monkeypatch.setattr(stretch, "HEDGE", {"keys": 8})
+    monkeypatch.setattr(elasticity, "HEDGE", {"keys": 8})
     monkeypatch.setattr(suite, "SUITES", ("stretch",))
     return tmp_path / "home"
 
@@ -50,7 +50,7 @@ def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path)
     assert json.loads(kept.read_text()) == part
     assert f"written to {kept}; `lockstep report` draws it" in shown
     assert "q2: " in shown
-    assert "claim: An operator that only forwards" in shown
+    assert "claim: The throughput of an operator that only forwards" in shown
     # A second time it is the same file.
     assert command("--import", file)[0] == 0
     assert list((home / "reports" / "bench").glob("*.json")) == [kept]

@@ -3,6 +3,7 @@
 import pytest
 
 from streaming_core.bench import handwritten, limits, suite
+from streaming_core.bench.race import Race
 from streaming_core.errors import BadInput
 
 
@@ -45,6 +46,8 @@ def test_there_is_a_loop_for_six_applications(tmp_path):
     app = registry.load("tp")
     with pytest.raises(BadInput, match="no hand-written loop for tp; known: gs, sl, ob, wc, fd, sd"):
         handwritten.Handwritten(app, compile_app(app, app.bind({})), [], tmp_path)
+    with pytest.raises(BadInput, match="the hand-written loop of gs has 1 thread, got 2"):
+        handwritten.Handwritten(registry.load("gs"), None, [], tmp_path, (1, 2))
 
 
 @pytest.mark.slow  # builds the loops
@@ -53,3 +56,13 @@ def test_the_hand_written_loops_agree_with_the_compiled_one():
     [experiment] = results["experiments"]
     found = {row["app"]: row["result"] for row in experiment["rows"] if row["way"] == "hand-written"}
     assert found == dict.fromkeys(handwritten.APPS, "equal")
+
+
+@pytest.mark.slow  # builds the loops
+def test_the_hand_written_join_agrees_on_any_number_of_threads(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    # Few values, so that a row has several pairs; and keys that the threads do not divide evenly.
+    join = Race("scalejoin", {"keys": 7, "size": 20_001, "domain": 100}, 3_000, handwritten=(1, 2, 3))
+    *rows, loop = sorted(join.run([], 1), key=lambda row: row["way"])
+    assert [(row["threads"], row["result"]) for row in rows] == [(1, "equal"), (2, "equal"), (3, "equal")]
+    assert loop["outputs_per_s"] > loop["events_per_s"]

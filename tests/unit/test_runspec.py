@@ -66,7 +66,7 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"heuristics": ["hunch"]}, "heuristics: unknown heuristic 'hunch'; known: affinity, ct, lp, et, qst"),
         ({"queues": ["line"]}, "queues: unknown queue 'line'; known: lanes, hybrid, partitioned, shared"),
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
-        ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, sn"),
+        ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, vsn_esg, sn"),
         (
             {"channels": ["pipe"]},
             "channels: unknown channel 'pipe'; known: gate, scalegate, merge_sort, shared_ring, pair_queue",

@@ -83,6 +83,19 @@ def test_a_single_window_slides_over_gaps():
     assert len(made) > len(FAR)
 
 
+def counted_at_once(row, window, state, out):
+    state.n += 1
+    out.emit(ts=row.ts, n=state.n)
+
+
+def test_a_single_window_may_span_any_number_of_windows():
+    """Kind multi would open a pane for each of 2^40 windows."""
+    single = windowed(counted_at_once, result=None, kind="single", every=3, size=1 << 40)
+    rows = [(number << 39, number) for number in range(20)] + [(1 << 45, 0)]
+    made, _ = interpreted(single, rows)
+    assert [row["n"] for row in made] == [count for count in [*range(1, 21), 1] for _ in range(3)]
+
+
 # What an application differs in from `windowed`, and its events. Each asks for more memory than there is.
 CASES = {
     # Keys in many windows at once: panes and their tables.

@@ -1,5 +1,6 @@
 """Windows interpreted, against their definition worked out in another way: every row, every window, every key."""
 
+import itertools
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -156,6 +157,131 @@ def test_a_single_window_that_slides_finds_what_many_find(seed):
         assert interpreter.dropped_late == 0
     assert made[0] == made[1]
     assert made[0]
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+def expected_sessions(rows, gap):
+    """From the definition: the rows of each key, split where the watermark reached the end of a session."""
+    reached = np.maximum.accumulate([ts for ts, _, _ in rows])
+    late = [ts + gap <= reached[seq] for seq, (ts, _, _) in enumerate(rows)]
+    sessions = []  # of each the key, then the rows
+    touched = {}  # by key its open session
+    for seq, (ts, count, value) in enumerate(rows):
+        for key in [] if late[seq] else keys_of(value, count, True):
+            session = touched.get(key)
+            if session is None or max(t for _, t, _ in session[1]) + gap <= reached[seq]:
+                session = touched[key] = (key, [])
+                sessions.append(session)
+            session[1].append((seq, ts, value))
+    made = []
+    for number, (key, members) in enumerate(sessions):
+        end = max(ts for _, ts, _ in members) + gap
+        at = next((seq for seq in range(len(rows)) if reached[seq] >= end), len(rows))
+        start, total = min(ts for _, ts, _ in members), sum(value for _, _, value in members)
+        made.append((at, end, key_group(key), number, start, *key, len(members), total, members[0][0]))
+    return [(at, end, *rest) for at, end, _, _, *rest in sorted(made)], sum(late)
+
+
+@pytest.mark.parametrize("base", [0, -(1 << 61), (1 << 61) - 2000])
+@pytest.mark.parametrize("seed", seeds(2, of=12))
+def test_sessions_are_what_their_definition_says(seed, base):
+    rng = np.random.default_rng([seed, abs(base) % 97])
+    gap = int(rng.integers(1, 25))
+    steps = np.cumsum(rng.choice([0, 0, 1, 2, 40], 120)) + 30 - rng.choice([0, 0, 3, 30], 120)
+    rows = [(base + int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in steps]
+    app = App("sessions", params={"gap": Param(gap)})
+    app.source(Event).window(
+        keys=pairs, key=Pair, size="gap", kind="session", state=Sum, update=summed, result=told, output=Found
+    ).sink()
+    made, interpreter = interpreted(app, rows)
+    wanted, late = expected_sessions(rows, gap)
+    assert [tuple(v for k, v in row.items() if k != "sub") for row in made] == wanted
+    assert interpreter.dropped_late == late
+    assert interpreter.state() == {}
+
+
+def value_told(window, state, out):
+    out.emit(ts=window.end, start=window.start, a=window.key.value, b=0, n=state.n, total=0, first=state.first)
+
+
+def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_first_rows():
+    """The session that began first looks like one that ends earlier for longer than the other does."""
+    group = key_group((0,))
+    one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
+    app = App("together")
+    app.source(Event).window(
+        key="value", size=10, kind="session", state=Sum, update=summed, result=value_told, output=Found
+    ).sink()
+    rows = [(0, one), (1, other), (4, one), (5, other), (10, 7), (11, 7), (5, one), (14, 7), (15, 7)]
+    made, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
+    assert [(row["seq"], row["ts"], row["a"]) for row in made] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
+
+
+def test_sessions_of_keys_that_every_row_has_end_in_steps():
+    keys = 5000
+    app = App("every")
+    app.source(Event).window(
+        every=keys, size=10, kind="session", state=Sum, update=summed, result=every_told, output=Found
+    ).sink()
+    app.generates(lambda *args: {})
+    made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (9, 0, 1), (40, 0, 1)])
+    assert [row["ts"] for row in made] == [19] * keys + [50] * keys
+    assert [row["a"] for row in made[:keys]] == [row["a"] for row in made[keys:]]
+
+
+def every_told(window, state, out):
+    out.emit(
+        ts=window.end, start=window.start, a=window.key.index, b=0, n=state.n, total=state.total, first=state.first
+    )
+
+
+def from_pair(row, window, mine, theirs, out):
+    mine.n += 1
+    theirs.total += row.value
+
+
+def from_other(row, window, theirs, mine, out):
+    mine.n += 1
+    out.emit(ts=window.end, start=window.start, a=window.key.value, b=mine.n, n=theirs.n, total=mine.total, first=0)
+
+
+def both_told(window, one, other, out):
+    out.emit(ts=window.end, start=window.start, a=window.key.value, b=other.n, n=one.n, total=other.total, first=1)
+
+
+@pytest.mark.parametrize("seed", seeds(1, of=6))
+def test_a_session_of_several_streams_has_the_rows_of_all(seed):
+    rng = np.random.default_rng(seed)
+    steps = np.cumsum(rng.choice([0, 1, 9], 90))
+    rows = [(int(t), 0, int(rng.integers(0, 4))) for t in steps]
+    app = App("both")
+    source = app.source(Event)
+    app.window(
+        source, source, key="value", size=7, kind="session", state=(Sum, Sum), update=(from_pair, from_other),
+        result=both_told, output=Found,
+    ).sink()  # fmt: skip
+    made, _ = interpreted(app, rows)
+    ends = [row for row in made if row["first"] == 1]
+    assert sum(row["n"] for row in ends) == sum(row["b"] for row in ends) == len(rows)
+    assert len(made) == len(rows) + len(ends)
+
+
+def test_sessions_without_a_result_go_all_the_same():
+    app = App("silent")
+    app.source(Event).window(
+        key="value", size=5, kind="session", state=Sum, update=numbered, output=Found
+    ).sink()  # fmt: skip
+    made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (8, 0, 1), (13, 0, 1), (14, 0, 2), (14, 0, 1)])
+    assert [(row["start"], row["ts"], row["n"]) for row in made] == [
+        (0, 5, 1), (0, 9, 2), (0, 13, 3), (13, 18, 1), (14, 19, 1), (13, 19, 2),
+    ]  # fmt: skip
+
+
+def numbered(row, window, state, out):
+    state.n += 1
+    out.emit(ts=window.end, start=window.start, a=0, b=0, n=state.n, total=0, first=0)
 
 
 # --- windows behind windows, and texts -------------------------------------------------------------------------------

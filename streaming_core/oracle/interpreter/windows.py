@@ -262,7 +262,45 @@ class Sliding(Windowed):
         self.by_window[found.number][key] = found
 
 
+class Sessions(Windowed):
+    """Windows of the kind `session`: a set of states for each burst of rows of a key.
+
+    A session stands where it would end if its first row had been its last. When that time has come, it stands where it
+    ends by then, or has ended.
+    """
+
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        """Begin without a session."""
+        super().__init__(shared, operator, is_last)
+        self.sets: dict[tuple, _Set] = {}  # by key
+
+    def numbers(self, first: int, last: int) -> range:
+        return range(last, last + 1)
+
+    def find(self, key: tuple, number: int, ts: int) -> _Set:
+        if key not in self.sets:
+            self.sets[key] = super().find(key, number, ts)
+        found = self.sets[key]
+        found.last = max(found.last, ts)
+        found.window.start, found.window.end = min(found.window.start, ts), self.end(found.last)
+        return found
+
+    def expired(self, key: tuple, found: _Set) -> None:
+        if found.last == found.number:
+            super().expired(key, found)
+            del self.sets[key]
+            return
+        found.number = found.last
+        if found.number not in self.by_window:
+            self.by_window[found.number] = {}
+            heapq.heappush(self.open, found.number)
+        self.by_window[found.number][key] = found
+
+
+KINDS = {"multi": Windowed, "single": Sliding, "session": Sessions}
+
+
 def windowed(shared: Shared, operator: Operator, is_last: bool) -> Windowed:
     """The operator as its windows are kept."""
     assert operator.window is not None
-    return (Windowed if operator.window.kind == "multi" else Sliding)(shared, operator, is_last)
+    return KINDS[operator.window.kind](shared, operator, is_last)

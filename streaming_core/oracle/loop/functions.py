@@ -11,7 +11,7 @@ from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Sca
 from streaming_core.language.source import place
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.language.typed.tree import Function, Node
-from streaming_core.oracle.loop import checks, containers, layout, maps, memory, panes, scans, text
+from streaming_core.oracle.loop import checks, containers, layout, maps, memory, panes, scans, sessions, text
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans
 from streaming_core.oracle.loop.workspace import Workspace
@@ -39,6 +39,7 @@ _CALLED = {
         "pane_release", "in_order", "touched", "untouched", "forget", "key_slot", "stamps", "group_start",
         "group_step", "group_finish", "group_text", "group_of", "group_of_index", "made",
     ),
+    sessions: ("session_begin", "session_end"),
     containers: (
         "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "counter_add", "set_add", "top_offer",
         "box_get", "box_item", "queue_slot", "queue_column", "queue_popleft", "queue_clear",

@@ -17,13 +17,13 @@ MAP_BYTES = 48
 # open windows and their panes, room in it; the earliest window that the watermark leaves open, rows that were late;
 # how many windows are open, where in the list the first one is; a row's keys, their room, how many; a table of
 # entries, and the list of them; what expires in order, its room; counts by key group; stamps of a row's keys, the
-# last slot, the stamp.
+# last slot, the stamp; a heap of sessions, its room, how many there are, how many were ever begun.
 (
     W_ADVANCE, W_SIZE, W_DELAY, W_IDLE, W_EVERY, W_PANES, W_ROOM, W_LEAST, W_LATE, W_OPEN, W_FIRST, W_KEYS,
     W_KEYS_LIMIT, W_KEYS_COUNT, W_TABLE, _, _, W_HEAD, W_TAIL, W_SORTED, W_SORTED_LIMIT, W_COUNTS, W_STAMPS,
-    W_STAMPS_MASK, W_STAMP,
-) = range(0, 200, 8)  # fmt: skip
-WINDOWS_BYTES = 200
+    W_STAMPS_MASK, W_STAMP, W_SESSIONS, W_SESSIONS_ROOM, W_SESSIONS_COUNT, W_TOUCHED,
+) = range(0, 232, 8)  # fmt: skip
+WINDOWS_BYTES = 232
 # Behind these words there is a word for each stream: its mark, the highest `ts` of its rows.
 NO_TIME = -(1 << 63)  # before any ts
 # A table's words: slots, the last slot, slots in use.
@@ -32,7 +32,8 @@ T_SLOTS, T_MASK, T_USED = 0, 8, 16
 P_HEAD, P_TAIL, P_COUNT, P_CHUNKS, P_AT, P_LIMIT = range(24, 72, 8)
 PANE_BYTES = 72
 # An entry's words, behind which its key is: where its window begins and ends, hash, key group, neighbours in a list,
-# the latest row of its key, the number of its window.
+# the latest row of its key, the number of its window. A session has no neighbours: E_PREVIOUS says how many began
+# before it.
 E_START, E_END, E_HASH, E_GROUP, E_NEXT, E_PREVIOUS, E_LAST, E_NUMBER, E_KEY = range(0, 72, 8)
 FIELD_BYTES = 16  # of a key: an integer, or address and length of a text
 MOST_TEXT = (1 << 32) - 64  # bytes that the rows of a batch can name

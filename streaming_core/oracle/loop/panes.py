@@ -38,6 +38,7 @@ from streaming_core.oracle.loop.layout import (
     W_OPEN,
     W_PANES,
     W_ROOM,
+    W_SESSIONS,
     W_SORTED,
     W_SORTED_LIMIT,
     W_STAMP,
@@ -427,4 +428,5 @@ def windows_release(windows):
     release(get(windows + W_SORTED))
     release(get(windows + W_COUNTS))
     release(get(windows + W_STAMPS))
+    release(get(windows + W_SESSIONS))
     return 0

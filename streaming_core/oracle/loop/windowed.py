@@ -39,7 +39,7 @@ class Windowed(Functions):
         self._find(given, key, at)
         is_single = window.kind == "single"
         is_told = "result" in operator.functions or "slide" in operator.functions
-        self._expiry(given, operator, is_single, is_told)
+        self._expiry(given, operator, window.kind, is_told)
         for stream in range(len(window.states)):
             self._keys(given, operator, window, stream)
             self._take(given, operator, window, stream, is_single and not is_told)
@@ -59,8 +59,10 @@ class Windowed(Functions):
             self.finished.append(((len(line) - len(bare)) // 4, bare, 0))
 
     def _key_functions(self, i: str, key: Resolved, is_index: bool) -> None:
-        """Whether two keys are the same, the hash by which they are found, and the key group: of a key that every row has
-        (`is_index`) by its number, of others by a hash."""
+        """Functions of keys: whether two are the same, the hash by which they are found, and the key group.
+
+        The key group follows from the number of a key that every row has (`is_index`), and from a hash of others.
+        """
         same, mixed, grouped = [], ["_h = _u64(0)"], ["_h = _group_start()"]
         for n, slot in enumerate(key.state[0].values()):
             at = layout.FIELD_BYTES * n
@@ -140,8 +142,8 @@ def _make_$i(_entry, table, key, h, number):
             given,
         )
 
-    def _expiry(self, given: dict[str, str], operator: Operator, is_single: bool, is_told: bool) -> None:
-        program = self.work.program
+    def _expiry(self, given: dict[str, str], operator: Operator, kind: str, is_told: bool) -> None:
+        program, is_single = self.work.program, kind == "single"
 
         def call(role: str, last: str) -> str:
             if role not in operator.functions:
@@ -168,6 +170,22 @@ def _stand_$i(_entry, number):
 def _expire_$i(_ctx, before):
     _w = $w
     _forget(_w, before if before == {layout.END_OF_TIME} else before * _get(_w + {layout.W_ADVANCE}))
+""",
+                given,
+            )
+            return
+        if kind == "session":
+            self._print(
+                f"""
+@_compiled
+def _expire_$i(_ctx, before):
+    _w = $w
+    _entry = _session_end(_w, before)
+    while _entry != 0:
+        {result}
+        _table_remove(_w + {layout.W_TABLE}, _entry)
+        _release(_entry)
+        _entry = _session_end(_w, before)
 """,
                 given,
             )
@@ -311,6 +329,21 @@ def {name}:
                     _make_$i(_entry, _pane, _key, _h, _number)
                     _pane_append(_pane, _entry)
                 {meets}"""
+        elif window.kind == "session":
+            body = f"""
+    for _j in range(_n):
+        _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
+        _h = _get(_key + {self.key_bytes - 8})
+        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h)
+        if _entry == 0:
+            _entry = _allocate(_size_$i(_key))
+            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _ts)
+            _put(_entry + {layout.E_LAST}, _ts)
+            _session_begin(_w, _entry)
+        _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
+        _put(_entry + {layout.E_START}, min(_get(_entry + {layout.E_START}), _ts))
+        _put(_entry + {layout.E_END}, _get(_entry + {layout.E_LAST}) + _size)
+        {meets}"""
         else:
             moved = (
                 f"""

@@ -1,10 +1,14 @@
 //! scalejoin: pairs of rows of two streams within a window, by a nested loop over columns.
+//!
+//! Several threads share the work as ScaleJoin does. Every thread reads all rows, and stores the next row in its turn. It
+//! compares each row with the rows that it stores. The rows lie in memory, so the threads wait for nothing but each other's end. This is
+//! a bound: ScaleJoin's threads take their rows from a ScaleGate, and put their pairs into another one.
+
+use std::thread;
 
 use crate::input::{Input, Row};
 use crate::output::{Digest, Hash};
 
-const KEYS: u64 = 32;
-const SIZE: i64 = 5_001;
 const BAND: i64 = 10;
 /// Offsets in a row: `seq` lies at 0, then the columns of both streams.
 const TS: usize = 8;
@@ -17,6 +21,15 @@ const STREAM: usize = 57;
 const CHUNK: usize = 64;
 /// Expired rows that may lie before the first one of the window.
 const EXPIRED: usize = 1 << 14;
+
+/// The parameters of the application, and the threads.
+#[derive(Clone, Copy)]
+pub struct Join {
+    pub threads: u64,
+    pub keys: u64,
+    /// The length of a window in milliseconds.
+    pub size: i64,
+}
 
 /// The rows of a stream in the window, as columns.
 #[derive(Default)]
@@ -41,25 +54,69 @@ struct Columns {
     d: u8,
 }
 
-pub fn run(input: &Input) -> Digest {
-    let mut sides = [Side::default(), Side::default()];
-    let (mut digest, mut hits, mut seen, mut before) = (Digest::default(), Vec::new(), 0, i64::MIN);
-    for block in &input.blocks {
-        for row in block.rows() {
-            let ts = row.i64(TS);
-            if before < ts - SIZE + 1 {
-                // No row of the window is left, so all keys start anew.
-                seen = 0;
+/// Two rows that meet. A key compares a row with the rows that it stores, and keys do so one after the other. So the pairs of an
+/// event are sorted by key.
+struct Pair {
+    seq: i64,
+    key: u64,
+    ts: i64,
+    earlier: i64,
+    left: Columns,
+    right: Columns,
+}
+
+impl Join {
+    pub fn run(self, input: &Input) -> Digest {
+        let mut pairs = thread::scope(|scope| {
+            let others: Vec<_> = (1..self.threads).map(|share| scope.spawn(move || self.pairs(input, share))).collect();
+            let mut pairs = self.pairs(input, 0);
+            for other in others {
+                pairs.extend(other.join().expect("a thread of the join does not fail"));
             }
-            (before, seen) = (ts, seen + 1);
-            event(row, ts, seen % KEYS, &mut sides, &mut hits, &mut digest);
+            pairs
+        });
+        // Stable: the pairs of a key stay in the order in which it stored their rows.
+        pairs.sort_by_key(|pair| (pair.seq, pair.key));
+        let (mut digest, mut before, mut sub) = (Digest::default(), i64::MIN, 0);
+        for pair in pairs {
+            sub = if pair.seq == before { sub + 1 } else { 0 };
+            before = pair.seq;
+            digest.finish(pair.hash(sub));
         }
+        digest
     }
-    digest
+
+    /// The pairs of all rows with those that one thread stores: the rows of every `threads`-th key.
+    fn pairs(self, input: &Input, share: u64) -> Vec<Pair> {
+        let mut sides = [Side::default(), Side::default()];
+        let (mut pairs, mut hits, mut seen, mut before) = (Vec::new(), Vec::new(), 0, i64::MIN);
+        for block in &input.blocks {
+            for row in block.rows() {
+                let ts = row.i64(TS);
+                if before < ts - self.size + 1 {
+                    // No row of the window is left, so all keys start anew.
+                    seen = 0;
+                }
+                (before, seen) = (ts, seen + 1);
+                let key = seen % self.keys;
+                let stored_as = (key % self.threads == share).then_some(key);
+                event(row, ts, ts - self.size + 1, stored_as, &mut sides, &mut hits, &mut pairs);
+            }
+        }
+        pairs
+    }
 }
 
 #[inline(always)]
-fn event(row: Row, ts: i64, key: u64, sides: &mut [Side; 2], hits: &mut Vec<usize>, digest: &mut Digest) {
+fn event(
+    row: Row,
+    ts: i64,
+    start: i64,
+    stored_as: Option<u64>,
+    sides: &mut [Side; 2],
+    hits: &mut Vec<usize>,
+    pairs: &mut Vec<Pair>,
+) {
     let is_right = row.u8(STREAM) == 1;
     let (x, y) = if is_right { RIGHT } else { LEFT };
     let columns = Columns { x: row.i64(x), y: row.f64(y), c: row.f64(C), d: row.u8(D) };
@@ -67,22 +124,29 @@ fn event(row: Row, ts: i64, key: u64, sides: &mut [Side; 2], hits: &mut Vec<usiz
         ([left, right], false) => [left, right],
         ([left, right], true) => [right, left],
     };
-    other.purge(ts - SIZE + 1);
+    other.purge(start);
     hits.clear();
     other.near(columns.x, columns.y, hits);
-    // A key compares the row with the rows that it stores; keys do so one after the other.
-    hits.sort_unstable_by_key(|&at| (other.key[at], at));
-    for (sub, &at) in hits.iter().enumerate() {
+    pairs.extend(hits.iter().map(|&at| {
         let (left, right) = if is_right { (other.columns(at), columns) } else { (columns, other.columns(at)) };
-        let mut hash = Hash::of(row.seq(), sub as u64);
-        for column in [ts + 1, other.seq[at], left.x, left.y.to_bits() as i64, right.x, right.y.to_bits() as i64] {
+        Pair { seq: row.seq(), key: other.key[at], ts, earlier: other.seq[at], left, right }
+    }));
+    if let Some(key) = stored_as {
+        own.add(row.seq(), ts, key, columns);
+    }
+}
+
+impl Pair {
+    fn hash(&self, sub: u64) -> Hash {
+        let Self { left, right, .. } = self;
+        let mut hash = Hash::of(self.seq, sub);
+        for column in [self.ts + 1, self.earlier, left.x, left.y.to_bits() as i64, right.x, right.y.to_bits() as i64] {
             hash.word(column as u64);
         }
         hash.word(right.c.to_bits());
         hash.word(u64::from(right.d));
-        digest.finish(hash);
+        hash
     }
-    own.add(row.seq(), ts, key, columns);
 }
 
 impl Side {
@@ -146,6 +210,7 @@ fn scan_avx2(xs: &[i64], ys: &[f64], x: i64, y: f64, first: usize, hits: &mut Ve
 /// Compares a chunk without branches, and looks for the rows in it only if there is one.
 #[inline(always)]
 fn scan(xs: &[i64], ys: &[f64], x: i64, y: f64, first: usize, hits: &mut Vec<usize>) {
+    #[expect(clippy::manual_range_contains, reason = "`contains` has a branch")]
     let near = |other_x: i64, other_y: f64| {
         let (dx, dy) = (other_x - x, (other_y - y).abs());
         (dx <= BAND) & (dx >= -BAND) & (dy <= BAND as f64)

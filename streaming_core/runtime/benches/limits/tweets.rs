@@ -1,6 +1,6 @@
 //! wordcount: the number of tweets in the last two minutes that contain each word, every minute.
 //!
-//! A window is two panes of a minute. A word is counted once a tweet and pane. When a window ends, its panes are added up.
+//! A window is two panes of a minute. A tweet counts a word once in a pane. The end of a window adds up its panes.
 
 use crate::input::{Block, Input};
 use crate::output::{Digest, Hash};

@@ -218,8 +218,8 @@ impl Job<'_> {
         }
     }
 
-    /// How long the oldest event of a batch may wait for the others, in nanoseconds: not at all while a reconfiguration is
-    /// asked for, because that begins with the next event that is dealt.
+    /// How long the oldest event of a batch may wait for the others, in nanoseconds. While a program asks for a
+    /// reconfiguration, it does not wait: the reconfiguration begins with the next event that the source deals.
     pub fn linger(&self) -> u64 {
         let is_asked = self.frame.windows.iter().flatten().any(|windowed| windowed.control.is_asked());
         if is_asked { 0 } else { self.frame.linger }

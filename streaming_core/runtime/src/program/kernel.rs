@@ -327,6 +327,10 @@ pub struct EntryHeader {
 pub struct BeforeEntry {
     /// The runtime's own: the latest `ts` of the key's rows.
     pub last: i64,
+    /// Of a session the earliest `ts` of the key's rows. The runtime writes the first one, and `update` earlier ones.
+    pub start: i64,
+    /// The runtime's own: of a session how many of its cell began before it.
+    pub order: i64,
     /// The runtime's own: the entry behind it in a list.
     pub next: *mut EntryHeader,
     /// Where its containers grow; null if there are none.
@@ -367,7 +371,7 @@ layouts! {
         rows 0, n 8, entries 16, starts 24, span 32, text 40, emitter 48, seq 56, error_at 64, error 72, error_len 80
     }
     EntryHeader 16 { hash 0, beside 8 }
-    BeforeEntry 24 { last 0, next 8, arena 16 }
+    BeforeEntry 40 { last 0, start 8, order 16, next 24, arena 32 }
     Access 16 { event 0, row 4, slot 8, function 12, table 14, kind 15 }
     IndexHeader 8 { find 0 }
     PlanContext 176 {

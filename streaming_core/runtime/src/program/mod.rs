@@ -117,6 +117,9 @@ pub struct OperatorSpec {
 pub struct WindowSpec {
     /// Whether every key has one set of states, whose window slides; else it has a set for each window.
     pub single: bool,
+    /// Whether it is a session, the only window of its key: it has no `advance` but 1, and `size` is the gap.
+    #[serde(default)]
+    pub session: bool,
     pub advance: i64,
     pub size: i64,
     /// How far the watermark stays behind the latest `ts` of the stream that is furthest behind.
@@ -309,6 +312,9 @@ impl Program {
         }
         if window.single && (window.delay, window.idle) != (0, Some(0)) {
             return invalid("a single window slides with the latest row: its delay and its idle must be 0");
+        }
+        if window.session && (!window.single || window.advance != 1 || window.slide != 0) {
+            return invalid("a session is a single window with advance 1 that does not slide");
         }
         if window.every.is_some_and(|every| !(1..=MOST_EVERY).contains(&every)) {
             return invalid("the number of keys of every row is out of bounds");

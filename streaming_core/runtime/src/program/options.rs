@@ -66,7 +66,7 @@ pub struct Options {
     /// Of executor pinned, in microseconds: how long the oldest event of a batch waits for the others, in an open loop.
     pub linger: u64,
     pub channel: Option<String>,
-    /// Of pinned windowed operators: whether replicas share state and input (`vsn`) or nothing (`sn`).
+    /// Of pinned windowed operators: whether replicas share state and input (`vsn`, or `vsn_esg` as published) or nothing (`sn`).
     pub parallelism: Option<String>,
     /// Of executor morsel; the others' hangs on how they execute.
     pub order: Option<String>,

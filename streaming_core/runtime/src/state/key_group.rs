@@ -65,7 +65,7 @@ pub fn group(hash: u64) -> usize {
     (hash >> (64 - GROUPS.trailing_zeros())) as usize
 }
 
-/// A hash in a key group, of which another hash gives the low bits.
+/// A hash in a key group. Another hash gives its low bits.
 pub fn with_group(hash: u64, group: usize) -> u64 {
     (group as u64) << (64 - GROUPS.trailing_zeros()) | hash >> GROUPS.trailing_zeros()
 }

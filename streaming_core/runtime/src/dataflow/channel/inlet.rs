@@ -1,5 +1,6 @@
 //! Where a task takes its input: the outlets of all who put out something for it, as one stream.
 
+use crate::dataflow::channel::elastic::ends::Taker;
 use crate::dataflow::channel::gate::Gate;
 use crate::dataflow::channel::outlet::Outlet;
 use crate::dataflow::channel::results::Results;
@@ -12,6 +13,7 @@ use crate::rows::block::Text;
 pub enum Inlet {
     Gate(Gate),
     ScaleGate(Reader),
+    Elastic(Taker),
     Results(Results),
 }
 
@@ -21,6 +23,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.outlets(),
             Self::ScaleGate(reader) => reader.outlets(),
+            Self::Elastic(taker) => taker.outlets(),
             Self::Results(results) => results.outlets(),
         }
     }
@@ -30,6 +33,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.begin(),
             Self::ScaleGate(reader) => reader.begin(),
+            Self::Elastic(taker) => taker.begin(),
             Self::Results(results) => results.begin(),
         }
     }
@@ -39,6 +43,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.has_news(outlets),
             Self::ScaleGate(reader) => reader.has_news(),
+            Self::Elastic(taker) => taker.has_news(),
             Self::Results(results) => results.has_news(outlets),
         }
     }
@@ -53,6 +58,7 @@ impl Inlet {
             match self {
                 Self::Gate(gate) => gate.take(outlets, text, taken),
                 Self::ScaleGate(reader) => reader.take(text, taken),
+                Self::Elastic(taker) => taker.take(text, taken),
                 Self::Results(results) => Ok(results.take(outlets, taken)),
             }
         }
@@ -63,6 +69,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.release(outlets),
             Self::ScaleGate(reader) => reader.release(outlets),
+            Self::Elastic(taker) => taker.release(),
             Self::Results(results) => results.release(outlets),
         }
     }

@@ -190,7 +190,7 @@ fn start(plan: &'static Script, idle: Strategy, crossings: Option<AtomicU64>) ->
     (Arc::new(shared), ends, readers)
 }
 
-pub(super) fn check(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
+pub fn check(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(run);

@@ -36,6 +36,8 @@ pub struct Taken {
     pub started: u64,
     /// Nothing comes any more in this block.
     pub last: bool,
+    /// The epoch that the first tuple triggers, if the task reads an elastic ScaleGate.
+    pub reconfiguration: Option<usize>,
 }
 
 impl Taken {
@@ -54,6 +56,7 @@ impl Taken {
             upto: i64::MIN,
             started: u64::MAX,
             last: false,
+            reconfiguration: None,
         }
     }
 
@@ -84,7 +87,7 @@ impl Taken {
         self.results.map_or(self.rows.n, |results| results.rows())
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.places.clear();
         self.ranks.clear();
         self.subs.clear();
@@ -93,5 +96,6 @@ impl Taken {
         self.left_over.clear();
         self.rows = Rows::nothing(self.rows.stride);
         self.started = u64::MAX;
+        self.reconfiguration = None;
     }
 }

@@ -14,7 +14,9 @@
 //! input, or without room for output. So any number of replicas can share any number of threads.
 //!
 //! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
-//! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them.
+//! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them. With parallelism
+//! `vsn_esg` there are no such tasks: producers insert into an elastic ScaleGate, and each replica reads it with a handle of
+//! its own.
 //!
 //! No deadlock: a task waits for room until all its readers have moved on, and for input until a source has. Take the
 //! earliest event that some task has not taken yet, and the most upstream task that must take it. Every source has told this
@@ -28,6 +30,8 @@ mod plan;
 mod route;
 mod task;
 
+use crate::dataflow::channel::elastic::elastic_scale_gate;
+use crate::dataflow::channel::elastic::ends::{Inserter, Taker};
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
@@ -39,7 +43,7 @@ use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::copies::Copies;
-use crate::dataflow::windowed::keys::Lister;
+use crate::dataflow::windowed::keys::{Finder, Lister};
 use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Executor;
@@ -191,8 +195,12 @@ fn wire(
             let edges = &mut edges[origin_number(origin)];
             let first = edges.last().map_or(0, |edge| edge.first + edge.readers);
             let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
+            let windowed = windows.get(taker).and_then(Option::as_ref);
+            // One reader stands for all readers of an elastic ScaleGate.
+            let replicas = if windowed.is_some_and(|windowed| windowed.operator.has_barrier) { 1 } else { replicas };
             // A task that finds keys finds those of any row; tasks of absent replicas are left out.
-            let windowed = windows.get(taker).and_then(Option::as_ref).map(|windowed| windowed.operator.epochs.clone());
+            let windowed = windowed.filter(|windowed| !windowed.operator.has_barrier);
+            let windowed = windowed.map(|windowed| windowed.operator.epochs.clone());
             let route = match key {
                 _ if taker == operators.len() => Route::Range,
                 Some(key) => Route::Key(key, keyed),
@@ -274,6 +282,9 @@ fn wire(
         pairs: None,
         edges,
         feeds: Vec::new(),
+        inserters: Vec::new(),
+        finder: None,
+        said: i64::MIN,
         ranked,
         numbered,
         wakes: Wakes::default(),
@@ -299,7 +310,7 @@ fn wire(
         let new = task(role, gate, Some(outlet), edges[0].clone(), false, program.event.stride);
         tasks[place].push(Task { pairs: pairs_of(Origin::Events, outlet), ..new });
     }
-    let mut feeds = Vec::new();
+    let (mut feeds, mut inserters) = (Vec::new(), Vec::new());
     let mut mergers = 0;
     for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let stride = program.stride(inputs[0]);
@@ -308,7 +319,40 @@ fn wire(
         let mut with_keys = Vec::new();
         let apart = windows.get(taker).and_then(Option::as_ref).is_some_and(|w| w.operator.shares_nothing());
         let (queues, readers) = if apart { (replicas, 1) } else { (1, replicas) };
-        if let Some(Some(windowed)) = windows.get(taker) {
+        let mut takers = Vec::new();
+        if let Some(Some(windowed)) = windows.get(taker)
+            && windowed.operator.has_barrier
+        {
+            let mut sources = Vec::new();
+            for (input, (&origin, &edge)) in inputs.iter().zip(&taken_edges[taker]).enumerate() {
+                let (number, stride) = (origin_number(origin), program.stride(origin));
+                let reader = edges[number][edge].first;
+                let producers = first_outlet[number]..first_outlet[number] + plan.of(origin).len();
+                if matches!(origin, Origin::Operator(index) if windows[index].is_some()) {
+                    // Absent replicas would hold back the others. The gate of a merge task knows them.
+                    let source = |producer| {
+                        let source = Source::new(first_outlet[number] + producer, reader, 0, None);
+                        silent(windows, origin, producer, source)
+                    };
+                    let asks = ranked[number];
+                    let gate =
+                        Gate::new((0..producers.len()).map(source).collect(), true, asks, false).that_takes(true);
+                    let role = Role::Merge { operator: Some(taker) };
+                    let place = plan.operators[taker][input % replicas];
+                    tasks[place].push(task(role, gate, Some(outlets.len()), Vec::new(), asks, stride));
+                    sources.push(Source::new(outlets.len(), 0, input as u64, None));
+                    outlets.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, 0)));
+                } else {
+                    sources.extend(producers.map(|outlet| Source::new(outlet, reader, input as u64, None)));
+                }
+            }
+            let (of_sources, readers) = elastic_scale_gate(&vec![true; sources.len()], &vec![true; replicas], SLOTS);
+            takers = Taker::all(readers, &sources, ranked[taker + 1]);
+            let epochs = &windowed.operator.epochs;
+            inserters.extend(
+                of_sources.into_iter().zip(sources).map(|(feed, source)| Inserter::new(feed, source, epochs.clone())),
+            );
+        } else if let Some(Some(windowed)) = windows.get(taker) {
             for (input, (&origin, &edge)) in inputs.iter().zip(&taken_edges[taker]).enumerate() {
                 let (number, stride) = (origin_number(origin), program.stride(origin));
                 with_keys.push(outlets.len());
@@ -337,6 +381,7 @@ fn wire(
                 }
             }
         }
+        let mut takers = takers.into_iter();
         for replica in 0..replicas {
             let place = if is_sink { plan.sink[replica] } else { plan.operators[taker][replica] };
             let mut sources = Vec::new();
@@ -345,7 +390,7 @@ fn wire(
                 let source = |task| Source::new(first + task * queues + queue, reader, stream as u64, Some(0));
                 sources.extend((0..replicas).map(source));
             }
-            let straight = if with_keys.is_empty() { inputs } else { &[] };
+            let straight = if with_keys.is_empty() && takers.len() == 0 { inputs } else { &[] };
             for (stream, (&origin, &edge)) in straight.iter().zip(&taken_edges[taker]).enumerate() {
                 let number = origin_number(origin);
                 let edge = &edges[number][edge];
@@ -406,12 +451,16 @@ fn wire(
                     ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride)
                 }
             };
-            let inlet = inlet.unwrap_or(new.inlet);
-            tasks[place].push(Task { inlet, ..new });
+            let (mut inlet, mut finder) = (inlet.unwrap_or(new.inlet), None);
+            if let (Some(taker), Some(Some(windowed))) = (takers.next(), windows.get(taker)) {
+                (inlet, finder) = (Inlet::Elastic(taker), Some(Finder::new(&windowed.operator)));
+            }
+            tasks[place].push(Task { inlet, finder, ..new });
         }
     }
     for task in tasks.iter_mut().flatten() {
         task.feeds = feeds.extract_if(.., |feed| Some(feed.outlet()) == task.outlet).collect();
+        task.inserters = inserters.extract_if(.., |inserter| Some(inserter.outlet()) == task.outlet).collect();
     }
     connect(&mut tasks, windows);
     (outlets, tasks)

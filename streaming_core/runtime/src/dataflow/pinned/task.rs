@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::dataflow::channel::elastic::ends::Inserter;
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::{Counted, Rank, path_too_long};
@@ -18,9 +19,10 @@ use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::epochs::Epochs;
-use crate::dataflow::windowed::keys::Lister;
+use crate::dataflow::windowed::keys::{Finder, Lister};
 use crate::dataflow::windowed::operator::Out;
 use crate::dataflow::windowed::replica::Replica;
+use crate::dataflow::windowed::replica::barrier::Reconfigured;
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
@@ -86,6 +88,12 @@ pub(super) struct Task {
     pub edges: Vec<Edge>,
     /// The ScaleGates of those who take its rows, if they have such.
     pub feeds: Vec<Feed>,
+    /// Its ends of the elastic ScaleGates of windowed operators that take its rows.
+    pub inserters: Vec<Inserter>,
+    /// If it reads an elastic ScaleGate, what finds the keys of the rows.
+    pub finder: Option<Finder>,
+    /// The event up to which it has published everything.
+    pub said: i64,
     /// Whether its rows are ranked.
     pub ranked: bool,
     /// Whether its rows are numbered before the sink.
@@ -150,6 +158,8 @@ impl Task {
             Self { done: true, .. } => 0,
             Self { blocked: true, .. } => ROOM,
             Self { left: Some(_), .. } => PEERS,
+            // Another replica may add it to the readers.
+            Self { inlet: Inlet::Elastic(_), .. } => INPUT | PEERS,
             _ => INPUT,
         }
     }
@@ -169,6 +179,7 @@ impl Task {
         if let Some(pairs) = &self.pairs {
             return pairs.has_room(&network.outlets);
         }
+        self.inserters.iter().for_each(|inserter| inserter.collect(&network.outlets));
         network.outlets[self.outlets()].iter().all(Outlet::has_room)
     }
 
@@ -184,8 +195,12 @@ impl Task {
     fn may_go_on(&self, job: &Job) -> bool {
         let Role::Operator { operator, lane } = self.role else { return true };
         let windowed = job.frame.windows[operator].as_ref().expect("only a windowed operator leaves work unfinished");
+        let may_go_on = |replica: &Replica| match self.taken.reconfiguration {
+            Some(index) => replica.is_barrier_open(&windowed.operator, index),
+            None => replica.may_go_on(&windowed.operator),
+        };
         // SAFETY: this task alone is this replica.
-        unsafe { windowed.replicas.with(lane, |replica| replica.may_go_on(&windowed.operator)) }
+        unsafe { windowed.replicas.with(lane, may_go_on) }
     }
 
     /// Whether it is a source that waits for events to arrive, after a step that did nothing.
@@ -349,7 +364,7 @@ impl Task {
             unsafe { outlet.fill(&mut fill) }?;
             outlet.publish();
             // SAFETY: as above; that is what was published last.
-            unsafe { feed(&mut self.feeds, outlet) };
+            unsafe { feed(&mut self.feeds, &mut self.inserters, outlet) };
             self.done = start + n == block.n;
         }
         clock.lap(&mut self.counters.time.other);
@@ -362,6 +377,19 @@ impl Task {
         if let Role::Keys { copies: Some(_), .. } = self.role {
             return self.copy(network, job, clock);
         }
+        let mut stopped = None;
+        if let Inlet::Elastic(_) = self.inlet {
+            match self.prepare(job) {
+                Ok(true) => (),
+                Ok(false) => {
+                    self.left = Some(0);
+                    return Ok(());
+                }
+                Err(error @ RunError::Stopped) => stopped = Some(error),
+                Err(error) => return Err(error),
+            }
+            clock.lap(&mut self.counters.time.useful);
+        }
         let outlet = &network.outlets[self.outlet.expect("every task except the sink has an outlet")];
         let serial = self.pairs.as_ref().map_or_else(|| outlet.serial(), |pairs| pairs.serial);
         let Self {
@@ -369,6 +397,8 @@ impl Task {
             pairs,
             edges,
             feeds,
+            inserters,
+            said,
             ranked,
             numbered,
             counted,
@@ -431,8 +461,11 @@ impl Task {
                     let work = |replica: &mut Replica| {
                         let (operator, now) = (&windowed.operator, || job.clock.now());
                         let rows = (taken.rows, taken.upto);
-                        // SAFETY: replicas keep to the epochs; rows came with their meetings.
-                        let to = unsafe { replica.process(operator, rows, from, &taken.hashes, &now, &mut out) };
+                        let to = match stopped.take() {
+                            Some(error) => Err(error),
+                            // SAFETY: replicas keep to the epochs; rows came with their meetings.
+                            None => unsafe { replica.process(operator, rows, from, &taken.hashes, &now, &mut out) },
+                        };
                         if to.is_err() {
                             replica.give_up(operator);
                         }
@@ -462,6 +495,8 @@ impl Task {
             let rows = Rows::of(&jumbo.made, job.block.text);
             // SAFETY: rows that were just made.
             *unfinished = *whole && left.is_some() && rows.n > 0 && unsafe { rows.seq(rows.n - 1) } > jumbo.upto;
+            // An elastic ScaleGate wants watermarks that ascend.
+            *unfinished |= !inserters.is_empty() && rows.n == 0 && jumbo.upto <= *said && !jumbo.last;
             if *unfinished {
                 return Ok(());
             }
@@ -497,17 +532,64 @@ impl Task {
             *ended |= taken.last;
             return self.pour(network, clock).map(|_| ());
         }
+        let mut upto = *said;
+        let fill = |jumbo: &mut Jumbo| {
+            let rows = fill(jumbo)?;
+            upto = jumbo.upto;
+            Ok::<_, RunError>(rows)
+        };
         // SAFETY: this task alone writes its outlet, and has seen room.
         let rows = unsafe { outlet.fill(fill) }?;
         if !*unfinished {
+            *said = upto;
             cost.rows_out += rows;
             outlet.publish();
             // SAFETY: as above; that is what was published last.
-            unsafe { feed(feeds, outlet) };
+            unsafe { feed(feeds, inserters, outlet) };
         }
         *ended |= taken.last && left.is_none();
         clock.lap(&mut counters.time.other);
         Ok(())
+    }
+
+    /// Prepares what a replica took from an elastic ScaleGate: goes over to the epoch that begins with it, and finds the keys.
+    /// Returns whether it can be used now. Else others must come to the barrier first.
+    fn prepare(&mut self, job: &Job) -> Result<bool, RunError> {
+        let Self { role, inlet, taken, finder, left, said, .. } = self;
+        let (&mut Role::Operator { operator, lane }, Inlet::Elastic(taker), Some(finder)) = (role, inlet, finder)
+        else {
+            return Ok(true);
+        };
+        let windowed = job.frame.windows[operator].as_ref().expect("only a windowed operator has an elastic ScaleGate");
+        let is_new = left.is_none() || taken.reconfiguration.is_some();
+        *left = left.filter(|_| !is_new);
+        if let Some(index) = taken.reconfiguration {
+            let now = || job.clock.now();
+            let go_over = |replica: &mut Replica| {
+                // SAFETY: the reader is this replica's, and what it took begins with the epoch.
+                unsafe { replica.reconfigure(&windowed.operator, index, &taker.reader, &now) }
+            };
+            // SAFETY: this task alone is this replica.
+            match unsafe { windowed.replicas.with_mut(lane, go_over) }? {
+                Reconfigured::Waits => return Ok(false),
+                Reconfigured::Stays => (),
+                Reconfigured::Leaves => {
+                    // Up to the epoch, all is out.
+                    taken.clear();
+                    taken.last = false;
+                    taken.upto = windowed.operator.epochs.get(index).map_or(*said, |epoch| epoch.event - 1).max(*said);
+                }
+            }
+            taken.reconfiguration = None;
+        } else if is_new && !taker.reader.is_present() {
+            // SAFETY: as above.
+            unsafe { windowed.replicas.with_mut(lane, |replica| replica.pass(&windowed.operator)) };
+        }
+        if is_new {
+            // SAFETY: the rows were taken just now; they are what the operator takes.
+            unsafe { finder.find(&windowed.operator, taken.rows, &mut taken.hashes) }?;
+        }
+        Ok(true)
     }
 
     /// Finds the keys of what was taken, and puts copies into the queues of replicas that share nothing.
@@ -555,10 +637,14 @@ impl Task {
 ///
 /// # Safety
 /// The caller is the outlet's writer, and has published something that it did not sort in.
-unsafe fn feed(feeds: &mut [Feed], outlet: &Outlet) {
+unsafe fn feed(feeds: &mut [Feed], inserters: &mut [Inserter], outlet: &Outlet) {
     for feed in feeds {
         // SAFETY: as the caller says.
         unsafe { feed.add(outlet.latest()) };
+    }
+    for inserter in inserters {
+        // SAFETY: as above.
+        unsafe { inserter.add(outlet.latest()) };
     }
 }
 

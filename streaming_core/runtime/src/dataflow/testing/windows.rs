@@ -15,6 +15,9 @@ const STRIDE: usize = size_of::<Row>();
 /// Where the key and the states are in an entry.
 const KEY: usize = size_of::<EntryHeader>();
 
+/// By stream, the factor of its updates.
+const FACTORS: [i64; 2] = [31, 37];
+
 /// The windows of an operator over rows (seq, ts, key).
 #[derive(Debug, Clone, Copy)]
 pub struct Windows {
@@ -32,9 +35,9 @@ fn keys_of(row: Row) -> Vec<i64> {
     }
 }
 
-/// Hangs on the order of rows.
-fn update(state: &mut [i64; 2], row: Row) -> Option<i64> {
-    *state = [state[0].wrapping_mul(31).wrapping_add(row[0]), state[1] + 1];
+/// Hangs on the order of rows, and on their stream by its factor.
+fn update(state: &mut [i64; 2], row: Row, factor: i64) -> Option<i64> {
+    *state = [state[0].wrapping_mul(factor).wrapping_add(row[0]), state[1] + 1];
     (state[1] % 4 == 0).then_some(state[0])
 }
 
@@ -53,7 +56,12 @@ extern "C" fn keys_kernel(context: *mut BatchContext) -> i64 {
     0
 }
 
-extern "C" fn update_kernel(context: *mut WindowContext) -> i64 {
+/// Every row has all keys.
+extern "C" fn no_keys_kernel(_: *mut BatchContext) -> i64 {
+    0
+}
+
+extern "C" fn update_kernel<const FACTOR: i64>(context: *mut WindowContext) -> i64 {
     // SAFETY: as above.
     unsafe {
         let context = &mut *context;
@@ -64,7 +72,7 @@ extern "C" fn update_kernel(context: *mut WindowContext) -> i64 {
                 return 1;
             }
             let state = &mut *(*context.entries.add(i)).add(KEY + 16).cast::<[i64; 2]>();
-            if let Some(sum) = update(state, row) {
+            if let Some(sum) = update(state, row, FACTOR) {
                 emit(context.emitter, [row[0], *context.starts.add(i) + context.span, sum], i as u32);
             }
         }
@@ -110,7 +118,7 @@ impl Windows {
                     "of": [0], "result": address(result_kernel), "slide": 0,
                     "key": {"stride": STRIDE, "fields": [key]},
                     "streams": [{
-                        "ts": {"kind": "i64", "offset": 8}, "update": address(update_kernel),
+                        "ts": {"kind": "i64", "offset": 8}, "update": address(update_kernel::<{ FACTORS[0] }>),
                         "keys": keys_kernel as extern "C" fn(*mut BatchContext) -> i64 as usize as u64,
                     }],
                 },
@@ -184,7 +192,9 @@ impl Windows {
                     let place = found.map_or((number, group, touched), |one| *one.0);
                     touched += 1;
                     let state = &mut open.entry(place).or_insert((key, [0; 2])).1;
-                    out.extend(update(state, *row).map(|sum| [row[0], number * self.advance + self.size, sum]));
+                    out.extend(
+                        update(state, *row, FACTORS[0]).map(|sum| [row[0], number * self.advance + self.size, sum]),
+                    );
                 }
             }
         }
@@ -207,6 +217,90 @@ impl Windows {
                 [seq, latest - next(self.delay + more + 1), next(keys)]
             })
             .collect()
+    }
+}
+
+/// A single window for each key, which expires without a kernel call.
+#[derive(Debug, Clone, Copy)]
+pub struct Single {
+    pub advance: i64,
+    pub size: i64,
+    /// Every row has so many keys.
+    pub every: Option<i64>,
+    /// Whether the operator takes two streams.
+    pub joins: bool,
+}
+
+impl Single {
+    /// events -> window -> sink; or, if it joins:
+    ///
+    /// ```text
+    /// events -+-> pass -+-> window -> sink
+    ///         +---------+
+    /// ```
+    pub fn program(&self) -> Program {
+        let address = |kernel: extern "C" fn(*mut BatchContext) -> i64| kernel as usize as u64;
+        let keys = address(if self.every.is_some() { no_keys_kernel } else { keys_kernel });
+        let stream = |update: extern "C" fn(*mut WindowContext) -> i64| json!({"ts": {"kind": "i64", "offset": 8}, "keys": keys, "update": update as usize as u64});
+        let streams = [stream(update_kernel::<{ FACTORS[0] }>), stream(update_kernel::<{ FACTORS[1] }>)];
+        let (inputs, of, n) = if self.joins { (vec![0, -1], vec![0, 1], 2) } else { (vec![-1], vec![0], 1) };
+        let pass = json!({
+            "kind": "stateless", "name": "pass", "inputs": [-1], "kernel": address(kernel::<0>), "stride": STRIDE,
+        });
+        let window = json!({
+            "kind": "windowed", "name": "window", "inputs": inputs, "stride": STRIDE, "state_size": 16,
+            "window": {
+                "single": true, "advance": self.advance, "size": self.size, "delay": 0, "bag": false, "of": of,
+                "every": self.every, "result": 0, "slide": 0, "streams": &streams[..n],
+                "key": {"stride": STRIDE, "fields": [{"kind": "i64", "offset": 8}]},
+            },
+        });
+        let program = json!({
+            "kind": "dataflow", "event": {"stride": STRIDE}, "outputs": [n - 1],
+            "columns": [{"kind": "i64", "offset": 8}, {"kind": "i64", "offset": 16}],
+            "operators": if self.joins { vec![pass, window] } else { vec![window] },
+        });
+        // SAFETY: the kernels are functions of this file, for its rows and states.
+        unsafe { Program::parse(&program.to_string()) }.unwrap()
+    }
+
+    /// What it makes of events.
+    pub fn model(&self, blocks: &[Events]) -> Vec<Row> {
+        let mut out = Vec::new();
+        // By key the latest `ts`, and the state.
+        let mut states: BTreeMap<i64, (i64, [i64; 2])> = BTreeMap::new();
+        let mut watermark = i64::MIN;
+        let first_beyond = |ts: i64| (ts - self.size).div_euclid(self.advance) + 1;
+        for &row in blocks.iter().flat_map(|block| &block.rows) {
+            let passed = [row[0], row[1], row[2].wrapping_mul(3) + 1];
+            let taken = if self.joins { vec![passed, row] } else { vec![row] };
+            for (row, factor) in taken.into_iter().zip(FACTORS) {
+                watermark = watermark.max(row[1]);
+                let number = first_beyond(watermark);
+                if number > row[1].div_euclid(self.advance) {
+                    continue;
+                }
+                let mut keys = self.every.map_or_else(|| keys_of(row), |n| (0..n).collect());
+                // A key that is there twice counts once.
+                let mut seen = Vec::new();
+                keys.retain(|key| {
+                    !seen.contains(key) && {
+                        seen.push(*key);
+                        true
+                    }
+                });
+                for key in keys {
+                    let start = number * self.advance;
+                    let (last, state) = states.entry(key).or_insert((row[1], [0; 2]));
+                    if *last < start {
+                        *state = [0; 2];
+                    }
+                    *last = row[1].max(if *last < start { i64::MIN } else { *last });
+                    out.extend(update(state, row, factor).map(|sum| [row[0], start + self.size, sum]));
+                }
+            }
+        }
+        out
     }
 }
 

@@ -325,11 +325,19 @@ impl Epochs {
     /// Whether a replica would gain cells with epoch `index` from a replica that failed before it left the epoch before. Every
     /// event of epoch `index` comes after the failure.
     pub fn gains_from_failed(&self, replica: usize, index: usize) -> bool {
-        self.known()[index].from[replica].iter().any(|&other| {
-            // ORDERING: Relaxed; `may_go_over` has acquired it, and what it saw then stays so.
-            let left = self.left[other].load(Ordering::Relaxed);
-            left & FAILED != 0 && left & !FAILED < index as u64
-        })
+        self.known()[index].from[replica].iter().any(|&other| self.has_failed(other, index))
+    }
+
+    /// Whether a replica has failed before it left the epoch before number `index`.
+    pub fn has_failed(&self, replica: usize, index: usize) -> bool {
+        // ORDERING: Relaxed; `has_left` has acquired it, and what it saw then stays so.
+        let left = self.left[replica].load(Ordering::Relaxed);
+        left & FAILED != 0 && left & !FAILED < index as u64
+    }
+
+    /// The number of the last epoch, when no epoch is appended.
+    pub fn latest(&self) -> usize {
+        self.known().count() - 1
     }
 
     /// Raises the watermark of a replica, which may go over to epoch `index` and gains cells, to that before its first row.

@@ -31,6 +31,32 @@ pub struct Lister {
     bits: [u64; 4],
 }
 
+/// A replica's own lister, and what it has listed (f_MK in the readers, as published).
+#[derive(Debug)]
+pub struct Finder {
+    lister: Lister,
+    words: Vec<u64>,
+    meetings: Vec<u64>,
+}
+
+impl Finder {
+    pub fn new(windowed: &Windowed) -> Self {
+        Self { lister: Lister::new(windowed), words: Vec::new(), meetings: Vec::new() }
+    }
+
+    /// Replaces the inputs of rows, one for each, by the addresses of their meetings. These are valid until the next call.
+    ///
+    /// # Safety
+    /// The rows are readable and have the layouts of their inputs.
+    pub unsafe fn find(&mut self, windowed: &Windowed, rows: Rows, inputs: &mut Vec<u64>) -> Result<(), RunError> {
+        let Self { lister, words, meetings } = self;
+        // SAFETY: as the caller says.
+        unsafe { lister.list_mixed(windowed, inputs, rows, words, meetings) }?;
+        std::mem::swap(inputs, meetings);
+        Ok(())
+    }
+}
+
 /// Up to so many keys of a row are compared with each other, if need be.
 const FEW: usize = 48;
 
@@ -146,6 +172,33 @@ impl Lister {
         let outcome = unsafe { self.find(windowed, input, rows, &mut listed) };
         place(words, meetings);
         outcome
+    }
+
+    /// As `list`, of rows of several inputs. `inputs` has the input of each row.
+    ///
+    /// # Safety
+    /// As for `list`.
+    pub unsafe fn list_mixed(
+        &mut self,
+        windowed: &Windowed,
+        inputs: &[u64],
+        rows: Rows,
+        words: &mut Vec<u64>,
+        meetings: &mut Vec<u64>,
+    ) -> Result<(), RunError> {
+        words.clear();
+        meetings.clear();
+        let each = 1 + windowed.shape.key_words();
+        let mut from = 0;
+        for run in inputs.chunk_by(|a, b| a == b) {
+            let input = run[0] as usize;
+            let mut listed = Listed { words, meetings, stream: windowed.of[input], about: 0, each };
+            // SAFETY: as the caller says.
+            unsafe { self.find(windowed, input, rows.slice(from..from + run.len()), &mut listed) }?;
+            from += run.len();
+        }
+        place(words, meetings);
+        Ok(())
     }
 
     /// Finds the keys of rows of an input, or what their function raised.

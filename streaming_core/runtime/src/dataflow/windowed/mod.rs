@@ -6,6 +6,11 @@
 //!
 //! The keys of a row are found once, before all replicas (`keys.rs`), and handed on beside it.
 //!
+//! *VSN as published* (sections 5 to 7): every replica reads every row from an elastic ScaleGate (`channel/elastic`). It has a
+//! handle of its own, and finds the keys itself. A control tuple announces an epoch. At its first row all replicas meet at a
+//! barrier (`replica/barrier.rs`). One of them adds and removes the readers. The gate of the outputs stays ours: it orders
+//! rows by rank, so the replicas need not be sources of an elastic ScaleGate.
+//!
 //! *SN*, the baseline: every replica has cells of its own, and a copy of each row of which it owns a key (`copies.rs`); when
 //! keys get other owners, state is copied (`transfer.rs`). All else is the same code.
 
@@ -41,13 +46,18 @@ use crate::threads::sync::Arc;
 pub enum Parallelism {
     /// They share all (VSN).
     VirtualSharedNothing,
+    /// As published: they share all by way of an elastic ScaleGate.
+    ElasticScaleGate,
     /// Each has copies of rows, and cells, of its own (SN).
     SharedNothing,
 }
 
 /// The registry of parallelisms.
-pub const PARALLELISMS: &[(&str, Parallelism)] =
-    &[("vsn", Parallelism::VirtualSharedNothing), ("sn", Parallelism::SharedNothing)];
+pub const PARALLELISMS: &[(&str, Parallelism)] = &[
+    ("vsn", Parallelism::VirtualSharedNothing),
+    ("vsn_esg", Parallelism::ElasticScaleGate),
+    ("sn", Parallelism::SharedNothing),
+];
 
 /// A windowed operator with its replicas.
 #[derive(Debug)]
@@ -81,7 +91,8 @@ impl Replicated {
         let control = Control::new(&operator.name, epochs.clone(), schedule.collect(), controller, counts.clone());
         let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);
         // SAFETY: as the caller says.
-        let operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart, counts) }?;
+        let mut operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart, counts) }?;
+        operator.has_barrier = parallelism == Parallelism::ElasticScaleGate;
         let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
         Ok(Self { operator, control: Arc::new(control), replicas })
     }

@@ -6,7 +6,7 @@ use crate::dataflow::windowed::counts::Counts;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::transfer::{Cells, Transfers};
 use crate::error::RunError;
-use crate::program::kernel::{BatchContext, Kernel, WindowContext};
+use crate::program::kernel::{BatchContext, BeforeEntry, EntryHeader, Kernel, WindowContext};
 use crate::program::{Key, OperatorSpec, Program, WindowSpec};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::texts::Texts;
@@ -30,6 +30,7 @@ pub struct Windowed {
     pub(super) shape: Shape,
     pub(super) key_stride: usize,
     pub(super) single: bool,
+    pub(super) session: bool,
     /// A key that a row has twice counts twice.
     pub bag: bool,
     /// Keys of every row, if they all have the same: hash and fields.
@@ -40,6 +41,8 @@ pub struct Windowed {
     pub(super) result: Option<Kernel<WindowContext>>,
     pub(super) slide: Option<Kernel<WindowContext>>,
     pub epochs: Arc<Epochs>,
+    /// Whether an epoch begins with a barrier of all replicas, which read an elastic ScaleGate.
+    pub has_barrier: bool,
     /// For a controller that balances.
     pub(super) counts: Option<Arc<Counts>>,
     /// A cell is its owner's.
@@ -97,6 +100,7 @@ impl Windowed {
             shape,
             key_stride: spec.key.stride,
             single: spec.single,
+            session: spec.session,
             bag: spec.bag,
             every,
             of: spec.of.clone(),
@@ -106,6 +110,7 @@ impl Windowed {
             // SAFETY: as the caller says.
             slide: unsafe { Kernel::maybe_at(spec.slide) }?,
             epochs,
+            has_barrier: false,
             counts,
             cells: apart.map_or_else(Cells::shared, Cells::private),
             transfers: apart.map(Transfers::new),
@@ -123,6 +128,17 @@ impl Windowed {
         self.result.is_some() || self.slide.is_some()
     }
 
+    /// The window of an entry, for a message: a session begins where its entry says.
+    ///
+    /// # Safety
+    /// The entry is there, and no other thread's.
+    #[cold]
+    pub(super) unsafe fn window_of(&self, entry: *mut EntryHeader, start: i64) -> (i64, i64) {
+        // SAFETY: as the caller says; sessions are single windows.
+        let begin = if self.session { unsafe { (*BeforeEntry::of(entry)).start } } else { start };
+        (begin, start + self.bounds.size)
+    }
+
     /// Has kernels that emit into `out` give texts that lie anywhere.
     pub fn furnish(&self, out: &mut RowBuffer) {
         if let Some(texts) = &self.texts {
@@ -130,18 +146,17 @@ impl Windowed {
         }
     }
 
-    /// The failure of event `seq`, in the window that begins at `start` if it is one of a window.
+    /// The failure of event `seq`, in this window if it is one of a window.
     #[cold]
     pub(super) fn failed(
         &self,
-        (seq, start): (i64, Option<i64>),
+        (seq, window): (i64, Option<(i64, i64)>),
         order: u128,
         exception: Vec<u8>,
         out: &mut Out,
     ) -> RunError {
         truncate(out.rows, seq);
         out.ranks.truncate(out.rows.len());
-        let window = start.map(|start| (start, start + self.bounds.size));
         RunError::Kernel { operator: self.name.clone(), seq, window, order, exception }
     }
 }

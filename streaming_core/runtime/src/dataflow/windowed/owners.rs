@@ -1,7 +1,7 @@
-//! Owners: which replica handles the keys of which cell (STRETCH, section 2.2: f_mu maps keys to instances).
+//! Owners: the replica that handles the keys of each cell (STRETCH, section 2.2: f_mu maps keys to instances).
 //!
 //! A pattern names them: a list of replicas, which repeats over the cells. Cell `c` belongs to the replica at place
-//! `c mod length`. So `[0, 1]` deals the cells in turn, `[0, 0, 0, 1]` gives the first replica three quarters of them, and a
+//! `c mod length`. So `[0, 1]` deals the cells in turn, and `[0, 0, 0, 1]` gives the first replica three quarters of them. A
 //! pattern with a place for each cell names every owner.
 
 use crate::state::windows::CELLS;
@@ -24,8 +24,7 @@ impl Owners {
         Self { pattern: pattern.to_vec(), of, replicas }
     }
 
-    /// Checks that a pattern for `operator` names at least one of its `replicas` replicas, only such, and has a place for each
-    /// of its own cells.
+    /// Checks a pattern for `operator`, which has `replicas` replicas: it names only these, 1 to `CELLS` times.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -51,6 +50,11 @@ impl Owners {
     /// The replicas that own cells, ascending.
     pub fn replicas(&self) -> &[usize] {
         &self.replicas
+    }
+
+    /// The replicas that own cells here, and none in `other`.
+    pub fn without(&self, other: &Self) -> Vec<usize> {
+        self.replicas.iter().copied().filter(|&replica| !other.has(replica)).collect()
     }
 
     pub fn has(&self, replica: usize) -> bool {

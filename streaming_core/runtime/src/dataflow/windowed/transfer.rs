@@ -90,7 +90,7 @@ impl Transfers {
         replica: usize,
         index: usize,
         cells: &Cells,
-        (shape, single): (&Shape, bool),
+        (shape, session): (&Shape, bool),
     ) -> Result<(), RunError> {
         let Some(old) = epochs.get(index - 1) else { return Ok(()) };
         for &from in old.owners.replicas() {
@@ -98,7 +98,7 @@ impl Transfers {
             unsafe {
                 let place = |cell: usize, content: Cell| cells.with_mut(replica, cell, |cell| *cell = content);
                 self.parcels.with_mut(self.parcel(from, replica), |parcel| {
-                    let outcome = parcel.unpack(shape, single, place);
+                    let outcome = parcel.unpack(shape, session, place);
                     parcel.clear();
                     outcome
                 })?;

@@ -6,6 +6,7 @@ use crate::state::windows::OutOfMemory;
 use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::entry::{BEHIND, Given, Shape};
 use crate::state::windows::pane::{Extent, List, Pane};
+use crate::state::windows::session::Ends;
 use crate::state::windows::table::Table;
 
 /// The number of entries that may expire for each touched entry.
@@ -27,6 +28,8 @@ pub struct Cell {
     singles: Table,
     /// Entries that expire without a call of a kernel, longest untouched first.
     pub(super) touched: List,
+    /// Sessions, which are single entries in no other list.
+    pub sessions: Ends,
 }
 
 // SAFETY: a cell owns its entries; nothing in it refers to a thread.

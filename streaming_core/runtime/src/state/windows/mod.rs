@@ -1,15 +1,17 @@
 //! State of windowed operators (STRETCH, section 4): cells of key groups, in them panes of entries.
 //!
 //! A *cell* is what has an owner: the keys of a few neighbouring key groups with all that they have in all windows. Whoever
-//! owns it finds and makes entries in it; nothing in it is shared, and nothing moves when it gets another owner. Of windows
-//! of the kind `multi`, what a cell holds of one window is a *pane*, which goes as a whole; of the kind `single`, every
-//! entry goes by itself, and panes only say which entries stand in a window.
+//! owns it finds and makes entries in it; nothing in it is shared, and nothing moves when it gets another owner. A *pane* is
+//! what a cell holds of one window. A pane of the kind `multi` goes as a whole. Entries of the kind `single` go one by one, and
+//! a pane only lists those that stand in a window.
+//! Sessions are single windows without panes (`session.rs`).
 
 pub mod by_window;
 pub mod cell;
 pub mod entry;
 pub mod pane;
 pub mod parcel;
+pub mod session;
 pub mod table;
 
 use std::collections::TryReserveError;
@@ -32,9 +34,8 @@ pub fn cell_of(hash: u64) -> usize {
     group(hash) / GROUPS_OF_CELL
 }
 
-/// The key group of key `index` of windows whose rows all have the keys from 0 on. Consecutive keys lie in consecutive cells,
-/// so that owners who take turns differ by at most one key of as many keys as there are cells (STRETCH, operator 15:
-/// f_mu(k) = k).
+/// The key group of key `index`, where every row has the keys from 0 on. Consecutive keys lie in consecutive cells. So owners
+/// who take turns differ by at most one of `CELLS` keys (STRETCH, operator 15: f_mu(k) = k).
 pub fn group_of_index(index: i64) -> usize {
     let index = index as usize;
     index % CELLS * GROUPS_OF_CELL + index / CELLS % GROUPS_OF_CELL

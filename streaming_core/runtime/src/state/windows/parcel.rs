@@ -1,7 +1,7 @@
 //! Parcels: cells by value, to be made again in memory of another replica's own.
 //!
 //! In words, so that an entry lies here as it does in memory. Of a cell its number, how large its last pane was, how many
-//! panes it has, and how many single entries stand in none; of a pane its window, how large it is, and how many entries it
+//! panes it has, and how many single entries stand in none, sessions for example; of a pane its window, how large it is, and how many entries it
 //! has. An entry is there with its header, with zeros for addresses, and then with what its containers hold.
 //!
 //! Order: entries of a pane key group by key group, single ones that stand in none as they were touched, each first to last:
@@ -43,7 +43,7 @@ impl Parcel {
     /// Nobody else is at the cell, nor any kernel at its entries.
     pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) -> Result<(), OutOfMemory> {
         // SAFETY: entries in lists are there, and the cell's.
-        let touched: Vec<_> = unsafe { cell.touched.entries() }.collect();
+        let touched: Vec<_> = unsafe { cell.touched.entries() }.chain(cell.sessions.entries()).collect();
         let panes = cell.panes.iter_mut().count();
         self.words.try_reserve(5)?;
         self.words.push(number as u64);
@@ -81,7 +81,8 @@ impl Parcel {
             self.words.extend_from_slice(std::slice::from_raw_parts(start.cast::<u64>(), words));
             // Addresses say nothing elsewhere.
             let (before, image) = self.words[at..].split_at_mut(shape.before() / 8);
-            before[usize::from(shape.is_single())..].fill(0);
+            let kept = if shape.is_single() { offset_of!(BeforeEntry, next) / 8 } else { 0 };
+            before[kept..].fill(0);
             image[offset_of!(EntryHeader, beside) / 8] = 0;
             for growing in shape.growing() {
                 image[(states + growing.offset) / 8] = 0;
@@ -93,7 +94,7 @@ impl Parcel {
         Ok(())
     }
 
-    /// Makes the cells again; `place` is given each, and its number. `single`: the windows are single ones.
+    /// Makes the cells again; `place` is given each, and its number. `session`: the windows are sessions.
     ///
     /// # Errors
     /// `Engine`: there is no memory.
@@ -103,9 +104,10 @@ impl Parcel {
     pub unsafe fn unpack(
         &mut self,
         shape: &Shape,
-        single: bool,
+        session: bool,
         mut place: impl FnMut(usize, Cell),
     ) -> Result<(), RunError> {
+        let single = shape.is_single();
         let end = self.words.len();
         // A text may be the last thing in it.
         self.words.try_reserve_exact(BEHIND / 8).map_err(OutOfMemory::from)?;
@@ -134,7 +136,10 @@ impl Parcel {
                 // SAFETY: as above; the entry is in no list yet.
                 unsafe {
                     let entry = from.entry(&mut cell, None, shape)?;
-                    cell.touched.append(entry);
+                    match session {
+                        true => cell.sessions.note(entry)?,
+                        false => cell.touched.append(entry),
+                    }
                 }
             }
             place(number as usize, cell);
@@ -176,7 +181,8 @@ impl Reader<'_> {
                 None => cell.get_or_make_single(shape, hash, key).ok_or(OutOfMemory)?.0,
             };
             if shape.is_single() {
-                (*BeforeEntry::of(entry)).last = (*BeforeEntry::of(image)).last;
+                let (to, from) = (BeforeEntry::of(entry), BeforeEntry::of(image));
+                ((*to).last, (*to).start, (*to).order) = ((*from).last, (*from).start, (*from).order);
             }
             let (from, to) = (image.cast::<u8>(), entry.cast::<u8>());
             std::ptr::copy_nonoverlapping(from.add(states.start), to.add(states.start), states.len());
@@ -256,17 +262,22 @@ mod tests {
                 found.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
             }
             found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
+            let mut sessions: Vec<_> = cell.sessions.entries().collect();
+            sessions.sort_by_key(|&entry| (*BeforeEntry::of(entry)).order);
+            found.extend(sessions.into_iter().map(|entry| (Some((*BeforeEntry::of(entry)).start), (*entry).hash)));
         }
         found
     }
 
     proptest! {
-        /// Entries of panes, single ones that stand in panes, and those that expire without a kernel call: made again, they are found, say
-        /// the same, and stand in the same order.
+        /// Entries of panes, single ones that stand in panes, those that expire without a kernel call, and sessions. Made
+        /// again, they are found, say the same, and stand in the same order.
         #[test]
         fn what_is_packed_is_made_again(
             keys in proptest::collection::vec((0_i64..3, 0_u32..20, any::<u8>()), 0..40),
-            (single, told) in (any::<bool>(), any::<bool>()),
+            (single, told, session) in prop::sample::select(vec![
+                (false, false, false), (true, true, false), (true, false, false), (true, false, true),
+            ]),
         ) {
             let shape = shape(single);
             // SAFETY: the array outlives the text; entries are made and used as cells say.
@@ -286,6 +297,7 @@ mod tests {
                         false => (*cell.pane(window).unwrap()).find(&shape, hash, key).unwrap(),
                     };
                     match (single, told) {
+                        _ if session => cell.sessions.begin(entry, window).unwrap(),
                         (true, true) => (*cell.pane(window).unwrap()).stand(entry).unwrap(),
                         (true, false) => cell.touched.append(entry),
                         _ => {}
@@ -301,7 +313,7 @@ mod tests {
                 parcel.put(7, cell, &shape).unwrap();
                 parcel.put(9, Cell::default(), &shape).unwrap();
                 let mut cells = Vec::new();
-                parcel.unpack(&shape, single, |number, cell| cells.push((number, cell))).unwrap();
+                parcel.unpack(&shape, session, |number, cell| cells.push((number, cell))).unwrap();
                 prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
                 let cell = &mut cells[0].1;
                 prop_assert_eq!(order(cell, &shape), before);

@@ -29,14 +29,23 @@ use crate::dataflow::channel::gate::Source;
 use crate::dataflow::channel::gate::key::{Order, SortKey};
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::channel::skip_list::{self, LEVELS, Tuple};
 use crate::dataflow::channel::taken::{MOST, Taken};
 use crate::error::RunError;
 use crate::rows::block::Text;
 use crate::threads::sync::{Arc, AtomicI64, CachePadded, Ordering};
 
-mod list;
+type Node = skip_list::Node<What>;
+type Handles = skip_list::Handles<What>;
 
-use list::{Handles, LEVELS, Node, Tuple, What};
+/// What its list holds.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// The address of the row, and the hash of its key if the reader needs it.
+    Row { place: *const u8, hash: u64 },
+    /// After all rows of a batch, and of all events up to its own. `last`: the source is done with the block.
+    Watermark { last: bool },
+}
 
 /// The data that sources and reader share; see the module.
 #[derive(Debug)]
@@ -83,7 +92,7 @@ impl Feed {
         let turn = self.added % self.nodes.len();
         let nodes = &mut self.nodes[turn];
         if nodes.len() <= n {
-            *nodes = (0..(n + 1).next_power_of_two()).map(|_| Node::new()).collect();
+            *nodes = (0..(n + 1).next_power_of_two()).map(|_| Node::new(What::Watermark { last: false })).collect();
         }
         let (nodes, started) = (nodes.as_ptr(), jumbo.started);
         for i in 0..n {
@@ -141,7 +150,7 @@ unsafe impl Send for Reader {}
 /// `ranked`: the reader needs ranks.
 pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool) -> (Vec<Feed>, Reader) {
     let clocks = sources.iter().map(|_| CachePadded::new(AtomicI64::new(i64::MIN))).collect();
-    let gate = Arc::new(ScaleGate { head: Node::new(), clocks });
+    let gate = Arc::new(ScaleGate { head: Node::new(What::Watermark { last: false }), clocks });
     let head: *const Node = &raw const gate.head;
     let progress = |source: &Source| {
         let Source { outlet, reader, .. } = *source;

@@ -1,7 +1,7 @@
 //! A windowed operator, pinned, its replicas reconfigured on the way, against a loop that asks every window.
 
 use super::*;
-use crate::dataflow::testing::windows::{Windows, blocks, outputs, scheduled};
+use crate::dataflow::testing::windows::{Single, Windows, blocks, outputs, scheduled};
 #[cfg(not(shuttle))]
 use crate::dataflow::windowed::{epochs::REPORTED, replica::Faults};
 use crate::program::options::Scheduled;
@@ -14,7 +14,7 @@ fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Op
     for detour in [false, true] {
         let wanted = windows.model(&blocks, detour);
         let late = windows.late(&blocks, detour);
-        for parallelism in ["vsn", "sn"] {
+        for parallelism in ["vsn", "vsn_esg", "sn"] {
             let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
             let mut executor = pinned(&windows.program(detour), &options).unwrap();
             let found = outputs(&blocks, &mut executor);
@@ -23,6 +23,16 @@ fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Op
                 assert_eq!(executor.metrics().late, late, "{windows:?} {options:?} {detour}");
             }
         }
+    }
+}
+
+/// Single windows, windows with keys that every row has, and of two streams, in each parallelism.
+fn check_single(single: Single, rows: &[[i64; 3]], block: usize, options: &Options) {
+    let blocks = blocks(rows, block);
+    for parallelism in ["vsn", "vsn_esg", "sn"] {
+        let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
+        let mut executor = pinned(&single.program(), &options).unwrap();
+        assert_eq!(outputs(&blocks, &mut executor), (single.model(&blocks), None), "{single:?} {options:?}");
     }
 }
 
@@ -78,8 +88,24 @@ proptest! {
         let rows = windows.events(n, step, keys);
         check_windows(windows, &rows, block, &options);
         let controller = Some(["threshold", "model", "balance"][n % 3].into());
-        let parallelism = Some(["vsn", "sn"][n / 2 % 2].into());
+        let parallelism = Some(["vsn", "vsn_esg", "sn"][n / 3 % 3].into());
         check_asked(windows, &rows, block, &Options { controller, parallelism, ..options }, &shares);
+    }
+
+    #[test]
+    fn any_single_windows_and_any_reconfigurations(
+        (advance, more) in (1_i64..6, 0_i64..12),
+        (n, step, keys) in (1_usize..200, 0_i64..5, 1_i64..40),
+        (threads, batch, block) in (1_usize..9, 1_usize..40, 1_usize..200),
+        (every, joins) in (proptest::option::of(1_i64..20), any::<bool>()),
+        mut drawn in proptest::collection::vec((0_i64..202, proptest::collection::vec(0_usize..8, 1..5)), 0..12),
+    ) {
+        let single = Single { advance, size: advance + more, every, joins };
+        drawn.sort();
+        let pattern = |owners: &[usize]| owners.iter().map(|replica| replica % threads).collect::<Vec<_>>();
+        let schedule = drawn.iter().map(|(event, owners)| scheduled(*event, &pattern(owners))).collect();
+        let rows = Windows { advance, size: advance + more, delay: 0 }.events(n, step, keys);
+        check_single(single, &rows, block, &on(threads, batch, schedule));
     }
 }
 
@@ -124,7 +150,7 @@ fn what_was_reconfigured_is_reported() {
 fn epochs_of_earlier_blocks_are_forgotten() {
     let windows = Windows { advance: 3, size: 8, delay: 0 };
     let blocks = blocks(&windows.events(300, 2, 9), 10);
-    for parallelism in ["vsn", "sn"] {
+    for parallelism in ["vsn", "vsn_esg", "sn"] {
         let schedule = (1..60).map(|i| scheduled(5 * i, &[i as usize % 2])).collect();
         let options = Options { parallelism: Some(parallelism.into()), ..on(2, 4, schedule) };
         let mut executor = pinned(&windows.program(false), &options).unwrap();
@@ -187,8 +213,8 @@ fn schedules_that_make_no_sense_are_refused() {
 #[cfg(not(shuttle))]
 fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated)) -> bool {
     let windows = Windows { advance: 3, size: 11, delay: 2 };
-    let blocks = blocks(&windows.events(600, 2, 30), 100);
-    let schedule = (1..58).map(|i| scheduled(10 * i, [&[0][..], &[1], &[0, 1], &[1, 0]][i as usize % 4])).collect();
+    let blocks = blocks(&windows.events(300, 2, 30), 100);
+    let schedule = (1..98).map(|i| scheduled(3 * i, [&[0][..], &[1], &[0, 1], &[1, 0]][i as usize % 4])).collect();
     let plan = BTreeMap::from([("window".into(), vec![0, 0])]);
     let options = Options { plan, parallelism: Some(parallelism.into()), ..on(1, 7, schedule) };
     let mut executor = pinned(&windows.program(false), &options).unwrap();
@@ -212,6 +238,10 @@ fn planted_faults_show() {
         assert!(shows(parallelism, spoil(Faults { loses: true, ..Faults::default() })));
         assert!(shows(parallelism, |windowed| windowed.operator.bag = true));
     }
+    assert!(!shows("vsn_esg", spoil(Faults::default())));
+    assert!(shows("vsn_esg", spoil(Faults { forgets: true, ..Faults::default() })));
+    assert!(shows("vsn_esg", spoil(Faults { dreams: true, ..Faults::default() })));
+    assert!(shows("vsn_esg", |windowed| windowed.operator.bag = true));
 }
 
 /// Whole runs under schedules of threads that shuttle draws.
@@ -236,6 +266,8 @@ fn shuttle_reconfigured_windows_equal_the_loop() {
                 ];
                 let options = Options { idle, ..on(threads, 2, schedule) };
                 check_windows(windows, &rows, 13, &options);
+                let (every, joins) = ((round % 2 == 0).then_some(3), round % 4 < 2);
+                check_single(Single { advance: 2, size: 5, every, joins }, &rows, 13, &options);
                 // And with requests from outside.
                 let blocks = blocks(&rows, 13);
                 let mut executor = pinned(&windows.program(false), &options).unwrap();

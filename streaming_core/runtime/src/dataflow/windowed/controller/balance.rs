@@ -1,5 +1,5 @@
-//! Controller `balance`: gives the replicas that there are other shares of the cells, so that they have equally much to do
-//! (STRETCH, section 2.5: a load balancing reconfiguration). The load of a cell is how often rows met its keys in a period.
+//! Controller `balance` shares the cells anew among the same replicas, so that they have equally much to do (STRETCH, section
+//! 2.5: a load balancing reconfiguration). The load of a cell is how often rows met its keys in a period.
 //!
 //! Cells go from the replica with most to do to the one with least, the largest first that makes both more alike. So few
 //! cells change their owner. It acts only if the most loaded replica has clearly more than the mean, because loads of
@@ -17,7 +17,7 @@ pub const NAME: &str = "balance";
 pub const UPPER: f64 = 110.0;
 const TARGET: f64 = 102.0;
 
-/// Other owners, if the loads of cells by their present owners are out of balance, and the load of the most loaded replica in
+/// Other owners, if the present ones have clearly different loads. Also returns the load of the most loaded replica, in
 /// percent of the mean.
 pub fn rebalanced(loads: &[u64], owners: &Owners) -> Option<(Owners, f64)> {
     let replicas = owners.replicas();

@@ -9,8 +9,8 @@ use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::state::key_group::{GROUPS, group};
-use crate::state::windows::OutOfMemory;
 use crate::state::windows::pane::Pane;
+use crate::state::windows::{OutOfMemory, cell_of};
 
 /// When so many entries have expired, what they have put out goes on before others do.
 const AT_ONCE: usize = if cfg!(test) { 2 } else { 1024 };
@@ -28,9 +28,15 @@ impl Replica {
         text: Text,
         out: &mut Out,
     ) -> Result<bool, RunError> {
-        if operator.is_told() {
+        if operator.is_told() || operator.session {
             // SAFETY: as the callers say.
             unsafe { self.meet(operator, text, out) }?;
+        }
+        if operator.session {
+            let open = self.watermark.open();
+            let open = if open == NONE { 0 } else { open };
+            // SAFETY: as the callers say.
+            return unsafe { self.end_sessions(operator, (before, open), at, text, out) };
         }
         let mut expired = 0;
         while let Some(number) = self.open.first()
@@ -71,6 +77,75 @@ impl Replica {
             self.gone.clear();
         }
         Ok(true)
+    }
+
+    /// As `expire`, of sessions: those whose latest row is before `before`. None has one before `open`.
+    unsafe fn end_sessions(
+        &mut self,
+        operator: &Windowed,
+        (before, open): (i64, i64),
+        (seq, index): (i64, usize),
+        text: Text,
+        out: &mut Out,
+    ) -> Result<bool, RunError> {
+        let Self { number, sessions, expired, starts, gone, .. } = self;
+        expired.clear();
+        starts.clear();
+        expired.try_reserve(AT_ONCE).map_err(OutOfMemory::from)?;
+        starts.try_reserve(AT_ONCE).map_err(OutOfMemory::from)?;
+        while sessions.least() < before && expired.len() < AT_ONCE {
+            let cell = sessions.cell();
+            // SAFETY: an own cell, as the callers say.
+            unsafe {
+                operator.cells.with_mut(*number, cell, |cell| {
+                    if let Some(entry) = cell.sessions.next() {
+                        expired.push(entry);
+                        starts.push(sessions.least());
+                    }
+                });
+                let earliest = operator.cells.with_mut(*number, cell, |cell| cell.sessions.earliest());
+                sessions.set(cell, earliest);
+            }
+        }
+        let cause = |at: usize| {
+            // SAFETY: it is there, of an own cell.
+            let group = group(unsafe { (*expired[at]).hash });
+            let path = Path::default().fixed(0, 1).number((starts[at] - open) as u64);
+            (index as u32, path.fixed(group as u64, GROUPS.trailing_zeros()))
+        };
+        let mut outcome = Ok(());
+        if let Some(result) = operator.result {
+            let mut context = WindowContext {
+                n: expired.len() as i64,
+                entries: expired.as_ptr().cast(),
+                starts: starts.as_ptr(),
+                span: operator.bounds.size,
+                text: text.pointer(),
+                emitter: out.rows.emitter(),
+                seq,
+                ..WindowContext::default()
+            };
+            let rows = out.rows.len();
+            // SAFETY: the entries are of own cells.
+            let called = unsafe { result.call(&mut context) };
+            let failed = called.map_err(|raised| {
+                let at = usize::try_from(raised.at).unwrap_or(0);
+                let order = out.order(cause(at));
+                // SAFETY: as above.
+                let window = unsafe { operator.window_of(expired[at], starts[at]) };
+                operator.failed((seq, Some(window)), order, raised.exception, out)
+            });
+            outcome = rank_more(out, rows, |origin| cause(origin as usize)).and(failed);
+        }
+        for &entry in &*expired {
+            // SAFETY: it is of an own cell, and in no list any more.
+            unsafe {
+                let cell = cell_of((*entry).hash);
+                operator.cells.with_mut(*number, cell, |cell| cell.remove(entry, gone));
+            }
+        }
+        gone.clear();
+        outcome.map(|()| sessions.least() >= before)
     }
 
     /// How many entries expired.
@@ -116,7 +191,8 @@ impl Replica {
             let failed = called.map_err(|raised| {
                 let at = usize::try_from(raised.at).unwrap_or(0);
                 let order = out.order(cause(expired[at]));
-                (at, operator.failed((seq, Some(start)), order, raised.exception, out))
+                let window = (start, start + operator.bounds.size);
+                (at, operator.failed((seq, Some(window)), order, raised.exception, out))
             });
             rank_more(out, before, |origin| cause(expired[origin as usize]))?;
             outcome = failed.map_err(|(at, error)| {
@@ -152,7 +228,8 @@ impl Replica {
                 // SAFETY: as above.
                 if let Err(raised) = unsafe { slide.call(&mut context) } {
                     let order = out.order(cause(expired[usize::try_from(raised.at).unwrap_or(0)]));
-                    outcome = Err(operator.failed((seq, Some(next)), order, raised.exception, out));
+                    let window = (next, next + operator.bounds.size);
+                    outcome = Err(operator.failed((seq, Some(window)), order, raised.exception, out));
                 }
             }
         }

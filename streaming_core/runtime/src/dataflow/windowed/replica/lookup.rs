@@ -22,7 +22,9 @@ impl Replica {
         mut at: usize,
     ) -> Result<(), RunError> {
         let every = operator.every.as_deref().unwrap_or_default();
-        let stands = operator.single && !operator.is_told();
+        let stands = operator.single && !operator.session && !operator.is_told();
+        // SAFETY: as the caller says.
+        debug_assert!(!stands || unsafe { self.has_all_entries(operator) }, "an entry is not in its cell");
         for number in windows {
             let start = operator.bounds.start(number);
             for own in 0..self.every.len() {
@@ -35,6 +37,7 @@ impl Replica {
                     } else {
                         let (hash, key) = &every[j as usize];
                         entry = match operator.single {
+                            true if operator.session => self.session(operator, *hash, Given::index(key), ts, at)?,
                             true => self.single(operator, number, *hash, Given::index(key), ts)?,
                             false => (*self.pane(operator, cell_of(*hash), number)?).find(
                                 &operator.shape,
@@ -52,6 +55,20 @@ impl Replica {
         Ok(())
     }
 
+    /// Whether every noted entry of the keys that every row has is the key's entry in its cell.
+    ///
+    /// # Safety
+    /// The cells are this replica's.
+    unsafe fn has_all_entries(&self, operator: &Windowed) -> bool {
+        let every = operator.every.as_deref().unwrap_or_default();
+        self.every.iter().filter(|(_, entry)| !entry.is_null()).all(|&(j, entry)| {
+            let (hash, key) = &every[j as usize];
+            let find = |here: &mut Cell| here.single(&operator.shape, *hash, Given::index(key));
+            // SAFETY: as the caller says.
+            unsafe { operator.cells.with_mut(self.number, cell_of(*hash), find) == Some(entry) }
+        })
+    }
+
     /// As `find_every`, of the own keys of the row at hand.
     pub(super) unsafe fn find_singles(
         &mut self,
@@ -63,8 +80,14 @@ impl Replica {
     ) -> Result<(), RunError> {
         for own in 0..keys {
             let (hash, row) = self.own[own];
+            let key = Given { row, text };
             // SAFETY: the cell is an own one.
-            self.met.entries[at + own] = unsafe { self.single(operator, number, hash, Given { row, text }, ts) }?;
+            self.met.entries[at + own] = unsafe {
+                match operator.session {
+                    true => self.session(operator, hash, key, ts, at + own),
+                    false => self.single(operator, number, hash, key, ts),
+                }
+            }?;
         }
         Ok(())
     }
@@ -151,6 +174,38 @@ impl Replica {
             window.add(cell, pane)?;
         }
         Ok(window.panes[cell])
+    }
+
+    /// The session of a key, which a row joins at `ts`: meeting `at` of the row.
+    #[inline]
+    unsafe fn session(
+        &mut self,
+        operator: &Windowed,
+        hash: u64,
+        key: Given,
+        ts: i64,
+        at: usize,
+    ) -> Result<*mut EntryHeader, RunError> {
+        let cell = cell_of(hash);
+        let sessions = &mut self.sessions;
+        let find = |here: &mut Cell| {
+            let (entry, is_new) = here.get_or_make_single(&operator.shape, hash, key).ok_or(OutOfMemory)?;
+            // SAFETY: the entry is this cell's; a new one is in no list.
+            unsafe {
+                if is_new {
+                    here.sessions.begin(entry, ts)?;
+                    sessions.set(cell, here.sessions.earliest());
+                }
+                let last = &raw mut (*BeforeEntry::of(entry)).last;
+                *last = ts.max(*last);
+                Ok((entry, *last))
+            }
+        };
+        // SAFETY: the cell is this replica's, as the caller says.
+        let found: Result<_, OutOfMemory> = unsafe { operator.cells.with_mut(self.number, cell, find) };
+        let (entry, last) = found?;
+        self.met.starts[at] = last;
+        Ok(entry)
     }
 
     /// What a key has in single windows.

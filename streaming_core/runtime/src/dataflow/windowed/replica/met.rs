@@ -14,10 +14,10 @@ const MOST: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Met {
     pub stream: usize,
-    /// Per meeting the row, what its key has in the window, and where the window begins.
+    /// Per meeting the row, what its key has in the window, and where the window begins. Of a session: the latest row.
     rows: Vec<*const u8>,
     pub entries: Vec<*mut EntryHeader>,
-    starts: Vec<i64>,
+    pub starts: Vec<i64>,
     /// Who met.
     who: Vec<Who>,
     /// Their keys, as numbers in their rows; of each row once.
@@ -85,11 +85,12 @@ impl Met {
         (self.rows.len(), self.rows.as_ptr(), self.entries.as_ptr(), self.starts.as_ptr())
     }
 
-    /// Of a meeting its row's seq, and where its window begins.
-    pub fn at(&self, meeting: usize) -> (i64, i64) {
+    /// Of a meeting its row's seq, what its key has, and where its window begins.
+    pub fn at(&self, meeting: usize) -> (i64, *mut EntryHeader, i64) {
         let meeting = meeting.min(self.rows.len() - 1);
         // SAFETY: rows begin with their seq, and are there until the call is over that noted them.
-        (unsafe { self.rows[meeting].cast::<i64>().read_unaligned() }, self.starts[meeting])
+        let seq = unsafe { self.rows[meeting].cast::<i64>().read_unaligned() };
+        (seq, self.entries[meeting], self.starts[meeting])
     }
 
     /// Of a meeting which row of the batch it is, and the path from there; of meetings whose keys were said.

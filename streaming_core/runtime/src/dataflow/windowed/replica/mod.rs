@@ -11,6 +11,7 @@
 //! row for a meeting. A running number ends the rank. So the
 //! ranks of all replicas together are in the order of the language.
 
+pub mod barrier;
 mod expiry;
 mod lookup;
 mod met;
@@ -29,6 +30,7 @@ use crate::rows::view::Rows;
 use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::cell::Gone;
 use crate::state::windows::pane::Pane;
+use crate::state::windows::session::Earliest;
 use crate::state::windows::{CELLS, OutOfMemory, cell_of};
 
 /// Planted faults of a replica, which tests must notice.
@@ -57,8 +59,13 @@ pub struct Replica {
     waits: Option<u64>,
     /// Whether it owns each cell.
     owns: Box<[bool; CELLS]>,
-    /// The own ones of the keys that every row has. For single windows that expire without a kernel call, also their entries,
-    /// because every row touches all of them: null, or an entry that stays until it is found to be removed.
+    /// The numbers of the own keys that every row has. For single windows that expire without a kernel call, also their
+    /// entries, because every row touches all of them.
+    ///
+    /// Invariant (`has_all_entries`): between two rows, an entry is null, or it is the key's entry in its cell. While a row
+    /// is taken, the touch of one key may remove entries of later keys, whose `last` is then before the window. `find_every`
+    /// reads this `last` and looks the key up again. It may read it, because removed entries are freed only by `meet`. An
+    /// entry of a cell that another replica owned meanwhile may be freed, so `own` forgets all of them.
     every: Vec<(u32, *mut EntryHeader)>,
     /// Of the row at hand, first the own keys: their hashes, and where they are; and their numbers.
     own: Vec<(u64, *const u8)>,
@@ -73,6 +80,8 @@ pub struct Replica {
     calls: u64,
     /// Per window that is open its panes in own cells.
     open: ByWindow<Box<Open>>,
+    /// By own cell, a time before which no session has its latest row.
+    sessions: Earliest,
     /// Of windows that have expired: their room is used again.
     spare: Vec<Box<Open>>,
     met: Met,
@@ -132,6 +141,7 @@ impl Replica {
             late: 0,
             calls: 0,
             open: ByWindow::default(),
+            sessions: Earliest::default(),
             spare: Vec::new(),
             met: Met::default(),
             gone: Gone::default(),
@@ -169,6 +179,7 @@ impl Replica {
                 for (number, pane) in here.open() {
                     self.open.get_or_make(number, Open::new)?.0.add(cell, pane)?;
                 }
+                self.sessions.set(cell, here.sessions.earliest());
                 Ok(())
             })
         }
@@ -176,7 +187,8 @@ impl Replica {
 
     /// Drops the open windows of cells that it no longer owns.
     fn let_go(&mut self) {
-        let Self { owns, open, .. } = self;
+        let Self { owns, open, sessions, .. } = self;
+        (0..CELLS).filter(|&cell| !owns[cell]).for_each(|cell| sessions.set(cell, i64::MAX));
         let mut empty = Vec::new();
         for (number, window) in open.iter_mut() {
             window.cells.retain(|&cell| owns[usize::from(cell)]);
@@ -223,7 +235,7 @@ impl Replica {
             && !transfers.is_ready(number, next)
         {
             // SAFETY: as the caller says; all who have state to give have stopped.
-            unsafe { transfers.unpack(epochs, number, next, cells, (shape, operator.single)) }?;
+            unsafe { transfers.unpack(epochs, number, next, cells, (shape, operator.session)) }?;
             if !self.may_go_over(operator) {
                 self.waits.get_or_insert_with(now);
                 return Ok(false);
@@ -363,8 +375,11 @@ impl Replica {
         Ok(None)
     }
 
-    /// The first event of the next epoch.
+    /// The first event of the next epoch, if the replica goes over to it alone.
     fn next_epoch(&self, operator: &Windowed) -> i64 {
+        if operator.has_barrier {
+            return i64::MAX;
+        }
         let next = operator.epochs.get(self.epoch + 1).map_or(i64::MAX, |epoch| epoch.event);
         #[cfg(test)]
         let next = next.saturating_sub(self.faults.early);
@@ -405,7 +420,7 @@ impl Replica {
             return unsafe { self.fail(operator, rows, index, meeting, Path::default(), out) };
         }
         let open = self.watermark.after(meeting.stream, meeting.ts, &bounds);
-        if self.open.first().is_some_and(|number| number < open) {
+        if self.open.first().is_some_and(|number| number < open) || self.sessions.least() < open {
             // SAFETY: as the caller says.
             let expired = unsafe { self.expire(operator, open, (rows.seq(index), index), rows.text, out) }?;
             self.is_expiring = !expired;
@@ -524,9 +539,11 @@ impl Replica {
             let called = unsafe { operator.streams[met.stream].update.call(&mut context) };
             let failed = called.map_err(|raised| {
                 let at = usize::try_from(raised.at).unwrap_or(0);
-                let (seq, start) = met.at(at);
+                let (seq, entry, start) = met.at(at);
                 let order = if out.inputs.is_some() { out.order(met.cause(at)) } else { 0 };
-                operator.failed((seq, Some(start)), order, raised.exception, out)
+                // SAFETY: as above.
+                let window = unsafe { operator.window_of(entry, start) };
+                operator.failed((seq, Some(window)), order, raised.exception, out)
             });
             outcome = rank_more(out, before, |origin| met.cause(origin as usize)).and(failed);
         }

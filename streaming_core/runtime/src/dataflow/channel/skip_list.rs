@@ -1,7 +1,7 @@
-//! The skip list of a ScaleGate: sources link nodes into it, and one reader goes along its lowest level.
+//! The skip list of a ScaleGate: sources link nodes into it, and readers go along its lowest level.
 //!
 //! Nodes are never removed. A thread at a node only moves to later nodes. So the owner of nodes that all threads have passed
-//! may use their memory again (`scale_gate/mod.rs` says when).
+//! may use their memory again (`scale_gate/mod.rs` and `elastic/mod.rs` say when).
 
 use std::ptr::null_mut;
 
@@ -13,52 +13,43 @@ use crate::threads::sync::{AtomicPtr, Ordering, UnsafeCell};
 /// time.
 pub const LEVELS: usize = if cfg!(loom) { 2 } else { 9 };
 
-/// An element of the list: a row or a watermark.
+/// An element of the list. `W` is its content: a row, a watermark, and what else a ScaleGate has.
 #[derive(Debug, Clone, Copy)]
-pub struct Tuple {
+pub struct Tuple<W> {
     pub order: Order,
     pub source: usize,
     /// Engine time when the processing of its batch started.
     pub started: u64,
-    pub what: What,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub enum What {
-    /// The address of the row, and the hash of its key if the reader needs it.
-    Row { place: *const u8, hash: u64 },
-    /// After all rows of a batch, and of all events up to its own. `last`: the source is done with the block.
-    Watermark { last: bool },
+    pub what: W,
 }
 
 /// A tuple in the list.
 #[derive(Debug)]
-pub struct Node {
+pub struct Node<W> {
     /// The source that owns the node writes it before it links the node. Afterwards all threads only read it.
-    tuple: UnsafeCell<Tuple>,
+    tuple: UnsafeCell<Tuple<W>>,
     /// Per level, the next node with that level; null at the end. The node's source writes it before it links the node. Later,
     /// any source writes it that links a node after this one.
-    next: [AtomicPtr<Node>; LEVELS],
+    next: [AtomicPtr<Self>; LEVELS],
 }
 
 // SAFETY: one thread writes a tuple before `next` publishes the node; afterwards it is only read. Rows at the addresses in it
 // are read only while they are in use.
-unsafe impl Sync for Node {}
+unsafe impl<W> Sync for Node<W> {}
 // SAFETY: nothing in it refers to a thread.
-unsafe impl Send for Node {}
+unsafe impl<W> Send for Node<W> {}
 
-impl Node {
-    /// A node that is not linked, with a position before all others.
-    pub fn new() -> Self {
-        let order = Order::FIRST;
-        let tuple = Tuple { order, source: 0, started: u64::MAX, what: What::Watermark { last: false } };
+impl<W: Copy> Node<W> {
+    /// A node that is not linked, with a position before all others and any content.
+    pub fn new(what: W) -> Self {
+        let tuple = Tuple { order: Order::FIRST, source: 0, started: u64::MAX, what };
         Self { tuple: UnsafeCell::new(tuple), next: std::array::from_fn(|_| AtomicPtr::new(null_mut())) }
     }
 
     /// # Safety
     /// The node is linked, and not filled again meanwhile.
     #[inline(always)]
-    pub unsafe fn tuple(&self) -> Tuple {
+    pub unsafe fn tuple(&self) -> Tuple<W> {
         // SAFETY: as the caller says: no thread writes it.
         self.tuple.with(|tuple| unsafe { *tuple })
     }
@@ -82,17 +73,22 @@ impl Node {
 /// The positions of a source: per level, the node after which it linked last, or could have. All of them precede its next
 /// node, because it adds in order.
 #[derive(Debug)]
-pub struct Handles {
-    at: [*const Node; LEVELS],
+pub struct Handles<W> {
+    at: [*const Node<W>; LEVELS],
     /// The number of nodes so far.
     drawn: u64,
     seed: u64,
 }
 
-impl Handles {
+impl<W: Copy> Handles<W> {
     /// Starts at the list's head. Sources with different seeds give different heights to their nodes.
-    pub fn new(head: *const Node, seed: u64) -> Self {
+    pub fn new(head: *const Node<W>, seed: u64) -> Self {
         Self { at: [head; LEVELS], drawn: 0, seed }
+    }
+
+    /// Goes to where another source's are.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.at = other.at;
     }
 
     /// A random height: a node has one more level with a probability of about one half.
@@ -106,7 +102,7 @@ impl Handles {
     /// # Safety
     /// Only the caller knows the node. It lives as long as a thread is before it, and so do all nodes after the handles. It is
     /// not before the node that was added here last.
-    pub unsafe fn add(&mut self, node: *const Node, tuple: Tuple, height: usize) {
+    pub unsafe fn add(&mut self, node: *const Node<W>, tuple: Tuple<W>, height: usize) {
         // SAFETY: the caller's own.
         let new = unsafe { &*node };
         // SAFETY: no thread reads it yet.
@@ -145,7 +141,7 @@ impl Handles {
 /// # Safety
 /// `at`, which is not after it, and all nodes behind it live.
 #[inline(always)]
-unsafe fn last_before(mut at: *const Node, level: usize, order: Order) -> (*const Node, *mut Node) {
+unsafe fn last_before<W: Copy>(mut at: *const Node<W>, level: usize, order: Order) -> (*const Node<W>, *mut Node<W>) {
     loop {
         // SAFETY: as the caller says.
         let next = unsafe { (*at).next(level) };

@@ -1,0 +1,207 @@
+"""Resident memory over many rows and many reconfigurations of a windowed operator.
+
+One pass takes all rows at the peak rate. Another one takes them at a lower rate, with a request for a reconfiguration
+as soon as the last is settled. After each block, the process notes its resident memory. It has decoded all blocks
+before, so a pass takes memory for the engine alone. What the second pass grows more
+than the first is due to the reconfigurations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from streaming_core.apps import registry
+from streaming_core.bench.ratios import Row
+from streaming_core.bench.stretch_sentences import SHARED
+from streaming_core.bench.subject import KEEP
+from streaming_core.bench.suite import Claim, Experiment, Plot
+from streaming_core.data import workload
+from streaming_core.data.digest import format_digest
+from streaming_core.kernels.program import compile_app
+from streaming_core.regression.home import Home
+from streaming_core.run import engine
+from streaming_core.run.way import Pinned
+
+EVENTS = 10_000_000
+REQUESTS = 10_000
+SEED = 1
+PARAMS = {"keys": 2, "size": 101}  # a window has ten rows, so that a row is quick
+THREADS = 2
+PAUSE = 0.0005  # seconds between two looks whether a reconfiguration is settled
+RATE = 0.1  # of the peak rate, with reconfigurations
+FIRST = 0.2  # part of a pass in which memory is not looked at: it fills
+
+
+class Watch:
+    """The resident memory of a pass, after each block.
+
+    Attributes:
+        events: The events so far.
+        bytes: The resident memory.
+        seconds: The time since the watch began.
+    """
+
+    def __init__(self) -> None:
+        """Begins."""
+        self._process, self._began = psutil.Process(), time.monotonic()
+        self.events: list[int] = []
+        self.bytes: list[int] = []
+        self.seconds: list[float] = []
+
+    def note(self, kind: str, done: int, events: int) -> None:
+        """Notes the memory; an `engine.Progress`."""
+        self.events.append(done)
+        self.bytes.append(self._process.memory_info().rss)
+        self.seconds.append(time.monotonic() - self._began)
+
+    @property
+    def slope(self) -> float:
+        """Bytes per event: the line of least squares, without the first part of the pass."""
+        first = next((at for at, done in enumerate(self.events) if done >= FIRST * self.events[-1]), 0)
+        events, resident = self.events[first:], self.bytes[first:]
+        return float(np.polyfit(events, resident, 1)[0]) if len(events) > 1 else 0.0
+
+
+class Requesting:
+    """A thread that requests reconfigurations, REQUESTS times: to one replica, and back to all."""
+
+    @contextmanager
+    def beside(self, runtime: Any) -> Iterator[None]:
+        """Makes the requests while the block runs."""
+        control, over = runtime.control("from_left"), threading.Event()
+        shares = itertools.cycle([[0], list(range(THREADS))])
+
+        def ask() -> None:
+            made = 0
+            while made < REQUESTS and not over.wait(PAUSE):
+                if control.is_settled():
+                    control.request(next(shares))
+                    made += 1
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _measure() -> Iterator[Row]:
+    from streaming_core.oracle.loop import Loop
+
+    app = registry.load("scalejoin")
+    bound = app.bind(PARAMS)
+    program = compile_app(app, bound)
+    root = Home().root
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as folder:
+        workload.write(app, bound, EVENTS, SEED, Path(folder) / "workload")
+        source = workload.read(Path(folder) / "workload", app)
+        loop = Loop(app, bound)
+        for table in source.blocks(engine.BLOCK):
+            loop.run(*loop.decode(table), keep=False)
+        loop.finish(EVENTS)
+        expected = format_digest(*loop.digest)
+        blocks = engine.Blocks(source, program, min(engine.BLOCK, max(1, EVENTS // 8)), keep=KEEP)
+        for _ in blocks:  # decodes them all, so that no pass does
+            pass
+        for parallelism in SHARED:
+            given = {"app": "scalejoin", "params": PARAMS, "threads": THREADS, "parallelism": parallelism}
+            spec = Pinned.model_validate(given)
+            plain = _pass(spec, program, blocks, expected)
+            yield from _rows(spec, *plain)
+            rate = RATE * plain[0].events_per_s
+            changing = _pass(spec, program, blocks, expected, rate, Requesting().beside)
+            made = sum(one.microseconds is not None for one in changing[0].reconfigurations)
+            made += changing[0].omitted_reconfigurations
+            more = (changing[1].slope - plain[1].slope) * EVENTS / made if made else None
+            columns: Row = {"reconfigurations": made, "bytes_per_reconfiguration": more}
+            yield from _rows(spec, *changing, **columns)
+
+
+def _pass(
+    spec: Pinned,
+    program: Any,
+    blocks: engine.Blocks,
+    expected: str,
+    rate: float = 0.0,
+    beside: engine.Beside | None = None,
+) -> tuple[engine.Sample, Watch, bool]:
+    """Makes a pass. Returns its sample, its memory, and whether the outputs are those of the loop."""
+    watch = Watch()
+    sample, _, _ = engine.one_pass(spec, program, blocks, rate=rate, progress=watch.note, export=False, beside=beside)
+    return sample, watch, sample.digest == expected and sample.in_order
+
+
+def _rows(spec: Pinned, sample: engine.Sample, watch: Watch, is_right: bool, **columns: Any) -> Iterator[Row]:
+    """Yields the row of a pass, and a row for each note of its memory."""
+    changes = "with reconfigurations" if columns else "without"
+    whole: Row = {
+        "app": spec.app,
+        "params": spec.params,
+        "way": spec.strategy,
+        "parallelism": spec.parallelism,
+        "name": f"{spec.parallelism}, {changes}",
+        "threads": spec.threads,
+        "result": "equal" if is_right else "different",
+        "events": sample.events,
+        "events_per_s": sample.events_per_s,
+        "rates": [sample.events_per_s],
+        "to_loop": None,
+        "cpu_ns": sample.cpu_ns,
+        "bytes_per_row": watch.slope,
+        "resident_bytes": watch.bytes[-1],
+        **columns,
+    }
+    yield whole
+    for seconds, resident in zip(watch.seconds, watch.bytes, strict=True):
+        yield whole | {"at_s": seconds, "resident_mb": resident / 1e6}
+
+
+def _slopes(rows: list[Row]) -> Iterator[str]:
+    for row in rows:
+        if "at_s" in row:
+            continue
+        line = (
+            f"{row['name']}: {row['events']:,} rows, {row['bytes_per_row']:.3f} bytes per row, "
+            f"{row['resident_bytes'] / 1e6:,.0f} MB at the end"
+        )
+        if row.get("bytes_per_reconfiguration") is not None:
+            each = f"{row['bytes_per_reconfiguration']:,.0f} bytes each"
+            line += f"; {row['reconfigurations']:,} reconfigurations, {each}"
+        yield f"{line}; results {'equal' if row['result'] == 'equal' else 'differ from'} the loop's"
+
+
+MEMORY = Claim(
+    "Memory does not grow with the rows or with the reconfigurations.",
+    "a goal of this project",
+    ours=lambda rows: ". ".join(_slopes(rows)),
+    host="A run reports its first 20,000 reconfigurations, so each of these keeps some bytes until the run ends.",
+)
+EXPERIMENT = Experiment(
+    "memory",
+    "none: a goal of this project",
+    "Resident memory over many rows and reconfigurations",
+    (MEMORY,),
+    lambda counts: (
+        [],
+        [
+            f"The rows of both passes are the same. Slopes leave out the first {FIRST * 100:g} % of a pass.",
+            f"Requests are made by a thread beside the engine, up to {REQUESTS:,}, at {RATE:g} times the peak rate.",
+        ],
+    ),
+    (Plot("at_s", "resident_mb", "resident memory in MB", by="", lines=("name",), loop=False),),
+    model=_measure,
+    conclude=_slopes,
+)

@@ -1,0 +1,175 @@
+//! Members that come and go under loom: every order in which threads may see what the others do. `check` in
+//! `channel/models.rs` bounds the preemptions.
+
+use super::*;
+use crate::dataflow::channel::models::check;
+use crate::threads::sync::thread;
+
+fn row(seq: i64) -> (Order, What) {
+    (Order { seq, ..Order::FIRST }, What::Row { place: std::ptr::null(), stream: 0 })
+}
+
+/// Adds rows of these events, up to `upto`, if there is room.
+fn add(feed: &mut Feed, seqs: &[i64], upto: i64) -> bool {
+    let has_room = feed.has_room();
+    if has_room {
+        let rows: Vec<_> = seqs.iter().map(|&seq| row(seq)).collect();
+        // SAFETY: it is a source with room; one thread after the other is this source.
+        unsafe { feed.add(&rows, upto, 0, false) };
+    }
+    has_room
+}
+
+/// The events of the ready rows, acknowledged. None: it is no reader.
+fn take(reader: &mut Reader) -> Option<Vec<i64>> {
+    if !reader.is_present() && !reader.join() {
+        return None;
+    }
+    let ready = reader.ready();
+    let mut seqs = Vec::new();
+    // SAFETY: it is present; one thread after the other is this reader.
+    while let Some(tuple) = unsafe { reader.peek(ready) } {
+        if let What::Row { .. } = tuple.what {
+            seqs.push(tuple.order.seq);
+        }
+        // SAFETY: as above.
+        unsafe { reader.advance(&tuple) };
+    }
+    assert!(seqs.iter().all(|&seq| seq <= ready) && seqs.is_sorted());
+    reader.release();
+    Some(seqs)
+}
+
+/// A reader joins while a source inserts and fills nodes again. It gets all that the caller gets afterwards.
+#[test]
+fn loom_a_reader_joins_during_inserts() {
+    check(2, || {
+        let (mut feeds, mut readers) = elastic_scale_gate(&[true], &[true, false], 1);
+        let mut feed = feeds.remove(0);
+        let source = thread::spawn(move || {
+            let mut next = 0;
+            for _ in 0..4 {
+                next += i64::from(add(&mut feed, &[next], next));
+            }
+            (feed, next)
+        });
+        let (mut second, mut first) = (readers.remove(1), readers.remove(0));
+        let mut seen = take(&mut first).unwrap();
+        assert!(first.add_readers(&[1]));
+        let start = seen.len() as i64;
+        let other = thread::spawn(move || {
+            let seen = take(&mut second).unwrap();
+            (second, seen)
+        });
+        seen.extend(take(&mut first).unwrap());
+        let (mut feed, mut next) = source.join().unwrap();
+        let (mut second, mut others) = other.join().unwrap();
+        while next < 5 {
+            seen.extend(take(&mut first).unwrap());
+            others.extend(take(&mut second).unwrap());
+            next += i64::from(add(&mut feed, &[next], next));
+        }
+        seen.extend(take(&mut first).unwrap());
+        others.extend(take(&mut second).unwrap());
+        assert_eq!(seen, (0..next).collect::<Vec<_>>());
+        assert_eq!(others, (start..next).collect::<Vec<_>>());
+    });
+}
+
+/// A reader removes itself while another one reads. From then on the source waits for that one alone, and fills nodes again.
+#[test]
+fn loom_a_reader_leaves_while_another_one_reads() {
+    check(2, || {
+        let (mut feeds, mut readers) = elastic_scale_gate(&[true], &[true, true], 1);
+        let mut feed = feeds.remove(0);
+        let (mut second, mut first) = (readers.remove(1), readers.remove(0));
+        assert!(add(&mut feed, &[0], 0));
+        let leaves = thread::spawn(move || {
+            let seen = take(&mut second).unwrap();
+            // SAFETY: it is this reader, in no other call.
+            assert!(unsafe { second.remove_readers(&[1]) });
+            assert!(seen.is_sorted() && take(&mut second).is_none());
+        });
+        let source = thread::spawn(move || {
+            let mut next = 1;
+            for _ in 0..3 {
+                next += i64::from(add(&mut feed, &[next], next));
+            }
+            (feed, next)
+        });
+        let mut seen = take(&mut first).unwrap();
+        seen.extend(take(&mut first).unwrap());
+        leaves.join().unwrap();
+        let (mut feed, mut next) = source.join().unwrap();
+        while next < 4 {
+            seen.extend(take(&mut first).unwrap());
+            assert!(add(&mut feed, &[next], next));
+            next += 1;
+        }
+        seen.extend(take(&mut first).unwrap());
+        assert_eq!(seen, (0..next).collect::<Vec<_>>());
+    });
+}
+
+/// A source adds another one, and goes on. No reader goes past what the new source may still add.
+#[test]
+fn loom_a_new_source_holds_back_what_is_behind() {
+    check(1, || {
+        let (mut feeds, mut readers) = elastic_scale_gate(&[true, false], &[true], 2);
+        let (mut second, mut first) = (feeds.remove(1), feeds.remove(0));
+        let mut reader = readers.remove(0);
+        let adds = thread::spawn(move || {
+            assert!(add(&mut first, &[0], 0));
+            assert!(first.add_sources(&[1]));
+            let other = thread::spawn(move || {
+                assert!(second.is_source() && add(&mut second, &[1], 2));
+                second
+            });
+            assert!(add(&mut first, &[2], 2));
+            (first, other.join().unwrap())
+        });
+        let mut seen = take(&mut reader).unwrap();
+        seen.extend(take(&mut reader).unwrap());
+        let _ends = adds.join().unwrap();
+        seen.extend(take(&mut reader).unwrap());
+        assert_eq!(seen, [0, 1, 2]);
+    });
+}
+
+/// A source removes another one. Its rows are ready then, none is lost, and its flush is no row.
+#[test]
+fn loom_what_a_removed_source_has_added_becomes_ready() {
+    check(2, || {
+        let (mut feeds, mut readers) = elastic_scale_gate(&[true, true], &[true], 2);
+        let (mut second, mut first) = (feeds.remove(1), feeds.remove(0));
+        let mut reader = readers.remove(0);
+        assert!(add(&mut second, &[0, 1], 1));
+        let removes = thread::spawn(move || {
+            assert!(add(&mut first, &[2], 2));
+            // SAFETY: the other source is in no call, and this thread was spawned after its calls.
+            assert!(unsafe { first.remove_sources(&[1]) });
+            assert!(add(&mut first, &[3], 3));
+            first
+        });
+        let mut seen = take(&mut reader).unwrap();
+        seen.extend(take(&mut reader).unwrap());
+        let _first = removes.join().unwrap();
+        assert!(!second.is_source());
+        seen.extend(take(&mut reader).unwrap());
+        assert_eq!(seen, [0, 1, 2, 3]);
+    });
+}
+
+/// Two readers add the same one, and a reader that was removed meanwhile comes late. One caller wins.
+#[test]
+fn loom_one_caller_wins() {
+    check(3, || {
+        let (_feeds, mut readers) = elastic_scale_gate(&[true], &[true, true, false], 1);
+        let (mut third, second, first) = (readers.remove(2), readers.remove(1), readers.remove(0));
+        let other = thread::spawn(move || second.add_readers(&[2]));
+        let has_added = first.add_readers(&[2]);
+        let other = other.join().unwrap();
+        assert!(has_added != other, "{has_added} {other}");
+        assert!(third.join() && !first.add_readers(&[2]));
+    });
+}
