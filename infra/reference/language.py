@@ -113,9 +113,9 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "process": "A partitioned operator `fn(row, state, out)`, with one state for each key.",
             "window": "The windows of each key. `tumbling(size)`: one after the other. `sliding(size, every)`: they "
             "overlap. `session(gap)`: a window ends when the key has had no row for the gap. `count_window(rows)`: a "
-            'window has this number of rows. A size is a number of units of `ts`, a duration such as `"1h30m"`, or the name of a '
-            "parameter. `App(..., time=...)` sets the unit; the default is `ms`. With `early=n`, results so far also "
-            "leave after every n rows of a key and window.",
+            "window has this number of rows. A size is a number of units of `ts`, a duration such as "
+            '`"1h30m"`, or the name of a parameter. `App(..., time=...)` sets the unit; the default is `ms`. With '
+            "`early=n`, results so far also leave after every n rows of a key and window.",
         },
     ),
     WindowedStream: (

@@ -9,7 +9,6 @@ time.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +31,7 @@ STEADY = 0.7  # of the capacity before a change, as in the paper
 # Length and share of the peak rate: before the change, right after it, and later.
 UP = ((0.4, STEADY), (0.1, 1.2), (0.5, 1.2))
 DOWN = ((0.4, STEADY), (0.1, 0.3), (0.5, 0.3))
-# As in the paper but for the rates, which are a tenth: the times of 20 minutes then pass in a quarter of a minute.
+# As in the paper but for the rates, which are a tenth: the times of a quarter of an hour then pass in seconds.
 PHASES = {"keys": 1000, "size": 60_001, "phases": True, "lowest": 50, "highest": 800}
 HEDGE = {"keys": 1000, "size": 30_001}
 
@@ -49,7 +48,7 @@ def decision(starting: int, load: float, most: int = PAPERS_THREADS) -> int | No
     period = 100_000_000
     seen = {"at": period, "period": period, "replicas": starting, "most": most, "pending": 0}
     seen |= {"worked": round(load * starting * period), "arrived": 1000, "dealt": 1000}
-    return engine.decided(THRESHOLD, seen)
+    return engine.decider(THRESHOLD)(seen)
 
 
 def _table(load: float) -> str:
@@ -300,9 +299,7 @@ def simulated(controller: str, loads: np.ndarray, most: int = PAPERS_THREADS) ->
         loads: The work that arrives in each period, as a multiple of what one replica can do in it.
         most: The number of replicas that can have keys.
     """
-    from streaming_core import _runtime
-
-    deciding = _runtime.Controller(controller)
+    decide = engine.decider(controller)
     period, unit = 1_000_000_000 // PERIODS, 1_000  # events of the work of one replica in a period
     replicas, pending = most, 0.0
     for number, load in enumerate(loads.tolist(), 1):
@@ -313,7 +310,7 @@ def simulated(controller: str, loads: np.ndarray, most: int = PAPERS_THREADS) ->
         seen |= {"worked": round(done * period), "arrived": round(load * unit)}
         seen |= {"dealt": round(done * unit), "pending": round(pending * unit)}
         yield {"replicas": replicas, "work": done / replicas, "pending": pending / max(load, 1e-9) / PERIODS}
-        replicas = deciding.decide(json.dumps(seen)) or replicas
+        replicas = decide(seen) or replicas
 
 
 def phase_loads(seed: int = 1) -> np.ndarray:
@@ -413,7 +410,7 @@ EXPERIMENTS = (
         FOLLOWING,
         _phases,
         _over_time(OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK),
-        events=500_000,
+        events=250_000,
         count=_count,
         conclude=_followed,
     ),
@@ -434,7 +431,7 @@ EXPERIMENTS = (
         HEDGING,
         _hedging,
         _over_time(OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK),
-        events=40_000,
+        events=20_000,
         count=_count,
         conclude=_followed,
     ),

@@ -86,8 +86,8 @@ def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliverie
     The row of a pass has its latencies in microseconds and its changes of owners. If there are few phases, it has the
     latency and the rates of each.
 
-    In the row of an instant, `pending` is the backlog in seconds, at the present rate. With a controller, `replicas`
-    counts the replicas that have keys, and `work` is the share of their time that they work.
+    With a controller, the row of an instant counts in `replicas` those that have keys. `work` is the share of their
+    time that they work.
 
     Args:
         number: The number of the pass.
@@ -119,16 +119,15 @@ def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliverie
     finished = np.maximum.accumulate(deliveries["event"]) + 1
 
     def spans(edges: np.ndarray) -> list[Row]:
-        """Returns offered and delivered events per second, the mean latency, and the backlog, of each span."""
+        """Returns offered and delivered events per second, and the mean latency, of each span."""
         wide = np.maximum(np.diff(edges), 1e-9)
         arrived = np.interp(edges, begins, [*(first for first, _ in rates), sample.events])
         done = np.concatenate([[0], finished])[np.searchsorted(at, edges, side="right")]
-        offered = np.diff(arrived) / wide
         bounds = np.searchsorted(at, edges)
         means = [float(latency[a:b].mean()) if b > a else None for a, b in itertools.pairwise(bounds)]
-        backlog = np.maximum(arrived - done, 0)[1:] / np.maximum(offered, 1)
-        names = ("offered_per_s", "delivered_per_s", "latency_us", "pending")
-        values = zip(offered.tolist(), (np.diff(done) / wide).tolist(), means, backlog.tolist(), strict=True)
+        names = ("offered_per_s", "delivered_per_s", "latency_us")
+        offered, delivered = (np.diff(counts) / wide for counts in (arrived, done))
+        values = zip(offered.tolist(), delivered.tolist(), means, strict=True)
         return [dict(zip(names, one, strict=True)) for one in values]
 
     if len(rates) <= FEW:

@@ -44,7 +44,7 @@ class Race(Subject):
                 `repetitions` passes with an open-loop source, which have a row of their own.
             tick: Called after every round, and after every pass with an open-loop source.
             pace: The rates of an open-loop source whose rate changes. With a pace, every way makes `repetitions` such
-                runs, and one pass at the peak rate. Their rows cover one instant after the other.
+                runs, and one run at the peak rate. Their rows cover one instant after the other.
             requests: For each way, the requests for reconfigurations during its runs, or None. The effect on a way
                 without requests is measured at the events at which an equal way was reconfigured. With requests, a
                 pass is one run.
@@ -54,7 +54,8 @@ class Race(Subject):
         if pinned:
             specs = [spec.model_copy(update={"pin": True}) for spec in specs]
         with confined(max((spec.threads for spec in specs), default=1)):
-            rounds = Rounds(self, specs, seconds if self.events and not requests else 0.0, requests, tick)
+            is_repeated = bool(self.events) and not requests and pace is None
+            rounds = Rounds(self, specs, seconds if is_repeated else 0.0, requests, tick)
             rounds.at_peak(1 if pace else repetitions)
             rows = rounds.rows(ways)
             open_rows: list[list[Row]] = [[] for _ in ways]

@@ -124,7 +124,7 @@ class WindowedStream:
             raise BadInput(f"top_k({field!r}): {self._stream._record!r} needs an integer field {field}")
         return self._declared(
             name or f"top_{field}",
-            {"counts": Counter[i64], "best": TopK[k]},
+            {"counts": Counter(i64), "best": TopK(k)},
             f"state.best.offer(row.{field}, state.counts.add(row.{field}, 1))",
             {
                 "rank": (i64, "i"),
@@ -144,8 +144,8 @@ class WindowedStream:
         name = update.__name__
         names = {"_update": update, "_result": result}
         if isinstance(self._extent, CountWindow):
-            calls = "_update(row, state, out)", "_result(row, state, out)"
-            return self._of_rows(name, calls[0], [calls[1]], state, output, names)
+            emission = ["_result(row, state, out)"]
+            return self._of_rows(name, "_update(row, state, out)", emission, state, output, names)
         update = self._early(name, "_update(row, window, state, out)", ["_result(window, state, out)"], names)
         return self._windowed(update, _counted(name, state), result, output)
 

@@ -353,7 +353,8 @@ class App:
                 the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for
                 kind `multi`, or 0.
             idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
-                windows wait for every stream. For kind `multi`: others follow the latest row of any stream.
+                windows wait for every stream. For kind `multi`: windows of other kinds go by the latest row of any
+                stream.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
 
         Raises:
@@ -421,7 +422,8 @@ class App:
         their record in front: `order_price`, `payment_price`.
 
         Args:
-            left, right: the streams.
+            left: the left stream.
+            right: the right stream.
             on: the key, a field of both. With a band, there may be none.
             within: a number of units of `ts`, or a duration such as "10m".
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
@@ -433,10 +435,6 @@ class App:
         """
         return joined(self, left, right, on, within, band or {}, name)
 
-    def _default_delay(self, kind: str) -> int | str:
-        """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
-        return self.delay if self.delay is not None and kind == "multi" else 0
-
     @staticmethod
     def _check_kind(kind: str, advance: int | str | None, slide: Callable | None, refusal: Callable) -> None:
         """Raise BadInput unless a window of this kind has the arguments that it needs, and no others."""
@@ -446,6 +444,10 @@ class App:
             raise refusal('slide works only with kind="single"; remove slide, or change the kind')
         if (advance is None) != (kind == "session"):
             raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
+
+    def _default_delay(self, kind: str) -> int | str:
+        """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
+        return self.delay if self.delay is not None and kind == "multi" else 0
 
     def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
         """The record of a window's keys."""

@@ -48,7 +48,7 @@ def tumbling(size: int | str, delay: int | str | None = None) -> Extent:
 
 
 def sliding(size: int | str, every: int | str, delay: int | str | None = None) -> Extent:
-    """Windows of this size, of which one begins every so often."""
+    """Windows of this size, which begin every so often and overlap."""
     return Extent(every, size, delay)
 
 

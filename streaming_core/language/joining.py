@@ -34,8 +34,6 @@ from streaming_core.language.record import FieldType, Queue, Record, Scalar, i64
 class Joined(Protocol):
     """One of the streams."""
 
-    _module: str
-
     @property
     def _record(self) -> Record: ...
 
@@ -75,8 +73,8 @@ class Join:
             raise self.refusal(': say which rows meet: on="field", or band={"field": ("field", distance)}')
         for one, (other, distance) in self.band.items():
             for record, field in zip(self.sides, (one, other), strict=True):
-                kind = record.fields.get(field)
-                if not isinstance(kind, Scalar) or kind.name == "boolean":
+                known = record.fields.get(field)
+                if not isinstance(known, Scalar) or known.name == "boolean":
                     raise self.refusal(f": band: {record!r} has no number field {field!r}")
             is_number = isinstance(distance, int | float) and not isinstance(distance, bool)
             if not is_number or not 0 <= distance < math.inf:

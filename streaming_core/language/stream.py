@@ -117,6 +117,7 @@ class KeyedStream:
         return add("partitioned", fn, self._stream, output, functions, key=self._key, state=state)
 
     def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError, with the method that was probably meant."""
         near = did_you_mean(name, ("process", "window"))
         raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process and window")
 

@@ -615,8 +615,13 @@ def pool_is_shared(pool: str, threads: int) -> bool:
     return len(set(_runtime.pools(pool, threads))) < threads
 
 
-def decided(controller: str, seen: dict[str, int]) -> int | None:
-    """How many replicas a controller asks for that has seen this in its first period (report.Load); None: as many."""
+def decider(controller: str) -> Callable[[dict[str, int]], int | None]:
+    """Returns a function that asks a controller, one period after the other.
+
+    The function takes what the controller sees (report.Load). It returns the number of replicas that the controller
+    asks for, or None if it keeps them.
+    """
     from streaming_core import _runtime
 
-    return _runtime.Controller(controller).decide(json.dumps(seen))
+    deciding = _runtime.Controller(controller)
+    return lambda seen: deciding.decide(json.dumps(seen))

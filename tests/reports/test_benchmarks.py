@@ -350,7 +350,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
             more |= {"calls": {"from_left": [7, 8]}, "compared": {2: [70, 80]}}
             if heat.pace:  # instants of a pass
                 more |= {"at_s": 0.5, "offered_per_s": 1e4, "delivered_per_s": 1e4, "latency_us": 5.0, "replicas": 2}
-                more |= {"work": 0.5, "pending": 0.1, "pass": 0, "seconds": 1.0, "event_seconds": 9.0, "changes": []}
+                more |= {"work": 0.5, "pass": 0, "seconds": 1.0, "event_seconds": 9.0, "changes": []}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more))
             ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
             for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):

@@ -563,7 +563,7 @@ def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
     assert (whole["spikes"], whole["spike_s"], whole["spike_us"]) == (1, 0.1, 50.0)
     assert [instant["at_s"] for instant in instants] == [1.0, 2.0]
     assert (instants[0]["replicas"], instants[0]["work"]) == (2, 0.5)
-    assert [instant["pending"] for instant in instants] == [0.0, 0.0]
+    assert [instant["delivered_per_s"] for instant in instants] == [10.0, 20.0]
     # Of another pass there is one row.
     assert len(open_loop.over_time(1, [(0, 10.0), (10, 20.0)], sample, delivered)) == 1
 
@@ -604,8 +604,7 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
         if "at_s" in row:
             assert 1 <= row.get("replicas", 2) <= 2
             assert row.get("work", 0) >= 0
-            assert row["pending"] >= 0
-            assert row["offered_per_s"] > 0
+            assert row["offered_per_s"] >= 0
             assert row["delivered_per_s"] >= 0
 
 

@@ -197,7 +197,7 @@ def test_where_threads_are_more_than_cores_context_switches_are_counted(monkeypa
 
 
 def test_question_four_runs_by_command(monkeypatch, capsys):
-    given = ("--suite", "stretch", "--only", "q4", "--events", "300", "--threads", "2", "--repetitions", "1", "--json")
+    given = ("--suite", "stretch", "--only", "q4", "--events", "3000", "--threads", "2", "--repetitions", "1", "--json")
     monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *given])
     with pytest.raises(SystemExit) as ended:
         main()

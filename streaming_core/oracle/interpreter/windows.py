@@ -275,9 +275,11 @@ class Sessions(Windowed):
         self.sets: dict[tuple, _Set] = {}  # by key
 
     def numbers(self, first: int, last: int) -> range:
+        """A row meets the session of its key."""
         return range(last, last + 1)
 
     def find(self, key: tuple, number: int, ts: int) -> _Set:
+        """The session of a key, begun if there is none."""
         if key not in self.sets:
             self.sets[key] = super().find(key, number, ts)
         found = self.sets[key]
@@ -286,6 +288,7 @@ class Sessions(Windowed):
         return found
 
     def expired(self, key: tuple, found: _Set) -> None:
+        """A session ends, or stands in the window of its latest row."""
         if found.last == found.number:
             super().expired(key, found)
             del self.sets[key]

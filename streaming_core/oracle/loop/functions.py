@@ -324,9 +324,11 @@ class Functions(Printer):
         self.add(f"    {begin} = {end}")
 
     def e_all(self, node: Node) -> str:
+        """A conjunction, without branches in the search of a scan."""
         return self.logical(node, " & ", False) if self.in_search else super().e_all(node)
 
     def e_any(self, node: Node) -> str:
+        """A disjunction, without branches in the search of a scan."""
         return self.logical(node, " | ", True) if self.in_search else super().e_any(node)
 
     # --- arithmetic

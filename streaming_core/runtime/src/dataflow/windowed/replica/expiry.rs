@@ -33,10 +33,8 @@ impl Replica {
             unsafe { self.meet(operator, text, out) }?;
         }
         if operator.session {
-            let open = self.watermark.open();
-            let open = if open == NONE { 0 } else { open };
             // SAFETY: as the callers say.
-            return unsafe { self.end_sessions(operator, (before, open), at, text, out) };
+            return unsafe { self.end_sessions(operator, before, at, text, out) };
         }
         let mut expired = 0;
         while let Some(number) = self.open.first()
@@ -79,15 +77,17 @@ impl Replica {
         Ok(true)
     }
 
-    /// As `expire`, of sessions: those whose latest row is before `before`. None has one before `open`.
+    /// As `expire`, of sessions: those whose latest row is before `before`. None has one before the watermark, and there is a
+    /// watermark as soon as there is a row: sessions wait for no stream.
     unsafe fn end_sessions(
         &mut self,
         operator: &Windowed,
-        (before, open): (i64, i64),
+        before: i64,
         (seq, index): (i64, usize),
         text: Text,
         out: &mut Out,
     ) -> Result<bool, RunError> {
+        let open = self.watermark.open();
         let Self { number, sessions, expired, starts, gone, .. } = self;
         expired.clear();
         starts.clear();
