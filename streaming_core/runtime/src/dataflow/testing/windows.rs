@@ -250,7 +250,7 @@ impl Single {
         let window = json!({
             "kind": "windowed", "name": "window", "inputs": inputs, "stride": STRIDE, "state_size": 16,
             "window": {
-                "single": true, "advance": self.advance, "size": self.size, "delay": 0, "bag": false, "of": of,
+                "single": true, "advance": self.advance, "size": self.size, "delay": 0, "idle": 0, "bag": false, "of": of,
                 "every": self.every, "result": 0, "slide": 0, "streams": &streams[..n],
                 "key": {"stride": STRIDE, "fields": [{"kind": "i64", "offset": 8}]},
             },
