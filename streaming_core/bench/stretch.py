@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from streaming_core.bench import elasticity, host, joins, resident, switching
+from streaming_core.bench import banded, elasticity, host, joins, resident, switching
 from streaming_core.bench import stretch_sentences as sentences
 from streaming_core.bench.race import Race
 from streaming_core.bench.ratios import Row, quantity, right, scaled, threads_of
@@ -319,6 +319,7 @@ SUITE = Suite(
             conclude=_per_second,
             needs="cores",
         ),
+        banded.EXPERIMENT,
         *switching.EXPERIMENTS,
         Experiment(
             "balance",

@@ -82,12 +82,12 @@ BANDS = {
     "key and floats": (True, 1.5, None),
     "key and equal integers": (True, None, 0),
     "integers": (False, None, 7.5),
-    "both": (False, 2, 20),
 }
 
 
 @pytest.mark.parametrize(
-    ("band", "within", "span"), [*((band, "1s", 1000) for band in BANDS), ("key", 0, 0), ("both", 50, 50)]
+    ("band", "within", "span"),
+    [("key", "1s", 1000), ("key and floats", 0, 0), ("key and equal integers", "1s", 1000), ("integers", 50, 50)],
 )
 def test_a_join_meets_every_pair_once(band, within, span):
     app = App("pairs")
@@ -107,11 +107,11 @@ def test_a_join_meets_every_pair_once(band, within, span):
     assert Counter(made) == Counter(wanted)
     assert made
     compare("pairs", case.outputs, Loop(app, app.bind()).process(case.events.tables[0]), "outputs")
-    for threads in (1, 2, 3):
+    for threads in (1, 3):
         case.check(RunSpec.parse({"app": "pairs", "executor": "pinned", "threads": threads, "batch": 7}), 100)
 
 
-@pytest.mark.parametrize("distance", [0.0, 5e-324, 0.1, 1.0, 3.7, 1e300])
+@pytest.mark.parametrize("distance", [0.0, 5e-324, 0.1, 1e300])
 def test_close_floats_lie_in_buckets_that_meet(distance):
     """Values a distance apart, and the numbers next to them, of all magnitudes: the index loses no pair."""
     rng = np.random.default_rng(11)

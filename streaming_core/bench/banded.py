@@ -1,0 +1,191 @@
+"""A join within a band, which looks rows up by an index, beside the same join in DuckDB.
+
+The rows are those of ScaleJoin: pairs lie within five minutes of each other, and both columns differ by at most 10 of
+10,000. `App.join` puts the rows into buckets of the first column. The query does the same: a left row has one bucket, a
+right row has three, and the join compares the rows of a bucket. DuckDB may see all rows at once, and emits in any order.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.api import App, boolean, f64, i64, record
+from streaming_core.bench.ratios import Row
+from streaming_core.bench.statistics import interval
+from streaming_core.bench.subject import KEEP
+from streaming_core.bench.suite import Claim, Experiment, Plot
+from streaming_core.data import workload
+from streaming_core.data.digest import format_digest
+from streaming_core.generator import Draws
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle.loop import Loop
+from streaming_core.regression.home import Home
+from streaming_core.run import engine
+from streaming_core.run.way import Pinned
+
+EVENTS = 2_000_000
+ROUNDS = 5
+SEED = 1
+RATE, WITHIN, BAND, DOMAIN = 100, 300_000, 10, 10_000  # rows per second, ms, and whole numbers
+
+
+@record
+class Left:
+    """A row of the left stream."""
+
+    ts: i64
+    x: i64
+    y: f64
+
+
+@record
+class Right:
+    """A row of the right stream."""
+
+    ts: i64
+    a: i64
+    b: f64
+    c: f64
+    d: boolean
+
+
+def lefts(params: dict[str, Any], seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
+    """Draws left rows; the streams take turns."""
+    draws = Draws(seed, "banded.lefts", start, stop)
+    x, y = (1 + draws.below(d, DOMAIN) for d in range(2))
+    return {"ts": 2 * np.arange(start, stop) * 1000 // RATE, "x": x, "y": y.astype(float)}
+
+
+def rights(params: dict[str, Any], seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
+    """Draws right rows."""
+    draws = Draws(seed, "banded.rights", start, stop)
+    a, b = (1 + draws.below(d, DOMAIN) for d in range(2))
+    ts = (2 * np.arange(start, stop) + 1) * 1000 // RATE
+    return {"ts": ts, "a": a, "b": b.astype(float), "c": draws.u53(2) / float(1 << 53), "d": draws.chance(3, 0.5)}
+
+
+def application() -> App:
+    """The join."""
+    app = App("banded")
+    left, right = app.sources(Left, Right)
+    app.join(left, right, within=WITHIN, band={"x": ("a", BAND), "y": ("b", BAND)}).sink()
+    app.generates(lefts, rights)
+    return app
+
+
+QUERY = f"""
+    SELECT greatest(l.ts, r.ts) AS ts, l.x, l.y, r.a, r.b, r.c, r.d
+    FROM (SELECT *, x // {BAND} AS bucket FROM events WHERE stream = 0) l
+    JOIN (SELECT *, unnest([a // {BAND} - 1, a // {BAND}, a // {BAND} + 1]) AS bucket FROM events WHERE stream = 1) r
+    ON l.bucket = r.bucket AND abs(l.ts - r.ts) <= {WITHIN} AND abs(l.x - r.a) <= {BAND} AND abs(l.y - r.b) <= {BAND}
+"""
+
+
+def _query(events: pa.Table, threads: int) -> tuple[float, int]:
+    """Runs the query. Returns its seconds, and the number of pairs."""
+    import duckdb
+
+    with duckdb.connect(config={"threads": threads}) as connection:
+        connection.register("source", events)
+        connection.execute("CREATE TABLE events AS SELECT * FROM source")
+        began = time.perf_counter()
+        pairs = connection.sql(QUERY).to_arrow_table()
+        return time.perf_counter() - began, pairs.num_rows
+
+
+def _measure() -> Iterator[Row]:
+    app = application()
+    bound = app.bind()
+    program = compile_app(app, bound)
+    root = Home().root
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as folder:
+        workload.write(app, bound, EVENTS, SEED, Path(folder) / "workload")
+        source = workload.read(Path(folder) / "workload", app)
+        tables = list(source.blocks(engine.BLOCK))
+        blocks = engine.Blocks(source, program, engine.BLOCK, keep=KEEP)
+        for _ in blocks:  # decodes them all, so that no pass does
+            pass
+    events = pa.concat_tables(tables)
+    specs = [Pinned.model_validate({"app": app.name, "threads": threads}) for threads in (1, 2)]
+    seconds: dict[str, list[float]] = {}
+    results: dict[str, bool] = {}
+    for number in range(ROUNDS + 1):  # the first one warms up
+        loop = Loop(app, bound)
+        decoded = [loop.decode(table) for table in tables]
+        began = time.perf_counter()
+        for block in decoded:
+            loop.run(*block, keep=False)
+        loop.finish(EVENTS)
+        spent = {"loop": time.perf_counter() - began}
+        expected, pairs = format_digest(*loop.digest), loop.digest[0]
+        for spec in specs:
+            sample, _, _ = engine.one_pass(spec, program, blocks, export=False)
+            spent[f"gate {spec.threads}"] = EVENTS / sample.events_per_s
+            results[f"gate {spec.threads}"] = sample.digest == expected and sample.in_order
+        for threads in (1, 2):
+            spent[f"duckdb {threads}"], rows = _query(events, threads)
+            results[f"duckdb {threads}"] = rows == pairs
+        if number:
+            for name, of in spent.items():
+                seconds.setdefault(name, []).append(of)
+    for name, passes in seconds.items():
+        way, _, threads = name.partition(" ")
+        rates = [EVENTS / one for one in passes]
+        ratios = [base / one for base, one in zip(seconds["loop"], passes, strict=True)]
+        yield {
+            "app": app.name,
+            "params": {},
+            "way": way,
+            "threads": int(threads or 1),
+            "result": "yardstick" if way == "loop" else "equal" if results[name] else "different",
+            "events": EVENTS,
+            "events_per_s": statistics.median(rates),
+            "rates": rates,
+            "to_loop": statistics.median(ratios),
+            "to_loop_range": interval(ratios),
+            "pass_s": statistics.median(passes),
+        }
+
+
+def _compared(rows: list[Row]) -> Iterator[str]:
+    """States rates, and the engine's relative to DuckDB's on as many threads."""
+    for row in rows:
+        low, high = min(row["rates"]) / 1e6, max(row["rates"]) / 1e6
+        line = f"{row['way']}, {row['threads']} threads: {row['events_per_s'] / 1e6:.2f} M rows/s ({low:.2f} to {high:.2f})"
+        other = next((one for one in rows if (one["way"], one["threads"]) == ("duckdb", row["threads"])), None)
+        if row["way"] == "gate" and other:
+            ratios = [mine / its for mine, its in zip(row["rates"], other["rates"], strict=True)]
+            low, high = interval(ratios)
+            line += f", {statistics.median(ratios):.2f} times DuckDB ({low:.2f} to {high:.2f})"
+        yield line
+
+
+BANDED = Claim(
+    "A join within a band is at least as fast as DuckDB's join by buckets, on two threads.",
+    "a goal of this project",
+    ours=lambda rows: ". ".join(_compared(rows)),
+)
+EXPERIMENT = Experiment(
+    "q3-band",
+    "none: a goal of this project",
+    "A join within a band, by an index",
+    (BANDED,),
+    lambda counts: (
+        [],
+        [
+            f"{EVENTS:,} rows, {RATE} per second, within five minutes; both columns within {BAND} of {DOMAIN:,}.",
+            "DuckDB's rows lie in a table of its own before the query begins. It sees all rows at once.",
+            "Results of the engine have the digest of the loop's. DuckDB has as many pairs.",
+        ],
+    ),
+    (Plot("threads", "events_per_s", "rows per second", by=""),),
+    model=_measure,
+    conclude=_compared,
+)
