@@ -31,16 +31,21 @@ class Windowing(Protocol):
     _app: Any
 
     @property
-    def _record(self) -> Record: ...
+    def _record(self) -> Record:
+        """The record of its rows."""
 
     @property
-    def _module(self) -> str: ...
+    def _module(self) -> str:
+        """The module of its application."""
 
-    def window(self, **declared: Any) -> Any: ...
+    def window(self, **declared: Any) -> Any:
+        """A windowed operator over it."""
 
-    def process(self, fn: Callable, state: Record, output: Record) -> Any: ...
+    def process(self, fn: Callable, state: Record, output: Record) -> Any:
+        """A stateful operator over it."""
 
-    def key_by(self, key: str) -> Any: ...
+    def key_by(self, key: str) -> Any:
+        """It, keyed by a field."""
 
 
 class WindowedStream:
@@ -60,6 +65,7 @@ class WindowedStream:
     """
 
     def __init__(self, stream: Windowing, key: str, extent: Extent | CountWindow, early: int | str | None = None):
+        """Declare nothing yet."""
         app = f"app {stream._app.name}"
         if not isinstance(extent, Extent | CountWindow):
             raise BadInput(
@@ -89,6 +95,7 @@ class WindowedStream:
         return str(rows)
 
     def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError, with the methods that there are."""
         near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate", "late"))
         raise AttributeError(
             f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k, aggregate and late"

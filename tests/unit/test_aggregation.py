@@ -330,9 +330,7 @@ def test_a_method_that_does_not_exist_is_answered_by_those_that_do():
     keyed = App("shops").source(Order).key_by("shop")
     with pytest.raises(AttributeError, match=r"a keyed stream has no method 'count'; it has process and window"):
         keyed.count()
-    with pytest.raises(
-        AttributeError, match=r"no method 'mean'; it has count, sum, min, max, top_k, aggregate and late"
-    ):
+    with pytest.raises(AttributeError, match=r"it has count, sum, min, max, top_k, aggregate and late"):
         keyed.window(tumbling("1m")).mean("price")
     with pytest.raises(BadInput, match=r"unit of time"):
         App("shops", time="minute")
