@@ -1,8 +1,9 @@
 """A join within a band, which looks rows up by an index, beside the same join in DuckDB.
 
 The rows are those of ScaleJoin: pairs lie within five minutes of each other, and both columns differ by at most 10 of
-10,000. `App.join` puts the rows into buckets of the first column. The query does the same: a left row has one bucket, a
-right row has three, and the join compares the rows of a bucket. DuckDB may see all rows at once, and emits in any order.
+10,000. `App.join` puts the rows into buckets of the first column. The query does the same: a left row has one bucket,
+a right row has three, and the join compares the rows of a bucket. DuckDB may see all rows at once, and emits in any
+order.
 """
 
 import statistics
@@ -15,8 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api import App, boolean, f64, i64, record
-from streaming_core.bench.ratios import Row
+from streaming_core.bench.ratios import Row, threads_of
 from streaming_core.bench.statistics import interval
 from streaming_core.bench.subject import KEEP
 from streaming_core.bench.suite import Claim, Experiment, Plot
@@ -24,6 +24,8 @@ from streaming_core.data import workload
 from streaming_core.data.digest import format_digest
 from streaming_core.generator import Draws
 from streaming_core.kernels.program import compile_app
+from streaming_core.language.application import App
+from streaming_core.language.record import Record, boolean, f64, i64
 from streaming_core.oracle.loop import Loop
 from streaming_core.regression.home import Home
 from streaming_core.run import engine
@@ -35,24 +37,8 @@ SEED = 1
 RATE, WITHIN, BAND, DOMAIN = 100, 300_000, 10, 10_000  # rows per second, ms, and whole numbers
 
 
-@record
-class Left:
-    """A row of the left stream."""
-
-    ts: i64
-    x: i64
-    y: f64
-
-
-@record
-class Right:
-    """A row of the right stream."""
-
-    ts: i64
-    a: i64
-    b: f64
-    c: f64
-    d: boolean
+LEFT = Record("Left", {"ts": i64, "x": i64, "y": f64}, None)
+RIGHT = Record("Right", {"ts": i64, "a": i64, "b": f64, "c": f64, "d": boolean}, None)
 
 
 def lefts(params: dict[str, Any], seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
@@ -73,7 +59,7 @@ def rights(params: dict[str, Any], seed: int, start: int, stop: int) -> dict[str
 def application() -> App:
     """The join."""
     app = App("banded")
-    left, right = app.sources(Left, Right)
+    left, right = app.sources(LEFT, RIGHT)
     app.join(left, right, within=WITHIN, band={"x": ("a", BAND), "y": ("b", BAND)}).sink()
     app.generates(lefts, rights)
     return app
@@ -129,9 +115,9 @@ def _measure() -> Iterator[Row]:
             sample, _, _ = engine.one_pass(spec, program, blocks, export=False)
             spent[f"gate {spec.threads}"] = EVENTS / sample.events_per_s
             results[f"gate {spec.threads}"] = sample.digest == expected and sample.in_order
-        for threads in (1, 2):
-            spent[f"duckdb {threads}"], rows = _query(events, threads)
-            results[f"duckdb {threads}"] = rows == pairs
+        for count in (1, 2):
+            spent[f"duckdb {count}"], rows = _query(events, count)
+            results[f"duckdb {count}"] = rows == pairs
         if number:
             for name, of in spent.items():
                 seconds.setdefault(name, []).append(of)
@@ -158,7 +144,8 @@ def _compared(rows: list[Row]) -> Iterator[str]:
     """States rates, and the engine's relative to DuckDB's on as many threads."""
     for row in rows:
         low, high = min(row["rates"]) / 1e6, max(row["rates"]) / 1e6
-        line = f"{row['way']}, {row['threads']} threads: {row['events_per_s'] / 1e6:.2f} M rows/s ({low:.2f} to {high:.2f})"
+        rate = f"{row['events_per_s'] / 1e6:.2f} M rows/s ({low:.2f} to {high:.2f})"
+        line = f"{row['way']}, {threads_of(row)}: {rate}"
         other = next((one for one in rows if (one["way"], one["threads"]) == ("duckdb", row["threads"])), None)
         if row["way"] == "gate" and other:
             ratios = [mine / its for mine, its in zip(row["rates"], other["rates"], strict=True)]
