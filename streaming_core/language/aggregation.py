@@ -23,6 +23,15 @@ from streaming_core.language.record import Array, Counter, FieldType, Record, Sc
 
 # The field that counts the rows of a state, where an aggregate needs to know.
 _ROWS = "rows_so_far"
+# The field of a row that says how far the watermark was, where windows take late rows.
+_WATERMARK = "watermark_at_row"
+# The state that knows the highest `ts` so far, and the statements that raise it at a row.
+_MARKS: dict[str, FieldType] = {"is_started": boolean, "highest": i64}
+_HIGHEST = """\
+    if not state.is_started or row.ts > state.highest:
+        state.is_started = True
+        state.highest = row.ts
+"""
 
 
 class Windowing(Protocol):
@@ -57,14 +66,26 @@ class WindowedStream:
     With `early`, the result so far also leaves after each `early` rows of a key and window. Its `ts` is the end of the
     window too.
 
+    With `lateness`, windows still take rows for so long after their result has left. Each such row makes the result so
+    far leave again. A second operator keeps the windows for it, so this doubles their memory. Rows are marked with the
+    watermark in one state for all keys, on one thread.
+
     Of a window of a number of rows, a result leaves when its last row comes, with the `ts` of that row. Nothing leaves
     for a window that lacks rows at the end of the stream.
 
     Raises:
-        BadInput: The extent is none, or a number of rows is neither a number from 1 nor the name of a parameter.
+        BadInput: The extent is none, or a number of rows is neither a number from 1 nor the name of a parameter. Or
+            `lateness` does not go with the extent, or is no duration.
     """
 
-    def __init__(self, stream: Windowing, key: str, extent: Extent | CountWindow, early: int | str | None = None):
+    def __init__(
+        self,
+        stream: Windowing,
+        key: str,
+        extent: Extent | CountWindow,
+        early: int | str | None = None,
+        lateness: int | str | None = None,
+    ):
         """Declare nothing yet."""
         app = f"app {stream._app.name}"
         if not isinstance(extent, Extent | CountWindow):
@@ -78,6 +99,28 @@ class WindowedStream:
         self._stream, self._key, self._extent = stream, key, extent
         # A result leaves after so many rows, as the functions write it.
         self._every = None if rows is None else self._rows(stream, f"{what}: the number of rows", rows)
+        # The delay of windows that take late rows, in units of `ts`.
+        self._whole_delay = None if lateness is None else self._delays(lateness)
+
+    def _delays(self, lateness: int | str) -> int:
+        """The delay of the extent and `lateness`, together."""
+        app, extent = self._stream._app, self._extent
+        if isinstance(extent, CountWindow) or extent.kind != "multi" or self._every is not None:
+            raise BadInput(f"app {app.name}: lateness goes with tumbling and sliding windows, without early")
+        delays = [in_units(lateness, app.time), in_units(self._delay, app.time)]
+        if not all(type(delay) is int and delay >= 0 for delay in delays):
+            raise BadInput(
+                f"app {app.name}: lateness and delay must be durations such as '30s', or numbers from 0, "
+                f"not {lateness!r} and {self._delay!r}"
+            )
+        return sum(delay for delay in delays if isinstance(delay, int))
+
+    @property
+    def _delay(self) -> int | str:
+        """The delay of the extent."""
+        assert isinstance(self._extent, Extent)
+        default = self._stream._app._default_delay(self._extent.kind)
+        return default if self._extent.delay is None else self._extent.delay
 
     @staticmethod
     def _rows(stream: Windowing, what: str, rows: int | str) -> str:
@@ -146,24 +189,59 @@ class WindowedStream:
 
         Of a window of a number of rows: `update(row, state, out)` and `result(row, state, out)`, with the last row.
         """
-        if self._every is None:
-            return self._windowed(update, state, result, output)
         name = update.__name__
         names = {"_update": update, "_result": result}
+        call, emission = "_update(row, window, state, out)", ["_result(window, state, out)"]
+        if self._every is None:
+            return self._windowed(update, state, result, output, self._again(name, call, emission, names))
         if isinstance(self._extent, CountWindow):
             emission = ["_result(row, state, out)"]
             return self._of_rows(name, "_update(row, state, out)", emission, state, output, names)
-        update = self._early(name, "_update(row, window, state, out)", ["_result(window, state, out)"], names)
-        return self._windowed(update, _counted(name, state), result, output)
+        return self._windowed(self._early(name, call, emission, names), _counted(name, state), result, output)
 
-    def _windowed(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
-        """The windowed operator."""
+    def _windowed(
+        self, update: Callable, state: Record, result: Callable, output: Record, again: Callable | None = None
+    ) -> Any:
+        """The windowed operator; with `again`, united with the one that calls it for late rows too."""
         extent = self._extent
         assert isinstance(extent, Extent)
-        return self._stream.window(
-            key=self._key, kind=extent.kind, advance=extent.advance, size=extent.size, delay=extent.delay,
-            state=state, update=update, result=result, output=output,
-        )  # fmt: skip
+        declared: dict[str, Any] = {
+            "key": self._key, "kind": extent.kind, "advance": extent.advance, "size": extent.size, "state": state,
+            "output": output,
+        }  # fmt: skip
+        results = self._stream.window(**declared, delay=extent.delay, update=update, result=result)
+        if again is None:
+            return results
+        return results.union(self._marked(update.__name__).window(**declared, delay=self._whole_delay, update=again))
+
+    def _again(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable | None:
+        """The update function that emits the result again for a late row; None: windows take no late rows."""
+        if self._whole_delay is None:
+            return None
+        body = "\n        ".join(emission)
+        return self._written(
+            f"def {name}_again(row, window, state, out):\n    {update}\n"
+            f"    if window.end <= row.{_WATERMARK}:\n        {body}\n",
+            names,
+        )
+
+    def _marked(self, name: str) -> Any:
+        """The rows, each with the watermark that results leave by."""
+        fields = self._stream._record.fields
+        if _WATERMARK in fields:
+            raise BadInput(f"{name}: the field name {_WATERMARK!r} is reserved; rename the field")
+        emitted = ", ".join(f"{field}=row.{field}" for field in fields)
+        text = (
+            f"def {name}_rows(row, state, out):\n{_HIGHEST}"
+            f"    out.emit({emitted}, {_WATERMARK}=state.highest - {self._units(self._delay)})\n"
+        )
+        output = Record(f"{name}_row", {**fields, _WATERMARK: i64}, None)
+        return self._stream.process(self._written(text, {}), Record(f"{name}_marks", _MARKS, None), output)
+
+    def _units(self, duration: int | str) -> str:
+        """A duration in units of `ts`, as the text of a function."""
+        units = in_units(duration, self._stream._app.time)
+        return f"app.params.{units}" if isinstance(units, str) else str(units)
 
     def late(self, name: str = "late") -> Any:
         """The rows that came after all of their windows had expired: those that the aggregates leave out.
@@ -173,28 +251,19 @@ class WindowedStream:
         Raises:
             BadInput: Windows of a number of rows never expire.
         """
-        app, extent, fields = self._stream._app, self._extent, self._stream._record.fields
+        extent, fields = self._extent, self._stream._record.fields
         if isinstance(extent, CountWindow):
-            raise BadInput(f"app {app.name}: no row is late for count_window; remove late()")
-
-        def value(duration: int | str) -> str:
-            units = in_units(duration, app.time)
-            return f"app.params.{units}" if isinstance(units, str) else str(units)
-
-        advance, size = value(extent.advance or 1), value(extent.size)
-        delay = value(app._default_delay(extent.kind) if extent.delay is None else extent.delay)
+            raise BadInput(f"app {self._stream._app.name}: no row is late for count_window; remove late()")
+        advance, size = self._units(extent.advance or 1), self._units(extent.size)
+        delay = self._units(self._delay if self._whole_delay is None else self._whole_delay)
         emitted = ", ".join(f"{field}=row.{field}" for field in fields)
         text = (
-            f"def {name}(row, state, out):\n"
-            "    if not state.is_started or row.ts > state.highest:\n"
-            "        state.is_started = True\n"
-            "        state.highest = row.ts\n"
+            f"def {name}(row, state, out):\n{_HIGHEST}"
             f"    if row.ts // {advance} * {advance} + {size} <= state.highest - {delay}:\n"
             f"        out.emit({emitted})\n"
         )
-        state = Record(f"{name}_state", {"is_started": boolean, "highest": i64}, None)
-        function = generated.function(self._stream._module, text, {"app": app})
-        return self._stream.process(function, state, self._stream._record)
+        state = Record(f"{name}_state", _MARKS, None)
+        return self._stream.process(self._written(text, {}), state, self._stream._record)
 
     def _number(self, method: str, field: str) -> Scalar:
         record = self._stream._record
@@ -246,7 +315,7 @@ class WindowedStream:
         result = self._written(f"def {name}_result(window, state, out):\n    {body}\n", {})
         if self._every is None:
             function = self._written(f"def {name}(row, window, state, out):\n    {update}\n", {})
-            return self._windowed(function, kept, result, output)
+            return self._windowed(function, kept, result, output, self._again(name, update, emission, {}))
         return self._windowed(self._early(name, update, emission, {}), _counted(name, kept), result, output)
 
     def _early(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable:

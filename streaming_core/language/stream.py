@@ -121,12 +121,15 @@ class KeyedStream:
         near = did_you_mean(name, ("process", "window"))
         raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process and window")
 
-    def window(self, extent: Extent | CountWindow, early: int | str | None = None) -> WindowedStream:
+    def window(
+        self, extent: Extent | CountWindow, early: int | str | None = None, lateness: int | str | None = None
+    ) -> WindowedStream:
         """The windows of each key: `tumbling(size)`, `sliding(size, every)`, `session(gap)` or `count_window(rows)`.
 
         Args:
             extent: where windows begin and end.
             early: the result so far of a key and window also leaves after each `early` rows; may be the name of a
                 parameter.
+            lateness: windows take late rows for so long, and each of these makes the result leave again.
         """
-        return WindowedStream(self._stream, self._key, extent, early)
+        return WindowedStream(self._stream, self._key, extent, early, lateness)

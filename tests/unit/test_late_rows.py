@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Param, Record, f64, i64, record, sliding, text, tumbling
+from streaming_core.api import App, Param, Record, count_window, f64, i64, record, session, sliding, text, tumbling
 from streaming_core.errors import BadInput
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
@@ -86,3 +86,83 @@ def test_a_sink_needs_something_for_each_column():
 
     with pytest.raises(BadInput, match="sinks: sink times has nothing for column user; let its rows have a field user"):
         clicks.flat_map(timed, Record("Timed", {"ts": i64}, None)).sink("times")
+
+
+def drawn(seed):
+    """Clicks out of order: their times, and a table of them."""
+    rng = np.random.default_rng(seed)
+    ts = np.cumsum(rng.choice([0, 1, 9], 120)) - rng.choice([0, 3, 40], 120)
+    users = rng.choice([b"a", b"b"], 120).tolist()
+    return ts.tolist(), users, pa.table({"seq": range(120), "ts": ts, "user": users, "page": rng.integers(0, 9, 120)})
+
+
+def counted(row, window, state, out):
+    state.n += 1
+
+
+def halved(window, state, out):
+    out.emit(ts=window.end, user=window.key.user, half=state.n / 2)
+
+
+Halves = Record("Halves", {"ts": i64, "user": text, "half": f64}, None)
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_own"), [(tumbling(20), False), (sliding(30, every=10, delay=2), True)], ids=["tumbling", "sliding"]
+)
+def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
+    delay, lateness = 2, 25
+    app = App("clicks")
+    windows = app.source(Click, delay=delay).key_by("user").window(extent, lateness=lateness)
+    count = Record("Counted", {"n": i64}, None)
+    (windows.aggregate(counted, count, halved, Halves) if is_own else windows.count()).sink("results")
+    windows.late().sink("late")
+    app.generates(lambda *arguments: {})
+    times, users, table = drawn(3)
+    case, loop = Case(app, app.bind(), table), Loop(app, app.bind())
+    compare("clicks", case.outputs, pa.concat_tables([loop.process(table), loop.finish(120)]), "outputs")
+    for threads, parallelism in ((1, "vsn"), (2, "vsn_esg"), (3, "sn")):
+        case.check(Pinned(app="clicks", threads=threads, batch=7, parallelism=parallelism), 20)
+    # By the definition: a result at the end of each window, and again for each late row that it still takes.
+    rows, again, late, highest = {}, [], [], None
+    for seq, (ts, user) in enumerate(zip(times, users, strict=True)):
+        highest = ts if highest is None else max(highest, ts)
+        first, last = (ts - extent.size) // extent.advance + 1, ts // extent.advance
+        ends = [number * extent.advance + extent.size for number in range(first, last + 1)]
+        taken = [end for end in ends if end > highest - delay - lateness]
+        for end in taken:
+            rows[end, user] = rows.get((end, user), 0) + 1
+            if end <= highest - delay:
+                again.append((seq, end, user, rows[end, user]))
+        if not taken:
+            late.append(seq)
+    made, scale = case.outputs.to_pylist(), 2 if is_own else 1
+    value = "half" if is_own else "count"
+    results = [(row["seq"], row["ts"], row["user"], int(scale * row[value])) for row in made if row["sink"] == 0]
+    on_time = set(results) - set(again)
+    assert [one for one in results if one in set(again)] == again
+    assert again
+    assert {(end, user) for _, end, user, _ in on_time} <= rows.keys()
+    # The last result that leaves for a window counts all its rows.
+    final = {}
+    for _, end, user, n in results:
+        final[end, user] = max(n, final.get((end, user), 0))
+    assert final == rows
+    assert [row["seq"] for row in made if row["sink"] == 1] == late
+
+
+@pytest.mark.parametrize(
+    ("extent", "more", "why"),
+    [
+        (session(5), {"lateness": 5}, "lateness goes with tumbling and sliding windows"),
+        (count_window(5), {"lateness": 5}, "lateness goes with tumbling and sliding windows"),
+        (tumbling(5), {"lateness": 5, "early": 3}, "without early"),
+        (tumbling(5), {"lateness": -1}, "must be durations such as '30s', or numbers from 0, not -1 and 0"),
+        (tumbling(5, delay="wait"), {"lateness": 1}, "not 1 and 'wait'"),
+    ],
+)
+def test_a_lateness_that_does_not_fit_is_refused(extent, more, why):
+    clicks = App("clicks", params={"wait": Param(3)}).source(Click).key_by("user")
+    with pytest.raises(BadInput) as refusal:
+        clicks.window(extent, **more)
+    assert why in str(refusal.value)
