@@ -115,8 +115,8 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "overlap. `session(gap)`: a window ends when the key has had no row for the gap. `count_window(rows)`: a "
             "window has this number of rows. A size is a number of units of `ts`, a duration such as "
             '`"1h30m"`, or the name of a parameter. `App(..., time=...)` sets the unit; the default is `ms`. With '
-            "`early=n`, results so far also leave after every n rows of a key and window. With `lateness`, windows take "
-            "late rows for so long, and each of them makes the result leave again.",
+            "`early=n`, results so far also leave after every n rows of a key and window. With `lateness`, windows "
+            "take late rows for so long, and each of them makes the result leave again.",
         },
     ),
     WindowedStream: (
