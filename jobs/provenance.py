@@ -37,7 +37,7 @@ def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | Non
     else:
         opened = workload.read(home.workload(entry["app"], entry["address"]), entry["app"])
         imported = _import_record(home, entry, opened.manifest) if name else None
-        rises = [RISES] if "ts" in opened.schema.names else []
+        rises = [RISES] if "ts" in opened.schema.names and opened.app.delay is None else []
         if imported:
             checks = _of_import(imported, opened.rows, rises)
         elif opened.manifest["repeatable"]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TUTORIAL = DOCS / "tutorial.md"
+WINDOWS = DOCS / "how-to" / "write-windows.md"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -38,6 +39,14 @@ def steps(page: Path, languages: Iterable[str] = ("sh",)) -> list[Step]:
         elif language == "text" and steps_of_page:
             steps_of_page[-1].expected.extend(text.splitlines())
     return steps_of_page
+
+
+def application(page: Path, name: str) -> str:
+    """The source of the application that the commands of a page write into a checkout."""
+    (source,) = re.findall(
+        rf"^cat > streaming_core/apps/{name}\.py <<'END'\n(.*?)^END$", page.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return source
 
 
 def missing(expected: list[str], output: str) -> str | None:

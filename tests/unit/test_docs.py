@@ -30,6 +30,13 @@ def test_how_to_page_ends_with_what_to_do_next(page):
     assert last == "## Next"
 
 
+def test_clicks_per_user_and_minute_take_at_most_fifteen_lines_and_the_readme_shows_them():
+    application = pages.application(pages.WINDOWS, "clicks")
+    assert len([line for line in application.splitlines() if line]) <= 15
+    shown = pages.blocks(ROOT / "README.md", "python")[1]
+    assert shown in application
+
+
 def test_expected_lines_occur_in_their_order():
     output = "one  1\ntwo 22 of 3\nthree\n"
     assert pages.missing(["one 1", "...", "three"], output) is None

@@ -12,6 +12,7 @@ from jobs.session import CHECKOUT
 from streaming_core.apps import registry
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
+from tests import pages
 from tests.infra.cli.conftest import lockstep
 
 
@@ -29,6 +30,15 @@ def test_an_application_is_tried_in_every_way_that_fits_it(spark, capsys, monkey
     shown = [line.split()[:2] for line in said.splitlines() if line.startswith(("pooled", "pinned"))]
     assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways
     assert said.splitlines()[-1] == "All 11 cells equal the oracle"
+
+
+def test_late_rows_in_a_sink_of_their_own_are_checked(spark, package, capsys, monkeypatch):
+    monkeypatch.setattr(check, "THREADS", [2])
+    (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
+    assert check.check("clicks", 2000, 1, {}, False, spark) == 0
+    printed = capsys.readouterr().out
+    assert "oracles    70 outputs" in printed
+    assert printed.splitlines()[-1] == "All 2 cells equal the oracle"
 
 
 def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
