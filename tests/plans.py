@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_core.bench import resident, rlas, searches, servers
+from streaming_core.bench import banded, resident, rlas, searches, servers
 from streaming_core.run import profile
 
 
@@ -13,6 +13,7 @@ def few_plans(patch: pytest.MonkeyPatch) -> None:
     for module, values in (
         (profile, {"EVENTS": 1000}),
         (resident, {"EVENTS": 2000, "REQUESTS": 20}),
+        (banded, {"EVENTS": 4000, "ROUNDS": 2}),
         (
             servers,
             {
