@@ -596,7 +596,12 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
     listed = report.passes(found["rows"])
     assert [(row["way"], row.get("pass")) for row in listed] == [
         ("loop", None),
-        *((way, number) for way in ("gate", "gate-threshold", "gate-model") for number in (0, 1)),
+        *(
+            (f"gate{controller}{shared}", number)
+            for shared in ("", "-vsn_esg")
+            for controller in ("", "-threshold", "-model")
+            for number in (0, 1)
+        ),
     ]
     assert all(row["end_to_end_mean_us"] > 0 for row in listed[1:])
     assert all(row["result"] in ("equal", "yardstick") for row in found["rows"])
