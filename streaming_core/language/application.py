@@ -299,7 +299,7 @@ class App:
         """The application's input streams, one for each record, by whose names they go (language/sources.py).
 
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
-        stream), and numbered in it: `row.seq`. One that is silent holds nobody up. With a `delay` (see `source`), `ts`
+        stream), and numbered in it: `row.seq`. A silent stream delays no other. With a `delay` (see `source`), `ts`
         of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
 
         Raises:

@@ -172,13 +172,17 @@ class Windowed(Step):
 
     def find(self, key: tuple, number: int, ts: int) -> _Set:
         """The set of a key in a window, made if it is not there."""
-        if number not in self.by_window:
-            self.by_window[number] = {}
-            heapq.heappush(self.open, number)
-        sets = self.by_window[number]
+        sets = self.sets_of(number)
         if key not in sets:
             sets[key] = self.make(key, number, ts)
         return sets[key]
+
+    def sets_of(self, number: int) -> dict[tuple, _Set]:
+        """The sets that stand in a window, which is open from now on."""
+        if number not in self.by_window:
+            self.by_window[number] = {}
+            heapq.heappush(self.open, number)
+        return self.by_window[number]
 
     def make(self, key: tuple, number: int, ts: int) -> _Set:
         window = _View(self.start(number), self.end(number), self.make_key(*key))
@@ -256,10 +260,7 @@ class Sliding(Windowed):
         found.window.start, found.window.end = self.start(number), self.end(number)
 
     def _stands(self, key: tuple, found: _Set) -> None:
-        if found.number not in self.by_window:
-            self.by_window[found.number] = {}
-            heapq.heappush(self.open, found.number)
-        self.by_window[found.number][key] = found
+        self.sets_of(found.number)[key] = found
 
 
 class Sessions(Windowed):
@@ -294,10 +295,7 @@ class Sessions(Windowed):
             del self.sets[key]
             return
         found.number = found.last
-        if found.number not in self.by_window:
-            self.by_window[found.number] = {}
-            heapq.heappush(self.open, found.number)
-        self.by_window[found.number][key] = found
+        self.sets_of(found.number)[key] = found
 
 
 KINDS = {"multi": Windowed, "single": Sliding, "session": Sessions}
