@@ -7,10 +7,8 @@ right row is there nine times. DuckDB may see all rows at once, and emits in any
 """
 
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,22 +16,19 @@ import pyarrow as pa
 
 from streaming_core.bench.ratios import Row, threads_of
 from streaming_core.bench.statistics import interval
-from streaming_core.bench.subject import KEEP
+from streaming_core.bench.subject import prepared
 from streaming_core.bench.suite import Claim, Experiment, Plot
-from streaming_core.data import workload
 from streaming_core.data.digest import format_digest
 from streaming_core.generator import Draws
 from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.language.record import Record, boolean, f64, i64
 from streaming_core.oracle.loop import Loop
-from streaming_core.regression.home import Home
 from streaming_core.run import engine
 from streaming_core.run.way import Pinned
 
 EVENTS = 2_000_000
 ROUNDS = 5
-SEED = 1
 RATE, WITHIN, BAND, DOMAIN = 100, 300_000, 10, 10_000  # rows per second, ms, and whole numbers
 
 
@@ -96,15 +91,8 @@ def _measure() -> Iterator[Row]:
     app = application()
     bound = app.bind()
     program = compile_app(app, bound)
-    root = Home().root
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as folder:
-        workload.write(app, bound, EVENTS, SEED, Path(folder) / "workload")
-        source = workload.read(Path(folder) / "workload", app)
+    with prepared(app, program, EVENTS, engine.BLOCK) as (source, blocks):
         tables = list(source.blocks(engine.BLOCK))
-        blocks = engine.Blocks(source, program, engine.BLOCK, keep=KEEP)
-        for _ in blocks:  # decodes them all, so that no pass does
-            pass
     events = pa.concat_tables(tables)
     specs = [Pinned.model_validate({"app": app.name, "threads": threads}) for threads in (1, 2)]
     seconds: dict[str, list[float]] = {}
@@ -124,13 +112,13 @@ def _measure() -> Iterator[Row]:
             spent[f"gate {spec.threads}"] = EVENTS / sample.events_per_s, EVENTS * (sample.cpu_ns or 0) / 1e9
             results[f"gate {spec.threads}"] = sample.digest == expected and sample.in_order
         for count in (1, 2):
-            *taken, rows = _query(events, count)
-            spent[f"duckdb {count}"] = taken[0], taken[1]
+            passed, cpu, rows = _query(events, count)
+            spent[f"duckdb {count}"] = passed, cpu
             results[f"duckdb {count}"] = rows == pairs
         if number:
-            for name, (passed, of) in spent.items():
+            for name, (passed, cpu) in spent.items():
                 seconds.setdefault(name, []).append(passed)
-                worked.setdefault(name, []).append(of)
+                worked.setdefault(name, []).append(cpu)
     for name, passes in seconds.items():
         way, _, threads = name.partition(" ")
         rates = [EVENTS / one for one in passes]

@@ -143,8 +143,8 @@ def _provisioning(counts: list[int]) -> Sweep:
     first = [{"event": 0, "owners": {"from_left": [0]}}]
 
     def way(count: int, parallelism: str, **more: Any) -> Pinned:
-        given = {"app": "scalejoin", "params": switching.JOIN, "threads": count, "parallelism": parallelism}
-        return Pinned.model_validate(given | more)
+        fields = {"app": "scalejoin", "params": switching.JOIN, "threads": count, "parallelism": parallelism}
+        return Pinned.model_validate(fields | more)
 
     def heat(phases: tuple[tuple[float, float], ...], ways: list[Pinned]) -> Heat:
         def pace(race: Subject, peak: float) -> engine.Rates:
@@ -221,9 +221,9 @@ def _own(race: Subject, peak: float) -> engine.Rates:
 
 def _elastic(app: str, params: dict[str, Any], counts: list[int]) -> Sweep:
     threads = max(2, *counts)
-    given = {"app": app, "params": params, "threads": threads}
+    fields = {"app": app, "params": params, "threads": threads}
     ways = [
-        Pinned.model_validate(given | {"controller": controller, "parallelism": one})
+        Pinned.model_validate(fields | {"controller": controller, "parallelism": one})
         for one in SHARED
         for controller in CONTROLLERS
     ]

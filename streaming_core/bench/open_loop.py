@@ -99,20 +99,20 @@ def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliverie
     deliveries = np.sort(deliveries, order="at")
     at, latency = deliveries["at"] / 1e9, deliveries["latency"] / 1e3
     end = max(begins[-1], float(at[-1]) if len(at) else 0.0)
-    made = [one for one in sample.reconfigurations if one.posted is not None]
-    counts = [len(one.replicas) for one in made]
+    changes = [one for one in sample.reconfigurations if one.posted is not None]
+    counts = [len(one.replicas) for one in changes]
     assert sample.end_to_end is not None
     whole: Row = {
         "pass": number,
         "seconds": end,
         **{f"end_to_end_{name}_us": getattr(sample.end_to_end, name) for name in ("mean", "p50", "p99")},
         "cpu_s": sample.cpu_seconds,
-        "reconfigurations": len(made),
+        "reconfigurations": len(changes),
         "turns": turns(counts),
         "rate_turns": turns([rate for _, rate in rates]),
         "changes": [
             {"at_s": (one.posted or 0) / 1e9, "replicas": count, "us": one.microseconds, "by": one.by}
-            for one, count in zip(made, counts, strict=True)
+            for one, count in zip(changes, counts, strict=True)
         ],
         **_spikes(at, latency),
     }

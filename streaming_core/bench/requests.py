@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +48,24 @@ class Requests:
         return [first, list(range(half, 2 * half)) if self.kind == "swaps" else list(range(self.replicas))]
 
 
+@contextmanager
+def repeatedly(ask: Callable[[], bool], pause: float) -> Iterator[None]:
+    """Calls `ask` in a thread, every `pause` seconds while the block runs, until it returns false."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(pause) and ask():
+            pass
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 class Asking:
     """The requests of one run."""
 
@@ -65,25 +83,15 @@ class Asking:
         if self._requests.is_between:
             yield
             return
-        over = threading.Event()
-
-        def ask() -> None:
-            while not over.wait(self._pause):
-                self._ask()
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        try:
+        with repeatedly(self._ask, self._pause):
             yield
-        finally:
-            over.set()
-            thread.join()
 
     def block_ends(self, kind: str, done: int, events: int) -> None:
         """Makes a request, if they are made between blocks; an `engine.Progress`."""
         if self._requests.is_between and done < events:
             self._ask()
 
-    def _ask(self) -> None:
+    def _ask(self) -> bool:
         if self._control.is_settled():
             self._control.request(next(self._shares))
+        return True

@@ -9,12 +9,9 @@ than the first is due to the reconfigurations.
 from __future__ import annotations
 
 import itertools
-import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -22,19 +19,17 @@ import psutil
 
 from streaming_core.apps import registry
 from streaming_core.bench.ratios import Row
+from streaming_core.bench.requests import repeatedly
 from streaming_core.bench.stretch_sentences import SHARED
-from streaming_core.bench.subject import KEEP
+from streaming_core.bench.subject import prepared
 from streaming_core.bench.suite import Claim, Experiment, Plot
-from streaming_core.data import workload
 from streaming_core.data.digest import format_digest
 from streaming_core.kernels.program import compile_app
-from streaming_core.regression.home import Home
 from streaming_core.run import engine
 from streaming_core.run.way import Pinned
 
 EVENTS = 10_000_000
 REQUESTS = 10_000
-SEED = 1
 PARAMS = {"keys": 2, "size": 101}  # a window has ten rows, so that a row is quick
 THREADS = 2
 PAUSE = 0.0005  # seconds between two looks whether a reconfiguration is settled
@@ -72,29 +67,20 @@ class Watch:
         return float(np.polyfit(events, resident, 1)[0]) if len(events) > 1 else 0.0
 
 
-class Requesting:
+def _requesting(runtime: Any) -> AbstractContextManager[None]:
     """A thread that requests reconfigurations, REQUESTS times: to one replica, and back to all."""
+    control, shares = runtime.control("from_left"), itertools.cycle([[0], list(range(THREADS))])
+    left = iter(range(REQUESTS))
 
-    @contextmanager
-    def beside(self, runtime: Any) -> Iterator[None]:
-        """Makes the requests while the block runs."""
-        control, over = runtime.control("from_left"), threading.Event()
-        shares = itertools.cycle([[0], list(range(THREADS))])
+    def ask() -> bool:
+        if not control.is_settled():
+            return True
+        if next(left, None) is None:
+            return False
+        control.request(next(shares))
+        return True
 
-        def ask() -> None:
-            made = 0
-            while made < REQUESTS and not over.wait(PAUSE):
-                if control.is_settled():
-                    control.request(next(shares))
-                    made += 1
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    return repeatedly(ask, PAUSE)
 
 
 def _measure() -> Iterator[Row]:
@@ -103,30 +89,23 @@ def _measure() -> Iterator[Row]:
     app = registry.load("scalejoin")
     bound = app.bind(PARAMS)
     program = compile_app(app, bound)
-    root = Home().root
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as folder:
-        workload.write(app, bound, EVENTS, SEED, Path(folder) / "workload")
-        source = workload.read(Path(folder) / "workload", app)
+    with prepared(app, program, EVENTS, min(engine.BLOCK, max(1, EVENTS // 8))) as (source, blocks):
         loop = Loop(app, bound)
         for table in source.blocks(engine.BLOCK):
             loop.run(*loop.decode(table), keep=False)
         loop.finish(EVENTS)
         expected = format_digest(*loop.digest)
-        blocks = engine.Blocks(source, program, min(engine.BLOCK, max(1, EVENTS // 8)), keep=KEEP)
-        for _ in blocks:  # decodes them all, so that no pass does
-            pass
         for parallelism in SHARED:
-            given = {"app": "scalejoin", "params": PARAMS, "threads": THREADS, "parallelism": parallelism}
-            spec = Pinned.model_validate(given)
+            fields = {"app": "scalejoin", "params": PARAMS, "threads": THREADS, "parallelism": parallelism}
+            spec = Pinned.model_validate(fields)
             plain = _pass(spec, program, blocks, expected)
             yield from _rows(spec, *plain)
             rate = RATE * plain[0].events_per_s
-            changing = _pass(spec, program, blocks, expected, rate, Requesting().beside)
-            made = sum(one.microseconds is not None for one in changing[0].reconfigurations)
-            made += changing[0].omitted_reconfigurations
-            more = (changing[1].slope - plain[1].slope) * EVENTS / made if made else None
-            columns: Row = {"reconfigurations": made, "bytes_per_reconfiguration": more}
+            changing = _pass(spec, program, blocks, expected, rate, _requesting)
+            changes = sum(one.microseconds is not None for one in changing[0].reconfigurations)
+            changes += changing[0].omitted_reconfigurations
+            more = (changing[1].slope - plain[1].slope) * EVENTS / changes if changes else None
+            columns: Row = {"reconfigurations": changes, "bytes_per_reconfiguration": more}
             yield from _rows(spec, *changing, **columns)
 
 

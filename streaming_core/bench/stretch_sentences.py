@@ -217,5 +217,5 @@ def following(parallelism: str, controllers: Iterable[str]) -> Text:
 
 def changed(row: Row) -> str:
     """Returns the changes of owners of a pass that a controller made: replicas and milliseconds of each."""
-    made = [one for one in row["changes"] if one["by"] != "schedule"]
-    return ", ".join(f"to {one['replicas']} in {milliseconds(one['us'])} ms" for one in made)
+    changes = [one for one in row["changes"] if one["by"] != "schedule"]
+    return ", ".join(f"to {one['replicas']} in {milliseconds(one['us'])} ms" for one in changes)

@@ -11,7 +11,8 @@ import statistics
 import tempfile
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from streaming_core.bench.requests import Asking, Requests
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, format_digest
-from streaming_core.kernels.program import compile_app
+from streaming_core.kernels.program import Program, compile_app
+from streaming_core.language.application import App
 from streaming_core.regression.home import Home
 from streaming_core.run import engine, planning
 from streaming_core.run.energy import Meter, Spent
@@ -35,6 +37,23 @@ from streaming_core.run.yardstick import keep_memory
 
 SEED = 1
 KEEP = 1 << 30  # blocks: all of them
+
+
+@contextmanager
+def prepared(app: App, program: Program, events: int, block: int) -> Iterator[tuple[workload.Workload, engine.Blocks]]:
+    """The events of a compiled application, and blocks of them that are decoded already, so that no pass decodes.
+
+    The events lie in a folder that goes with the block. The decoded ones stay.
+    """
+    root = Home().root
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as folder:
+        workload.write(app, program.params, events, SEED, Path(folder) / "workload")
+        source = workload.read(Path(folder) / "workload", app)
+        blocks = engine.Blocks(source, program, block, keep=KEEP)
+        for _ in blocks:
+            pass
+        yield source, blocks
 
 
 class Turn:
