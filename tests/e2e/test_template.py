@@ -59,7 +59,7 @@ print(Pages(History(Home())).index())
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
-    """A repository of this checkout. It is packed, because copier takes a hundredth of a second for each file in .git."""
+    """A repository of this checkout. Git packs it, because copier renders the path of each file in .git."""
     folder = checkout.track(tmp_path_factory.mktemp("template"))
     subprocess.run(["git", "gc", "--quiet"], cwd=folder, check=True)
     return folder

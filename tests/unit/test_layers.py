@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ ALL_FILES = {module(path): path for folder in (*PRODUCT, "tests") for path in so
 FILES = {name: path for name, path in ALL_FILES.items() if not name.startswith("tests.")}
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Every module the file imports, at its top or in a function: one of ours by its own name, others as written."""
     found = set()
@@ -83,8 +85,9 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-ALL_IMPORTS = {name: imports(path) for name, path in ALL_FILES.items()}
-IMPORTS = {name: ALL_IMPORTS[name] for name in FILES}
+def product_imports() -> dict[str, set[str]]:
+    """Module of the product -> what it imports."""
+    return {name: imports(path) for name, path in FILES.items()}
 
 
 def within(name: str, part: str) -> bool:
@@ -106,7 +109,7 @@ def test_nothing_imports_what_stands_above_it(part):
     below = FLOORS[: FLOORS.index(part) + 1]
     wrong = [
         f"{name}: {used}"
-        for name, modules in IMPORTS.items()
+        for name, modules in product_imports().items()
         if within(name, part)
         for used in modules
         if (used in FILES and part_of(used) not in below) or any(within(used, other) for other in APART.get(part, ()))
@@ -116,13 +119,13 @@ def test_nothing_imports_what_stands_above_it(part):
 
 @pytest.mark.parametrize("package", OUTSIDE)
 def test_what_is_foreign_is_known_in_few_places(package):
-    known = [name for name, modules in IMPORTS.items() if any(within(used, package) for used in modules)]
+    known = [name for name, modules in product_imports().items() if any(within(used, package) for used in modules)]
     assert known
     assert not [name for name in known if not any(within(name, part) for part in OUTSIDE[package])]
 
 
 def test_no_files_import_each_other_in_a_cycle():
-    graph = {name: modules & ALL_FILES.keys() for name, modules in ALL_IMPORTS.items()}
+    graph = {name: imports(path) & ALL_FILES.keys() for name, path in ALL_FILES.items()}
     # Files that import nothing in the graph, and files that nothing in it imports, are on no cycle.
     while leaves := [name for name, modules in graph.items() if not modules & graph.keys()]:
         for name in leaves:
@@ -134,7 +137,7 @@ def test_no_files_import_each_other_in_a_cycle():
 
 
 def test_only_tests_import_tests():
-    assert not [name for name, modules in IMPORTS.items() if any(within(used, "tests") for used in modules)]
+    assert not [name for name, modules in product_imports().items() if any(within(used, "tests") for used in modules)]
 
 
 def test_no_dag_imports_or_starts_the_command_line():
@@ -155,7 +158,7 @@ def test_all_that_makes_events_is_in_the_address_of_a_workload():
     known = ("streaming_core.api", "streaming_core.errors", "streaming_core.generator", "streaming_core.apps")
     wrong = [
         f"{name}: {used}"
-        for name, modules in IMPORTS.items()
+        for name, modules in product_imports().items()
         if name != "streaming_core.apps.registry"
         and part_of(name) in ("streaming_core.apps", "streaming_core.generator")
         for used in modules
