@@ -310,6 +310,9 @@ impl Engine {
 #[pyclass(module = "streaming_core._runtime")]
 struct Dealer(share::Dealer, usize);
 
+// SAFETY: pyo3 lends a Dealer to one thread at a time (`&mut self`).
+unsafe impl Sync for Dealer {}
+
 #[pymethods]
 impl Dealer {
     /// `program`: one that executor `share` runs; `shares`: the number of shares.
@@ -321,8 +324,8 @@ impl Dealer {
         Ok(Self(guarded(|| share::Dealer::new(&program, shares))?, stride))
     }
 
-    /// Returns pairs of u32 as bytes: the position of a row in the block, and a share that needs the row. The `seq` of a row is its
-    /// position. Rows come in ascending order, block after block; `rows` and `text` are as for `Engine.process`.
+    /// Returns pairs of u32 as bytes: the position of a row in the block, and a share that needs the row. Rows come in
+    /// ascending order, block after block; `rows` and `text` are as for `Engine.process`.
     fn deal<'py>(
         &mut self,
         py: Python<'py>,

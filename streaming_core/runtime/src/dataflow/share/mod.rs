@@ -1,36 +1,35 @@
 //! The `share` executor: one operator with a share of its keys, in a task of a cluster engine.
 //!
 //! The cluster engine runs each operator in tasks that share nothing (STRETCH, section 2.2). It deals rows to them by key, sorts
-//! them, and puts the outputs of all tasks into one order. The task is this executor, on the calling thread. In it, each row is
-//! an event of its own, so `seq` is the number of a row in the task. An output therefore names its input by `seq` and its place
-//! among the outputs of that input by `sub`.
+//! them, and puts the outputs of all tasks into one order. The task is this executor, on the calling thread.
 //!
-//! * A partitioned operator flushes its keys in ascending order. The outputs of key number `k` have `seq` N + k.
-//! * A windowed operator owns the cells of one share. Its outputs also have ranks (`channel/rank.rs`): their order among the
-//!   outputs of the same row in all tasks. A `Dealer` says which tasks need a row.
+//! Each output has a rank (`channel/rank.rs`). The first 32 bits are the position of its input in the block. The rest is its
+//! order among the outputs of that input, in all tasks. At the end of the stream, a partitioned operator flushes its keys in
+//! ascending order, and the number of the key takes the place of the position. Windows that expire then have position 0.
 //!
-//! Stateless operators may come before the operator, to take streams apart. They may come behind it, unless it has windows.
+//! A program is a chain of operators, at most one of them with state. Or it is one operator with windows. If that takes several
+//! streams, the last word of an event is the number of its stream, and the fields are those of the stream.
 
 mod dealer;
 mod windows;
 
 pub use dealer::Dealer;
 
-use crate::dataflow::direct::Direct;
+use crate::dataflow::channel::rank::{Path, Rank, path_too_long};
+use crate::dataflow::direct::keyed;
 use crate::dataflow::flush::{due, flush_keys};
-use crate::dataflow::lane::{Lanes, keyed_states};
+use crate::dataflow::lane::{Lanes, Scratch, keyed_states};
 use crate::dataflow::operator::Chain;
 use crate::error::RunError;
 use crate::executor::Executor;
 use crate::interruption;
 use crate::output::clock::Clock;
 use crate::output::counters::Counters;
-use crate::output::delivered::{Delivered, metrics};
 use crate::output::metrics::Metrics;
-use crate::output::sink::{Preparer, Sink};
 use crate::program::options::Options;
-use crate::program::{OperatorKind, Program};
+use crate::program::{OperatorKind, Origin, Program};
 use crate::rows::block::{Block, Text};
+use crate::rows::buffer::RowBuffer;
 use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
 use crate::state::states::States;
@@ -42,16 +41,47 @@ use windows::Windows;
 
 /// Rows between two looks for a signal.
 const SECTION: usize = 1 << 16;
+/// Bits of a rank that are the position of the input.
+const POSITION: u32 = 32;
+
+/// The rank of a row at a position of the block.
+fn at(position: usize) -> Rank {
+    Rank::ONLY.along(Path::default().fixed(position as u64, POSITION)).expect("a rank has room for a position")
+}
+
+/// Outputs since the last `take_outputs`.
+#[derive(Debug, Default)]
+struct Outputs {
+    rows: Vec<u8>,
+    ranks: Vec<u128>,
+}
+
+/// A chain of operators with one lane for its keys.
+#[derive(Debug)]
+struct Line {
+    chain: Chain,
+    lanes: Vec<Lanes>,
+    scratch: Scratch,
+    /// Per operator, its outputs.
+    buffers: Vec<RowBuffer>,
+    /// Per output of the last operator, the position of its input.
+    positions: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Line(Line),
+    Windows(Box<Windows>),
+}
 
 /// See the module.
 #[derive(Debug)]
 struct Share {
-    chain: Chain,
-    lanes: Vec<Lanes>,
-    windows: Option<Windows>,
+    work: Work,
     texts: Option<Arc<Texts>>,
-    direct: Direct,
-    delivered: Delivered,
+    outputs: Outputs,
+    /// Bytes of an output.
+    stride: usize,
     counters: Counters,
     clock: Clock,
     events: u64,
@@ -60,18 +90,27 @@ struct Share {
 /// Makes the executor that `options` describe.
 ///
 /// # Errors
-/// `Invalid`: the program has two operators with state, or operators behind windows; or there is no such share.
+/// `Invalid`: the program is neither a chain nor an operator with windows, or there is no such share.
 pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
     check(&program, options.share)?;
     // SAFETY: the creator of the program guarantees its addresses.
     let (chain, windows) = unsafe { (Chain::bind(&program)?, Windows::bind(&program, options.share)?) };
+    let stride = chain.output_stride();
+    let work = match windows {
+        Some(windows) => Work::Windows(Box::new(windows)),
+        None => Work::Line(Line {
+            lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], 1)).collect(),
+            scratch: Scratch::default(),
+            buffers: chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, true)).collect(),
+            positions: Vec::new(),
+            chain,
+        }),
+    };
     Ok(Box::new(Share {
-        lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], 1)).collect(),
-        direct: Direct::new(&chain),
-        chain,
-        windows,
+        work,
         texts: program.texts.clone(),
-        delivered: Delivered::new(Sink::of(Preparer::new(options.sink, program.hasher()?))),
+        outputs: Outputs::default(),
+        stride,
         counters: Counters::default(),
         clock: Clock::default(),
         events: 0,
@@ -83,15 +122,106 @@ fn check(program: &Program, (number, of): (usize, usize)) -> Result<(), RunError
     if number >= of || of > CELLS {
         return invalid(format!("there are 1 to {CELLS} shares, numbered from 0; got share {number} of {of}"));
     }
-    let with_state: Vec<usize> =
-        (0..program.operators.len()).filter(|&at| program.operators[at].kind != OperatorKind::Stateless).collect();
-    if with_state.len() > 1 {
-        return invalid(format!("a program may have one operator with state, got {}", with_state.len()));
+    let operators = &program.operators;
+    let with_state = operators.iter().filter(|operator| operator.kind != OperatorKind::Stateless).count();
+    if with_state > 1 {
+        return invalid(format!("a program may have one operator with state, got {with_state}"));
     }
-    if program.is_windowed() && with_state.last() != Some(&(program.operators.len() - 1)) {
-        return invalid("an operator with windows must be the last one".into());
+    let is_windowed = matches!(&operators[..], [only] if only.window.is_some());
+    let fits = |(index, inputs): (usize, &[Origin])| match *inputs {
+        [Origin::Events] => index == 0,
+        [Origin::Operator(before)] => before + 1 == index,
+        _ => is_windowed && index == 0 && inputs.iter().all(|input| *input == Origin::Events),
+    };
+    let inputs = operators.iter().map(|operator| &operator.inputs[..]).chain([&program.outputs[..]]);
+    if operators.is_empty() || !inputs.enumerate().all(fits) || (program.is_windowed() && !is_windowed) {
+        return invalid("a program must be a chain of operators, or one operator with windows".into());
     }
     Ok(())
+}
+
+impl Line {
+    /// Takes rows through all operators from number `first` on.
+    ///
+    /// # Safety
+    /// The rows are readable and have the layout of this operator's input.
+    unsafe fn take(&mut self, first: usize, mut rows: Rows, counters: &mut Counters) -> Result<(), RunError> {
+        let text = rows.text;
+        for index in first..self.chain.operators.len() {
+            let (operator, out) = (&self.chain.operators[index], &mut self.buffers[index]);
+            out.clear();
+            let outcome = match self.chain.stateful.binary_search(&index) {
+                // SAFETY: as the caller says.
+                Err(_) => unsafe { operator.map(rows, out) },
+                // SAFETY: as above; the lanes are this thread's.
+                Ok(stage) => unsafe { keyed(&self.chain, &self.lanes[stage], index, rows, &mut self.scratch, out) },
+            };
+            counters.dropped += out.take_dropped();
+            outcome?;
+            if index == first {
+                self.positions.clear();
+                self.positions.extend_from_slice(out.origins());
+            } else {
+                let before = std::mem::take(&mut self.positions);
+                self.positions.extend(out.origins().iter().map(|&origin| before[origin as usize]));
+            }
+            rows = Rows::of(out, text);
+        }
+        Ok(())
+    }
+
+    /// Puts out the outputs of the last operator. `position` maps the positions of inputs to those in the block.
+    fn put_out(&self, outputs: &mut Outputs, position: impl Fn(usize) -> usize) -> Result<(), RunError> {
+        let rows = self.buffers.last().expect("a program has an operator");
+        outputs.rows.extend_from_slice(rows.bytes());
+        let (mut last, mut number) = (None, 0);
+        for (index, &origin) in self.positions.iter().enumerate() {
+            number = if last == Some(origin) { number + 1 } else { 0 };
+            last = Some(origin);
+            let rank = at(position(origin as usize)).output(number).ok_or_else(|| path_too_long(rows.seq(index)))?;
+            outputs.ranks.push(rank.order());
+        }
+        Ok(())
+    }
+
+    /// Flushes the operator with state, key by key, and takes what it emits through the operators behind it.
+    fn flush(
+        &mut self,
+        (seq, text): (i64, Text),
+        outputs: &mut Outputs,
+        counters: &mut Counters,
+    ) -> Result<(), RunError> {
+        let (Some(&index), true) = (self.chain.stateful.first(), self.chain.operators.iter().any(|o| o.has_flush()))
+        else {
+            return Ok(());
+        };
+        let is_last = index + 1 == self.chain.operators.len();
+        // SAFETY: the lanes are this thread's.
+        for (number, key) in unsafe { due(&self.lanes[0]) }.chunks(1).enumerate() {
+            let mut out = std::mem::replace(&mut self.buffers[index], RowBuffer::new(8, true));
+            out.clear();
+            // SAFETY: as above.
+            let flushed = unsafe { flush_keys(&self.chain.operators[index], &self.lanes[0], key, seq, &mut out) };
+            counters.dropped += out.take_dropped();
+            let rows = Rows::of(&out, text);
+            let outcome = match flushed {
+                Err(error) => Err(error),
+                Ok(()) if is_last => {
+                    self.positions.clear();
+                    self.positions.resize(rows.n, 0);
+                    Ok(())
+                }
+                // SAFETY: the rows are the operator's outputs.
+                Ok(()) => unsafe { self.take(index + 1, rows, counters) },
+            };
+            self.buffers[index] = out;
+            outcome?;
+            // All rows are outputs of this key, in this order.
+            self.positions.fill(0);
+            self.put_out(outputs, |_| number)?;
+        }
+        Ok(())
+    }
 }
 
 impl Share {
@@ -101,40 +231,18 @@ impl Share {
         texts.begin(text).ok_or_else(|| RunError::Invalid("the block's text is not where texts are made".into()))
     }
 
-    fn take(&mut self, rows: Rows) -> Result<(), RunError> {
-        let Self { chain, lanes, windows, direct, delivered, counters, .. } = self;
-        let Some(windows) = windows else {
-            // SAFETY: the block's rows are readable; the lanes are this thread's.
-            return unsafe { direct.events(chain, lanes, rows, &mut delivered.sink, counters) };
-        };
-        // SAFETY: as above.
-        unsafe { windows.take(chain, direct, rows, &mut delivered.sink, counters) }
-    }
-
-    /// Flushes the operator with state, key by key, and takes what it emits through the operators behind it.
-    fn flush(&mut self, seq: i64, text: Text) -> Result<(), RunError> {
-        let Self { chain, lanes, direct, delivered, counters, .. } = self;
-        let (Some(&index), Some(lanes_of)) = (chain.stateful.first(), lanes.first()) else { return Ok(()) };
-        let operator = &chain.operators[index];
-        if !operator.has_flush() {
-            return Ok(());
-        }
-        let nothing = Rows::new(std::ptr::null(), 0, chain.input_stride(0), text);
-        // SAFETY: the lanes are this thread's.
-        for (key, state) in unsafe { due(lanes_of) }.chunks(1).enumerate() {
-            direct.clear();
-            let out = direct.outputs(index);
-            // SAFETY: as above; there are no events.
-            unsafe {
-                flush_keys(operator, lanes_of, state, seq + key as i64, out)?;
-                counters.dropped += out.take_dropped();
-                for later in index + 1..chain.operators.len() {
-                    direct.operate(chain, lanes, later, nothing, counters)?;
-                }
-                direct.deliver(chain, nothing, &mut delivered.sink, counters)?;
+    /// Takes rows, the first of which is at this position of the block.
+    fn take(&mut self, rows: Rows, first: usize) -> Result<(), RunError> {
+        let Self { work, outputs, counters, .. } = self;
+        match work {
+            // SAFETY: a block's rows are readable.
+            Work::Windows(windows) => unsafe { windows.take(rows, first, outputs, counters) },
+            Work::Line(line) => {
+                // SAFETY: as above.
+                unsafe { line.take(0, rows, counters) }?;
+                line.put_out(outputs, |position| first + position)
             }
         }
-        Ok(())
     }
 }
 
@@ -145,10 +253,9 @@ impl Executor for Share {
         let mut outcome = Ok(());
         let mut start = 0;
         while start < block.n && outcome.is_ok() {
-            let n = SECTION.min(block.n - start);
-            outcome =
-                interruption::check().and_then(|()| self.take(Rows::new(block.row(start), n, block.stride, text)));
-            start += n;
+            let rows = Rows::new(block.row(start), SECTION.min(block.n - start), block.stride, text);
+            outcome = interruption::check().and_then(|()| self.take(rows, start));
+            start += rows.n;
         }
         self.clock.stop(clock);
         self.counters.cpu_nanoseconds += thread_cpu_nanoseconds() - before;
@@ -159,10 +266,11 @@ impl Executor for Share {
     fn finish(&mut self, seq: i64) -> Result<(), RunError> {
         let text = self.begin_text(Text::empty())?;
         let (clock, before) = (self.clock.start(), thread_cpu_nanoseconds());
-        let outcome = match &mut self.windows {
+        let Self { work, outputs, counters, .. } = self;
+        let outcome = match work {
             // SAFETY: all rows were taken; nobody else has the cells.
-            Some(windows) => unsafe { windows.finish(seq, text, &mut self.delivered.sink, &mut self.counters) },
-            None => self.flush(seq, text),
+            Work::Windows(windows) => unsafe { windows.finish((seq, text), outputs, counters) },
+            Work::Line(line) => line.flush((seq, text), outputs, counters),
         };
         self.clock.stop(clock);
         self.counters.cpu_nanoseconds += thread_cpu_nanoseconds() - before;
@@ -170,26 +278,36 @@ impl Executor for Share {
     }
 
     fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
-        self.delivered.sink.take()
+        let rows = std::mem::take(&mut self.outputs.rows);
+        // The ranks number them.
+        let numbers = vec![0; rows.len() / self.stride];
+        (rows, numbers)
     }
 
     fn take_ranks(&mut self) -> Vec<u128> {
-        self.windows.as_mut().map(Windows::take_ranks).unwrap_or_default()
+        std::mem::take(&mut self.outputs.ranks)
     }
 
     fn metrics(&self) -> Metrics {
+        let late = match &self.work {
+            Work::Windows(windows) => windows.late(),
+            Work::Line(_) => 0,
+        };
         Metrics {
             events: self.events,
             counters: self.counters,
             seconds: self.clock.seconds(),
-            late: self.windows.as_ref().map_or(0, Windows::late),
-            ..metrics(std::iter::once(&self.delivered))
+            late,
+            ..Metrics::default()
         }
     }
 
     fn states(&mut self, operator: usize) -> Result<States, RunError> {
-        // SAFETY: this thread alone uses the lanes.
-        unsafe { keyed_states(&self.chain, &self.lanes, operator) }
+        match &self.work {
+            // SAFETY: this thread alone uses the lanes.
+            Work::Line(line) => unsafe { keyed_states(&line.chain, &line.lanes, operator) },
+            Work::Windows(_) => Err(RunError::Invalid(format!("operator {operator} has no state"))),
+        }
     }
 }
 

@@ -1,22 +1,22 @@
 //! The shares of an operator, each on the rows that a dealer gives it, merged into one order against the sequential model.
 
 use super::*;
-use crate::dataflow::testing::pipelines::{Events, Op, Pipeline, Row, partitioned, some, stateful, stateless};
+use crate::dataflow::testing::pipelines::{Events, Pipeline, Row, partitioned, some, stateful, stateless};
 use crate::dataflow::testing::windows::{Single, Windows as Declared, blocks};
-use crate::output::sink::SinkKind;
 
 fn executor(program: Program, share: (usize, usize)) -> Box<dyn Executor> {
-    let options = Options { executor: "share".into(), sink: SinkKind::Parquet, share, ..Options::default() };
+    let options = Options { executor: "share".into(), share, ..Options::default() };
     make(program, options).unwrap()
 }
 
-/// The outputs of an executor since the last call.
-fn outputs(executor: &mut dyn Executor) -> Vec<(Row, u32, u128)> {
-    let (rows, subs) = executor.take_outputs();
+/// The outputs of an executor since the last call, each with the position of its input and its rank behind that.
+fn outputs(executor: &mut dyn Executor) -> Vec<(usize, u128, Row)> {
+    let (rows, numbers) = executor.take_outputs();
     let words: Vec<i64> = rows.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().unwrap())).collect();
     let ranks = executor.take_ranks();
-    assert_eq!(ranks.len(), subs.len());
-    words.chunks_exact(3).zip(subs).zip(ranks).map(|((row, sub), rank)| ([row[0], row[1], row[2]], sub, rank)).collect()
+    assert_eq!(ranks.len(), numbers.len());
+    let rows = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]);
+    rows.zip(ranks).map(|(row, rank)| ((rank >> (128 - POSITION)) as usize, rank << POSITION, row)).collect()
 }
 
 /// What the shares of a windowed operator make of events in blocks, in one order, and how many rows are late.
@@ -24,8 +24,7 @@ fn merged(program: impl Fn() -> Program, events: &[Events], shares: usize) -> (V
     let mut dealer = Dealer::new(&program(), shares).unwrap();
     let mut rows_of: Vec<Vec<Row>> = vec![Vec::new(); shares];
     for block in events {
-        let numbered: Vec<(i64, i64)> = block.rows.iter().map(|row| (row[1], row[2])).collect();
-        let mut pairs = dealer.deal(&Events::integers(0, &numbered).block()).unwrap();
+        let mut pairs = dealer.deal(&block.block()).unwrap();
         pairs.sort_unstable();
         pairs.iter().for_each(|&[at, share]| rows_of[share as usize].push(block.rows[at as usize]));
     }
@@ -36,14 +35,19 @@ fn merged(program: impl Fn() -> Program, events: &[Events], shares: usize) -> (V
         for chunk in rows.chunks(7) {
             let pairs: Vec<(i64, i64)> = chunk.iter().map(|row| (row[1], row[2])).collect();
             let mut events = Events::integers(0, &pairs);
-            events.rows.copy_from_slice(chunk); // these kernels compute with `seq`
+            events.rows.copy_from_slice(chunk);
             executor.process(&events.block()).unwrap();
+            for (position, rank, row) in outputs(&mut *executor) {
+                assert_eq!(row[0], chunk[position][0], "the position is that of the row's event");
+                merged.push(((row[0], rank), row));
+            }
         }
         executor.finish(end).unwrap();
+        merged.extend(outputs(&mut *executor).into_iter().map(|(_, rank, row)| ((row[0], rank), row)));
         late += executor.metrics().late;
-        merged.extend(outputs(&mut *executor).into_iter().map(|(row, sub, rank)| ((row[0], rank, share, sub), row)));
     }
     merged.sort_unstable();
+    assert!(merged.windows(2).all(|pair| pair[0].0 != pair[1].0), "every output has a rank of its own");
     (merged.into_iter().map(|(_, row)| row).collect(), late)
 }
 
@@ -75,27 +79,26 @@ fn shares_of_single_windows_give_the_outputs_of_one() {
     }
 }
 
-/// What executor share makes of rows with its only share: each output with the number of its row, and its `sub`.
-fn alone(ops: Vec<Op>, pairs: &[(i64, i64)]) -> Vec<(Row, u32)> {
-    let last = ops.len() as i64 - 1;
-    let mut executor = executor(Pipeline::new(ops, &[last], false).program(), (0, 1));
-    executor.process(&Events::integers(0, pairs).block()).unwrap();
-    executor.finish(pairs.len() as i64).unwrap();
-    let (rows, subs) = executor.take_outputs();
-    let words: Vec<i64> = rows.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().unwrap())).collect();
-    words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).zip(subs).collect()
-}
-
 #[test]
-fn flushed_rows_are_numbered_by_key() {
+fn outputs_name_their_inputs_and_flushed_rows_their_keys() {
     let pairs = some(300, 12);
-    let outputs = alone(vec![partitioned(5, true).of(&[-1]), stateless(1).of(&[0])], &pairs);
-    let mut keys: Vec<i64> = pairs.iter().map(|&(key, _)| key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let flushed: Vec<i64> = outputs.iter().map(|(row, _)| row[0]).filter(|&seq| seq >= 300).collect();
-    assert!(flushed.is_sorted() && flushed.iter().all(|&seq| seq < 300 + keys.len() as i64), "{flushed:?}");
-    assert!(flushed.iter().any(|&seq| seq > 300), "several keys flush");
+    let ops = vec![stateless(1).of(&[-1]), partitioned(5, true).of(&[0]), stateless(1).of(&[1])];
+    let pipeline = Pipeline::new(ops, &[2], false);
+    let mut executor = executor(pipeline.program(), (0, 1));
+    let events = Events::integers(7, &pairs);
+    executor.process(&events.block()).unwrap();
+    let mut last = None;
+    for (position, rank, row) in outputs(&mut *executor) {
+        assert_eq!(row[0], 7 + position as i64);
+        assert!(last < Some((position, rank)), "ranks ascend");
+        last = Some((position, rank));
+    }
+    assert!(last.is_some());
+    executor.finish(400).unwrap();
+    let flushed = outputs(&mut *executor);
+    assert!(flushed.iter().all(|(_, _, row)| row[0] == 400));
+    let keys: Vec<usize> = flushed.iter().map(|&(key, ..)| key).collect();
+    assert!(keys.is_sorted() && keys.iter().any(|&key| key > 0), "several keys flush: {keys:?}");
 }
 
 #[test]
@@ -108,5 +111,7 @@ fn a_program_that_does_not_fit_is_refused() {
     for share in [(1, 1), (0, 0), (0, 2000)] {
         assert!(refusal(one(), share).contains("there are 1 to 1024 shares"));
     }
+    let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), stateless(1).of(&[0, 1])];
+    assert!(refusal(Pipeline::new(ops, &[2], false).program(), (0, 1)).contains("must be a chain of operators"));
     assert!(Dealer::new(&one(), 2).err().unwrap().to_string().contains("needs an operator with windows"));
 }

@@ -4,8 +4,7 @@
 //! shares. It also decides whether this share counts a late row.
 
 use crate::dataflow::channel::rank::Rank;
-use crate::dataflow::direct::Direct;
-use crate::dataflow::operator::Chain;
+use crate::dataflow::share::{Outputs, at};
 use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::keys::Lister;
@@ -13,24 +12,32 @@ use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::Replica;
 use crate::error::RunError;
 use crate::output::counters::Counters;
-use crate::output::sink::Sink;
 use crate::program::{Origin, Program};
 use crate::rows::block::Text;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
 use crate::threads::sync::Arc;
 
-/// A windowed operator of a program whose keys are dealt to shares, and the copies that it makes of the rows of each input.
+/// A windowed operator of a program whose keys are dealt to shares, and the copies that it makes of the rows of each stream.
 #[derive(Debug)]
 pub(super) struct Dealt {
-    /// The position of the operator, and its inputs.
-    index: usize,
-    inputs: Vec<Origin>,
     pub operator: Windowed,
     lister: Lister,
-    /// Per input.
-    pub copies: Vec<Copies>,
+    streams: Vec<Stream>,
+    /// Bytes of an output.
+    stride: usize,
 }
+
+/// The rows of one stream in a block: their places, and their positions in the block.
+#[derive(Debug)]
+struct Stream {
+    places: Vec<*const u8>,
+    positions: Vec<u32>,
+    copies: Copies,
+}
+
+// SAFETY: the places are used within the call that wrote them.
+unsafe impl Send for Stream {}
 
 impl Dealt {
     /// The windowed operator of `program`, if it has one, for so many shares.
@@ -38,48 +45,61 @@ impl Dealt {
     /// # Safety
     /// As for `Chain::bind`.
     pub unsafe fn bind(program: &Program, shares: usize) -> Result<Option<Self>, RunError> {
-        let Some((index, spec)) = program.operators.iter().enumerate().find(|(_, spec)| spec.window.is_some()) else {
-            return Ok(None);
-        };
-        let window = spec.window.as_ref().expect("it was found by its window");
+        let [spec] = &program.operators[..] else { return Ok(None) };
+        let Some(window) = &spec.window else { return Ok(None) };
         let epochs = Arc::new(Epochs::new(shares, window.streams.len()));
         // SAFETY: as the caller says.
         let operator = unsafe { Windowed::bind(program, spec, window, epochs, None, None) }?;
-        let copies = |&origin: &Origin| Copies::new(&operator, program.stride(origin), shares);
+        let stream = |_: &Origin| Stream {
+            places: Vec::new(),
+            positions: Vec::new(),
+            copies: Copies::new(&operator, program.event.stride, shares),
+        };
         Ok(Some(Self {
-            index,
-            inputs: spec.inputs.clone(),
             lister: Lister::new(&operator),
-            copies: spec.inputs.iter().map(copies).collect(),
+            streams: spec.inputs.iter().map(stream).collect(),
+            stride: spec.stride,
             operator,
         }))
     }
 
-    /// Runs the operators before the windows on these rows, and copies the rows of each input for each share.
+    /// Copies the rows of each stream for each share.
     ///
     /// # Safety
     /// The rows are readable and have the layout of the program's events.
-    pub unsafe fn deal(
-        &mut self,
-        chain: &Chain,
-        direct: &mut Direct,
-        rows: Rows,
-        counters: &mut Counters,
-    ) -> Result<(), RunError> {
-        for before in 0..self.index {
-            // SAFETY: as the caller says; these operators have no lanes.
-            unsafe { direct.operate(chain, &[], before, rows, counters) }?;
+    pub unsafe fn deal(&mut self, rows: Rows) -> Result<(), RunError> {
+        let several = self.streams.len() > 1;
+        for stream in &mut self.streams {
+            stream.places.clear();
+            stream.positions.clear();
         }
-        let (buffers, _) = direct.before(self.index);
-        for (input, &origin) in self.inputs.iter().enumerate() {
-            let taken = match origin {
-                Origin::Events => rows,
-                Origin::Operator(index) => Rows::of(&buffers[index], rows.text),
+        for position in 0..rows.n {
+            // SAFETY: as the caller says; the stream is the last word of a row.
+            let (row, stream) = unsafe {
+                let row = rows.row(position);
+                (row, if several { row.add(rows.stride - 8).cast::<u64>().read_unaligned() as usize } else { 0 })
             };
-            // SAFETY: as the caller says; the buffers hold the rows of these operators.
-            unsafe { self.copies[input].deal(&self.operator, &mut self.lister, input, (taken, &[])) }?;
+            let Some(stream) = self.streams.get_mut(stream) else {
+                return Err(RunError::Invalid(format!("executor share: there is no stream {stream}")));
+            };
+            stream.places.push(row);
+            stream.positions.push(position as u32);
+        }
+        for (input, Stream { places, copies, .. }) in self.streams.iter_mut().enumerate() {
+            let taken = Rows { places: places.as_ptr(), n: places.len(), ..rows };
+            // SAFETY: as the caller says; the rows of a stream have its layout.
+            unsafe { copies.deal(&self.operator, &mut self.lister, input, (taken, &[])) }?;
         }
         Ok(())
+    }
+
+    /// The copies for a share: per row its position in the block that was dealt, its place, and its meeting.
+    pub fn copies_of(&self, share: usize) -> impl Iterator<Item = (u32, *const u8, u64)> {
+        self.streams.iter().flat_map(move |Stream { positions, copies, .. }| {
+            let copied = &copies.of[share];
+            let origins = copied.rows.origins().iter().enumerate();
+            origins.map(move |(at, &origin)| (positions[origin as usize], copied.rows.row(at), copied.meetings[at]))
+        })
     }
 }
 
@@ -90,9 +110,7 @@ pub(super) struct Windows {
     share: usize,
     replica: Replica,
     out: RowBuffer,
-    out_ranks: Vec<Rank>,
-    /// Of the rows that the sink keeps.
-    ranks: Vec<u128>,
+    ranks: Vec<Rank>,
 }
 
 impl Windows {
@@ -103,54 +121,44 @@ impl Windows {
     pub unsafe fn bind(program: &Program, (share, shares): (usize, usize)) -> Result<Option<Self>, RunError> {
         // SAFETY: as the caller says.
         let Some(dealt) = (unsafe { Dealt::bind(program, shares) })? else { return Ok(None) };
-        let mut out = RowBuffer::new(program.operators[dealt.index].stride, true);
+        let mut out = RowBuffer::new(dealt.stride, true);
         dealt.operator.furnish(&mut out);
         let replica = Replica::new(&dealt.operator, share);
-        Ok(Some(Self { dealt, share, replica, out, out_ranks: Vec::new(), ranks: Vec::new() }))
+        Ok(Some(Self { dealt, share, replica, out, ranks: Vec::new() }))
     }
 
     pub fn late(&self) -> u64 {
         self.replica.late()
     }
 
-    /// The ranks of the rows since the last call, in the order of delivery.
-    pub fn take_ranks(&mut self) -> Vec<u128> {
-        std::mem::take(&mut self.ranks)
-    }
-
-    /// Takes rows, and delivers what they become.
+    /// Takes rows, the first of which is at this position of the block.
     ///
     /// # Safety
     /// The rows are readable and have the layout of the program's events.
     pub unsafe fn take(
         &mut self,
-        chain: &Chain,
-        direct: &mut Direct,
         rows: Rows,
-        sink: &mut Sink,
+        first: usize,
+        outputs: &mut Outputs,
         counters: &mut Counters,
     ) -> Result<(), RunError> {
         // SAFETY: as the caller says.
-        unsafe { self.dealt.deal(chain, direct, rows, counters) }?;
-        let mut own: Vec<(i64, *const u8, u64)> = Vec::new();
-        for copies in &self.dealt.copies {
-            let copied = &copies.of[self.share];
-            let row = |at: usize| (copied.rows.seq(at), copied.rows.row(at), copied.meetings[at]);
-            own.extend((0..copied.rows.len()).map(row));
-        }
-        // Each event belongs to one stream, so this is their total order. The rows of each input ascend already.
-        own.sort_by_key(|&(seq, ..)| seq);
+        unsafe { self.dealt.deal(rows) }?;
+        let mut own: Vec<(u32, *const u8, u64)> = self.dealt.copies_of(self.share).collect();
+        // Each event belongs to one stream, so this is their total order. The rows of each stream ascend already.
+        own.sort_by_key(|&(position, ..)| position);
+        let inputs: Vec<Rank> = own.iter().map(|&(position, ..)| at(first + position as usize)).collect();
         let places: Vec<*const u8> = own.iter().map(|&(_, place, _)| place).collect();
         let meetings: Vec<u64> = own.iter().map(|&(.., meeting)| meeting).collect();
-        let upto = own.last().map_or(i64::MIN, |&(seq, ..)| seq);
         let taken = Rows { places: places.as_ptr(), ..Rows::new(std::ptr::null(), own.len(), rows.stride, rows.text) };
         let mut from = Some(0).filter(|_| !own.is_empty());
-        while let Some(first) = from {
-            let Self { dealt, replica, out, out_ranks, .. } = self;
-            let mut put_out = Out { rows: out, inputs: Some(&[]), ranks: out_ranks };
+        while let Some(next) = from {
+            let Self { dealt, replica, out, ranks, .. } = self;
+            let mut put_out = Out { rows: out, inputs: Some(&inputs), ranks };
+            // There is no other epoch, whatever the last event is.
             // SAFETY: the copies keep the rows and their meetings until the next call of `deal`.
-            from = unsafe { replica.process(&dealt.operator, (taken, upto), first, &meetings, &|| 0, &mut put_out) }?;
-            self.deliver(rows.text, sink, counters)?;
+            from = unsafe { replica.process(&dealt.operator, (taken, 0), next, &meetings, &|| 0, &mut put_out) }?;
+            self.put_out(outputs, counters);
         }
         Ok(())
     }
@@ -161,28 +169,23 @@ impl Windows {
     /// As for `Replica::finish`.
     pub unsafe fn finish(
         &mut self,
-        seq: i64,
-        text: Text,
-        sink: &mut Sink,
+        (seq, text): (i64, Text),
+        outputs: &mut Outputs,
         counters: &mut Counters,
     ) -> Result<(), RunError> {
-        let Self { dealt, replica, out, out_ranks, .. } = self;
-        let mut put_out = Out { rows: out, inputs: Some(&[]), ranks: out_ranks };
+        let Self { dealt, replica, out, ranks, .. } = self;
+        let mut put_out = Out { rows: out, inputs: Some(&[at(0)]), ranks };
         // SAFETY: as the caller says.
         unsafe { replica.finish(&dealt.operator, seq, text, &mut put_out) }?;
-        self.deliver(text, sink, counters)
+        self.put_out(outputs, counters);
+        Ok(())
     }
 
-    fn deliver(&mut self, text: Text, sink: &mut Sink, counters: &mut Counters) -> Result<(), RunError> {
-        let Self { out, out_ranks, ranks, .. } = self;
-        counters.dropped += out.take_dropped();
-        let prepared = sink.preparer().prepare(out, text)?;
-        sink.deliver(out, &prepared, text)?;
-        if sink.preparer().keeps_rows() {
-            ranks.extend(out_ranks.iter().map(|rank| rank.order()));
-        }
-        out.clear();
-        out_ranks.clear();
-        Ok(())
+    fn put_out(&mut self, outputs: &mut Outputs, counters: &mut Counters) {
+        counters.dropped += self.out.take_dropped();
+        outputs.rows.extend_from_slice(self.out.bytes());
+        outputs.ranks.extend(self.ranks.iter().map(|rank| rank.order()));
+        self.out.clear();
+        self.ranks.clear();
     }
 }
