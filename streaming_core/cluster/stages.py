@@ -76,6 +76,10 @@ class Stage:
         """`events`, or the name of its operator."""
         return self.operator.name if self.operator else "events"
 
+    def shares(self, shares: int) -> int:
+        """The number of tasks, of as many as may be. An operator without keys has one state, so one task."""
+        return 1 if self.operator is not None and self.operator.kind == "stateful" else shares
+
 
 def has_state(operator: Operator) -> bool:
     """Whether rows must be moved before the operator can run."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ from streaming_core import storage
 from streaming_core.apps import registry
 from streaming_core.cluster.stages import Exit, Stage, Step, stages
 from streaming_core.cluster.step import Dealing, Intake, Outputs, Running
-from streaming_core.cluster.wire import from_wire, to_wire, wire_schema
+from streaming_core.cluster.wire import field_column, from_wire, to_wire, wire_schema
 from streaming_core.data import workload
 from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
 from streaming_core.data.digest import add, digest_table
@@ -38,6 +39,7 @@ from streaming_core.data.parts import Parts, Writer, write_file
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
+from streaming_core.language.operator import Operator
 
 EVENTS = 1 << 16  # that a task reads at a time
 BEGIN = -1  # the seq of the row that begins a share, so that a share without rows has a task
@@ -94,15 +96,22 @@ class Prepared:
         """Compile an application and cut it into stages."""
         return cls(compile_app(app, params), stages(app))
 
-    def intake(self, exit_: Exit) -> Intake:
-        """What the consumer of an exit takes."""
-        return Intake(self.program, exit_.consumer)
+    def intake(self, consumer: Operator) -> Intake:
+        """What an operator with state, or the sink, takes."""
+        return Intake(self.program, consumer)
+
+    def arriving(self, stage: Stage | None) -> pa.Schema:
+        """The columns with the fields of the rows for a stage, or for the sink (None), as Spark carries them."""
+        consumer = stage.operator if stage else self.program.app.operators[-1]
+        assert consumer is not None, "no rows arrive at the events"
+        own = wire_schema(self.intake(consumer).columns)
+        return pa.schema([pa.field(field_column(field.name), field.type) for field in own])
 
     def columns(self, stage: Stage) -> pa.Schema:
         """The columns of the rows that leave a stage, as Spark carries them: those of each exit have its number."""
         found = LEADING
         for number, exit_ in enumerate(stage.exits):
-            for column in wire_schema(self.intake(exit_).columns):
+            for column in wire_schema(self.intake(exit_.consumer).columns):
                 found = found.append(pa.field(exit_column(number, column.name), column.type))
         return found
 
@@ -148,6 +157,7 @@ class Figures:
         seconds: from the task's first row to its end.
         engine: seconds of the runtime.
         cpu: processor seconds of the Python process.
+        peak: the most resident memory of the Python process so far, in bytes.
     """
 
     rows_in: int = 0
@@ -159,11 +169,18 @@ class Figures:
     seconds: float = 0.0
     engine: float = 0.0
     cpu: float = 0.0
+    peak: int = 0
     _began: tuple[float, float] = field(default_factory=lambda: (time.monotonic(), time.process_time()), repr=False)
+
+    @classmethod
+    def of(cls, known: dict[str, Any]) -> Figures:
+        """The figures that a task wrote."""
+        return cls(**known | {name: tuple(known[name]) for name in ("read", "written")})
 
     def write(self, pass_: Pass, stage: str, share: int) -> None:
         """Write the figures of a task that has ended."""
         self.seconds, self.cpu = time.monotonic() - self._began[0], time.process_time() - self._began[1]
+        self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         known = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         path = Path(pass_.folder, "tasks", f"{stage}-{share}.json")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +204,7 @@ class StageTask:
             Dealing(program, exit_.consumer, pass_.shares) if exit_.consumer.kind == "windowed" else None
             for exit_ in self._stage.exits
         ]
-        self._intakes = [self._prepared.intake(exit_) for exit_ in self._stage.exits]
+        self._intakes = [self._prepared.intake(exit_.consumer) for exit_ in self._stage.exits]
         self._columns = self._prepared.columns(self._stage)
         self.figures = Figures()
 

@@ -29,9 +29,16 @@ def wire_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, wire_type(field.type)) for field in schema])
 
 
+def spark_type(kind: pa.DataType) -> str:
+    """A type of a wire schema as Spark writes it."""
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    return _NAMES[kind]
+
+
 def ddl(schema: pa.Schema) -> str:
     """The columns of a wire schema as Spark writes them."""
-    return ", ".join(f"`{field.name}` {_name(field.type)}" for field in schema)
+    return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
 
 
 def to_wire(table: pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
@@ -48,9 +55,3 @@ def from_wire(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """`seq` and the fields of a consumer's rows, in the types of `schema`."""
     columns = [table.column("seq"), *(table.column(field_column(name)) for name in schema.names)]
     return pa.table(columns, names=["seq", *schema.names]).cast(schema.insert(0, pa.field("seq", pa.int64())))
-
-
-def _name(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind):
-        return f"array<{_name(kind.value_type)}>"
-    return _NAMES[kind]

@@ -22,7 +22,6 @@ def run(pass_: Pass) -> None:
     """Run all stages and the sink."""
     prepared = pass_.prepared
     arrived: dict[int, list[dict]] = {}  # by consumer, its rows
-    columns: dict[int, list[str]] = {}
     for number, stage in enumerate(prepared.stages):
         operator = stage.operator
         if operator is None:
@@ -30,30 +29,21 @@ def run(pass_: Pass) -> None:
             leaving = task.read_events(pass_, [ranges])
         else:
             rows = arrived.pop(id(operator), [])
-            names = columns.get(id(operator)) or prepared_columns(pass_, number)
-            leaving = task.run_stage(pass_, number, shuffled(pass_, stage, rows, names))
+            leaving = task.run_stage(pass_, number, shuffled(pass_, stage, rows))
         for batch in leaving:
             assert batch.schema == prepared.columns(stage)
             for row in batch.to_pylist():
                 exit_ = stage.exits[row["exit"]]
                 names = [name for name in batch.schema.names if name.startswith(exit_column(row["exit"], ""))]
                 plain = {field_column(name.partition(":")[2]): row[name] for name in names}
-                arrived.setdefault(id(exit_.consumer), []).append(
-                    {name: row[name] for name in LEADING.names} | plain
-                )
-                columns[id(exit_.consumer)] = list(plain)
+                arrived.setdefault(id(exit_.consumer), []).append({name: row[name] for name in LEADING.names} | plain)
     sink = prepared.program.app.operators[-1]
-    for _ in task.run_sink(pass_, shuffled(pass_, None, arrived.pop(id(sink), []), columns.get(id(sink), []))):
+    for _ in task.run_sink(pass_, shuffled(pass_, None, arrived.pop(id(sink), []))):
         raise AssertionError("the sink has no consumers")
     assert not arrived
 
 
-def prepared_columns(pass_: Pass, number: int) -> list[str]:
-    """The columns of a stage's own rows."""
-    return [field_column(name) for name in task.StageTask(pass_, number, 0).columns.names]
-
-
-def shuffled(pass_: Pass, stage: Stage | None, rows: list[dict], names: list[str]) -> Iterator[pa.RecordBatch]:
+def shuffled(pass_: Pass, stage: Stage | None, rows: list[dict]) -> Iterator[pa.RecordBatch]:
     """The rows in the order of (share, seq, rank), with one that begins each share."""
     for row in rows:
         if stage is None:
@@ -62,22 +52,14 @@ def shuffled(pass_: Pass, stage: Stage | None, rows: list[dict], names: list[str
             row["share"] = 0
         elif stage.operator.kind == "partitioned":
             row["share"] = random.Random(repr(row[field_column(stage.operator.keyed_by)])).randrange(pass_.shares)
-    begins = [{"share": share, "seq": BEGIN, "rank": b""} for share in range(pass_.shares)]
+    begins = [
+        {"share": share, "seq": BEGIN, "rank": b""}
+        for share in range(stage.shares(pass_.shares) if stage else pass_.shares)
+    ]
     rows = sorted([*begins, *rows], key=lambda row: (row["share"], row["seq"], row["rank"]))
-    schema = schema_of(pass_, stage, names)
+    schema = pa.schema([*list(LEADING)[1:], *pass_.prepared.arriving(stage)])
     for begin in range(0, len(rows), BATCH):
         yield pa.RecordBatch.from_pylist(rows[begin : begin + BATCH], schema)
-
-
-def schema_of(pass_: Pass, stage: Stage | None, names: list[str]) -> pa.Schema:
-    """The wire schema of a consumer's rows."""
-    from streaming_core.cluster.step import Intake
-    from streaming_core.cluster.wire import wire_schema
-
-    app = pass_.prepared.program.app
-    consumer = app.operators[-1] if stage is None else stage.operator
-    own = wire_schema(Intake(pass_.prepared.program, consumer).columns)
-    return pa.schema([*list(LEADING)[1:], *(pa.field(field_column(field.name), field.type) for field in own)])
 
 
 def outputs(pass_: Pass) -> pa.Table:
