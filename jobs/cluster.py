@@ -241,7 +241,7 @@ def dealt(
     rows = reduce(
         DataFrame.unionByName, [frame.withColumn("share", _share(pass_, stage)) for frame in arriving], begins
     )
-    return rows.repartitionById(shares, F.col("share")).sortWithinPartitions("share", "seq", "rank")
+    return rows.repartitionById(shares, F.col("share")).sortWithinPartitions("seq", "rank")
 
 
 def _share(pass_: Pass, stage: Stage | None) -> Column:

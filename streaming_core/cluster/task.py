@@ -352,7 +352,7 @@ def _read_range(pass_: Pass, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def run_stage(pass_: Pass, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A stage with an operator, on rows in the order of (share, seq, rank). Each share begins with a row of seq BEGIN."""
+    """A stage with an operator, on rows in the order of (seq, rank), share by share. The first row of a share has seq BEGIN."""
     name, task, share = pass_.prepared.stages[number].name, None, -1
     with _noting_failure(pass_, name, lambda: share):
         for part_share, rows in _by_share(batches):
