@@ -103,6 +103,14 @@ def limit_patience(spark: SparkSession) -> None:
         spark.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=15_000)])
 
 
+def answers(spark: SparkSession) -> bool:
+    """Whether the Spark of a session still runs tasks."""
+    try:
+        return spark.range(1).count() == 1
+    except Exception:  # pyspark, py4j and grpc raise several kinds
+        return False
+
+
 def is_unavailable(error: Exception) -> bool:
     """Whether an error of a session says that its server does not answer."""
     from grpc import StatusCode

@@ -1,0 +1,184 @@
+"""Runs the cells of executor spark, one after the other, on the Spark of a run.
+
+In:  runs/<run id>/plan.json, oracles.json, workloads/<app>/<address>/.
+Out: what a lane leaves: runs/<run id>/<cell>/attempt-N/, with spec.json, outputs, state, report.json, and exit.json as
+     the last file; claims/<cell>.json; stages/<cell>.json.
+
+A failed cell does not stop the others. If Spark is lost, the attempt is lost with it. The job then fails with a
+ConnectionError, and its next call runs the cells that are not over.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.run_folder import STOPPED, abandon, next_attempt, read_complaints, read_oracles
+from jobs.session import answers
+from jobs.spark_check import check
+from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
+from streaming_core.exit_codes import ExitCode
+from streaming_core.interruption import Interrupted
+from streaming_core.regression.fleet import SparkQueue, record_loss
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import forget, record_begin, record_end
+from streaming_core.run import engine
+from streaming_core.run.report import RunReport
+from streaming_core.run.way import Pinned, RunSpec
+from streaming_core.storage import write_json
+
+Say = Callable[[str], None]
+CODES = {BadInput: ExitCode.BAD_INPUT, RunFailed: ExitCode.FAILED, CommandFailed: ExitCode.COMMAND_FAILED}
+CHECK_TASKS = 8  # at least; a cell may have more
+
+
+def run_cell(spark: SparkSession, spec: RunSpec, workload: Path, out: Path, say: Say) -> RunReport:
+    """Stand-in until the execution on Spark is there: one thread of the driver runs the cell."""
+    names = ("app", "params", "batch", "sink", "repetitions", "seconds")
+    way = Pinned.model_validate({name: getattr(spec, name) for name in names})
+    aside = out / ".stand-in"
+    report = engine.run(way, workload, aside)
+    for name in ("outputs", "state"):
+        if (aside / name).exists():
+            (aside / name).replace(out / name)
+    shutil.rmtree(aside)
+    asked = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
+    report = report.model_copy(update=asked)
+    write_json(out / "report.json", report.model_dump(mode="json"))
+    return report
+
+
+def work(spark: SparkSession, home: Home, run_id: str, queue: SparkQueue, limit: float, say: Say) -> str:
+    """Run the cells of a queue; returns a line on what ran.
+
+    Args:
+        spark: The session.
+        home: LOCKSTEP_HOME.
+        run_id: The run.
+        queue: Its cells on Spark.
+        limit: Seconds after which a cell is stopped.
+        say: Takes lines for the log.
+
+    Raises:
+        RunFailed: Cells failed. The message names them, with the reasons.
+        ConnectionError: Spark does not answer any more.
+    """
+    queue.renew()
+    refusal = "" if queue.is_over else _refusal(spark, home, queue)
+    count = 0
+    while cell := queue.take():
+        count += _run(spark, home, run_id, queue, cell, refusal, limit, say)
+    if failures := queue.failures:
+        cells = "; ".join(f"{cell}: {error}" for cell, error in failures.items())
+        raise RunFailed(f"{len(failures)} cell{'s' * (len(failures) > 1)} failed: {cells}")
+    return f"ran {count} cell{'s' * (count != 1)} on the Spark of connection {queue.host}"
+
+
+def _refusal(spark: SparkSession, home: Home, queue: SparkQueue) -> str:
+    """Why no cell can run on this Spark; empty if they can."""
+    tasks = max(CHECK_TASKS, *(cell["spec"]["threads"] for cell in queue.cells.values()))
+    try:
+        check(spark, home, queue.host, tasks)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+def _run(
+    spark: SparkSession,
+    home: Home,
+    run_id: str,
+    queue: SparkQueue,
+    cell: dict[str, Any],
+    refusal: str,
+    limit: float,
+    say: Say,
+) -> bool:
+    """Run a cell in a new attempt, and record its end; returns whether it succeeded."""
+    name, spec = cell["cell"], RunSpec.parse(cell["spec"])
+    # Without an oracle there can be no verdict, so the cell does not run.
+    if cell["workload"] not in read_oracles(home, run_id):
+        missing = f"its workload {cell['workload']} has no oracle"
+        why = read_complaints(home, run_id).get(cell["workload"], missing)
+        queue.finish(name, f"it did not run: {why}")
+        return False
+    record_begin(home, run_id, Stage.RUN_ON_SPARK, name)
+    attempt = _new_attempt(home.cell(run_id, name))
+    write_json(attempt / "spec.json", spec.model_dump(mode="json"))
+    say(f"running {name}, {attempt.name}, on Spark")
+    began = time.time()
+    code, error = ExitCode.SUCCESS, None
+    try:
+        if refusal:
+            raise BadInput(refusal)
+        with _time_limit(spark, limit):
+            run_cell(spark, spec, home.workload(spec.app, cell["workload"]), attempt, say)
+    except Interrupted as stopped:
+        _write_exit(attempt, stopped.exit_code, STOPPED, began)
+        queue.finish(name, STOPPED)
+        raise
+    except Exception as failure:
+        if not refusal and not answers(spark):
+            abandon(attempt)
+            forget(home, run_id, name)
+            reason = f"its Spark does not answer: {line_of(failure)}"
+            record_loss(home, run_id, queue.host, reason)
+            raise ConnectionError(f"connection {queue.host}: {reason}") from failure
+        code = CODES.get(type(failure), ExitCode.COMMAND_FAILED)
+        error = line_of(failure) if type(failure) in CODES else f"{type(failure).__name__}: {line_of(failure)}"
+    _write_exit(attempt, code, error, began)
+    record_end(home, run_id, name, error)
+    queue.finish(name, error)
+    say(f"{name} failed: {error}" if error else f"{name} ended; validate_outputs will check its result")
+    return error is None
+
+
+def _new_attempt(folder: Path) -> Path:
+    """The folder of a new attempt. An attempt that has not ended was lost with its process."""
+    attempt = next_attempt(folder)
+    if attempt.is_dir():
+        abandon(attempt)
+        attempt = next_attempt(folder)
+    return attempt
+
+
+@contextmanager
+def _time_limit(spark: SparkSession, seconds: float) -> Iterator[None]:
+    """Interrupt the queries of a session after so many seconds.
+
+    Raises:
+        RunFailed: The block did not end in time.
+    """
+    is_late = threading.Event()
+
+    def stop() -> None:
+        is_late.set()
+        spark.interruptAll()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if is_late.is_set():
+            raise RunFailed(f"it did not end within {seconds:.0f} s, so it was stopped") from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def _write_exit(attempt: Path, code: int, error: str | None, began: float) -> None:
+    """Write exit.json, as the driver of a lane does (infra/services/cell.py)."""
+    times = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) for moment in (began, time.time())]
+    ends = {"started_at": times[0], "ended_at": times[1], "host": socket.gethostname()}
+    write_json(attempt / "exit.json", {"exit_code": int(code), "error": error} | ends)
