@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,89 +58,99 @@ def run_cell(spark: SparkSession, spec: RunSpec, workload: Path, out: Path, say:
     return report
 
 
-def work(spark: SparkSession, home: Home, run_id: str, queue: SparkQueue, limit: float, say: Say) -> str:
-    """Run the cells of a queue; returns a line on what ran.
+@dataclass(frozen=True)
+class CellRunner:
+    """Runs cells on a Spark, and records them.
 
-    Args:
+    Attributes:
         spark: The session.
         home: LOCKSTEP_HOME.
         run_id: The run.
         queue: Its cells on Spark.
         limit: Seconds after which a cell is stopped.
         say: Takes lines for the log.
+    """
+
+    spark: SparkSession
+    home: Home
+    run_id: str
+    queue: SparkQueue
+    limit: float
+    say: Say
+
+    def refusal(self) -> str:
+        """Why no cell can run on this Spark; empty if they can."""
+        tasks = max(CHECK_TASKS, *(cell["spec"]["threads"] for cell in self.queue.cells.values()))
+        try:
+            check(self.spark, self.home, self.queue.host, tasks)
+        except BadInput as error:
+            return str(error)
+        return ""
+
+    def run(self, cell: dict[str, Any], refusal: str = "") -> None:
+        """Run a cell in a new attempt, and record its end. With a `refusal`, the attempt fails for this reason.
+
+        Raises:
+            ConnectionError: Spark does not answer any more. The cell is not over.
+        """
+        name, spec = cell["cell"], RunSpec.parse(cell["spec"])
+        # Without an oracle there can be no verdict, so the cell does not run.
+        if cell["workload"] not in read_oracles(self.home, self.run_id):
+            missing = f"its workload {cell['workload']} has no oracle"
+            why = read_complaints(self.home, self.run_id).get(cell["workload"], missing)
+            self.queue.finish(name, f"it did not run: {why}")
+            return
+        record_begin(self.home, self.run_id, Stage.RUN_ON_SPARK, name)
+        attempt = _new_attempt(self.home.cell(self.run_id, name))
+        write_json(attempt / "spec.json", spec.model_dump(mode="json"))
+        self.say(f"running {name}, {attempt.name}, on Spark")
+        began = time.time()
+        code, error = ExitCode.SUCCESS, None
+        try:
+            if refusal:
+                raise BadInput(refusal)
+            with _time_limit(self.spark, self.limit):
+                run_cell(self.spark, spec, self.home.workload(spec.app, cell["workload"]), attempt, self.say)
+        except Interrupted as stopped:
+            _write_exit(attempt, stopped.exit_code, STOPPED, began)
+            self.queue.finish(name, STOPPED)
+            raise
+        except Exception as failure:
+            if not refusal and not answers(self.spark):
+                raise self._lost(attempt, failure) from failure
+            code = CODES.get(type(failure), ExitCode.COMMAND_FAILED)
+            error = line_of(failure) if type(failure) in CODES else f"{type(failure).__name__}: {line_of(failure)}"
+        _write_exit(attempt, code, error, began)
+        record_end(self.home, self.run_id, name, error)
+        self.queue.finish(name, error)
+        self.say(f"{name} failed: {error}" if error else f"{name} ended; validate_outputs will check its result")
+
+    def _lost(self, attempt: Path, failure: Exception) -> ConnectionError:
+        """Record that Spark was lost during an attempt; returns the exception to raise."""
+        abandon(attempt)
+        forget(self.home, self.run_id, attempt.parent.name)
+        reason = f"its Spark does not answer: {line_of(failure)}"
+        record_loss(self.home, self.run_id, self.queue.host, reason)
+        return ConnectionError(f"connection {self.queue.host}: {reason}")
+
+
+def work(spark: SparkSession, home: Home, run_id: str, queue: SparkQueue, limit: float, say: Say) -> str:
+    """Run the cells of a queue; returns a line on what ran. The arguments are those of `CellRunner`.
 
     Raises:
         RunFailed: Cells failed. The message names them, with the reasons.
-        ConnectionError: Spark does not answer any more.
+        ConnectionError: Spark does not answer any more. The next call goes on with the cells that are not over.
     """
+    runner = CellRunner(spark, home, run_id, queue, limit, say)
     queue.renew()
-    refusal = "" if queue.is_over else _refusal(spark, home, queue)
-    count = 0
+    refusal = "" if queue.is_over else runner.refusal()
     while cell := queue.take():
-        count += _run(spark, home, run_id, queue, cell, refusal, limit, say)
+        runner.run(cell, refusal)
     if failures := queue.failures:
         cells = "; ".join(f"{cell}: {error}" for cell, error in failures.items())
         raise RunFailed(f"{len(failures)} cell{'s' * (len(failures) > 1)} failed: {cells}")
+    count = len(queue.cells)
     return f"ran {count} cell{'s' * (count != 1)} on the Spark of connection {queue.host}"
-
-
-def _refusal(spark: SparkSession, home: Home, queue: SparkQueue) -> str:
-    """Why no cell can run on this Spark; empty if they can."""
-    tasks = max(CHECK_TASKS, *(cell["spec"]["threads"] for cell in queue.cells.values()))
-    try:
-        check(spark, home, queue.host, tasks)
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-def _run(
-    spark: SparkSession,
-    home: Home,
-    run_id: str,
-    queue: SparkQueue,
-    cell: dict[str, Any],
-    refusal: str,
-    limit: float,
-    say: Say,
-) -> bool:
-    """Run a cell in a new attempt, and record its end; returns whether it succeeded."""
-    name, spec = cell["cell"], RunSpec.parse(cell["spec"])
-    # Without an oracle there can be no verdict, so the cell does not run.
-    if cell["workload"] not in read_oracles(home, run_id):
-        missing = f"its workload {cell['workload']} has no oracle"
-        why = read_complaints(home, run_id).get(cell["workload"], missing)
-        queue.finish(name, f"it did not run: {why}")
-        return False
-    record_begin(home, run_id, Stage.RUN_ON_SPARK, name)
-    attempt = _new_attempt(home.cell(run_id, name))
-    write_json(attempt / "spec.json", spec.model_dump(mode="json"))
-    say(f"running {name}, {attempt.name}, on Spark")
-    began = time.time()
-    code, error = ExitCode.SUCCESS, None
-    try:
-        if refusal:
-            raise BadInput(refusal)
-        with _time_limit(spark, limit):
-            run_cell(spark, spec, home.workload(spec.app, cell["workload"]), attempt, say)
-    except Interrupted as stopped:
-        _write_exit(attempt, stopped.exit_code, STOPPED, began)
-        queue.finish(name, STOPPED)
-        raise
-    except Exception as failure:
-        if not refusal and not answers(spark):
-            abandon(attempt)
-            forget(home, run_id, name)
-            reason = f"its Spark does not answer: {line_of(failure)}"
-            record_loss(home, run_id, queue.host, reason)
-            raise ConnectionError(f"connection {queue.host}: {reason}") from failure
-        code = CODES.get(type(failure), ExitCode.COMMAND_FAILED)
-        error = line_of(failure) if type(failure) in CODES else f"{type(failure).__name__}: {line_of(failure)}"
-    _write_exit(attempt, code, error, began)
-    record_end(home, run_id, name, error)
-    queue.finish(name, error)
-    say(f"{name} failed: {error}" if error else f"{name} ended; validate_outputs will check its result")
-    return error is None
 
 
 def _new_attempt(folder: Path) -> Path:

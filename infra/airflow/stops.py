@@ -15,7 +15,7 @@ from airflow.listeners import hookimpl
 from infra.checkout import home
 from streaming_core.regression import fleet, status
 from streaming_core.regression.home import new_run_id
-from streaming_core.regression.stages import DAG_ID, WITH_CELLS, Stage
+from streaming_core.regression.stages import DAG_ID, WITH_CELLS
 
 MANUALLY = "manually set"  # in Airflow's message to a listener about a state that a user sets
 # Events of the audit log: about one run, and about several, which they do not name.

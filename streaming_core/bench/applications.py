@@ -56,7 +56,7 @@ def run(
 
 
 def ways_of(app: App, counts: list[int]) -> list[RunSpec]:
-    """Returns every way in which the engine executes an application: executors, schemes, and plans if there is more than one thread."""
+    """Returns every way in which the engine executes an application: executors, schemes, plans of several threads."""
     ways = []
     for name in [name for name in executors_of(app.kind) if name in ENGINE_EXECUTORS]:
         for scheme in ENGINE_EXECUTORS[name].axes().get("scheme", (None,)):

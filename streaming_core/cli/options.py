@@ -52,7 +52,7 @@ FILES: dict[str, tuple[type, str]] = {
 NUMBERS = ("thresholds",)
 # What the help of a command adds to the description of a field.
 NOTES = {
-    "executor": "Default: the first executor that runs the application.",
+    "executor": "Default: the first executor that runs the application. Only `lockstep run` has executor spark.",
     "plan": f"Takes replicated, auto, or a JSON file: {FILES['plan'][1]}. Default of `run` on several threads: auto. "
     "Default of a run with a schedule, a controller or parallelism sn: replicated.",
     "schedule": f"Takes a JSON file: {FILES['schedule'][1]}. Also takes the report.json of a run, to repeat the "

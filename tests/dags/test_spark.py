@@ -7,11 +7,15 @@ import signal
 import socket
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
-from dags.lib.spark import ServerHook, SparkTask
+from dags.lib import jobs
+from dags.lib.spark import ServerHook, SparkCells, SparkTask
 from infra.services.spark import Server, ServerLost
 from streaming_core.interruption import Interrupted
+from streaming_core.regression.fleet import SPARK
+from streaming_core.storage import write_json
 
 RUN = "20260101T000000Z-00000000"
 TOKEN = "a/secret+token="
@@ -72,6 +76,15 @@ def test_hook_reads_the_lease_of_the_run_where_the_connection_names_a_master(hoo
         assert (client.endpoint, client.token) == (address, TOKEN)
     finally:
         server.stop(RUN)
+
+
+def test_run_without_cells_on_spark_skips_the_task_before_it_makes_a_session(lockstep_home, monkeypatch):
+    cells = [{"cell": "wc.pooled", "spec": {"executor": "pooled"}, "workload": "0"}]
+    write_json(lockstep_home.run(RUN) / "plan.json", {"cells": cells})
+    monkeypatch.setattr(ServerHook, "restart", lambda *_: pytest.fail("it needs a server"))
+    task = SparkCells(task_id="run_on_spark", run=RUN, conn_id=SPARK, python_callable=jobs.run_on_spark, limit=1.0)
+    with pytest.raises(AirflowSkipException, match="the run has no cells of executor spark"):
+        task.execute({})
 
 
 def test_task_is_interrupted_only_while_it_runs(lockstep_home):
