@@ -38,7 +38,7 @@ def test_executor_that_cannot_run_this_checkout_is_refused(spark, tmp_path, monk
         raise ModuleNotFoundError("No module named 'jobs'")
 
     monkeypatch.setattr(spark_check, "run_tasks", lambda *_: fail(""))
-    said = r"^connection cluster: its executors cannot import this checkout \(No module named 'jobs'\); set their PYTHONPATH"
+    said = r"^connection cluster: its executors cannot import this checkout \(No module named 'jobs'\); set their "
     with pytest.raises(BadInput, match=said):
         check(spark, Home(tmp_path), "cluster", 1)
 
