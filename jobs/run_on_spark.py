@@ -28,7 +28,7 @@ from jobs.spark_check import check
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.exit_codes import ExitCode
 from streaming_core.interruption import Interrupted
-from streaming_core.regression.fleet import SparkQueue, record_loss
+from streaming_core.regression.fleet import SparkQueue
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import forget, record_begin, record_end
@@ -126,12 +126,10 @@ class CellRunner:
         self.say(f"{name} failed: {error}" if error else f"{name} ended; validate_outputs will check its result")
 
     def _lost(self, attempt: Path, failure: Exception) -> ConnectionError:
-        """Record that Spark was lost during an attempt; returns the exception to raise."""
+        """Give up an attempt, so that the next call makes a new one; returns the exception to raise."""
         abandon(attempt)
         forget(self.home, self.run_id, attempt.parent.name)
-        reason = f"its Spark does not answer: {line_of(failure)}"
-        record_loss(self.home, self.run_id, self.queue.host, reason)
-        return ConnectionError(f"connection {self.queue.host}: {reason}")
+        return ConnectionError(f"connection {self.queue.host}: its Spark does not answer: {line_of(failure)}")
 
 
 def work(spark: SparkSession, home: Home, run_id: str, queue: SparkQueue, limit: float, say: Say) -> str:

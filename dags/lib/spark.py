@@ -27,7 +27,7 @@ from infra.checkout import home
 from infra.services.spark import HOST, SESSION_SETTINGS, Server, ServerLost, settings_of
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.interruption import Interrupted
-from streaming_core.regression.fleet import SparkQueue
+from streaming_core.regression.fleet import SparkQueue, record_loss
 from streaming_core.regression.status import recorded
 
 URL = rf"sc://({HOST}|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/(;.*)?"
@@ -61,7 +61,10 @@ class ServerHook(SparkConnectHook):
             ServerLost: The run's own server is gone, or does not listen in time.
         """
         if not self.is_external:
-            lease = Server(home()).client_lease(self.run)
+            try:
+                lease = Server(home()).client_lease(self.run)
+            except ServerLost as error:
+                raise ServerLost(f"connection {self._conn_id}: {error}") from None
             mask_secret(lease.token)
             return lease.client_url
         try:
@@ -266,7 +269,12 @@ class SparkCells(SparkJob):
         if not queue.cells:
             raise AirflowSkipException("the run has no cells of executor spark")
         self.op_kwargs = {"run": self.run, "queue": queue, "limit": self.limit, "say": self.log.info}
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except ConnectionError as error:
+            # The reason of cells that have no result, if Airflow does not try again.
+            record_loss(home(), self.run, queue.host, line_of(error))
+            raise
 
 
 def _impatient(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
@@ -14,7 +15,9 @@ from dags.lib import jobs
 from dags.lib.spark import ServerHook, SparkCells, SparkTask
 from infra.services.spark import Server, ServerLost
 from streaming_core.interruption import Interrupted
-from streaming_core.regression.fleet import SPARK
+from streaming_core.regression.fleet import SPARK, losses
+from streaming_core.regression.home import Home
+from streaming_core.regression.status import records
 from streaming_core.storage import write_json
 
 RUN = "20260101T000000Z-00000000"
@@ -78,11 +81,25 @@ def test_hook_reads_the_lease_of_the_run_where_the_connection_names_a_master(hoo
         server.stop(RUN)
 
 
+def cells_task(home: Home, executor: str) -> SparkCells:
+    """The task that runs cells on Spark, in a run of one cell."""
+    cell = {"cell": "wc.cell", "spec": {"executor": executor}, "workload": "0", "host": SPARK}
+    write_json(home.run(RUN) / "plan.json", {"cells": [cell]})
+    return SparkCells(task_id="run_on_spark", run=RUN, conn_id=SPARK, python_callable=jobs.run_on_spark, limit=1.0)
+
+
+def test_lost_server_is_the_reason_of_cells_without_a_result(lockstep_home):
+    task = cells_task(lockstep_home, "spark")
+    reason = f"connection {SPARK}: the Spark server of {RUN} has ended: "
+    with pytest.raises(ServerLost, match=f"^{reason}"):
+        task.execute({"ti": SimpleNamespace(try_number=1, max_tries=0)})
+    assert losses(lockstep_home, RUN)[SPARK].startswith(reason)
+    assert records(lockstep_home, RUN) == {}
+
+
 def test_run_without_cells_on_spark_skips_the_task_before_it_makes_a_session(lockstep_home, monkeypatch):
-    cells = [{"cell": "wc.pooled", "spec": {"executor": "pooled"}, "workload": "0"}]
-    write_json(lockstep_home.run(RUN) / "plan.json", {"cells": cells})
+    task = cells_task(lockstep_home, "pooled")
     monkeypatch.setattr(ServerHook, "restart", lambda *_: pytest.fail("it needs a server"))
-    task = SparkCells(task_id="run_on_spark", run=RUN, conn_id=SPARK, python_callable=jobs.run_on_spark, limit=1.0)
     with pytest.raises(AirflowSkipException, match="the run has no cells of executor spark"):
         task.execute({})
 
