@@ -16,8 +16,6 @@ from uuid import uuid4
 import pyspark
 from pyspark.sql import SparkSession
 
-import jobs
-import streaming_core
 from jobs.session import answers
 from jobs.tasks import run_tasks
 from streaming_core.errors import BadInput, line_of
@@ -38,7 +36,7 @@ def facts(token: str) -> dict[str, Any]:
         `machine`, its host name; `Python`, `pyspark` and `code`, which must be the same everywhere; `build`, the commit
         of the checkout; `token`, the content of the file, or None; `fault`, why the runtime does not load, or None.
     """
-    package = Path(streaming_core.__file__).parent
+    package = Path(engine.__file__).parents[1]
     runtime = sorted((package / "runtime" / "src").rglob("*.rs"))
     path, fault = Path(token), None
     try:
@@ -49,7 +47,7 @@ def facts(token: str) -> dict[str, Any]:
         "machine": socket.gethostname(),
         "Python": platform.python_version(),
         "pyspark": pyspark.__version__,
-        "code": f"{source_digest(package, *runtime)} {source_digest(Path(jobs.__file__).parent)}",
+        "code": f"{source_digest(package, *runtime)} {source_digest(Path(__file__).parent)}",
         "build": engine.build(),
         "token": path.read_text() if path.is_file() else None,
         "fault": fault,
