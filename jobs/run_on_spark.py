@@ -10,7 +10,6 @@ ConnectionError, and its next call runs the cells that are not over.
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 import time
@@ -22,8 +21,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from jobs.cluster import run_cell
 from jobs.run_folder import STOPPED, abandon, next_attempt, read_complaints, read_oracles
-from jobs.session import answers
+from jobs.session import answers, reason
 from jobs.spark_check import check
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.exit_codes import ExitCode
@@ -32,30 +32,12 @@ from streaming_core.regression.fleet import SparkQueue
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import forget, record_begin, record_end
-from streaming_core.run import engine
-from streaming_core.run.report import RunReport
-from streaming_core.run.way import Pinned, RunSpec
+from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
 Say = Callable[[str], None]
 CODES = {BadInput: ExitCode.BAD_INPUT, RunFailed: ExitCode.FAILED, CommandFailed: ExitCode.COMMAND_FAILED}
 CHECK_TASKS = 8  # at least; a cell may have more
-
-
-def run_cell(spark: SparkSession, spec: RunSpec, workload: Path, out: Path, say: Say) -> RunReport:
-    """Stand-in until the execution on Spark is there: one thread of the driver runs the cell."""
-    names = ("app", "params", "batch", "sink", "repetitions", "seconds")
-    way = Pinned.model_validate({name: getattr(spec, name) for name in names})
-    aside = out / ".stand-in"
-    report = engine.run(way, workload, aside)
-    for name in ("outputs", "state"):
-        if (aside / name).exists():
-            (aside / name).replace(out / name)
-    shutil.rmtree(aside)
-    asked = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
-    report = report.model_copy(update=asked)
-    write_json(out / "report.json", report.model_dump(mode="json"))
-    return report
 
 
 @dataclass(frozen=True)
@@ -119,7 +101,7 @@ class CellRunner:
             if not refusal and not answers(self.spark):
                 raise self._lost(attempt, failure) from failure
             code = CODES.get(type(failure), ExitCode.COMMAND_FAILED)
-            error = line_of(failure) if type(failure) in CODES else f"{type(failure).__name__}: {line_of(failure)}"
+            error = line_of(failure) if type(failure) in CODES else f"{type(failure).__name__}: {reason(failure)}"
         _write_exit(attempt, code, error, began)
         record_end(self.home, self.run_id, name, error)
         self.queue.finish(name, error)
@@ -129,7 +111,7 @@ class CellRunner:
         """Give up an attempt, so that the next call makes a new one; returns the exception to raise."""
         abandon(attempt)
         forget(self.home, self.run_id, attempt.parent.name)
-        return ConnectionError(f"connection {self.queue.host}: its Spark does not answer: {line_of(failure)}")
+        return ConnectionError(f"connection {self.queue.host}: its Spark does not answer: {reason(failure)}")
 
 
 def work(spark: SparkSession, home: Home, run_id: str, queue: SparkQueue, limit: float, say: Say) -> str:

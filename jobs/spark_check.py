@@ -16,14 +16,12 @@ from uuid import uuid4
 import pyspark
 from pyspark.sql import SparkSession
 
-from jobs.session import answers
+from jobs.session import answers, reason
 from jobs.tasks import run_tasks
 from streaming_core.errors import BadInput, line_of
 from streaming_core.oracle.oracle import source_digest
 from streaming_core.regression.home import Home
 from streaming_core.run import engine
-
-LONGEST = 300  # characters of an error of Spark
 
 
 def facts(token: str) -> dict[str, Any]:
@@ -83,12 +81,12 @@ def check(spark: SparkSession, home: Home, connection: str, tasks: int) -> None:
             if not answers(spark):
                 raise ConnectionError(f"connection {connection}: its Spark does not answer") from error
             raise BadInput(
-                f"connection {connection}: its executors cannot import this checkout ({_reason(error)}); set their "
+                f"connection {connection}: its executors cannot import this checkout ({reason(error)}); set their "
                 "PYTHONPATH to it, and their PYSPARK_PYTHON to its .venv/bin/python"
             ) from error
     for there, complaint in outcomes:
-        if reason := complaint or difference(here, there, home):
-            raise BadInput(f"connection {connection}: {reason}")
+        if fault := complaint or difference(here, there, home):
+            raise BadInput(f"connection {connection}: {fault}")
 
 
 def difference(here: dict[str, Any], there: dict[str, Any], home: Home) -> str | None:
@@ -111,10 +109,3 @@ def difference(here: dict[str, Any], there: dict[str, Any], home: Home) -> str |
     if there["token"] != here["token"]:
         return f"{executor} does not share LOCKSTEP_HOME; mount the folder {home.root} there under the same path"
     return None
-
-
-def _reason(error: Exception) -> str:
-    """The last line of the Python error in an error of Spark, else its first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
-    return ([*named, *lines, type(error).__name__])[0][:LONGEST]

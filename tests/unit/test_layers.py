@@ -26,6 +26,7 @@ FLOORS = (
     "streaming_core.kernels",
     "streaming_core.oracle",
     "streaming_core.run",
+    "streaming_core.cluster",
     "streaming_core.regression",
     "streaming_core.bench",
     "streaming_core.cli",

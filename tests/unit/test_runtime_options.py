@@ -39,12 +39,13 @@ def error(program, **options):
 
 def test_the_runtime_takes_the_fields_of_a_spec_that_are_for_it(programs):
     known = re.findall(r"`(\w+)`", error(programs["dataflow"], nonsense=1).partition("expected one of")[2])
-    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies"})
+    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies", "share"})
 
 
 def test_the_runtime_has_the_declared_executors(programs):
     known = error(programs["dataflow"], executor="nonsense").partition("known: ")[2].split(", ")
-    assert sorted(known) == sorted(ENGINE_EXECUTORS)
+    # A task of executor spark runs its share of the keys.
+    assert sorted(known) == sorted([*ENGINE_EXECUTORS, "share"])
 
 
 @pytest.mark.parametrize(("executor", "axis"), AXES)
