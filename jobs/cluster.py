@@ -1,8 +1,8 @@
 """Runs a cell on a Spark cluster: executor `spark`.
 
-Spark moves the rows between the stages of the application (`streaming_core/cluster/stages.py`). Its tasks run the stages, on
-the compiled kernels (`streaming_core/cluster/task.py`). Each stage but the first is a shuffle by share, and a sort by (seq, rank)
-in each partition.
+Spark moves rows between the stages of the application (`streaming_core/cluster/stages.py`). Its tasks run the stages on
+the compiled kernels (`streaming_core/cluster/task.py`). Before each stage but the first, Spark shuffles the rows by
+share, and sorts each partition by (seq, rank).
 
 A pass is one Spark job, from the events to the digest of the outputs. Its time is that of the job, with the reading of
 the events and the moving of rows. All events are there at once, so the latency of an event is the time of the pass.
@@ -80,7 +80,8 @@ def run_cell(
     shutil.rmtree(work, ignore_errors=True)
     load_before = os.getloadavg()[0]
     try:
-        samples, states = [], ""
+        samples: list[Sample] = []
+        states = ""
         for number in range(1 + spec.repetitions):
             pass_ = Pass(
                 spec.app, params, str(source.resolve()), opened.rows, opened.end, spec.threads,

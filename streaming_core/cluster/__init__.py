@@ -1,1 +1,1 @@
-"""An application in tasks that share nothing, between which a cluster engine moves rows. Start with `stages`, then `task`."""
+"""An application in tasks that share nothing. A cluster engine moves rows between them. Read `stages`, then `task`."""

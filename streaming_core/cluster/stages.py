@@ -1,11 +1,11 @@
 """Stages: how an application is cut for a cluster engine, which moves rows only between stages.
 
-A stage begins with the events, or with an operator that has state. The stateless operators behind it belong to it as well,
-up to the next operators with state and the sink. These are the *consumers* of the stage. An operator that several stages
-reach runs in each of them, on the rows of that stage.
+A stage begins with the events, or with an operator that has state. The stateless operators behind it belong to it as
+well, up to the next operators with state and the sink. These are the *consumers* of the stage. An operator that several
+stages reach runs in each of them, on the rows of that stage.
 
-Rows between stages have a `seq` and a `rank`. The rank is a byte string that orders the rows of an event on their way to one
-consumer. Each step appends to it. A step that joins several inputs puts the number of the input in front.
+Rows between stages have a `seq` and a `rank`. The rank is a byte string that orders the rows of an event on their way
+to one consumer. Each step appends to it. A step that joins several inputs puts the number of the input in front.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Step:
 
     Attributes:
         operators: the first one, and stateless ones behind it.
-        inputs: where its rows come from: the number of an earlier step of the stage (-1: the rows of the stage itself), and
-            the number of the input of the first operator.
+        inputs: pairs of two numbers. The first is that of an earlier step of the stage, or -1 for the stage's own rows.
+            The second is that of the input of the first operator.
     """
 
     operators: tuple[Operator, ...]

@@ -198,7 +198,7 @@ class Running:
         if self._operator.state is None:
             return None
         keys, data = self._engine.states(0)
-        column = None if self._operator.kind == "stateful" else key_column(keys)
+        column = None if keys is None else key_column(keys)
         return row_format.decode_state(data, self._operator.state.resolve(self._kernels.params), column)
 
 

@@ -1,7 +1,7 @@
 """Tasks: a stage on a range of the events or on one share of the keys, and the sink.
 
-A task takes rows in the order of (seq, rank) and yields rows for the consumers of its stage. What else it finds out goes into
-files below the folder of the pass, where a task that runs again writes the same content:
+A task takes rows in the order of (seq, rank) and yields rows for the consumers of its stage. Everything else goes into
+files below the folder of the pass. A task that runs again writes the same content there:
 
     tasks/<stage>-<share>.json       figures, and the digests of what it read or wrote
     failures/<stage>-<share>.json    why it failed
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ class Figures:
     Attributes:
         rows_in, rows_out: rows taken, and rows for consumers.
         read: digest of the events that it read.
-        written: digest of the outputs, of the sink; of the final state, of an operator with state.
+        written: digest of the outputs of the sink, or of the final state of an operator.
         dropped, late: events that operators dropped; rows that came too late for every window.
         seconds: from the task's first row to its end.
         engine: seconds of the runtime.
@@ -302,7 +302,7 @@ class StageTask:
 
 
 def sortable(keys: pa.ChunkedArray) -> pa.Array:
-    """Keys as byte strings in the same order, no one of which begins another one."""
+    """Keys as byte strings in the same order. No string begins another one."""
     if pa.types.is_binary(keys.type):
         texts = keys.to_pylist()
         return from_bytes([text.replace(b"\x00", b"\x00\xff") + b"\x00\x00" for text in texts])
@@ -330,7 +330,7 @@ def read_events(pass_: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     """The stage of the events, on the ranges of events whose numbers come in column `id`."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            with _noting_failure(pass_, "events", lambda number=number: number):
+            with _noting_failure(pass_, "events", partial(int, number)):
                 yield from _read_range(pass_, number)
 
 
@@ -352,7 +352,10 @@ def _read_range(pass_: Pass, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def run_stage(pass_: Pass, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A stage with an operator, on rows in the order of (seq, rank), share by share. The first row of a share has seq BEGIN."""
+    """A stage with an operator, on rows in the order of (seq, rank), share by share.
+
+    The first row of a share has seq BEGIN.
+    """
     name, task, share = pass_.prepared.stages[number].name, None, -1
     with _noting_failure(pass_, name, lambda: share):
         for part_share, rows in _by_share(batches):

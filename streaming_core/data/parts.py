@@ -150,7 +150,7 @@ def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
 
 
 def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write one file of several tables, one of which is in memory at a time."""
+    """Write one file of several tables. One of them is in memory at a time."""
     with pq.ParquetWriter(path, schema, **_layout(schema)) as file:
         for table in tables:
             file.write_table(table)

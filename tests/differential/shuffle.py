@@ -1,4 +1,4 @@
-"""A cluster engine of one process: moves rows between the stages of an application as Spark does, to test the tasks alone."""
+"""A cluster engine of one process, to test tasks alone: it moves rows between stages as Spark does."""
 
 from __future__ import annotations
 

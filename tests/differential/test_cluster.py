@@ -42,7 +42,7 @@ def test_failing_program_names_the_operator_and_the_event(tmp_path, number):
 
 def test_stages_cut_an_application_at_operators_with_state():
     lr = stages(registry.load("lr"))
-    assert [stage.name for stage in lr][0] == "events"
+    assert lr[0].name == "events"
     with_state = [stage.operator.kind for stage in lr[1:]]
     assert set(with_state) <= {"partitioned", "stateful", "windowed"}
     wc = stages(registry.load("wc"))

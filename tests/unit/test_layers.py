@@ -54,7 +54,12 @@ OUTSIDE = {
     "airflow": ("dags", "infra.airflow"),
     "pyspark": ("jobs", "expectations", "infra.services"),
     "great_expectations": ("expectations",),
-    "streaming_core._runtime": ("streaming_core.run", "streaming_core.cluster", "streaming_core.interruption", "streaming_core.data.rows"),
+    "streaming_core._runtime": (
+        "streaming_core.run",
+        "streaming_core.cluster",
+        "streaming_core.interruption",
+        "streaming_core.data.rows",
+    ),
 }
 
 

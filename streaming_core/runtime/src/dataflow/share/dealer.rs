@@ -7,8 +7,8 @@ use crate::program::Program;
 use crate::rows::block::Block;
 use crate::rows::view::Rows;
 
-/// Says which shares need a row of a windowed operator: those that own one of its keys, and all shares if the row may let a
-/// window expire (`windowed/copies.rs`). It takes rows in ascending order.
+/// Says which shares need a row of a windowed operator. These are the shares that own one of its keys. If the row may let a
+/// window expire, all shares need it (`windowed/copies.rs`). A dealer takes rows in ascending order.
 #[derive(Debug)]
 pub struct Dealer {
     dealt: Dealt,

@@ -5,7 +5,7 @@
 //!
 //! Each output has a rank (`channel/rank.rs`). The first 32 bits are the position of its input in the block. The rest is its
 //! order among the outputs of that input, in all tasks. At the end of the stream, a partitioned operator flushes its keys in
-//! ascending order, and the number of the key takes the place of the position. Windows that expire then have position 0.
+//! ascending order. The number of the key then takes the place of the position. Windows that expire then have position 0.
 //!
 //! A program is a chain of operators, at most one of them with state. Or it is one operator with windows. If that takes several
 //! streams, the last word of an event is the number of its stream, and the fields are those of the stream.
@@ -70,7 +70,7 @@ struct Line {
 
 #[derive(Debug)]
 enum Work {
-    Line(Line),
+    Line(Box<Line>),
     Windows(Box<Windows>),
 }
 
@@ -98,13 +98,13 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
     let stride = chain.output_stride();
     let work = match windows {
         Some(windows) => Work::Windows(Box::new(windows)),
-        None => Work::Line(Line {
+        None => Work::Line(Box::new(Line {
             lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], 1)).collect(),
             scratch: Scratch::default(),
             buffers: chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, true)).collect(),
             positions: Vec::new(),
             chain,
-        }),
+        })),
     };
     Ok(Box::new(Share {
         work,
@@ -231,7 +231,7 @@ impl Share {
         texts.begin(text).ok_or_else(|| RunError::Invalid("the block's text is not where texts are made".into()))
     }
 
-    /// Takes rows, the first of which is at this position of the block.
+    /// Takes rows. The first one is at this position of the block.
     fn take(&mut self, rows: Rows, first: usize) -> Result<(), RunError> {
         let Self { work, outputs, counters, .. } = self;
         match work {
@@ -268,7 +268,7 @@ impl Executor for Share {
         let (clock, before) = (self.clock.start(), thread_cpu_nanoseconds());
         let Self { work, outputs, counters, .. } = self;
         let outcome = match work {
-            // SAFETY: all rows were taken; nobody else has the cells.
+            // SAFETY: all rows were taken; no other replica has the cells.
             Work::Windows(windows) => unsafe { windows.finish((seq, text), outputs, counters) },
             Work::Line(line) => line.flush((seq, text), outputs, counters),
         };

@@ -131,7 +131,7 @@ impl Windows {
         self.replica.late()
     }
 
-    /// Takes rows, the first of which is at this position of the block.
+    /// Takes rows. The first one is at this position of the block.
     ///
     /// # Safety
     /// The rows are readable and have the layout of the program's events.
