@@ -12,12 +12,14 @@ TUTORIAL = DOCS / "tutorial.md"
 WINDOWS = DOCS / "how-to" / "write-windows.md"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 
+COMMANDS = ("sh", "console")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Step(NamedTuple):
     """A block of commands, and the lines of the ```text blocks between it and the next block of commands."""
 
+    language: str
     command: str
     expected: list[str]
 
@@ -34,11 +36,11 @@ def steps(page: Path, languages: Iterable[str] = ("sh",)) -> list[Step]:
     """
     steps_of_page: list[Step] = []
     for language, text in BLOCK.findall(page.read_text()):
-        if language in languages:
-            steps_of_page.append(Step(re.sub(r"^\$ ", "", text, flags=re.MULTILINE), []))
+        if language in COMMANDS:
+            steps_of_page.append(Step(language, re.sub(r"^\$ ", "", text, flags=re.MULTILINE), []))
         elif language == "text" and steps_of_page:
             steps_of_page[-1].expected.extend(text.splitlines())
-    return steps_of_page
+    return [step for step in steps_of_page if step.language in languages]
 
 
 def application(page: Path, name: str) -> str:

@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
+import csv
 import json
-import os
+import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from infra.airflow import connections
 from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
+from tests import pages
 from tests.browser import CHROMIUM, Browser
 from tests.e2e.scheduled import RUNS, Airflow, free_port
 from tests.waiting import alive, wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"
-SMALL = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "2000", "--repetitions", "1"]
+NIGHT = "--matrix nightly --applications clicks --parallelisms vsn,sn --repetitions 1 --seconds 0 --gate_minutes 0"
+MINUTE, DELAY = 60_000, 5_000  # milliseconds
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory, with_compiled):
+def airflow(copied, user_environment, tmp_path_factory):
+    """Airflow of a copy of the checkout, which has one application more."""
+    application = copied / "streaming_core" / "apps" / "clicks.py"
+    application.write_text(pages.application(pages.WINDOWS, "clicks"))
     root = tmp_path_factory.mktemp("scheduler")
-    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
+    engine = [str(copied / ".venv" / "bin" / "python"), str(copied / "tests" / "e2e" / "erring_engine.py")]
     environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
-        "AIRFLOW_HOME": str(root / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
+        **user_environment,
         "AIRFLOW_CONN_ERRING": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
         "AIRFLOW_CONN_NODE": json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "port": 1, "password": PASSWORD}),
         f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps(
@@ -51,27 +52,73 @@ def airflow(tmp_path_factory, with_compiled):
         "LOCKSTEP_APP_PIDS": str(root / "pids"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     }
-    running = Airflow(environment, free_port())
+    running = Airflow(environment, free_port(), copied)
     yield running
     running.stop()
 
 
-def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
-    command = [str(Path(sys.executable).parent / "lockstep"), "run", *SMALL]
-    done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"Airflow is up at {airflow.url}; its scheduler executes the run" in done.stdout
-    assert "The one cell equals the oracle" in done.stdout.splitlines()
+def test_night_on_a_disordered_csv_file_goes_through_the_scheduler_and_keeps_late_rows(airflow, copied, shell):
+    rows = disordered_clicks(1000)
+    with (copied / "clicks.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("ts", "user"), *rows])
+    counts, late = clicks_by_hand(rows)
+    assert counts
+    assert late
+
+    imported = shell(".venv/bin/lockstep import clicks clicks.csv --name nightly")
+    assert "imported/clicks/nightly: 1,000 events for clicks, from 1,000 rows of clicks.csv" in imported
+    printed = shell(f".venv/bin/lockstep run {NIGHT}")
+    assert f"Airflow is up at {airflow.url}; its scheduler executes the run" in printed
+    assert "All 5 cells equal the oracle" in printed.splitlines()
+    report = json.loads(shell(".venv/bin/lockstep report --json"))
+    assert report["green"]
+    assert {cell["verdict"] for cell in report["cells"]} == {"equal"}
 
     (run,) = airflow.call(RUNS)["dag_runs"]
     assert run["state"] == "success"
     tasks = airflow.tasks(run["dag_run_id"])
     assert tasks.pop(("run_on_spark", -1)) == "skipped", "the run has no cells there"
     assert set(tasks.values()) == {"success"}
-    assert "The one cell equals the oracle" in airflow.call("/lockstep/runs.html", raw=True)
+    assert "All 5 cells equal the oracle" in airflow.call("/lockstep/runs.html", raw=True)
     assert len(airflow.call("/api/v2/assets/events")["asset_events"]) == 1, "a green run emits the asset"
     links = airflow.call(f"{RUNS}/{run['dag_run_id']}/taskInstances/verdict/links")["extra_links"]
-    assert "The one cell equals the oracle" in airflow.call(links["Report"], raw=True)
+    assert "All 5 cells equal the oracle" in airflow.call(links["Report"], raw=True)
+
+    home, run_id = Home(airflow.environment["LOCKSTEP_HOME"]), report["run_id"]
+    plan = json.loads((home.run(run_id) / "plan.json").read_text())
+    assert plan["regression"]["data"] == {"clicks": "nightly"}
+    (oracle,) = json.loads((home.run(run_id) / "oracles.json").read_text()).values()
+    inputs = home.report(run_id, "inputs.html").read_text()
+    assert "1 import of 1,000 rows, none set aside; all checks passed" in inputs
+    for cell in report["cells"]:
+        assert f'<td class="n">{len(late)}</td>' in home.report(run_id, f"{cell['cell']}.html").read_text()
+    attempts = [home.attempt(run_id, cell["cell"], 1) for cell in report["cells"]]
+    for folder in (home.oracle("clicks", oracle), *attempts):
+        outputs = pq.read_table(folder / "outputs").to_pylist()
+        counted = {(row["ts"], row["user"].decode()): row["count"] for row in outputs if row["sink"] == 0}
+        assert counted == counts, folder
+        assert [(row["ts"], row["user"].decode()) for row in outputs if row["sink"] == 1] == late, folder
+
+
+def disordered_clicks(number: int) -> list[tuple[int, str]]:
+    """Clicks of ten minutes: most in order, some within the delay of the application, some far behind it."""
+    draw = random.Random(1)
+    behind = draw.choices([0, 1_000, DELAY - 1, 2 * MINUTE], [6, 2, 2, 1], k=number)
+    return [(max(0, 600 * n - back), draw.choice(["ann", "bob", "cy"])) for n, back in enumerate(behind)]
+
+
+def clicks_by_hand(rows: list[tuple[int, str]]) -> tuple[dict[tuple[int, str], int], list[tuple[int, str]]]:
+    """The clicks per end of a minute and user, and the clicks that come after their minute has expired."""
+    counts: Counter[tuple[int, str]] = Counter()
+    late, highest = [], 0
+    for ts, user in rows:
+        highest = max(highest, ts)
+        end = ts // MINUTE * MINUTE + MINUTE
+        if end <= highest - DELAY:
+            late.append((ts, user))
+        else:
+            counts[end, user] += 1
+    return dict(counts), late
 
 
 @pytest.mark.slow
@@ -206,8 +253,8 @@ def test_everything_listens_on_loopback_and_nothing_outlives_the_stop(airflow):
 
 
 @pytest.mark.slow
-def test_a_ui_that_is_killed_takes_its_airflow_along(airflow):
-    again = Airflow(airflow.environment, free_port())
+def test_a_ui_that_is_killed_takes_its_airflow_along(airflow, copied):
+    again = Airflow(airflow.environment, free_port(), copied)
     family = psutil.Process(again.process.pid).children(recursive=True)
     again.process.kill()
     again.process.wait()
