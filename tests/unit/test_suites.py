@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -170,8 +171,12 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     most = max(counts)
 
+    @cache  # a sweep plans its ways, which takes seconds
+    def heats(name, experiment):
+        return chosen(name, experiment).sweep(counts)[0]
+
     def ways(name, experiment):
-        return [(heat, spec) for heat in chosen(name, experiment).sweep(counts)[0] for spec in heat.ways]
+        return [(heat, spec) for heat in heats(name, experiment) for spec in heat.ways]
 
     for name, experiment in QUICK:
         assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name, experiment))
@@ -222,7 +227,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     assert counted == {
         (*kind, count, shared) for kind in kinds for count in counts for shared in sentences.PARALLELISMS
     }
-    states, _ = chosen("stretch", "q4-states").sweep(counts)
+    states = heats("stretch", "q4-states")
     each = [(one, kind) for one in sentences.SHARED for kind in (None, "halves", "swaps")]
     each += [("sn", None), ("sn", "swaps")]
     for heat in states:
@@ -232,7 +237,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     for name, app in (("q2", "forward"), ("q3", "scalejoin")):
         shared = [(s.app, s.threads, s.parallelism) for _, s in ways("stretch", name)]
         assert shared == [(app, count, one) for count in counts for one in sentences.PARALLELISMS]
-    [join] = chosen("stretch", "q3").sweep(counts)[0]
+    [join] = heats("stretch", "q3")
     assert join.handwritten == tuple(counts)
     for name, app in (("q5", "scalejoin"), ("q6", "hedge")):
         controlled = [(s.app, s.threads, s.controller) for _, s in ways("stretch", name)]
@@ -245,10 +250,10 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     # All other experiments have the default batch size.
     others = [one.name for one in stretch.SUITE.experiments if one.name != "q4-batches"]
     assert {s.batch for name in others for _, s in ways("stretch", name)} == {256}
-    kinds = [one and one.kind for heat in chosen("stretch", "q4").sweep(counts)[0] for one in heat.requests]
+    kinds = [one and one.kind for heat in heats("stretch", "q4") for one in heat.requests]
     assert kinds == [None, "halves", "swaps", "between"] * len(sentences.SHARED)
     for name in ("q4", "q4-states", "q4-replicas", "q4-outputs"):
-        for heat in chosen("stretch", name).sweep(counts)[0]:
+        for heat in heats("stretch", name):
             assert [one and one.kind for one in heat.requests][:3] == [None, "halves", "swaps"]
             for spec, asked in zip(heat.ways, heat.requests, strict=True):
                 spec.check(registry.load(spec.app))
