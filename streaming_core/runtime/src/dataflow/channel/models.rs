@@ -387,6 +387,7 @@ fn side_by_side(preemptions: usize, plan: &'static Script) {
 
 /// A tie of two sources, and a source that only adds watermarks.
 #[test]
+#[ignore = "takes a minute"]
 fn loom_three_sources_share_the_sorting() {
     side_by_side(
         1,
@@ -419,6 +420,7 @@ fn loom_three_sources_insert_for_two_readers() {
 
 /// The readers release slots and nodes at different times, and the sources use both again.
 #[test]
+#[ignore = "takes a minute"]
 fn loom_two_readers_have_a_scale_gate_each() {
     everybody(
         1,
