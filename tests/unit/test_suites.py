@@ -171,9 +171,8 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     most = max(counts)
 
-    @cache  # a sweep plans its ways, which takes seconds
-    def heats(name, experiment):
-        return chosen(name, experiment).sweep(counts)[0]
+    # A sweep plans its ways, which takes seconds.
+    heats = cache(lambda name, experiment: chosen(name, experiment).sweep(counts)[0])
 
     def ways(name, experiment):
         return [(heat, spec) for heat in heats(name, experiment) for spec in heat.ways]
