@@ -2,9 +2,9 @@
 
     python -m tests.e2e.kills [--kills N] [--events N]
 
-It starts a standalone master and two workers on loopback. Each pass of a cell loses one worker: with its executor and its
-Python processes, and with the rows that were shuffled there. A new worker starts at once. It prints a line per kill, and
-ends with exit code 1 if a result differs.
+It starts a standalone master and two workers on loopback. Each pass of a cell loses one worker, with its executor, its
+Python processes and the rows that were shuffled there. A new worker starts at once. The program prints a line per kill,
+and ends with exit code 1 if a result differs.
 """
 
 from __future__ import annotations
