@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming_core import interruption
@@ -98,6 +99,23 @@ class Parts:
                         pending, rows = table.slice(size).to_batches(), rows - size
         if rows:
             yield _whole(pending, columns)
+
+    def between(self, name: str, low: int, high: int, columns: list[str]) -> pa.Table:
+        """The rows with low <= `name` <= high, in order, of these columns. There is a file.
+
+        Only row groups that may hold such rows are read.
+        """
+        tables = [self.schema.empty_table().select(columns)]
+        for path in self.paths:
+            with _open(path) as file:
+                for number in range(file.num_row_groups):
+                    group = file.metadata.row_group(number)
+                    leaves = (group.column(leaf) for leaf in range(group.num_columns))
+                    known = next(leaf.statistics for leaf in leaves if leaf.path_in_schema == name)
+                    if known is None or not known.has_min_max or (known.max >= low and known.min <= high):
+                        rows = file.read_row_group(number, columns).select(columns)
+                        tables.append(rows.filter((pc.field(name) >= low) & (pc.field(name) <= high)))
+        return pa.concat_tables(tables)
 
     def read(self, columns: list[str] | None = None) -> pa.Table:
         """All rows, in memory; nothing is made of the names of the folders above. There is a file."""
