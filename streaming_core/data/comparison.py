@@ -1,8 +1,8 @@
 """Two tables side by side: their columns, and their rows one by one, by key or as multisets; and differences in words.
 
 `expected` is what the oracle says, `actual` what is held against it. Rows are equal if every value is, floats bit by
-bit. A row that is not right is `missing` (the oracle has it), `extra` (it has not), `different` or `out_of_order`: here,
-in what `diff` finds, in the raw warehouse.
+bit. A row that is not right is `missing` (the oracle has it), `extra` (it has not), `different` or `out_of_order`:
+here, in what `diff` finds, in the raw warehouse.
 
 Memory does not grow with the rows of tables in files. If rows line up, key by key, a slice of either side is in memory.
 Otherwise it is a range of `seq`, and of multisets a bucket of a temporary file. Only a final table whose keys do not
@@ -264,8 +264,8 @@ def multisets(
 
 def in_buckets(table: str, expected: Parts, actual: Parts, names: list[str], keep: int = SHOWN) -> Found:
     """`multisets` of two tables in files, over the columns of these names."""
-    sides = (side.slices(_SLICE, names) for side in (expected, actual))
-    return multisets(table, *sides, expected.rows + actual.rows, keep)
+    rows = expected.rows + actual.rows
+    return multisets(table, expected.slices(_SLICE, names), actual.slices(_SLICE, names), rows, keep)
 
 
 def _buckets(folder: Path, expected: Iterable[pa.Table], actual: Iterable[pa.Table], count: int) -> Iterator[pa.Table]:

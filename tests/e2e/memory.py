@@ -130,7 +130,7 @@ def measure(home: Home, app: str, params: dict, events: int, executor: str) -> d
     """Make a run of one cell; returns the peaks in KiB by stage and kind of process."""
     request = {"applications": [app], "params": {app: params}, "executors": [executor], "events": events}
     plan(RegressionSpec.parse(request | {"threads": [2], "repetitions": 1, "seconds": 0.0}), home, RUN_ID)
-    result = {}
+    result: dict[tuple[str, str], int] = {}
     for stage in STAGES:
         began = time.monotonic()
         command = [sys.executable, "-m", "tests.e2e.memory", "--stage", stage, "--home", str(home.root)]
