@@ -208,7 +208,7 @@ def by_range(table: str, expected: Parts, actual: Parts, names: list[str]) -> Fo
     ends = sorted({pc.max(part["seq"]).as_py() for part in longer.slices(_SLICE, ["seq"])})[:-1]
     limits = np.iinfo(np.int64)
     for low, high in zip([limits.min, *(end + 1 for end in ends)], [*ends, limits.max], strict=True):
-        _match(found, *(side.between("seq", low, high, names) for side in (expected, actual)))
+        _match(found, *(side.between(low, high, names) for side in (expected, actual)))
     return found
 
 
@@ -246,7 +246,7 @@ def multisets(
     """
     found = Found(table, keep)
     with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
-        for bucket in _buckets(Path(folder), expected, actual, min(_BUCKETS, 1 + rows // _SLICE)):
+        for bucket in _buckets(Path(folder), expected, actual, min(_BUCKETS, 1 + rows // (4 * _SLICE))):
             counted = _counted(bucket)
             wrong = counted.filter(pc.not_equal(counted[_MORE], 0))
             items = _items(wrong)
