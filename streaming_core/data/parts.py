@@ -178,6 +178,13 @@ def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
     pq.write_table(table, path, **_layout(table.schema) | layout)
 
 
+def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write one file of several tables. One of them is in memory at a time."""
+    with pq.ParquetWriter(path, schema, **_layout(schema)) as file:
+        for table in tables:
+            file.write_table(table)
+
+
 def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:
     """Writes the final tables of a result, by name, into its folder."""
     (folder / "state").mkdir()

@@ -45,9 +45,10 @@ from streaming_core.data.arrow import from_bytes, to_arrow
 from streaming_core.data.digest import format_digest
 from streaming_core.data.parts import Writer, ahead, write_states
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
-from streaming_core.kernels.program import Program, compile_app, describe_error
+from streaming_core.kernels.program import Program, compile_app
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.failure import runtime_failures
 from streaming_core.run.processor import processor
 from streaming_core.run.report import Balance, Latency, Planned, RunReport, Sample
 from streaming_core.run.way import RunSpec
@@ -401,6 +402,7 @@ def _yardstick(program: Program, opened: workload.Workload) -> Yardstick:
     return Yardstick(loop, Blocks(opened, program, BLOCK, decode=loop.decode), opened.end)
 
 
+@runtime_failures()
 def one_pass(
     spec: RunSpec,
     program: Program,
@@ -484,16 +486,6 @@ def one_pass(
         if folder is not None:
             write_states(folder, state)
         metrics = json.loads(engine.metrics())
-    except _runtime.Interrupted as error:
-        raise interruption.Interrupted(*error.args) from None
-    except _runtime.TooManyRows as error:
-        raise RunFailed(str(error)) from None
-    except _runtime.KernelFailed as error:
-        operator, seq, window, payload = error.args
-        if describe_error(payload).startswith("MemoryError"):
-            raise MemoryError from None
-        where = f" in window [{window[0]}, {window[1]})" if window else ""
-        raise RunFailed(f"operator {operator} failed at event {seq}{where}: {describe_error(payload)}") from None
     finally:
         engine.stop()
     seconds = metrics["seconds"]

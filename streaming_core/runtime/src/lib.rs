@@ -30,6 +30,7 @@ mod engine;
 #[cfg(feature = "pyo3")]
 mod python;
 
+pub use dataflow::share::Dealer;
 pub use engine::make;
 pub use error::RunError;
 pub use executor::Executor;
