@@ -1,13 +1,13 @@
 """What a run holds in memory: the peak of each stage's processes, with some events and with ten times as many.
 
-    python -m tests.e2e.memory [--cases wc "wc, much state" ...] [--events 500000] [--executor pooled]
+    python -m tests.e2e.memory [--cases wc "wc, much state" ...] [--events 1000000] [--executor spark]
 
 A run has one cell. Its stages come one after the other, each with a Spark server of its own. The peak is the resident
 set of the largest process of a kind, as the kernel notes it (VmHWM). The kinds:
 
 - `jvm`: the Spark server, with the executor in it;
 - `worker`: a Python process of a Spark task;
-- `driver`: the Python process of the stage. For the stage `run_core`, the engine.
+- `driver`: the Python process of the stage. For the stage `run` on another executor than spark, the engine.
 
 The exit code is 1 if a process holds more than `LIMIT`, or with ten times the events more than `GROWTH` times as much.
 """
@@ -20,18 +20,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 import psutil
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
 from infra.checkout import ROOT
 from infra.services.spark import SESSION_SETTINGS, Server, settings_of
+from jobs import cluster
+from jobs.run_folder import read_plan
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import plan
 from streaming_core.regression.request import RegressionSpec
+from streaming_core.run import engine
+from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
 RUN_ID = "20260101T000000Z-00000000"
@@ -39,8 +46,8 @@ LIMIT = 2 << 20  # KiB of a process
 GROWTH = 1.1
 TIMES = 10
 POLL_SECONDS = 0.1
-STAGES = ("prepare_workloads", "run_oracle", "run_core", "validate_outputs")
-# Application and parameters. State and buffers are full long before the first EVENTS events end.
+STAGES = ("prepare_workloads", "run_oracle", "run", "validate_outputs")
+# Application and parameters. State and buffers are full long before the first EVENTS events end; a worker makes two parts.
 CASES: dict[str, tuple[str, dict]] = {
     "wc": ("wc", {"words": 2}),
     "wc, much state": ("wc", {"words": 2, "vocabulary": 200_000}),
@@ -48,43 +55,47 @@ CASES: dict[str, tuple[str, dict]] = {
     "hashtag": ("hashtag", {}),
     "scalejoin": ("scalejoin", {"size": 1_001}),
 }
-EVENTS = 500_000
+EVENTS = 1_000_000
 
 
 # --- one stage, in a process of its own ------------------------------------------------------------------------------
 
 
 def run_stage(home: Home, stage: str) -> None:
-    """Run a stage of the run in `home`; one on Spark starts a server, as a run does."""
-    if stage == "run_core":
+    """Run a stage of the run in `home`."""
+    if stage == "run":
         run_cell(home)
         return
-    from importlib import import_module
-
-    from pyspark.sql import SparkSession
-
-    server = Server(home)
-    server.start(RUN_ID)
-    try:
-        url = server.client_lease(RUN_ID).client_url
-        spark = SparkSession.builder.remote(url).config(map=settings_of(SESSION_SETTINGS)).getOrCreate()
+    with server(home) as spark:
         print(import_module(f"jobs.{stage}").work(spark, home, RUN_ID))
-        spark.stop()
-    finally:
-        server.stop(RUN_ID)
 
 
 def run_cell(home: Home) -> None:
-    """Run the engine over the workload of the one cell."""
-    from jobs.run_folder import read_plan
-    from streaming_core.run.engine import run
-    from streaming_core.run.way import RunSpec
-
+    """Run the one cell."""
     (cell,) = read_plan(home, RUN_ID)["cells"]
     spec = RunSpec.parse(cell["spec"])
-    attempt = home.attempt(RUN_ID, cell["cell"], 1)
-    run(spec, home.workload(spec.app, cell["workload"]), attempt)
+    source, attempt = home.workload(spec.app, cell["workload"]), home.attempt(RUN_ID, cell["cell"], 1)
+    if spec.executor == "spark":
+        attempt.mkdir(parents=True)
+        with server(home) as spark:
+            cluster.run_cell(spark, spec, source, attempt, print)
+    else:
+        engine.run(spec, source, attempt)
     write_json(attempt / "exit.json", {"exit_code": 0, "error": None, "host": "here"})
+
+
+@contextmanager
+def server(home: Home) -> Iterator[SparkSession]:
+    """A session on a Spark server, which starts as that of a run does."""
+    of_run = Server(home)
+    of_run.start(RUN_ID)
+    try:
+        url = of_run.client_lease(RUN_ID).client_url
+        spark = SparkSession.builder.remote(url).config(map=settings_of(SESSION_SETTINGS)).getOrCreate()
+        yield spark
+        spark.stop()
+    finally:
+        of_run.stop(RUN_ID)
 
 
 # --- and its memory --------------------------------------------------------------------------------------------------
@@ -145,7 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--events", type=int, default=EVENTS, help="events of the smaller run")
-    parser.add_argument("--executor", default="pooled", help="the executor of the cell")
+    parser.add_argument("--executor", default="spark", help="the executor of the cell")
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
