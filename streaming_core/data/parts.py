@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core import interruption
+from streaming_core import interruption, storage
 from streaming_core.errors import BadInput
 
 PART_ROWS = 1 << 20  # rows after which a writer begins another part
@@ -147,6 +147,13 @@ def _whole(batches: list[pa.RecordBatch], columns: list[str] | None) -> pa.Table
 def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
     """Writes one file; `layout` as for pyarrow."""
     pq.write_table(table, path, **_layout(table.schema) | layout)
+
+
+def write_whole(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write some rows to a file that is absent or whole at any moment."""
+    with storage.replacing(path) as file, pq.ParquetWriter(file, schema, **_layout(schema)) as writer:
+        for table in tables:
+            writer.write_table(table)
 
 
 def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:
