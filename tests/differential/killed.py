@@ -127,7 +127,15 @@ if __name__ == "__main__":
     import streaming_core.oracle.oracle
     import streaming_core.run.engine
     import streaming_core.run.planning  # noqa: F401
-    from streaming_core.cli import main
+    from streaming_core import ending
+    from streaming_core.cli import main as command_line
+    from tests.differential import live
+
+    def main() -> None:
+        """Run `streaming-core`, or a live run."""
+        if sys.argv[1] != "live":
+            command_line()
+        ending.end("live", lambda: live.main(sys.argv[2:]))
 
     for line in sys.stdin:
         print(json.dumps(forked(**json.loads(line))), flush=True)
