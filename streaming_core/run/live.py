@@ -102,10 +102,10 @@ def run(spec: RunSpec, source: dict[str, Any], out: Path, feed: Feed, say: Calla
 
 def _check_folder(out: Path, request: dict[str, Any]) -> None:
     """Raise BadInput unless the folder is new or holds a run of this request. Note the request in a new one."""
+    storage.sweep_files(out)
     if not (out / REQUEST).exists():
         if leftovers := sorted(path.name for path in out.iterdir() if not path.name.startswith(".")):
             raise BadInput(f"{out} already holds {', '.join(leftovers)}; choose a new folder")
-        storage.sweep_files(out)
         storage.write_json(out / REQUEST, request)
         return
     earlier = storage.left_json(out / REQUEST)
