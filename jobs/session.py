@@ -78,7 +78,9 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 def driver_settings() -> dict[str, str]:
     """The settings of a session whose driver is this process."""
+    jars = connector_jars()
     return {
+        **({"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))} if jars else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
@@ -92,6 +94,12 @@ def driver_settings() -> dict[str, str]:
         "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")]),
     }
+
+
+def connector_jars() -> list[Path]:
+    """The jars in the folder that LOCKSTEP_SPARK_JARS names, such as Spark's connector for Kafka."""
+    folder = os.environ.get("LOCKSTEP_SPARK_JARS", "")
+    return sorted(Path(folder).glob("*.jar")) if folder else []
 
 
 def limit_patience(spark: SparkSession) -> None:

@@ -179,7 +179,11 @@ def follow(
     name: Annotated[str, typer.Argument(metavar="APP", help="The application that processes the events.")],
     options: dict[str, Any],
     source: Annotated[
-        str, typer.Option(metavar="DIR", help="A folder in which Parquet, CSV or JSON lines files appear.")
+        str,
+        typer.Option(
+            metavar="DIR|URL",
+            help="A folder in which Parquet, CSV or JSON lines files appear, or kafka://HOST:PORT/TOPIC.",
+        ),
     ],
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Run folder to write. The same command on its folder resumes a run.")
@@ -189,11 +193,16 @@ def follow(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="End the stream after so many seconds without new files. 0 processes the files that exist. "
+            help="End the stream after so many seconds without new rows. 0 processes the rows that exist. "
             "Default: never.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--files", min=1, metavar="N", help="Most files in a micro-batch.")] = 100,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Most files, or records of a topic, in a micro-batch. Default: 100, or 100000."
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="At the end, run the oracle on the recorded events and compare.")
     ] = False,
@@ -217,9 +226,9 @@ def follow(
     settings: Settings = None,
     as_json: Json = False,
 ) -> int:
-    """Run an application on files as they appear in a folder.
+    """Run an application on a live source: a folder that grows, or a topic.
 
-    Spark Structured Streaming takes new files in micro-batches. The command
+    Spark Structured Streaming takes new rows in micro-batches. The command
     records their events, and the engine processes them at once. Outputs
     appear in the run folder while the command runs. Stop or kill it at any
     time; the same command resumes. At the end of the stream, the folder

@@ -31,19 +31,19 @@ class Reading:
     """How to read the source, as the user writes it.
 
     Attributes:
-        source: The folder.
+        source: A folder, or `kafka://HOST:PORT/TOPIC`.
         mapping: `FIELD=COLUMN` for fields whose column has another name.
         unit: Unit of integer fields that are read from timestamps.
         separator: Character between the columns of CSV.
-        limit: Most files in a micro-batch.
-        until_idle: Seconds without new files after which the stream ends; None means never.
+        limit: Most files, or records of a topic, in a micro-batch; None means the default.
+        until_idle: Seconds without new rows after which the stream ends; None means never.
     """
 
     source: str
     mapping: Sequence[str] = ()
     unit: str | None = None
     separator: str | None = None
-    limit: int = 100
+    limit: int | None = None
     until_idle: float | None = None
 
 
@@ -67,12 +67,16 @@ def follow(spec: RunSpec, reading: Reading, out: Path, verify: bool, as_json: bo
         CommandFailed: The disk is full, or Spark fails.
     """
     app = registry.load(spec.app)
-    if "://" in reading.source:
-        raise BadInput(f"--source {reading.source}: a live run reads a folder that grows; give the path of a folder")
     if "SPARK_REMOTE" in os.environ:
         raise BadInput("a live run needs Spark in its own process: unset SPARK_REMOTE")
-    mapping = importing.columns(reading.mapping)
-    source = live.Source(app, app.bind(spec.params), Path(reading.source), mapping, reading.unit, reading.separator)
+    source = live.source_of(
+        app,
+        app.bind(spec.params),
+        reading.source,
+        mapping=importing.columns(reading.mapping),
+        unit=reading.unit,
+        separator=reading.separator,
+    )
     source.check()
     with ExitStack() as stack:
 
@@ -81,7 +85,7 @@ def follow(spec: RunSpec, reading: Reading, out: Path, verify: bool, as_json: bo
             if spark is None and "LOCKSTEP_TRACEBACK" not in os.environ:
                 session.sparkContext.setLogLevel("OFF")  # an error is reported in one line
             with interruption.heeded():  # Spark's own handler would make the job fail
-                yield from live.feed(session, source, folder, reading.limit, reading.until_idle)
+                yield from live.feed(session, source, folder, reading.limit or source.limit, reading.until_idle)
 
         report = live_run.run(spec, source.about(), out, feed, lambda line: say(NAME, line))
     return _finish(report, out, verify, as_json)

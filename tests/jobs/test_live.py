@@ -100,6 +100,21 @@ def test_files_are_followed_and_a_killed_run_resumes(spark, source, tmp_path, mo
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
+def test_records_of_a_topic_become_events(spark, tmp_path):
+    app = registry.load("wc")
+    topic = live.Topic(app, app.bind({}), {}, None, None, servers="localhost:9092", topic="lines")
+    recorder = live._Recorder(topic, tmp_path)
+    values = [(1, 5, b'{"ts": 2,\n"line": "b"}'), (0, 7, b'{"ts": 1, "line": "a"}'), (1, 4, b"{"), (0, 8, None)]
+    records = spark.createDataFrame(values, "partition int, offset bigint, value binary")
+    recorder.take(records, 0)
+    recorder.take(records, 0)  # as Spark does after a kill
+    (batch,) = microbatch.read_all(tmp_path, app, {})
+    assert batch.manifest["origin"]["taken"] == [[0, 7, 8], [1, 4, 5]]
+    assert [row["line"] for table in batch.blocks(10) for row in table.to_pylist()] == [b"a", b"b"]
+    aside = [(Path(one["file"]).name, one["row"]) for one in batch.manifest["imported"]["aside"]]
+    assert sorted(aside) == [("lines-0-from-7.json", 2), ("lines-1-from-4.json", 1)]
+
+
 def test_file_that_does_not_fit_stops_the_run_until_it_is_removed(spark, source, tmp_path):
     (source / "bad.csv").write_text("ts,word\n1,x\n")
     with pytest.raises(BadInput, match=r"bad.csv has no column 'line'"):
@@ -114,7 +129,8 @@ def test_file_that_does_not_fit_stops_the_run_until_it_is_removed(spark, source,
     ("arguments", "message"),
     [
         (["wc", "--source", "none"], "--source none is not a folder"),
-        (["wc", "--source", "kafka://localhost:9092/topic"], "a live run reads a folder that grows"),
+        (["wc", "--source", "kafka://localhost:9092/topic"], "set LOCKSTEP_SPARK_JARS"),
+        (["wc", "--source", "s3://bucket"], "give a folder, or kafka://HOST:PORT/TOPIC"),
         (["nope", "--source", "."], "nope"),
         (["scalejoin", "--source", "."], "has several streams"),
         (["wc", "--source", ".", "--map", "word=x"], "have no field 'word'"),
@@ -134,7 +150,7 @@ def test_bad_request_is_one_line_and_writes_nothing(arguments, message, tmp_path
 
 def test_folder_of_another_run_is_refused(tmp_path, source, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    other = live.Source(registry.load("wc"), {}, source, {"line": "text"})
+    other = live.source_of(registry.load("wc"), {}, str(source), mapping={"line": "text"}, unit=None, separator=None)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / live_run.REQUEST).write_text(json.dumps(other.about()))
     (tmp_path / "used").mkdir()
