@@ -93,7 +93,11 @@ def run(spec: RunSpec, source: dict[str, Any], out: Path, feed: Feed, say: Calla
                 shutil.rmtree(out / LIVE, ignore_errors=True)
                 say(f"{out} already holds this run; nothing to do")
                 return RunReport.model_validate_json((out / "report.json").read_bytes())
-            return _run(spec, program, source, out, feed, say)
+            try:
+                return _run(spec, program, source, out, feed, say)
+            except BadInput:
+                _forget(out)
+                raise
         finally:
             lock.leave(remove=True)
     except OSError as error:
@@ -113,6 +117,14 @@ def _check_folder(out: Path, request: dict[str, Any]) -> None:
         if earlier.get(name) != value:
             values = "" if isinstance(value, dict) else f" ({earlier.get(name)}, now {value})"
             raise BadInput(f"{out} holds a live run with another {name}{values}; choose a new folder")
+
+
+def _forget(out: Path) -> None:
+    """Empty the folder of a run that recorded nothing, so that the same folder takes a corrected command."""
+    if not any((out / LIVE / BATCHES).glob("[0-9]*")):
+        for name in (LIVE, "outputs"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        (out / REQUEST).unlink(missing_ok=True)
 
 
 def _run(

@@ -117,12 +117,20 @@ def test_records_of_a_topic_become_events(spark, tmp_path):
 
 def test_file_that_does_not_fit_stops_the_run_until_it_is_removed(spark, source, tmp_path):
     (source / "bad.csv").write_text("ts,word\n1,x\n")
+    os.utime(source / "a.csv")
     with pytest.raises(BadInput, match=r"bad.csv has no column 'line'"):
         run(spark, source, tmp_path / "out")
-    assert not (tmp_path / "out" / "report.json").exists()
+    assert list((tmp_path / "out" / "outputs").iterdir())
     (source / "bad.csv").unlink()
     assert run(spark, source, tmp_path / "out") == 0
-    assert len(events(tmp_path / "out")) == 5
+    assert [ts for ts, _ in events(tmp_path / "out")] == [1, 7, 7, 9]  # those of a.csv are too late by now
+
+
+def test_command_that_does_not_fit_leaves_the_folder_to_the_next_one(spark, source, tmp_path):
+    reading = Reading(str(source), ["line=text"], until_idle=0)
+    with pytest.raises(BadInput, match=r"a.csv has no column 'text'"):
+        follow(SPEC, reading, tmp_path / "out", False, False, spark)
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize(
