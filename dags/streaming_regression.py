@@ -49,7 +49,7 @@ from dags.lib.form import regression_params
 from dags.lib.gate import SpeedGate
 from dags.lib.operators import RETRIES, Job, Lane, Verdict, release_failed
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
-from dags.lib.spark import SparkCommand, SparkJob, SparkServer, stop_server
+from dags.lib.spark import SparkCells, SparkCommand, SparkJob, SparkServer, stop_server
 from streaming_core.regression.project import TAG, labelled
 from streaming_core.regression.stages import DAG_ID, Stage
 
@@ -66,6 +66,8 @@ TASKS = {
     Stage.RUN_ORACLE: "Computes the expected result of each workload on one thread. It reuses earlier results.",
     Stage.RUN_CORE: "Runs cells on one host, one after the other, and measures them. It succeeds if each engine ends "
     "without an error. The task `validate_outputs` checks the results.",
+    Stage.RUN_ON_SPARK: "Runs the cells of executor `spark` on the Spark of this run, one after the other. It is "
+    "skipped if the run has no such cells.",
     Stage.VALIDATE_OUTPUTS: "Compares the result of each cell with the oracle, and checks the invariants. It fails if "
     "a result differs.",
     Stage.LOAD_METRICS: "Writes the measurements and the verdict of each cell into the raw warehouse.",
@@ -145,6 +147,17 @@ with DAG(
     # The following tasks run after a failure too. Each one depends on all core runs. With a dependency on the task
     # before it alone, it would start as soon as that task fails, while cells still run.
     late = {"trigger_rule": TriggerRule.ALL_DONE}
+    run_on_spark = SparkCells(
+        task_id=Stage.RUN_ON_SPARK,
+        run=RUN,
+        conn_id=SPARK,
+        python_callable=jobs.run_on_spark,
+        limit=CELL_LIMIT.total_seconds(),
+        execution_timeout=timedelta(hours=12),
+        doc_md=TASKS[Stage.RUN_ON_SPARK],
+        **RETRIES,
+        **late,
+    )
     with group("judge"):
         validate_outputs = spark_job(Stage.VALIDATE_OUTPUTS, jobs.validate_outputs, **late)
         load_metrics = command(Job, Stage.LOAD_METRICS, "jobs.load_metrics", **late)
@@ -188,7 +201,8 @@ with DAG(
     end = stop_spark(RUN).as_teardown(setups=spark_server)
 
     lanes >> spark_server >> prepare_workloads >> run_oracle >> run_core
-    run_core >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports >> end >> speed_gate
-    speed_gate >> verdict
-    run_core >> [load_metrics, expectations, dbt_build, publish_reports, end, speed_gate, verdict]
+    run_core >> run_on_spark >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports
+    publish_reports >> end >> speed_gate >> verdict
+    for cells in (run_core, run_on_spark):
+        cells >> [validate_outputs, load_metrics, expectations, dbt_build, publish_reports, end, speed_gate, verdict]
     publish_reports >> verdict

@@ -1,8 +1,9 @@
-"""Reads the folder of a run: its plan, and the result of each attempt at a cell."""
+"""The folder of a run: its plan, and the attempts at its cells with their results."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,3 +168,23 @@ def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:
     if not report.samples:
         return None, "report.json has no measured pass"
     return report, None
+
+
+def next_attempt(folder: Path) -> Path:
+    """The folder of the attempt to run now: the last one if it has not ended, else a new one."""
+    attempts = [path for path in folder.glob("attempt-[0-9]*") if path.is_dir()]
+    numbers = sorted(int(path.name.removeprefix("attempt-")) for path in attempts)
+    if numbers:
+        last = folder / f"attempt-{numbers[-1]}"
+        if not (last / "exit.json").exists() and not _lost(last).exists():
+            return last
+    return folder / f"attempt-{(numbers[-1] if numbers else 0) + 1}"
+
+
+def abandon(attempt: Path) -> None:
+    """Record that an attempt was lost, so that the next try makes a new one."""
+    _lost(attempt).write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
+
+
+def _lost(attempt: Path) -> Path:
+    return attempt.with_name(f"{attempt.name}.lost")

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from streaming_core.errors import CommandFailed
 
+LONGEST_REASON = 300  # characters
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -109,6 +110,21 @@ def limit_patience(spark: SparkSession) -> None:
 
     if isinstance(spark, ServerSession):
         spark.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=15_000)])
+
+
+def answers(spark: SparkSession) -> bool:
+    """Whether the Spark of a session still runs tasks."""
+    try:
+        return spark.range(1).count() == 1
+    except Exception:  # pyspark, py4j and grpc raise several kinds
+        return False
+
+
+def reason(error: Exception) -> str:
+    """Why Spark failed, in one line: the error of the Python code that it ran, else the first line of its own."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
+    return ([*raised, *lines, type(error).__name__])[0][:LONGEST_REASON]
 
 
 def is_unavailable(error: Exception) -> bool:

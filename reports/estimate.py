@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from socket import gethostname
 
-from streaming_core.regression.fleet import LOCAL
+from streaming_core.regression.fleet import LOCAL, is_on_spark
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.storage import left_json, write_json
@@ -24,7 +24,7 @@ class Estimate:
     Attributes:
         cells: the number of planned cells.
         known: the number of them with a time from an earlier run.
-        seconds: the sum of these times, shared between the hosts.
+        seconds: the sum of these times; hosts share the cells that do not run on Spark.
         hosts: the number of hosts.
         around: the time of a run outside its cells; None if no run has finished.
     """
@@ -96,24 +96,27 @@ def _duration(seconds: float) -> str:
 def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
     """The time that a plan will take, from the runs before it; the arguments are those of `estimate`."""
     asked = _size(planned)
-    wanted = {cell["cell"] for cell in planned["cells"]}
+    shares = {cell["cell"]: 1 if is_on_spark(cell) else max(1, len(hosts)) for cell in planned["cells"]}
     took: dict[str, float] = {}
     around: list[float] = []
     earlier = sorted(path.parent.name for path in home.root.glob("runs/*/plan.json"))
     for run_id in [run_id for run_id in reversed(earlier) if run_id < planned["run_id"]][:RUNS]:
         plan = left_json(home.run(run_id) / "plan.json")
-        cells = {cell["cell"]: _times(home.cell(run_id, cell["cell"]), hosts) for cell in plan.get("cells", [])}
+        cells = {
+            cell["cell"]: _times(home.cell(run_id, cell["cell"]), None if is_on_spark(cell) else hosts)
+            for cell in plan.get("cells", [])
+        }
         known = {name: times for name, times in cells.items() if times is not None}
         if _size(plan) == asked:
-            took = {name: end - begin for name, (begin, end) in known.items() if name in wanted} | took
+            took = {name: end - begin for name, (begin, end) in known.items() if name in shares} | took
         end = home.report(run_id, "summary.json")
         if known and len(known) == len(cells) and end.exists():
             began = datetime.fromisoformat(plan["created_at"]).timestamp()
             # Lanes run cells at the same time, so what counts is the time from the first cell to the last.
             cells_took = max(end for _, end in known.values()) - min(begin for begin, _ in known.values())
             around.append(max(0.0, end.stat().st_mtime - began - cells_took))
-    seconds = sum(took.values()) / max(1, len(hosts))
-    return Estimate(len(wanted), len(took), seconds, len(hosts), statistics.median(around) if around else None)
+    seconds = sum(time / shares[name] for name, time in took.items())
+    return Estimate(len(shares), len(took), seconds, len(hosts), statistics.median(around) if around else None)
 
 
 def _size(plan: dict) -> list[object]:
@@ -121,11 +124,11 @@ def _size(plan: dict) -> list[object]:
     return [plan.get("regression", {}).get(name) for name in ("events", "repetitions", "seconds", "rate")]
 
 
-def _times(cell: Path, hosts: Sequence[str]) -> tuple[float, float] | None:
-    """Begin and end of the last successful attempt of a cell on one of the hosts; None without one."""
+def _times(cell: Path, hosts: Sequence[str] | None) -> tuple[float, float] | None:
+    """Begin and end of the last successful attempt of a cell on one of the hosts, or on any; None without one."""
     for attempt in sorted(cell.glob("attempt-[0-9]*/exit.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         left = left_json(attempt)
-        if left.get("exit_code") == 0 and left.get("host") in hosts:
+        if left.get("exit_code") == 0 and (hosts is None or left.get("host") in hosts):
             times = [datetime.fromisoformat(left[name]) for name in ("started_at", "ended_at") if left.get(name)]
             return (times[0].timestamp(), times[1].timestamp()) if len(times) == 2 else None
     return None

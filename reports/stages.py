@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from streaming_core.regression.home import Home
-from streaming_core.regression.stages import Stage as RunStage
+from streaming_core.regression.stages import WITH_CELLS
 from streaming_core.regression.status import records
 
 WIDTH, HEIGHT = 560, 12  # of a stage's bar
@@ -75,7 +75,7 @@ class Stages:
             )
             for stage, tasks in sorted(stages.items(), key=lambda item: min(item[1]))
         ]
-        return cls(rows, last - first, _union(stages.get(RunStage.RUN_CORE, [])))
+        return cls(rows, last - first, _union([span for stage in WITH_CELLS for span in stages.get(stage, [])]))
 
 
 def _union(spans: list[tuple[float, float, str]]) -> float:

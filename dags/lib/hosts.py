@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -266,27 +265,7 @@ def type_of(conn_id: str) -> str | None:
         return None
 
 
-def next_attempt(folder: Path) -> Path:
-    """The folder of the attempt to run now: the last one if it has not ended, else a new one."""
-    attempts = [path for path in folder.glob("attempt-[0-9]*") if path.is_dir()]
-    numbers = sorted(int(path.name.removeprefix("attempt-")) for path in attempts)
-    if numbers:
-        last = folder / f"attempt-{numbers[-1]}"
-        if not (last / "exit.json").exists() and not _lost(last).exists():
-            return last
-    return folder / f"attempt-{(numbers[-1] if numbers else 0) + 1}"
-
-
 def is_lost(attempt: Path, code: int) -> bool:
     """Whether an attempt that ended with this exit code of `Host.command` has no result."""
     # A remote shell may report a signal that ended the command as 128 and the signal's number.
     return code == LOST or (code > 128 and not (attempt / "exit.json").exists())
-
-
-def abandon(attempt: Path) -> None:
-    """Record that an attempt was lost, so that the next try makes a new one."""
-    _lost(attempt).write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
-
-
-def _lost(attempt: Path) -> Path:
-    return attempt.with_name(f"{attempt.name}.lost")

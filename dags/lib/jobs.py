@@ -6,9 +6,11 @@ Expectations for that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from infra.checkout import home
+from streaming_core.regression.fleet import SparkQueue
 
 
 def prepare_workloads(run: str, spark: Any) -> str:
@@ -23,6 +25,13 @@ def run_oracle(run: str, spark: Any) -> str:
     from jobs import run_oracle
 
     return run_oracle.work(spark, home(), run)
+
+
+def run_on_spark(run: str, queue: SparkQueue, limit: float, say: Callable[[str], None], spark: Any) -> str:
+    """Run the cells of executor spark."""
+    from jobs import run_on_spark
+
+    return run_on_spark.work(spark, home(), run, queue, limit, say)
 
 
 def validate_outputs(run: str, spark: Any) -> str:

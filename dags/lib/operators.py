@@ -15,11 +15,11 @@ from typing import Any
 from airflow.sdk import BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.lib.hosts import Host, HostLost, LocalHost, SshHost, abandon, is_lost, next_attempt
+from dags.lib.hosts import Host, HostLost, LocalHost, SshHost, is_lost
 from dags.lib.plan import run_id_of
 from infra.checkout import ROOT, home
 from infra.services.process import Process
-from jobs.run_folder import read_complaints, read_oracles
+from jobs.run_folder import abandon, next_attempt, read_complaints, read_oracles
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
 from streaming_core.regression.home import Home

@@ -65,7 +65,9 @@ def plan_run(context) -> list[str]:
             if len(reasons) == len(outcomes):
                 raise BadInput("; ".join(reasons))
             # A task that is cleared and run again finds its own plan.
-            planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, request.matrix)
+            planned = _planned(run_id, regression) or plan(
+                regression, home(), run_id, origin, request.matrix, params.get("spark") or fleet.SPARK
+            )
         except BadInput as error:
             refuse(home(), run_id, origin, fields | ({"matrix": matrix} if matrix else {}), str(error))
             end(home(), run_id, "finished")

@@ -12,13 +12,14 @@ import re
 import signal
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, wraps
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 from airflow.sdk import BaseOperator, Connection
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
 
 from dags.lib.operators import Job, ReportLink, skip_without_plan
@@ -26,6 +27,7 @@ from infra.checkout import home
 from infra.services.spark import HOST, SESSION_SETTINGS, Server, ServerLost, settings_of
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.interruption import Interrupted
+from streaming_core.regression.fleet import SparkQueue, record_loss
 from streaming_core.regression.status import recorded
 
 URL = rf"sc://({HOST}|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/(;.*)?"
@@ -59,7 +61,10 @@ class ServerHook(SparkConnectHook):
             ServerLost: The run's own server is gone, or does not listen in time.
         """
         if not self.is_external:
-            lease = Server(home()).client_lease(self.run)
+            try:
+                lease = Server(home()).client_lease(self.run)
+            except ServerLost as error:
+                raise ServerLost(f"connection {self._conn_id}: {error}") from None
             mask_secret(lease.token)
             return lease.client_url
         try:
@@ -217,11 +222,15 @@ class SparkJob(SparkTask):
         hook.restart(context, self.log.info)
         return hook.session_settings()
 
+    def record(self) -> AbstractContextManager[None]:
+        """Record when the stage begins and ends, around the call of the function."""
+        return recorded(home(), self.run, self.task_id)
+
     def execute(self, context: Any) -> Any:
         """Call the function, and record how the stage ends."""
         skip_without_plan(self.run)
         try:
-            with recorded(home(), self.run, self.task_id):
+            with self.record():
                 try:
                     return super().execute(context)
                 except AirflowException:
@@ -234,6 +243,38 @@ class SparkJob(SparkTask):
                     raise
         except Interrupted as error:
             raise AirflowFailException(f"{self.task_id}: {error}") from None
+
+
+class SparkCells(SparkJob):
+    """Runs the planned cells of executor spark, one after the other, on the Spark server of a run.
+
+    Without such cells, the task is skipped and starts no session. Like a lane, it records each cell, and not itself.
+    """
+
+    ui_color = "#fdf3e1"
+
+    def __init__(self, *, limit: float, **kwargs: Any):
+        """Make the task of a run. `limit`: seconds after which a cell is stopped."""
+        super().__init__(**kwargs)
+        self.limit = limit
+
+    def record(self) -> AbstractContextManager[None]:
+        """Record nothing, because the job records each cell."""
+        return nullcontext()
+
+    def execute(self, context: Any) -> Any:
+        """Run the cells, if there are any."""
+        skip_without_plan(self.run)
+        queue = SparkQueue(home(), self.run, str(self.conn_id), getattr(context.get("ti"), "max_tries", 0))
+        if not queue.cells:
+            raise AirflowSkipException("the run has no cells of executor spark")
+        self.op_kwargs = {"run": self.run, "queue": queue, "limit": self.limit, "say": self.log.info}
+        try:
+            return super().execute(context)
+        except ConnectionError as error:
+            # The reason of cells that have no result, if Airflow does not try again.
+            record_loss(home(), self.run, queue.host, line_of(error))
+            raise
 
 
 def _impatient(work: Callable[..., Any]) -> Callable[..., Any]:

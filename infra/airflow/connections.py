@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from streaming_core.errors import BadInput
-from streaming_core.regression.fleet import LOCAL
-from streaming_core.regression.project import named
+from streaming_core.regression.fleet import LOCAL, SPARK
 from streaming_core.regression.request import ALL, resolve_hosts
 
 NAME = r"[A-Za-z0-9_.-]{1,250}"  # of a connection in Airflow
-DEFAULTS: dict[str, Any] = {"hosts": [LOCAL], "spark": named("spark_default")}
+DEFAULTS: dict[str, Any] = {"hosts": [LOCAL], "spark": SPARK}
 # Param of a run -> the connection types it can use, and the sentence about them.
 _TYPES = {
     "hosts": ({"generic", "ssh"}, "a host needs the type 'ssh', or 'generic' for this machine"),

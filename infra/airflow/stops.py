@@ -15,7 +15,7 @@ from airflow.listeners import hookimpl
 from infra.checkout import home
 from streaming_core.regression import fleet, status
 from streaming_core.regression.home import new_run_id
-from streaming_core.regression.stages import DAG_ID, Stage
+from streaming_core.regression.stages import DAG_ID, WITH_CELLS
 
 MANUALLY = "manually set"  # in Airflow's message to a listener about a state that a user sets
 # Events of the audit log: about one run, and about several, which they do not name.
@@ -37,10 +37,10 @@ def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any)
     if previous_state is None and task_instance.dag_id == DAG_ID and MANUALLY in str(error):
         run_id, user = _run_id(task_instance.dag_run), _user(task_instance, task_instance.run_id)
         parts = [task_instance.task_id]
-        if task_instance.task_id == Stage.RUN_CORE:
-            host = task_instance.rendered_map_index
+        if task_instance.task_id in WITH_CELLS:
+            host = task_instance.rendered_map_index  # of a lane; the task on Spark runs alone
             known = fleet.claims(home(), run_id).items()
-            parts = [cell for cell, claim in known if claim.host == host and not claim.is_over]
+            parts = [cell for cell, claim in known if host in (None, claim.host) and not claim.is_over]
         for part in parts:
             status.record_stop(home(), run_id, user, part)
 

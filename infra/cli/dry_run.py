@@ -14,7 +14,7 @@ from rich.text import Text
 from infra import checkout
 from infra.fields import OF_RUN
 from reports import estimate
-from streaming_core.regression import matrices, matrix
+from streaming_core.regression import fleet, matrices, matrix
 from streaming_core.regression.home import Home, new_run_id
 
 
@@ -32,7 +32,13 @@ def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
     fields = {name: value for name, value in conf.items() if name not in OF_RUN}
     request = matrices.request(checkout.MATRICES, home, fields, conf.get("matrix"))
     regression = request.regression
-    plan = matrix.draft(regression, home, new_run_id("dry run", time.time()), matrix=request.matrix)
+    plan = matrix.draft(
+        regression,
+        home,
+        new_run_id("dry run", time.time()),
+        matrix=request.matrix,
+        spark=conf.get("spark") or fleet.SPARK,
+    )
     sentence = estimate.of_plan(home, plan, estimate.machines(home, regression.hosts)).sentence
     if as_json:
         content = {

@@ -18,7 +18,7 @@ from infra.cli.report import print_run
 from infra.services.process import Noted
 from reports.estimate import expected
 from streaming_core.errors import RunFailed
-from streaming_core.regression.fleet import claims
+from streaming_core.regression.fleet import claims, is_on_spark
 from streaming_core.regression.stages import Stage
 from streaming_core.storage import left_json, write_json
 
@@ -36,12 +36,12 @@ class Progress:
         self._printed: set[tuple[str, int]] = set()
         self._since = time.time()
         self._run_id = ""
-        self._count = 0
+        self._cells: dict[Stage, set[str]] = {}
 
     def take(self, line: TaskChange) -> None:
         """Show the change of a task."""
         self.tasks[line["task"], line["map_index"]] = line
-        if not self.console.is_terminal and line["state"] in FINAL:
+        if not self.console.is_terminal and line["state"] in FINAL and self._is_shown(line["task"]):
             key = (line["task"], line["map_index"])
             if key not in self._printed and line["map_index"] >= -1:
                 self._printed.add(key)
@@ -52,7 +52,9 @@ class Progress:
     def plan(self, run_id: str) -> None:
         """Show how many cells the run has and how long they are expected to take."""
         self._run_id, home = run_id, checkout.home()
-        self._count = len(left_json(home.run(run_id) / "plan.json").get("cells", []))
+        for cell in left_json(home.run(run_id) / "plan.json").get("cells", []):
+            stage = Stage.RUN_ON_SPARK if is_on_spark(cell) else Stage.RUN_CORE
+            self._cells.setdefault(stage, set()).add(cell["cell"])
         sentence = expected(home, run_id)
         self.note = f"{sentence}; {self.note}"
         if not self.console.is_terminal:
@@ -61,7 +63,7 @@ class Progress:
     def stages(self) -> list[dict]:
         """State and seconds of each stage, in order. The tasks of a mapped stage count as one."""
         summary = []
-        for stage in Stage:
+        for stage in filter(self._is_shown, Stage):
             by_index = {index: line for (task, index), line in self.tasks.items() if task == stage}
             # Until Airflow expands a mapped task, one line stands for all of it. That line never gets a final state.
             lines = [line for index, line in by_index.items() if index >= 0 or len(by_index) == 1]
@@ -96,20 +98,25 @@ class Progress:
                 Text(mark, style),
                 Text(stage["title"], style),
                 f"{seconds:.1f} s" if seconds is not None else "",
-                self._cells() if stage["stage"] == Stage.RUN_CORE else "",
+                self._cell_text(Stage(stage["stage"])),
             )
         footer = Text(f"  {time.time() - self._since:.0f} s  {self.note}", style="dim")
         return Group(table, footer)
 
-    def _cells(self) -> Text:
-        """How many cells are over, and which ones run where."""
-        if not self._run_id:
+    def _is_shown(self, stage: str) -> bool:
+        """Whether people see a stage: each one, but that on Spark only in a run with cells there."""
+        return stage != Stage.RUN_ON_SPARK or Stage.RUN_ON_SPARK in self._cells
+
+    def _cell_text(self, stage: Stage) -> Text:
+        """How many cells of a stage are over, and which ones run where; empty for a stage without cells."""
+        cells = self._cells.get(stage)
+        if not cells:
             return Text("")
-        known = claims(checkout.home(), self._run_id)
+        known = {cell: claim for cell, claim in claims(checkout.home(), self._run_id).items() if cell in cells}
         over = [claim for claim in known.values() if claim.is_over]
         failed = sum(claim.error is not None for claim in over)
         running = ", ".join(f"{cell} on {claim.host}" for cell, claim in known.items() if not claim.is_over)
-        return Text(f"{len(over)} of {self._count}{f', {failed} failed' if failed else ''}  {running}")
+        return Text(f"{len(over)} of {len(cells)}{f', {failed} failed' if failed else ''}  {running}")
 
 
 def run(conf: dict, as_json: bool) -> int:

@@ -18,7 +18,11 @@ from streaming_core.run.way import EXECUTORS, OPTION_EXECUTORS
 
 RUN_FIELDS = {
     "matrix": ("the name of a matrix", "none", "The matrix that the request starts from. Other fields override it."),
-    "spark": ("an Airflow connection", code("spark_default"), "The Spark that checks the results."),
+    "spark": (
+        "an Airflow connection",
+        code("spark_default"),
+        "The Spark that checks the results, and runs the cells of executor `spark`.",
+    ),
 }
 
 

@@ -35,7 +35,8 @@ def page() -> str:
         options = executor.options()
         parts += [f"## {name}", (executor.__doc__ or "").partition("\n")[0]]
         own = {option: field for option, field in options.items() if option not in RunSpec.model_fields}
-        parts += [_options_table(options, executor.requirements()), *_strategies(own)]
+        parts += [_options_table(options, executor.requirements())] if options else ["It has no options of its own."]
+        parts += _strategies(own)
     common = {name: field for name, field in RunSpec.model_fields.items() if name not in ("app", "params", "executor")}
     parts += ["## Options of every executor", _options_table(common, {}), *_strategies(common)]
     parts.append(

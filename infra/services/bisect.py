@@ -86,7 +86,7 @@ def bisect(
         say: Takes a line for each step.
 
     Raises:
-        BadInput: There is no such commit or cell, or `good` is no ancestor of `bad`.
+        BadInput: There is no such commit or cell, the cell ran on Spark, or `good` is no ancestor of `bad`.
         RunFailed: `good` has the fault, or `bad` does not, or one of them cannot be built.
     """
     first, last = build.resolve(good), build.resolve(bad)
@@ -95,6 +95,8 @@ def bisect(
     if cell not in planned:
         raise BadInput(f"run {run_id}: {unknown('cell', cell, list(planned))}")
     spec = RunSpec.parse(planned[cell]["spec"])
+    if not spec.is_engine:
+        raise BadInput(f"{cell} ran on Spark, but only the engine can be bisected; name a cell of another executor")
     source = home.workload(spec.app, planned[cell]["workload"])
     if not source.is_dir():
         raise BadInput(f"the workload of {cell} was removed: run its application again")

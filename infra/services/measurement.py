@@ -21,7 +21,7 @@ from infra.services.pairs import FOREVER, Budget, OutOfTime, Request, alone, pai
 from infra.services.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput
-from streaming_core.regression.fleet import claims
+from streaming_core.regression.fleet import claims, is_on_spark
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.warehouse import rows
@@ -170,17 +170,22 @@ def unmeasured(about: dict[str, Any], cell: str, reason: str) -> dict[str, Any]:
 
 
 def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
-    """The cells of a run to measure, as planned: all that equal the oracle, or the named ones.
+    """The cells of a run to measure, as planned: all that equal the oracle, or the named ones. None ran on Spark.
 
     Raises:
-        BadInput: The run is from another build, or a cell is missing or not equal to the oracle. Or no connection leads
-            to the machine that ran it.
+        BadInput: The run is from another build, or a cell is missing, not equal to the oracle, or ran on Spark. Or no
+            connection leads to the machine that ran it.
     """
     build = checkout().name
     facts = {row["cell"]: row for row in rows(home, "cells", run_id) or []}
     planned = {cell["cell"]: cell for cell in read_plan(home, run_id)["cells"]}
     if unknown := set(names or ()) - planned.keys():
         raise BadInput(f"run {run_id} has no cell {', '.join(sorted(unknown))}: its page lists the names")
+    if on_spark := [name for name in names or () if is_on_spark(planned[name])]:
+        raise BadInput(
+            f"the gate measures the engine, but {', '.join(sorted(on_spark))} ran on Spark; name other cells"
+        )
+    planned = {name: cell for name, cell in planned.items() if not is_on_spark(cell)}
     equal = [name for name in planned if facts.get(name, {}).get("verdict") == "equal"]
     if wrong := set(names or ()) - set(equal):
         raise BadInput(

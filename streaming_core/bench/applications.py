@@ -16,7 +16,7 @@ from streaming_core.bench.results import Record
 from streaming_core.bench.rounds import Row
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
-from streaming_core.run.way import AUTO_PLAN, EXECUTORS, RunSpec, executors_of
+from streaming_core.run.way import AUTO_PLAN, ENGINE_EXECUTORS, RunSpec, executors_of
 
 
 def run(
@@ -56,10 +56,10 @@ def run(
 
 
 def ways_of(app: App, counts: list[int]) -> list[RunSpec]:
-    """Returns every way of executing an application: executors, schemes, and plans if there is more than one thread."""
+    """Returns every way in which the engine executes an application: executors, schemes, plans of several threads."""
     ways = []
-    for name in executors_of(app.kind):
-        for scheme in EXECUTORS[name].axes().get("scheme", (None,)):
+    for name in [name for name in executors_of(app.kind) if name in ENGINE_EXECUTORS]:
+        for scheme in ENGINE_EXECUTORS[name].axes().get("scheme", (None,)):
             options = {"app": app.name, "executor": name, "scheme": scheme}
             ways += [RunSpec.parse(options | {"threads": count}) for count in counts]
         if name == "pinned":

@@ -52,7 +52,7 @@ FILES: dict[str, tuple[type, str]] = {
 NUMBERS = ("thresholds",)
 # What the help of a command adds to the description of a field.
 NOTES = {
-    "executor": "Default: the first executor that runs the application.",
+    "executor": "Default: the first executor that runs the application. Only `lockstep run` has executor spark.",
     "plan": f"Takes replicated, auto, or a JSON file: {FILES['plan'][1]}. Default of `run` on several threads: auto. "
     "Default of a run with a schedule, a controller or parallelism sn: replicated.",
     "schedule": f"Takes a JSON file: {FILES['schedule'][1]}. Also takes the report.json of a run, to repeat the "
@@ -168,14 +168,24 @@ def specification(
             raise BadInput(f"{what} is a complete run specification; move {', '.join(extra)} into the file")
         content = _read(Path(what))
         try:
-            return RunSpec.parse(content)
+            return _of_engine(RunSpec.parse(content))
         except BadInput as error:
             raise BadInput(f"{what}: {error}") from None
     fields = options | {name: _read_field(name, options[name]) for name in FILES if name in options}
     fields |= {name: _numbers(name, options[name]) for name in NUMBERS if name in options}
-    spec = _spec(what, fields, parameters(what, profile, settings), source)
+    spec = _of_engine(_spec(what, fields, parameters(what, profile, settings), source))
     uses_auto_plan = find_plan and "plan" not in options and isinstance(spec, Pinned) and spec.leaves_plan_open
     return spec.model_copy(update={"plan": AUTO_PLAN}) if uses_auto_plan else spec
+
+
+def _of_engine(spec: RunSpec) -> RunSpec:
+    """The spec; raises BadInput if the engine does not have its executor."""
+    if not spec.is_engine:
+        raise BadInput(
+            f"executor {spec.executor} runs only in a regression: type "
+            f"`lockstep run --executors {spec.executor} --applications {spec.app} --threads {spec.threads}`"
+        )
+    return spec
 
 
 def _read_field(name: str, path: Path) -> Any:

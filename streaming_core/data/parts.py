@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -149,11 +149,17 @@ def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
     pq.write_table(table, path, **_layout(table.schema) | layout)
 
 
-def write_whole(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write some rows to a file that is absent or whole at any moment."""
-    with storage.replacing(path) as file, pq.ParquetWriter(file, schema, **_layout(schema)) as writer:
+def write_tables(path: Path | BinaryIO, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write one file of several tables, one of which is in memory at a time."""
+    with pq.ParquetWriter(path, schema, **_layout(schema)) as file:
         for table in tables:
-            writer.write_table(table)
+            file.write_table(table)
+
+
+def write_whole(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """As `write_tables`, but the file is absent or whole at any moment."""
+    with storage.replacing(path) as file:
+        write_tables(file, schema, tables)
 
 
 def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:

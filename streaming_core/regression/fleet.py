@@ -1,4 +1,6 @@
-"""The hosts of a run, and the queue of its cells. A *lane* is the task of a run that executes cells on one host.
+"""The hosts of a run, and the queues of its cells. A *lane* is the task of a run that executes cells on one host.
+
+The task `run_on_spark` executes the cells of executor spark. It has a queue too, whose host is a Spark connection.
 
     runs/<run id>/hosts.json          the preflight of each host (preflight.py); a host with a `reason` has no lane
     runs/<run id>/claims/<cell>.json  the lane that took a cell: its host and round, whether the cell is over, the error
@@ -14,6 +16,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +24,11 @@ from typing import Any, NamedTuple
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.project import named
+from streaming_core.run.way import Spark
 from streaming_core.storage import below, left_json, write_json
 
 LOCAL = named("local")  # the connection of this machine
+SPARK = named("spark_default")  # the Spark connection of a run that names none
 
 
 class Claim(NamedTuple):
@@ -40,6 +45,11 @@ class Claim(NamedTuple):
     round: int = 0
     is_over: bool = False
     error: str | None = None
+
+
+def is_on_spark(cell: Mapping[str, Any]) -> bool:
+    """Whether a planned cell runs on Spark. Its host is then the run's Spark connection, and no lane takes it."""
+    return cell["spec"]["executor"] == Spark.name()
 
 
 def fit_hosts(home: Home, run_id: str) -> list[str]:
@@ -90,6 +100,7 @@ class Queue:
     """The cells of a run as one lane sees them.
 
     With `placement: every`, each planned cell names its host. With `any`, it names none, and every lane may take it.
+    A cell on Spark always names its connection.
     """
 
     def __init__(self, home: Home, run_id: str, host: str, round_: int = 0):
@@ -175,3 +186,12 @@ class Queue:
 
     def _path(self, cell: str) -> Path:
         return below(self._run / "claims", cell).with_name(f"{cell}.json")
+
+
+class SparkQueue(Queue):
+    """The cells of a run on Spark, as the task `run_on_spark` sees them. Its host is the run's Spark connection."""
+
+    @cached_property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """The planned cells on Spark, by name."""
+        return {name: cell for name, cell in super().cells.items() if is_on_spark(cell)}

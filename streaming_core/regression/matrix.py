@@ -10,8 +10,9 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language.application import App
+from streaming_core.regression.fleet import SPARK
 from streaming_core.regression.home import RUN_ID, Home
-from streaming_core.regression.request import RegressionSpec
+from streaming_core.regression.request import HOST_NAME, RegressionSpec
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
@@ -76,12 +77,13 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
         else:
             kept.append(spec)
             # The replicas of a plan that still has to be found are unknown.
-            known = spec.threads > 1 and not spec.needs_plan
+            known = spec.threads > 1 and not spec.needs_plan and "schedule" in spec.options()
             if regression.reconfigurations and known and asked[spec.app].kind == "windowed":
                 kept.append(reconfigured(spec, asked[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
         raise BadInput(f"the request has no cell that can run: {'; '.join(left_out)}")
-    _check_count(len(kept) * (len(regression.hosts) if regression.placement == "every" else 1))
+    lanes = len(regression.hosts) if regression.placement == "every" else 1
+    _check_count(sum(lanes if spec.is_engine else 1 for spec in kept))
     return kept, [{"reason": reason, "cells": names} for reason, names in left_out.items()]
 
 
@@ -112,14 +114,21 @@ def omissions(planned: dict) -> list[str]:
     ]
 
 
-def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli", matrix: dict | None = None) -> dict:
+def plan(
+    regression: RegressionSpec,
+    home: Home,
+    run_id: str,
+    origin: str = "cli",
+    matrix: dict | None = None,
+    spark: str = SPARK,
+) -> dict:
     """Checks the request and writes runs/<run id>/plan.json; returns what `draft` does.
 
     Raises:
         BadInput: as `draft`, or there is a plan of that run id.
     """
     path = home.run(run_id) / "plan.json"
-    drawn = draft(regression, home, run_id, origin, matrix)
+    drawn = draft(regression, home, run_id, origin, matrix, spark)
     if path.exists():
         raise BadInput(f"run {run_id} already has a plan; use a new run id")
     write_json(path, drawn)
@@ -127,20 +136,28 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
 
 
 def draft(
-    regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli", matrix: dict[str, Any] | None = None
+    regression: RegressionSpec,
+    home: Home,
+    run_id: str,
+    origin: str = "cli",
+    matrix: dict[str, Any] | None = None,
+    spark: str = SPARK,
 ) -> dict[str, Any]:
     """The plan of a run, which is written nowhere.
 
     Args:
         matrix: the named matrix of the request (matrices.Request.matrix).
+        spark: the Spark connection of the run.
 
     Returns:
         The plan: run_id, origin, created_at, regression, matrix, workloads (app, params, events, seed, address; of
         imported events no seed, and `data`, their name), cells (cell, spec, workload, is_bound; with the placement
-        `every` also host, and the name of the cell ends with it) and left_out (as `cells` has it).
+        `every` also host, and the name of the cell ends with it) and left_out (as `cells` has it). A cell on Spark has
+        the Spark connection as its host, with every placement; its name stays as it is.
 
     Raises:
-        BadInput: as `imported` and `cells`, or the run id has another form.
+        BadInput: as `imported` and `cells`; or the run id has another form; or a cell runs on Spark, and the name of
+            the connection is too long.
     """
     if not RUN_ID.fullmatch(run_id):
         raise BadInput(f"a run id must have the form YYYYMMDDTHHMMSSZ-<8 hex digits>, got {run_id!r}")
@@ -158,7 +175,13 @@ def draft(
         address = of["address"]
         workloads[address] = {"app": spec.app, "params": params, **of}
         one = {"spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
-        if regression.placement == "every":
+        if not spec.is_engine:
+            if not HOST_NAME.fullmatch(spark):
+                raise BadInput(
+                    f"spark: cells cannot run on {spark!r}; give the connection a name of up to 60 characters"
+                )
+            planned.append(one | {"cell": spec.cell, "host": spark})
+        elif regression.placement == "every":
             planned += [one | {"cell": f"{spec.cell}.{host}", "host": host} for host in regression.hosts]
         else:
             planned.append(one | {"cell": spec.cell})

@@ -91,7 +91,7 @@ def _fields() -> Iterator[tuple[str, Any]]:
 
 def _executors_description() -> str:
     """What executors are, and the published system that each implements."""
-    names = [f"{name} ({'baseline' if one.is_baseline else one.system})" for name, one in EXECUTORS.items()]
+    names = [f"{name} ({one.system or 'baseline'})" for name, one in EXECUTORS.items()]
     return f"{RunSpec.model_fields['executor'].description} {', '.join(names)}."
 
 
@@ -288,7 +288,8 @@ class RegressionSpec(_Ways):
             fitting = executors_of(kinds[app])
             able = [name for name in self.executors if name in fitting]
             if not able:
-                executors = f"{', '.join(fitting)}, but the request has {', '.join(self.executors)}"
+                reasons = "".join(EXECUTORS[name].kinds_reason for name in self.executors)
+                executors = f"{', '.join(fitting)}, but the request has {', '.join(self.executors)}{reasons}"
                 raise BadInput(f"application {app} runs on the executors {executors}")
             for name in able:
                 ways = EXECUTORS[name].combinations(self._values(EXECUTORS[name]))

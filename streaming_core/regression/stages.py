@@ -17,6 +17,7 @@ class Stage(StrEnum):
     PREPARE_WORKLOADS = auto()
     RUN_ORACLE = auto()
     RUN_CORE = auto()
+    RUN_ON_SPARK = auto()
     VALIDATE_OUTPUTS = auto()
     LOAD_METRICS = auto()
     EXPECTATIONS = auto()
@@ -32,6 +33,9 @@ class Stage(StrEnum):
         return self.replace("_", " ")
 
 
+# The stages that run cells. A record of one of their tasks is about one cell.
+WITH_CELLS = (Stage.RUN_CORE, Stage.RUN_ON_SPARK)
+
 # A run is red when one of these fails, even if every cell equals the oracle.
 AFTER_CELLS = (
     Stage.VALIDATE_OUTPUTS,
@@ -45,6 +49,7 @@ AFTER_CELLS = (
 ON_SPARK = (
     Stage.PREPARE_WORKLOADS,
     Stage.RUN_ORACLE,
+    Stage.RUN_ON_SPARK,
     Stage.VALIDATE_OUTPUTS,
     Stage.EXPECTATIONS,
     Stage.DBT_BUILD,

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from streaming_core.errors import line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
-from streaming_core.regression.stages import AFTER_CELLS, Stage
+from streaming_core.regression.stages import AFTER_CELLS, WITH_CELLS, Stage
 from streaming_core.storage import left_json, write_json
 
 State = Literal["in_progress", "finished", "stopped", "died"]
@@ -152,7 +152,7 @@ def end(home: Home, run_id: str, state: State, failures: dict[Stage, str] | None
 def status_of(home: Home, run_id: str) -> Status:
     """The status of a run. A run without records, such as one of `lockstep check`, counts as finished."""
     known = records(home, run_id)
-    cells = sum(record.get("stage") == Stage.RUN_CORE and record.get("ended") is not None for record in known.values())
+    cells = sum(record.get("stage") in WITH_CELLS and record.get("ended") is not None for record in known.values())
     written = left_json(home.run(run_id) / "status.json")
     if written:
         failures = {Stage(name): error for name, error in written["failures"].items()}

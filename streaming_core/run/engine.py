@@ -45,9 +45,10 @@ from streaming_core.data.arrow import from_bytes, to_arrow
 from streaming_core.data.digest import format_digest
 from streaming_core.data.parts import Writer, ahead, write_states
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
-from streaming_core.kernels.program import Program, compile_app, describe_error
+from streaming_core.kernels.program import Program, compile_app
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.failure import runtime_failures
 from streaming_core.run.processor import processor
 from streaming_core.run.report import Balance, Latency, Planned, RunReport, Sample
 from streaming_core.run.way import RunSpec
@@ -443,6 +444,7 @@ def _yardstick(program: Program, opened: workload.Workload) -> Yardstick:
     return Yardstick(loop, Blocks(opened, program, BLOCK, decode=loop.decode), opened.end)
 
 
+@runtime_failures()
 def one_pass(
     spec: RunSpec,
     program: Program,
@@ -520,7 +522,7 @@ def one_pass(
 class Pass:
     """The engine in one pass: blocks of events go in, tables of outputs come out.
 
-    A pass is a context. The engine's errors become those of a command there, and the engine stops at its end.
+    A pass is a context, at whose end the engine stops. The caller has `runtime_failures`.
 
     Attributes:
         engine: The engine.
@@ -556,20 +558,8 @@ class Pass:
             raise
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        from streaming_core import _runtime
-
+    def __exit__(self, *_: object) -> None:
         self.engine.stop()
-        if isinstance(error, _runtime.Interrupted):
-            raise interruption.Interrupted(*error.args) from None
-        if isinstance(error, _runtime.TooManyRows):
-            raise RunFailed(str(error)) from None
-        if isinstance(error, _runtime.KernelFailed):
-            operator, seq, window, payload = error.args
-            if describe_error(payload).startswith("MemoryError"):
-                raise MemoryError from None
-            where = f" in window [{window[0]}, {window[1]})" if window else ""
-            raise RunFailed(f"operator {operator} failed at event {seq}{where}: {describe_error(payload)}") from None
 
     def process(self, rows: np.ndarray, text: np.ndarray) -> None:
         """Process a block of events (`rows.encode`)."""

@@ -44,6 +44,7 @@ from streaming_core.kernels.program import Program, compile_app
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.engine import Blocks, Pass, block_size, final_state, report_of, sample_of, table_layout
+from streaming_core.run.failure import runtime_failures
 from streaming_core.run.report import RunReport
 from streaming_core.run.way import RunSpec
 
@@ -127,6 +128,7 @@ def _forget(out: Path) -> None:
         (out / REQUEST).unlink(missing_ok=True)
 
 
+@runtime_failures()
 def _run(
     spec: RunSpec, program: Program, source: dict[str, Any], out: Path, feed: Feed, say: Callable[[str], None]
 ) -> RunReport:

@@ -195,7 +195,9 @@ class RunSpec(BaseModel):
     system: ClassVar[str] = ""  # the published system that the executor implements
     application_kinds: ClassVar[tuple[str, ...]] = ()  # the kinds of applications it runs
     placement: ClassVar[str] = ""  # what decides which thread does which work
+    kinds_reason: ClassVar[str] = ""  # why it runs no other kinds; follows the list of executors that do
     is_baseline: ClassVar[bool] = False  # runs only by request; others are compared with it
+    is_engine: ClassVar[bool] = True  # the engine runs it (run/engine.py); Spark jobs run the others
     default_sweep: ClassVar[frozenset[str]] = frozenset()  # by default, a regression tries all values of these options
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
@@ -319,7 +321,9 @@ class RunSpec(BaseModel):
         """Raise BadInput unless the application runs in this way."""
         if app.kind not in self.application_kinds:
             supported = ", ".join(executors_of(app.kind))
-            raise BadInput(f"application {app.name} does not run on {self.executor}; it supports: {supported}")
+            raise BadInput(
+                f"application {app.name} does not run on {self.executor}; it supports: {supported}{self.kinds_reason}"
+            )
         if self.order == "none" and app.unordered is None:
             raise BadInput(
                 f"application {app.name} runs in total order only: it does not say what agrees without order"
@@ -689,9 +693,39 @@ class Morsel(RunSpec):
         return self._strategy_name("executor")
 
 
-AnyRunSpec = Annotated[Transactional | Pooled | Pinned | Morsel, Field(discriminator="executor")]
+class Spark(RunSpec):
+    """Runs each operator in `threads` tasks of the run's Spark, on one machine or on a cluster.
+
+    A task uses one thread. Tasks share nothing.
+    """
+
+    system = "Spark, past one machine"
+    application_kinds = ("dataflow", "windowed")
+    kinds_reason = " (transactions share state, and tasks of Spark share nothing)"
+    placement = "each Spark task takes a share of the keys, or a range of the events"
+    is_baseline = True
+    is_engine = False
+
+    executor: Literal["spark"] = "spark"
+
+    @model_validator(mode="after")
+    def _check_unsupported(self) -> Spark:
+        if self.rate > 0:
+            raise ValueError("executor spark has no open-loop pass: set rate to 0")
+        if self.pin:
+            raise ValueError("executor spark binds no threads to cores: set pin to false")
+        return self
+
+    @property
+    def strategy(self) -> str:
+        """The executor's name, then what differs from the defaults."""
+        return self._strategy_name("executor")
+
+
+AnyRunSpec = Annotated[Transactional | Pooled | Pinned | Morsel | Spark, Field(discriminator="executor")]
 
 EXECUTORS: dict[str, type[RunSpec]] = {executor.name(): executor for executor in get_args(get_args(AnyRunSpec)[0])}
+ENGINE_EXECUTORS = {name: executor for name, executor in EXECUTORS.items() if executor.is_engine}
 _ADAPTER: TypeAdapter[AnyRunSpec] = TypeAdapter(AnyRunSpec)
 
 # Option -> the name of the executor that has it.

@@ -15,9 +15,10 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from dags.lib.hosts import LOST, Host, LocalHost, SshHost, abandon, is_lost, next_attempt, preflight, type_of
+from dags.lib.hosts import LOST, Host, LocalHost, SshHost, is_lost, preflight, type_of
 from dags.lib.triggers import CellTrigger
 from infra.airflow import connections
+from jobs.run_folder import abandon, next_attempt
 from streaming_core.errors import BadInput
 from streaming_core.regression.fleet import claims
 from streaming_core.regression.home import Home

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from types import SimpleNamespace
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
-from dags.lib.spark import ServerHook, SparkTask
+from dags.lib import jobs
+from dags.lib.spark import ServerHook, SparkCells, SparkTask
 from infra.services.spark import Server, ServerLost
 from streaming_core.interruption import Interrupted
+from streaming_core.regression.fleet import SPARK, losses
+from streaming_core.regression.home import Home
+from streaming_core.regression.status import records
+from streaming_core.storage import write_json
 
 RUN = "20260101T000000Z-00000000"
 TOKEN = "a/secret+token="
@@ -72,6 +79,29 @@ def test_hook_reads_the_lease_of_the_run_where_the_connection_names_a_master(hoo
         assert (client.endpoint, client.token) == (address, TOKEN)
     finally:
         server.stop(RUN)
+
+
+def cells_task(home: Home, executor: str) -> SparkCells:
+    """The task that runs cells on Spark, in a run of one cell."""
+    cell = {"cell": "wc.cell", "spec": {"executor": executor}, "workload": "0", "host": SPARK}
+    write_json(home.run(RUN) / "plan.json", {"cells": [cell]})
+    return SparkCells(task_id="run_on_spark", run=RUN, conn_id=SPARK, python_callable=jobs.run_on_spark, limit=1.0)
+
+
+def test_lost_server_is_the_reason_of_cells_without_a_result(lockstep_home):
+    task = cells_task(lockstep_home, "spark")
+    reason = f"connection {SPARK}: the Spark server of {RUN} has ended: "
+    with pytest.raises(ServerLost, match=f"^{reason}"):
+        task.execute({"ti": SimpleNamespace(try_number=1, max_tries=0)})
+    assert losses(lockstep_home, RUN)[SPARK].startswith(reason)
+    assert records(lockstep_home, RUN) == {}
+
+
+def test_run_without_cells_on_spark_skips_the_task_before_it_makes_a_session(lockstep_home, monkeypatch):
+    task = cells_task(lockstep_home, "pooled")
+    monkeypatch.setattr(ServerHook, "restart", lambda *_: pytest.fail("it needs a server"))
+    with pytest.raises(AirflowSkipException, match="the run has no cells of executor spark"):
+        task.execute({})
 
 
 def test_task_is_interrupted_only_while_it_runs(lockstep_home):

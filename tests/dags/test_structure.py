@@ -53,6 +53,7 @@ def test_verdict_is_the_only_leaf_and_alone_emits_the_asset(dag):
 def test_what_comes_after_the_core_runs_waits_for_all_of_them_and_runs_on_red(dag, stage):
     task = dag.get_task(stage)
     assert "run_core" in task.upstream_task_ids
+    assert stage == Stage.RUN_ON_SPARK or Stage.RUN_ON_SPARK in task.upstream_task_ids
     teardown = stage in ("stop_spark", "verdict")
     wanted = TriggerRule.ALL_DONE_SETUP_SUCCESS if teardown else TriggerRule.ALL_DONE
     assert task.trigger_rule == wanted

@@ -32,7 +32,7 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import engine
-from streaming_core.run.way import ACTIVE_CONTROLLERS, EXECUTORS, UNORDERED_CHANNELS, RunSpec
+from streaming_core.run.way import ACTIVE_CONTROLLERS, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec
 from tests.differential import dataflows, generated, programs, test_dataflows, test_generated, test_programs, windowings
 from tests.differential.case import Events
 from tests.differential.streams import SEED, Stream
@@ -41,8 +41,8 @@ from tests.differential.windows import drawn_owners
 PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 500, "transaction": 50, "carried": 90}
 WAYS = 24  # of a program at least, all different
 # Those that keep to the order of events; no_lock is a bound.
-SCHEMES = [scheme for scheme in EXECUTORS["transactional"].axes()["scheme"] if scheme != "no_lock"]
-CHANNELS = EXECUTORS["pinned"].axes()["channel"]
+SCHEMES = [scheme for scheme in ENGINE_EXECUTORS["transactional"].axes()["scheme"] if scheme != "no_lock"]
+CHANNELS = ENGINE_EXECUTORS["pinned"].axes()["channel"]
 PLANS = 2  # random plans of each channel, for a program that is a dataflow
 SECONDS_OF_A_CONTROLLER = 0.25  # it is asked every 0.1 s
 
@@ -156,7 +156,7 @@ def program_of(kind: str, number: int, folder: Path, r: random.Random) -> tuple:
 
 def draw_options(executor: str, r: random.Random) -> dict:
     """A value of each option of an executor that makes a choice; some of these do not go together."""
-    chosen = {axis: r.choice(values) for axis, values in EXECUTORS[executor].axes().items() if r.random() < 0.8}
+    chosen = {axis: r.choice(values) for axis, values in ENGINE_EXECUTORS[executor].axes().items() if r.random() < 0.8}
     match executor:
         case "transactional":
             chosen |= {"punctuation": r.choice((1, 7, 50, 500, 100_000)), "stealing": r.random() < 0.3}
@@ -199,7 +199,7 @@ def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: dict)
     """A way in which the application runs; `fixed`: options that are not drawn."""
     given = {name: value for name, value in params.items() if value != app.bind()[name]}
     while True:
-        fitting = [name for name, one in EXECUTORS.items() if app.kind in one.application_kinds]
+        fitting = [name for name, one in ENGINE_EXECUTORS.items() if app.kind in one.application_kinds]
         executor = fixed.get("executor") or r.choice(fitting)
         threads = fixed.get("threads") or r.choice((1, 2, 2, 3, 4, 5, 6, 7, 8))
         chosen = draw_options(executor, r) | fixed

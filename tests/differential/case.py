@@ -10,7 +10,7 @@ from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import engine
-from streaming_core.run.way import ACTIVE_CONTROLLERS, AXES, EXECUTORS, RunSpec
+from streaming_core.run.way import ACTIVE_CONTROLLERS, AXES, ENGINE_EXECUTORS, RunSpec
 
 # Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
 CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
@@ -19,7 +19,7 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 def strategies(executor, app=None):
     """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Of an
     application those that run it; else those that keep order, and need no windows."""
-    axes = [(*EXECUTORS[executor].axes().get(axis, ()), None) for axis in AXES]
+    axes = [(*ENGINE_EXECUTORS[executor].axes().get(axis, ()), None) for axis in AXES]
     found = []
     for *chosen, stealing in itertools.product(*axes, (False, True)):
         try:

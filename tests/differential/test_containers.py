@@ -10,7 +10,7 @@ from streaming_core.language.record import CONTAINERS
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec
 from tests.differential.case import Case, strategies
 from tests.differential.containers import FIELDS, WORDS, application, declared, events, uses
 from tests.differential.kernel import Kernel
@@ -29,7 +29,7 @@ class Rings:
     last: Ring[i64, 3]
 
 
-DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.application_kinds]
+DATAFLOW = [name for name, executor in ENGINE_EXECUTORS.items() if "dataflow" in executor.application_kinds]
 
 
 def test_no_method_is_forgotten():

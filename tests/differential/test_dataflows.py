@@ -16,7 +16,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from streaming_core.run import engine
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec
 from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
 from tests.differential.faulty import restore
@@ -25,7 +25,7 @@ from tests.draws import seeds
 
 EVENT = 12  # bytes of a drawn event
 WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]
-DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.application_kinds]
+DATAFLOW = [name for name, executor in ENGINE_EXECUTORS.items() if "dataflow" in executor.application_kinds]
 ORDERED = [tuple(strategy.items()) for name in DATAFLOW for strategy in strategies(name)]
 
 

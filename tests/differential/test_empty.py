@@ -11,7 +11,7 @@ from streaming_core.oracle import oracle
 from streaming_core.run import engine, recording
 from streaming_core.run.comparison import diff
 from streaming_core.run.replay import replay
-from streaming_core.run.way import EXECUTORS, Pinned, RunSpec
+from streaming_core.run.way import ENGINE_EXECUTORS, Pinned, RunSpec
 
 # One of each kind; compiling the others takes longer than all that is tested here.
 FAST = ("q1", "tp", "wc")
@@ -27,7 +27,7 @@ def test_no_events_are_a_stream_too(name, tmp_path):
     for what in ("output_digest", "state_digest", "outputs", "state"):
         assert made[0][what] == made[1][what]
     assert made[0]["outputs"]["rows"] == 0
-    for executor in (e for e in EXECUTORS.values() if app.kind in e.application_kinds):
+    for executor in (e for e in ENGINE_EXECUTORS.values() if app.kind in e.application_kinds):
         axis, ways = next(iter(executor.axes().items()))
         for number, way in enumerate(ways):
             given = {axis: way, "threads": 1 + number % 3, "repetitions": 1, "rate": 1000.0, "sink": "parquet"}

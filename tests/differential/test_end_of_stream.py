@@ -16,12 +16,12 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.oracle import compare
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec
 from tests.differential.case import Case, Events, strategies
 from tests.differential.streams import Stream, examine, streams
 from tests.differential.test_dataflows import EVENT, subject, ways
 
-DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.application_kinds]
+DATAFLOW = [name for name, executor in ENGINE_EXECUTORS.items() if "dataflow" in executor.application_kinds]
 WAYS = list({f["executor"]: f for name in DATAFLOW for f in strategies(name)}.values())
 
 

@@ -13,7 +13,7 @@ from streaming_core.data import workload
 from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.run import engine
-from streaming_core.run.way import EXECUTORS, UNORDERED_CHANNELS, Pooled, RunSpec, Transactional
+from streaming_core.run.way import ENGINE_EXECUTORS, UNORDERED_CHANNELS, Pooled, RunSpec, Transactional
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000
@@ -120,7 +120,9 @@ def cases():
 
 def applications(executor):
     """Names of those that run on it."""
-    return [name for name in registry.names() if registry.load(name).kind in EXECUTORS[executor].application_kinds]
+    return [
+        name for name in registry.names() if registry.load(name).kind in ENGINE_EXECUTORS[executor].application_kinds
+    ]
 
 
 def kinds_of(name):
@@ -136,7 +138,7 @@ def ways(*executors):
     """Every application on every choice of strategies that is a result, and thread counts."""
     return [
         (name, *way)
-        for executor in executors or EXECUTORS
+        for executor in executors or ENGINE_EXECUTORS
         for name in applications(executor)
         for way in itertools.product(strategies(executor, registry.load(name)), (1, 2, 3, 8))
     ]
@@ -171,7 +173,9 @@ def test_every_two_choices_of_a_scheme_equal_the_interpreter(cases, way):
 
 # Strategies of dataflow executors are free to combine: every two choices meet here, all of them in the full test below.
 CUT = {"threads": (1, 2, 3, 8), "batch": (1, 7, 256)}
-ORDERED = tuple(channel for channel in EXECUTORS["pinned"].axes()["channel"] if channel not in UNORDERED_CHANNELS)
+ORDERED = tuple(
+    channel for channel in ENGINE_EXECUTORS["pinned"].axes()["channel"] if channel not in UNORDERED_CHANNELS
+)
 WINDOWED = [name for name in applications("pinned") if registry.load(name).kind == "windowed"]
 ROWS = [name for name in applications("pinned") if name not in WINDOWED]
 AGREEING = [name for name in applications("pinned") if registry.load(name).unordered]
@@ -179,7 +183,7 @@ CHOICES = {
     "pooled": {
         "executor": ("pooled",),
         "name": applications("pooled"),
-        **{axis: values for axis, values in EXECUTORS["pooled"].axes().items() if axis != "partitioning"},
+        **{axis: values for axis, values in ENGINE_EXECUTORS["pooled"].axes().items() if axis != "partitioning"},
         "queue": ("lanes", "hybrid-hash", "hybrid-range", "partitioned-range", "shared-hash"),
         **CUT,
     },
@@ -187,7 +191,7 @@ CHOICES = {
     "pinned with windows": {
         "executor": ("pinned",),
         "name": WINDOWED,
-        "parallelism": EXECUTORS["pinned"].axes()["parallelism"],
+        "parallelism": ENGINE_EXECUTORS["pinned"].axes()["parallelism"],
         **CUT,
     },
     "pinned without order": {
@@ -310,7 +314,9 @@ WRITTEN = ("gs", "hashtag", "lr", "wc")
 )
 def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_path):
     case = cases(name, keys)
-    executor = next(executor.name() for executor in EXECUTORS.values() if case.app.kind in executor.application_kinds)
+    executor = next(
+        executor.name() for executor in ENGINE_EXECUTORS.values() if case.app.kind in executor.application_kinds
+    )
     case.check(RunSpec.parse({"app": name, "executor": executor, "threads": 2}), sink="parquet", folder=tmp_path)
     written = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "outputs").glob("*.parquet"))])
     assert written.equals(case.outputs)
@@ -469,7 +475,7 @@ def test_memory_does_not_grow_with_the_number_of_events(cases):
 
     case = cases("fd", "large")
     table = case.events.tables[0]
-    axes = EXECUTORS["pooled"].axes()
+    axes = ENGINE_EXECUTORS["pooled"].axes()
     specs = [
         Pooled(app="fd", threads=3, queue=queue, reorder=reorder)
         for queue, reorder in itertools.product(axes["queue"], axes["reorder"])

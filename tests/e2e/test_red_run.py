@@ -41,6 +41,8 @@ EXPECTED = {
     "wc/gate/t2": "equal",
     "wc/shared_ring/t1": "equal",
     "wc/shared_ring/t2": "equal",
+    "wc/spark/t1": "equal",
+    "wc/spark/t2": "equal",
     "sl/owners/t1": "not_run",
     "sl/owners/t2": "not_run",
     "sl/serial/t1": "not_run",
@@ -52,6 +54,8 @@ ARGUMENTS = [
     *(
         "--applications",
         "gs,sl,wc",
+        "--executors",
+        "transactional,pooled,pinned,spark",
         "--schemes",
         "owners,serial",
         "--channels",
@@ -110,12 +114,12 @@ def label(cell: dict) -> str:
 
 def test_every_planned_cell_has_its_verdict(result):
     assert {label(cell): cell["verdict"] for cell in result["cells"]} == EXPECTED
-    assert result["counts"] == {"equal": 7, "different": 1, "failed": 1, "not_run": 5} | {
+    assert result["counts"] == {"equal": 9, "different": 1, "failed": 1, "not_run": 5} | {
         "invariant_broken": 0,
         "not_comparable": 0,
     }
     assert not result["green"]
-    assert result["sentence"].startswith("7 of 14 cells equal the oracle; ")
+    assert result["sentence"].startswith("9 of 16 cells equal the oracle; ")
 
 
 def test_the_reasons_are_told(result):
@@ -128,7 +132,7 @@ def test_the_reasons_are_told(result):
 
 def test_reason_of_a_failed_stage_is_the_sentence_of_its_error(run):
     failures = run.status.failures
-    assert failures["validate_outputs"] == "the run is red: 1 different, 7 equal, 1 failed, 5 not_run"
+    assert failures["validate_outputs"] == "the run is red: 1 different, 9 equal, 1 failed, 5 not_run"
     assert re.match(r"\d+ of \d+ expectations hold, in \d+ data sets; .* rule ", failures["expectations"])
 
 
@@ -149,8 +153,12 @@ def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
     # The speed gate is off in this run.
     assert {stage.name for stage in found.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
     (cells,) = [stage for stage in found.stages if stage.name == "run_core"]
-    assert {span.name for span in cells.spans} == {cell.name for cell in run.cells if cell.verdict != "not_run"} | {
-        cell.name for cell in run.cells if "wc.pooled.affinity.t2" in cell.name
+    (on_spark,) = [stage for stage in found.stages if stage.name == "run_on_spark"]
+    assert {span.name for span in on_spark.spans} == {cell.name for cell in run.cells if ".spark." in cell.name}
+    assert {span.name for span in cells.spans} == {
+        cell.name
+        for cell in run.cells
+        if (cell.verdict != "not_run" and ".spark." not in cell.name) or "wc.pooled.affinity.t2" in cell.name
     }
     assert 0 < found.cells < found.seconds
     page = Home(world["LOCKSTEP_HOME"]).report(result["run_id"], "index.html").read_text()

@@ -23,7 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 600
 TOKEN = "an/external+token="
-SMALL = ["--applications", "wc,gs", "--executors", "pooled,transactional", "--schemes", "owners", "--threads", "1,2"]
+SMALL = [
+    "--applications",
+    "wc,gs",
+    "--executors",
+    "pooled,transactional,spark",
+    "--schemes",
+    "owners",
+    "--threads",
+    "1,2",
+]
 # A stage takes long enough to be in its middle.
 LONG = ["--threads", "1", "--events", "300000"]
 

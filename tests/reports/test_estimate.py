@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from reports.estimate import estimate, expected
 from streaming_core.regression.home import Home
@@ -12,19 +13,19 @@ from streaming_core.storage import write_json
 BEGAN = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
 
-def plan(home: Home, day: int, cells: list[str], events: int = 100) -> dict:
+def plan(home: Home, day: int, cells: list[str], events: int = 100, executor: str = "pooled") -> dict:
     began = BEGAN + timedelta(days=day)
     made = {
         "run_id": f"{began:%Y%m%dT%H%M%SZ}-00000000",
         "created_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
         "regression": {"events": events, "repetitions": 3},
-        "cells": [{"cell": cell} for cell in cells],
+        "cells": [{"cell": cell, "spec": {"executor": executor}} for cell in cells],
     }
     write_json(home.run(made["run_id"]) / "plan.json", made)
     return made
 
 
-def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str = "here", **asked: int) -> None:
+def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str = "here", **asked: Any) -> None:
     """A run that has ended, `whole` seconds after it was planned."""
     made = plan(home, day, [*seconds], **asked)
     began = BEGAN + timedelta(days=day)
@@ -73,3 +74,10 @@ def test_hosts_share_the_cells(tmp_path):
     night(home, 1, {"a": 100, "b": 200}, 400)
     sentence = estimate(home, plan(home, 2, ["a", "b"]), ["here", "there"])
     assert sentence == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"
+
+
+def test_cells_on_spark_are_not_shared_by_hosts_and_their_driver_may_be_anywhere(tmp_path):
+    home = Home(tmp_path)
+    night(home, 1, {"a": 100, "b": 140}, 240, host="elsewhere", executor="spark")
+    said = estimate(home, plan(home, 2, ["a", "b"], executor="spark"), ["here", "there"])
+    assert said == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"

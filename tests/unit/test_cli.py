@@ -282,6 +282,10 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
             ["order is none with channel shared_ring"],
         ),
         (("wc", "--plan", "nowhere.json"), ["nowhere.json: No such file"]),
+        (
+            ("wc", "--executor", "spark", "--threads", "2"),
+            ["executor spark runs only in a regression: type `lockstep run"],
+        ),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
         (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel gate"]),
         (

@@ -26,6 +26,7 @@ FLOORS = (
     "streaming_core.kernels",
     "streaming_core.oracle",
     "streaming_core.run",
+    "streaming_core.cluster",
     "streaming_core.regression",
     "streaming_core.bench",
     "streaming_core.cli",
@@ -53,7 +54,12 @@ OUTSIDE = {
     "airflow": ("dags", "infra.airflow"),
     "pyspark": ("jobs", "expectations", "infra.services"),
     "great_expectations": ("expectations",),
-    "streaming_core._runtime": ("streaming_core.run", "streaming_core.interruption", "streaming_core.data.rows"),
+    "streaming_core._runtime": (
+        "streaming_core.run",
+        "streaming_core.cluster",
+        "streaming_core.interruption",
+        "streaming_core.data.rows",
+    ),
 }
 
 

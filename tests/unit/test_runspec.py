@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrix
+from streaming_core.regression.fleet import Queue, SparkQueue, is_on_spark
+from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.run.way import (
     AXES,
@@ -21,7 +23,9 @@ from streaming_core.run.way import (
     RunSpec,
     Transactional,
 )
+from streaming_core.storage import write_json
 
+RUN_ID = "20260101T000000Z-00000000"
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
 
@@ -184,6 +188,41 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
         "application q1 runs in total order only: it does not say what agrees without order (3 cells)",
     ]
     assert matrix.omissions({}) == []  # a run whose plan is gone
+
+
+def test_cells_on_spark_belong_to_the_connection_of_the_run(tmp_path):
+    home = Home(tmp_path)
+    asked = {
+        "applications": ["wc", "forward"],
+        "executors": ["spark", "pinned"],
+        "threads": [2],
+        "plans": ["replicated"],
+    }
+    for placement, hosts in (("any", [None, None]), ("every", ["a", "b", "a", "b"])):
+        request = RegressionSpec(**asked, hosts=["a", "b"], placement=placement, reconfigurations=1)
+        cells = matrix.draft(request, home, RUN_ID, spark="cluster")["cells"]
+        on_spark = [cell for cell in cells if is_on_spark(cell)]
+        assert [(cell["cell"].split(".")[0], cell["host"]) for cell in on_spark] == [
+            ("wc", "cluster"),
+            ("forward", "cluster"),
+        ]
+        others = [cell.get("host") for cell in cells if not is_on_spark(cell) and not cell["spec"]["schedule"]]
+        assert others == hosts
+        write_json(home.run(RUN_ID) / "plan.json", {"cells": cells})
+        names = {cell["cell"] for cell in on_spark}
+        assert SparkQueue(home, RUN_ID, "cluster").cells.keys() == names
+        assert not names & Queue(home, RUN_ID, "a").cells.keys()
+        assert SparkQueue(home, RUN_ID, "another").is_over
+    with pytest.raises(BadInput, match="give the connection a name of up to 60 characters"):
+        matrix.draft(request, home, RUN_ID, spark="c" * 61)
+
+
+def test_transactions_are_refused_on_spark_because_their_state_is_shared():
+    reason = r"executors transactional, but the request has spark \(transactions share state, and tasks of Spark share"
+    with pytest.raises(BadInput, match=reason):
+        matrix.cells(RegressionSpec(applications=["sl"], executors=["spark"]))
+    cells, _ = matrix.cells(RegressionSpec(applications=["sl", "wc"], executors=["all"], threads=[1]))
+    assert {cell.app for cell in cells if cell.executor == "spark"} == {"wc"}
 
 
 def test_what_replicas_share_is_asked_of_windows():

@@ -10,7 +10,7 @@ from streaming_core.apps import registry
 from streaming_core.kernels.program import compile_app
 from streaming_core.run import engine
 from streaming_core.run.way import (
-    EXECUTORS,
+    ENGINE_EXECUTORS,
     MAX_PARTITIONS,
     MAX_SLICE,
     MAX_THREADS,
@@ -20,7 +20,7 @@ from streaming_core.run.way import (
 )
 
 APPS = {"transaction": "sl", "dataflow": "wc", "windowed": "wordcount"}
-AXES = [(name, axis) for name, executor in EXECUTORS.items() for axis in executor.axes()]
+AXES = [(name, axis) for name, executor in ENGINE_EXECUTORS.items() for axis in executor.axes()]
 
 
 @pytest.fixture(scope="module")
@@ -39,23 +39,24 @@ def error(program, **options):
 
 def test_the_runtime_takes_the_fields_of_a_spec_that_are_for_it(programs):
     known = re.findall(r"`(\w+)`", error(programs["dataflow"], nonsense=1).partition("expected one of")[2])
-    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies"})
+    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies", "share"})
 
 
 def test_the_runtime_has_the_declared_executors(programs):
     known = error(programs["dataflow"], executor="nonsense").partition("known: ")[2].split(", ")
-    assert sorted(known) == sorted(EXECUTORS)
+    # A task of executor spark runs its share of the keys.
+    assert sorted(known) == sorted([*ENGINE_EXECUTORS, "share"])
 
 
 @pytest.mark.parametrize(("executor", "axis"), AXES)
 def test_the_runtime_has_the_declared_strategies_and_the_same_default(programs, executor, axis):
-    kind = EXECUTORS[executor].application_kinds[-1]
+    kind = ENGINE_EXECUTORS[executor].application_kinds[-1]
     # Some options have an effect only beside another option.
-    requirement = EXECUTORS[executor].requirements().get(axis)
+    requirement = ENGINE_EXECUTORS[executor].requirements().get(axis)
     beside = {requirement.option: min(requirement.values)} if requirement else {}
     message = error(programs[kind], executor=executor, **beside, **{axis: "nonsense"})
     known = message.partition("known: ")[2].split(", ")
-    declared = [value for value in EXECUTORS[executor].axes()[axis] if (axis, value) != ("controller", "none")]
+    declared = [value for value in ENGINE_EXECUTORS[executor].axes()[axis] if (axis, value) != ("controller", "none")]
     assert known == declared
 
 

@@ -86,6 +86,7 @@ WRITTEN = {
     "wc.pinned.shared_ring.t2.73e8451a": {"app": "wc", "executor": "pinned", "channel": "shared_ring", "threads": 2},
     "wc.morsel.morsel-none.t2.36f9c596": {"app": "wc", "executor": "morsel", "order": "none", "threads": 2},
     "wc.morsel.morsel.t1.4bbcf84b": {"app": "wc", "executor": "morsel"},
+    "wc.spark.spark.t2.2318af55": {"app": "wc", "executor": "spark", "threads": 2},
 }
 # The flat JSON of two of them, from files of that time.
 FLAT = {
@@ -135,6 +136,10 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
     [
         ({"executor": "pooled", "scheme": "owners"}, "executor pooled has no scheme; transactional has"),
         ({"executor": "morsel", "plan": {"source": [0]}}, "executor morsel has no plan; pinned has"),
+        ({"executor": "spark", "plan": "auto"}, "executor spark has no plan; pinned has"),
+        ({"executor": "spark", "order": "none"}, "order is total with spark"),
+        ({"executor": "spark", "rate": 7}, "executor spark has no open-loop pass: set rate to 0"),
+        ({"executor": "spark", "pin": True}, "executor spark binds no threads to cores: set pin to false"),
         ({"executor": "pinned", "stealing": True}, "executor pinned has no stealing; transactional has"),
         ({"executor": "pooled", "checkpoint": 2}, "executor pooled has no checkpoint; transactional has"),
         ({"executor": "pooled", "order": "none"}, "order is total with pooled"),
@@ -143,10 +148,10 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
         ({"executor": "transactional", "stealing": True}, "stealing needs a shared pool"),
         ({"executor": "transactional", "scheme": "serial", "stealing": True}, "stealing needs a shared pool"),
         ({"executor": "pooled", "queue": "line"}, "unknown queue 'line' of executor pooled; known: lanes, hybrid, "),
-        ({"executor": "psychic"}, "unknown executor 'psychic'; known: transactional, pooled, pinned, morsel"),
+        ({"executor": "psychic"}, "unknown executor 'psychic'; known: transactional, pooled, pinned, morsel, spark"),
         (
             {"executor": ["pooled"]},
-            "unknown executor \"['pooled']\" (did you mean 'pooled'?); known: transactional, pooled, pinned, morsel",
+            "unknown executor \"['pooled']\" (did you mean 'pooled'?); known: transactional, pooled, pinned, morsel, ",
         ),
         ({}, "executor is missing"),
         ({"executor": "pooled", "telepathy": 1}, "unknown field 'telepathy'"),

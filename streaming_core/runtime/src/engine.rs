@@ -16,12 +16,13 @@ const EXECUTORS: &[(&str, Make)] = &[
     ("pinned", dataflow::pinned::make),
     ("morsel", dataflow::morsel::make),
     ("transactional", executor::make),
+    ("share", dataflow::share::make),
 ];
 
 /// The executor that the options name, ready for the first block.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
     let make = find("executor", "", Some(&options.executor), EXECUTORS)?;
-    if program.is_windowed() && options.executor != "pinned" {
+    if program.is_windowed() && !matches!(&*options.executor, "pinned" | "share") {
         return Err(RunError::Invalid(format!(
             "executor {} cannot run windowed operators; use pinned",
             options.executor

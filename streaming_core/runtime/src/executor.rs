@@ -29,6 +29,11 @@ pub trait Executor: Send {
     /// Outputs since the last call in delivered order (rows, and a `sub` per row); only the parquet sink keeps any.
     fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>);
 
+    /// The ranks of the outputs that `take_outputs` returned last, if the executor is one of several that share the keys.
+    fn take_ranks(&mut self) -> Vec<u128> {
+        Vec::new()
+    }
+
     fn metrics(&self) -> Metrics;
 
     /// Replaces a table's rows, before the first block. An indexed table takes the key of each row. If it inserts rows, it takes

@@ -10,6 +10,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::dataflow::share;
 use crate::dataflow::windowed::controller;
 use crate::engine::make;
 use crate::error::RunError;
@@ -245,6 +246,13 @@ impl Engine {
         Ok((PyBytes::new(py, &rows), PyBytes::new(py, subs), n))
     }
 
+    /// Returns the ranks of the outputs that `take_outputs` returned last: 16 bytes each, big-endian. Only executor `share` with
+    /// a windowed operator has any.
+    fn take_ranks<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let ranks: Vec<[u8; 16]> = self.running()?.take_ranks().into_iter().map(u128::to_be_bytes).collect();
+        Ok(PyBytes::new(py, ranks.as_flattened()))
+    }
+
     /// Returns `(keys, rows)` of a table, ascending by key, as `states` does; keys are None for a dense table.
     fn table<'py>(&mut self, py: Python<'py>, index: usize) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
         let executor = self.running()?;
@@ -295,6 +303,41 @@ impl Engine {
     fn stop(&mut self, py: Python<'_>) {
         let executor = self.executor.take();
         py.detach(|| drop(executor));
+    }
+}
+
+/// Deals the rows of a windowed operator to shares of its keys.
+#[pyclass(module = "streaming_core._runtime")]
+struct Dealer(share::Dealer, usize);
+
+// SAFETY: pyo3 lends a Dealer to one thread at a time (`&mut self`).
+unsafe impl Sync for Dealer {}
+
+#[pymethods]
+impl Dealer {
+    /// `program`: one that executor `share` runs; `shares`: the number of shares.
+    #[new]
+    fn new(program: &str, shares: usize) -> PyResult<Self> {
+        // SAFETY: Python compiles the kernels and keeps them as long as the dealer (kernels/program.py).
+        let program = unsafe { Program::parse(program) }.map_err(python_error)?;
+        let stride = program.event.stride;
+        Ok(Self(guarded(|| share::Dealer::new(&program, shares))?, stride))
+    }
+
+    /// Returns pairs of u32 as bytes: the position of a row in the block, and a share that needs the row. Rows come in
+    /// ascending order, block after block; `rows` and `text` are as for `Engine.process`.
+    fn deal<'py>(
+        &mut self,
+        py: Python<'py>,
+        rows: &Bound<'_, PyAny>,
+        n: usize,
+        text: &Bound<'_, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (row_bytes, text_bytes) = (Bytes::of(rows, "rows")?, Bytes::of(text, "text")?);
+        let block = self::rows(&row_bytes, n, self.1, &text_bytes)?;
+        let pairs = py.detach(|| guarded(|| self.0.deal(&block)))?;
+        let bytes: Vec<u8> = pairs.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
+        Ok(PyBytes::new(py, &bytes))
     }
 }
 
@@ -462,6 +505,7 @@ fn fill_rows(
 #[pymodule]
 fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
+    module.add_class::<Dealer>()?;
     module.add_class::<Control>()?;
     module.add_class::<Controller>()?;
     module.add("KernelFailed", module.py().get_type::<KernelFailed>())?;

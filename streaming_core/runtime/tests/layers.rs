@@ -25,7 +25,7 @@ const LAYERS: &[&str] = &[
 ];
 /// Executors are independent of each other, and so are schemes.
 const APART: &[(&str, &[&str])] = &[
-    ("dataflow", &["pooled", "pinned", "morsel"]),
+    ("dataflow", &["pooled", "pinned", "morsel", "share"]),
     ("transactions/scheme", &["owners", "tstream", "serial", "ahead"]),
     ("transactions/scheme", &["lock", "mvlk", "pat", "owners", "tstream", "serial", "no_lock"]),
 ];

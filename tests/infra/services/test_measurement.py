@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from socket import gethostname
 
 import pytest
@@ -13,6 +14,8 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.warehouse import PAIRS
 from streaming_core.run import engine
+from streaming_core.run.way import Spark
+from streaming_core.storage import write_json
 from tests.infra.services import measured_run, small_repository
 
 
@@ -40,6 +43,20 @@ def test_what_cannot_be_measured_is_refused(measured, tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(measurement, "gethostname", lambda: "elsewhere")
     assert refused().endswith("use the gate on that host, or start a run here first")
+
+
+def test_cells_on_spark_are_not_measured(tmp_path):
+    home = Home(tmp_path)
+    run_id, names = measured_run.make(home)
+    path = home.run(run_id) / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["cells"][0]["spec"] = Spark(app="wc").model_dump(mode="json")
+    write_json(path, plan)
+    assert [cell["cell"] for cell in measurement.cells_of(home, run_id, None)] == names[1:2]
+    with pytest.raises(
+        BadInput, match=f"^the gate measures the engine, but {names[0]} ran on Spark; name other cells$"
+    ):
+        measurement.cells_of(home, run_id, names[:2])
 
 
 def test_cells_of_other_hosts_are_measured_there_and_those_of_this_machine_here(tmp_path, monkeypatch):

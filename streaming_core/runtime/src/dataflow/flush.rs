@@ -19,7 +19,7 @@ use crate::rows::view::Rows;
 const KEYS: usize = 1024;
 
 /// A key of a lane, to be flushed.
-struct Due {
+pub(super) struct Due {
     lane: usize,
     state: *mut u8,
 }
@@ -133,7 +133,7 @@ unsafe fn expire(
 ///
 /// # Safety
 /// The lanes are this thread's.
-unsafe fn due(lanes: &Lanes) -> Vec<Due> {
+pub(super) unsafe fn due(lanes: &Lanes) -> Vec<Due> {
     // SAFETY: as the caller says.
     unsafe { lanes.sorted() }.into_iter().map(|(_, lane, state)| Due { lane, state }).collect()
 }
@@ -142,7 +142,7 @@ unsafe fn due(lanes: &Lanes) -> Vec<Due> {
 ///
 /// # Safety
 /// The lanes are the operator's and this thread's, the keys' states these lanes'.
-unsafe fn flush_keys(
+pub(super) unsafe fn flush_keys(
     operator: &Operator,
     lanes: &Lanes,
     keys: &[Due],

@@ -9,6 +9,7 @@ pub mod morsel;
 pub mod operator;
 pub mod pinned;
 pub mod pooled;
+pub mod share;
 #[cfg(all(test, not(loom)))]
 pub mod testing;
 pub mod windowed;

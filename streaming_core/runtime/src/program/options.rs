@@ -77,6 +77,8 @@ pub struct Options {
     /// Of pinned windowed operators: who else asks for reconfigurations, and its thresholds in percent.
     pub controller: Option<String>,
     pub thresholds: Vec<u32>,
+    /// Of executor share: the number of the share of the keys, and the number of shares.
+    pub share: (usize, usize),
     pub threads: usize,
     /// Of channel merge_sort: the threads of merge tasks, in addition to `threads`. The executor sets it.
     #[serde(skip)]
@@ -115,6 +117,7 @@ impl Default for Options {
             schedule: Vec::new(),
             controller: None,
             thresholds: Vec::new(),
+            share: (0, 1),
             threads: 1,
             merge_threads: 0,
             punctuation: 500,

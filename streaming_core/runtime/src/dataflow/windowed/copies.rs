@@ -26,6 +26,7 @@ use crate::state::windows::{OutOfMemory, cell_of};
 /// What goes into a replica's queue, until it does.
 #[derive(Debug)]
 pub struct Copied {
+    /// Each with its position among the rows that were dealt.
     pub rows: RowBuffer,
     pub words: Vec<u64>,
     /// Per row where its meeting begins.
@@ -132,7 +133,8 @@ impl Dealing<'_> {
         if copied.last != Some(self.row) {
             copied.last = Some(self.row);
             // SAFETY: `deal` has made sure of the row, and of room for it.
-            unsafe { copied.rows.push(self.rows.row(self.row), 0) }.expect("`deal` has reserved room for the row");
+            unsafe { copied.rows.push(self.rows.row(self.row), self.row as u32) }
+                .expect("`deal` has reserved room for the row");
             copied.meetings.push(copied.words.len() as u64);
             copied.about = copied.words.len() + 1;
             copied.words.extend([self.ts as u64, flags | (self.stream as u64) << 32]);

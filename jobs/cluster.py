@@ -1,0 +1,339 @@
+"""Runs a cell on a Spark cluster: executor `spark`.
+
+Spark moves the rows between the stages of the application (`streaming_core/cluster/stages.py`). Its tasks run the stages, on
+the compiled kernels (`streaming_core/cluster/task.py`). Each stage but the first is a shuffle by share, and a sort by (seq, rank)
+in each partition.
+
+A pass is one Spark job, from the events to the digest of the outputs. Its time is that of the job, with the reading of
+the events and the moving of rows. All events are there at once, so the latency of an event is the time of the pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from streaming_core import storage
+from streaming_core.apps import registry
+from streaming_core.cluster import task
+from streaming_core.cluster.stages import Stage
+from streaming_core.cluster.task import BEGIN, Figures, Pass, Prepared, exit_column, state_parts
+from streaming_core.cluster.wire import ddl, field_column, spark_type
+from streaming_core.data import workload
+from streaming_core.data.digest import MASK, add, format_digest
+from streaming_core.data.parts import Parts, part_path, write_tables
+from streaming_core.errors import BadInput, CommandFailed, RunFailed
+from streaming_core.language.application import App
+from streaming_core.run import engine
+from streaming_core.run.processor import processor
+from streaming_core.run.report import Latency, RunReport, Sample
+from streaming_core.run.way import RunSpec
+
+WORK = ".run"  # below the folder of the run, while it is at work
+FAILURES = {error.__name__: error for error in (BadInput, RunFailed, CommandFailed)}
+MERGED = 1 << 16  # rows of each share that are merged at a time
+
+
+def run_cell(
+    spark: SparkSession, spec: RunSpec, source: Path, out: Path, say: Callable[[str], None] = lambda line: None
+) -> RunReport:
+    """Run a cell on Spark; write outputs, state and, last, report.json into `out`.
+
+    Args:
+        spark: a session; its executors see the folders of `source` and `out`, and import this checkout.
+        spec: a spec of executor spark.
+        source: the folder of the workload.
+        out: the folder of the run: new, or with nothing but its spec.json.
+        say: takes a line about each pass.
+
+    Returns:
+        The report, with one sample for each pass.
+
+    Raises:
+        BadInput: The request cannot be carried out; nothing was written.
+        RunFailed: An operator failed, or two passes differ.
+        CommandFailed: Spark failed for another reason than the application.
+    """
+    app = registry.load(spec.app)
+    spec.check(app)
+    opened = workload.read(source, app, spec.params)
+    params = tuple(opened.manifest["params"].items())
+    prepared = task.prepared(spec.app, params)
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / "spec.json").exists():
+        storage.write_json(out / "spec.json", spec.model_dump(mode="json"))
+    work = out / WORK
+    shutil.rmtree(work, ignore_errors=True)
+    load_before = os.getloadavg()[0]
+    try:
+        samples, states = [], ""
+        for number in range(1 + spec.repetitions):
+            pass_ = Pass(
+                spec.app, params, str(source.resolve()), opened.rows, opened.end, spec.threads,
+                str(work.resolve() / str(number)), number == 0,
+            )  # fmt: skip
+            sample = _measured(spark, prepared, pass_, opened.manifest["content_digest"], number)
+            say(f"pass {number + 1} of {1 + spec.repetitions}: {sample.events_per_s:,.0f} events/s")
+            if samples and sample.digest != samples[0].digest:
+                raise RunFailed(
+                    f"two passes differ: their outputs have the digests {samples[0].digest} and {sample.digest}"
+                )
+            if not samples:
+                states = publish(prepared, pass_, out)
+            samples.append(sample)
+            shutil.rmtree(pass_.folder)
+    except BaseException:
+        for name in engine.PUBLISHED:
+            shutil.rmtree(out / name, ignore_errors=True)
+        raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    report = RunReport(
+        spec=spec.model_dump(mode="json"),
+        spec_digest=spec.spec_digest,
+        cell=spec.cell,
+        app=spec.app,
+        code_digest=registry.code_digest(app),
+        build=engine.build(),
+        workload={k: opened.manifest[k] for k in ("address", "content_digest", "events", "seed", "params")},
+        is_bound=spec.is_bound,
+        samples=samples,
+        state_digest=states,
+        compile_seconds=prepared.program.compile_seconds,
+        peak_memory_bytes=max(sample.costs["task_peak_bytes"] for sample in samples),
+        energy_joules=None,
+        topology=engine.topology(),
+        binding=None,
+        memory=None,
+        resumed=[],
+        yardstick=None,
+        host={
+            "name": socket.gethostname(),
+            "load_before": load_before,
+            "load_after": os.getloadavg()[0],
+            "python": platform.python_version(),
+            "kernel": platform.release(),
+            "cpu": processor(),
+            "energy": "executor spark does not measure energy",
+        },
+    )
+    storage.write_json(out / "report.json", report.model_dump(mode="json"))
+    return report
+
+
+def _measured(spark: SparkSession, prepared: Prepared, pass_: Pass, content_digest: str, number: int) -> Sample:
+    """Make a pass; returns its sample."""
+    began = time.perf_counter()
+    run_pass(spark, prepared, pass_)
+    seconds = time.perf_counter() - began
+    all_figures = figures(pass_)
+    read = reduce(add, (one.read for name, one in all_figures if name == "events"), (0, 0))
+    if (digest := format_digest(*read)) != content_digest:
+        raise BadInput(
+            f"workload {pass_.workload}: the rows were changed after they were written: digest {digest}, expected "
+            f"{content_digest}"
+        )
+    written = reduce(add, (one.written for name, one in all_figures if name == "sink"), (0, 0))
+    own = [one for _, one in all_figures]
+    engines, tasks = sum(one.engine for one in own), sum(one.seconds for one in own)
+    delay = seconds * 1e6
+    latency = Latency(p50=delay, p95=delay, p99=delay, p999=delay, max=delay, mean=delay)
+    return Sample(
+        kind="verified" if number == 0 else "peak",
+        repetition=number,
+        events=pass_.events,
+        outputs=written[0],
+        digest=format_digest(*written),
+        in_order=True,
+        seconds=seconds,
+        events_per_s=pass_.events / seconds,
+        processing=latency,
+        breakdown={"useful": engines, "sync": 0.0, "lock": 0.0, "remote": 0.0, "other": max(tasks - engines, 0.0)},
+        cpu_seconds=sum(one.cpu for one in own),
+        dropped_invalid=sum(one.dropped for one in own),
+        dropped_late=sum(one.late for one in own),
+        costs=costs(prepared, all_figures),
+    )
+
+
+def costs(prepared: Prepared, all_figures: list[tuple[str, Figures]]) -> dict[str, int]:
+    """Where the time of a pass went: seconds of the tasks of each stage, and rows that were moved."""
+    known = {"task_peak_bytes": max(one.peak for _, one in all_figures)}
+    for name in [*(stage.name for stage in prepared.stages), "sink"]:
+        own = [one for stage, one in all_figures if stage == name]
+        known[f"{name}_tasks_ns"] = int(sum(one.seconds for one in own) * 1e9)
+        known[f"{name}_python_ns"] = int(sum(one.cpu for one in own) * 1e9)
+        known[f"{name}_engine_ns"] = int(sum(one.engine for one in own) * 1e9)
+        known[f"{name}_rows"] = sum(one.rows_in for one in own)
+    return known
+
+
+# --- the Spark job -----------------------------------------------------------------------------------------------
+
+
+def run_pass(spark: SparkSession, prepared: Prepared, pass_: Pass) -> None:
+    """Run all stages and the sink of a pass.
+
+    Raises:
+        BadInput, RunFailed, CommandFailed: As the task that failed.
+    """
+    Path(pass_.folder).mkdir(parents=True)
+    arriving: dict[int, list[DataFrame]] = {}  # by consumer
+    kept, ends = [], []
+    try:
+        for number, stage in enumerate(prepared.stages):
+            if stage.operator is None:
+                frame = spark.range(0, pass_.shares, 1, pass_.shares)
+                work = partial(task.read_events, pass_)
+            else:
+                frame = dealt(spark, pass_, prepared, stage, arriving.pop(id(stage.operator), []))
+                work = partial(task.run_stage, pass_, number)
+            leaving = frame.mapInArrow(work, ddl(prepared.columns(stage)))
+            if len(stage.exits) > 1:
+                leaving = leaving.persist(StorageLevel.DISK_ONLY)
+                kept.append(leaving)
+            if not stage.exits:
+                ends.append(leaving)
+            for exit_number, exit_ in enumerate(stage.exits):
+                rows = leaving.where(F.col("exit") == exit_number) if len(stage.exits) > 1 else leaving
+                fields = [
+                    F.col(f"`{exit_column(exit_number, field.name)}`").alias(field_column(field.name))
+                    for field in prepared.intake(exit_.consumer).columns
+                ]
+                arriving.setdefault(id(exit_.consumer), []).append(rows.select("share", "seq", "rank", *fields))
+        sink = dealt(spark, pass_, prepared, None, arriving.pop(id(prepared.program.app.operators[-1]), []))
+        ends.append(sink.mapInArrow(partial(task.run_sink, pass_), "share int"))
+        for end in ends:
+            end.toArrow()
+    except Exception as error:
+        raise failure(pass_, error) from error
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def dealt(
+    spark: SparkSession, pass_: Pass, prepared: Prepared, stage: Stage | None, arriving: list[DataFrame]
+) -> DataFrame:
+    """The rows of a consumer (None: the sink), each share in a partition of its own, in the order of (seq, rank)."""
+    shares = stage.shares(pass_.shares) if stage else pass_.shares
+    absent = [F.lit(None).cast(spark_type(column.type)).alias(column.name) for column in prepared.arriving(stage)]
+    begins = spark.range(0, shares, 1, 1).select(
+        F.col("id").cast("int").alias("share"),
+        F.lit(BEGIN).cast("long").alias("seq"),
+        F.lit(b"").alias("rank"),
+        *absent,
+    )
+    rows = reduce(
+        DataFrame.unionByName, [frame.withColumn("share", _share(pass_, stage)) for frame in arriving], begins
+    )
+    return rows.repartitionById(shares, F.col("share")).sortWithinPartitions("seq", "rank")
+
+
+def _share(pass_: Pass, stage: Stage | None) -> Column:
+    """The share of a row of a consumer."""
+    if stage is None:
+        number = F.col("seq") * pass_.shares / F.lit(max(pass_.events, 1))
+        return F.least(F.floor(number), F.lit(pass_.shares - 1)).cast("int")
+    assert stage.operator is not None
+    match stage.operator.kind:
+        case "stateful":
+            return F.lit(0)
+        case "partitioned":
+            key = F.col(f"`{field_column(stage.operator.keyed_by)}`")
+            return F.pmod(F.xxhash64(key), F.lit(pass_.shares)).cast("int")
+    return F.col("share")  # a dealer has dealt them
+
+
+def failure(pass_: Pass, error: Exception) -> Exception:
+    """The error to raise for a failure of Spark: that of the task that failed, if one did."""
+    notes = [json.loads(path.read_text()) for path in sorted(Path(pass_.folder, "failures").glob("*.json"))]
+    for note in sorted(notes, key=lambda note: note["line"]):
+        return FAILURES.get(note["kind"], CommandFailed)(note["line"])
+    return error
+
+
+def figures(pass_: Pass) -> list[tuple[str, Figures]]:
+    """The figures of all tasks of a pass, each with the name of its stage."""
+    paths = sorted(Path(pass_.folder, "tasks").glob("*.json"))
+    return [(path.stem.rpartition("-")[0], Figures.of(json.loads(path.read_text()))) for path in paths]
+
+
+# --- results -----------------------------------------------------------------------------------------------------
+
+
+def publish(prepared: Prepared, pass_: Pass, out: Path) -> str:
+    """Move the outputs of a pass into the folder of the run, and merge the states of all shares into its tables.
+
+    Returns:
+        The digest of the final states.
+    """
+    folder = Path(pass_.folder)
+    parts = [path for share in sorted((folder / "outputs").iterdir()) for path in Parts.of(share).paths]
+    filled = [path for path in parts if pq.read_metadata(path).num_rows] or parts[:1]
+    (folder / "whole").mkdir()
+    for number, path in enumerate(filled):
+        os.replace(path, part_path(folder / "whole", number))
+    (folder / "whole-state").mkdir()
+    for operator in prepared.program.app.operators:
+        if operator.state is not None:
+            merge(state_parts(pass_, operator.name), folder / "whole-state" / f"{operator.name}.parquet")
+    storage.sync_tree(folder / "whole")
+    storage.sync_tree(folder / "whole-state")
+    os.replace(folder / "whole", out / "outputs")
+    os.replace(folder / "whole-state", out / "state")
+    return states_digest(prepared.program.app, pass_)
+
+
+def states_digest(app: App, pass_: Pass) -> str:
+    """The digest of the final states (`data/digest.py: state_digest`), from those of the shares."""
+    rows = total = 0
+    names = sorted(operator.name for operator in app.operators if operator.state is not None)
+    known = figures(pass_)
+    for place, name in enumerate(names):
+        count, value = reduce(add, (one.written for stage, one in known if stage == name), (0, 0))
+        rows, total = rows + count, (total + value * (2 * place + 3)) & MASK
+    return format_digest(rows, total)
+
+
+def merge(parts: Parts, target: Path) -> None:
+    """Merge the states of shares, each by ascending key, into one file; a few rows of each share are in memory."""
+    whole = [path for path, rows in zip(parts.paths, parts.sizes, strict=True) if rows] or parts.paths[:1]
+    if len(whole) == 1:
+        shutil.copyfile(whole[0], target)
+        return
+    write_tables(target, parts.schema, merged([Parts([path]).slices(MERGED) for path in whole]))
+
+
+def merged(shares: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    """Tables of ascending key as one sequence of tables of ascending key. No key is in two of them."""
+    heads = {number: table for number, share in enumerate(shares) if (table := next(share, None)) is not None}
+    while heads:
+        # Up to the least of the last keys, all rows are here.
+        last = min((table.column("key")[-1] for table in heads.values()), key=lambda key: key.as_py())
+        ready = []
+        for number, table in list(heads.items()):
+            count = pc.sum(pc.less_equal(table.column("key"), last)).as_py() or 0
+            ready.append(table.slice(0, count))
+            left = table.slice(count)
+            if not left.num_rows:
+                left = next(shares[number], None)
+            if left is None:
+                del heads[number]
+            else:
+                heads[number] = left
+        yield pa.concat_tables(ready).sort_by("key")

@@ -1,0 +1,233 @@
+"""A step in a task: its operators on the runtime's executor `share`, with tables in and out."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core import _runtime
+from streaming_core.cluster.stages import Step
+from streaming_core.data import rows as row_format
+from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
+from streaming_core.kernels.program import Program
+from streaming_core.language.operator import Operator
+from streaming_core.language.record import Resolved
+from streaming_core.run.failure import runtime_failures
+
+STREAM = "stream"  # the column with the number of a row's stream, of a windowed operator with several
+POSITION_BYTES = 4  # of a rank of executor share
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Output rows.
+
+    Attributes:
+        rows: `seq` and the fields of the record.
+        positions: per row the position of its input, or the number of the flushed key; shape (rows,).
+        order: per row bytes that order it among the outputs of the same input, in all tasks.
+    """
+
+    rows: pa.Table
+    positions: np.ndarray
+    order: pa.Array
+
+
+class Intake:
+    """What an operator takes: tables as rows of the runtime."""
+
+    def __init__(self, whole: Program, operator: Operator):
+        """Resolve the records of the operator's streams."""
+        self._records = records_of(whole, operator)
+        strides = [record.event[1] for record in self._records]
+        # The number of the stream is the last word of a row.
+        self.stride = max(strides) if len(strides) == 1 else -(-max(strides) // 8) * 8 + 8
+
+    def encode(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of shape (n * stride,) as bytes, and their text with its padding.
+
+        Args:
+            table: `seq` and the fields; of several streams, `stream` and the fields as `column_of` names them.
+        """
+        if len(self._records) == 1:
+            rows, text, _ = row_format.encode(table, self._records[0])
+            return rows.view(np.uint8), text
+        streams = to_numpy(table.column(STREAM))
+        wide = np.zeros((table.num_rows, self.stride), np.uint8)
+        wide[:, -8:].view("<u8")[:, 0] = streams
+        texts, base = [], 0
+        for number, record in enumerate(self._records):
+            places = np.flatnonzero(streams == number)
+            names = ["seq", *(column_of(number, name) for name in record.event[0])]
+            part = table.select(names).take(to_arrow(places)).rename_columns(["seq", *record.event[0]])
+            rows, text, _ = row_format.encode(part.cast(record.arrow(("seq",))), record)
+            for name in row_format.text_fields(record):
+                rows[name]["offset"] += base
+            wide[places, : rows.itemsize] = rows.view(np.uint8).reshape(len(rows), rows.itemsize)
+            texts.append(text[: len(text) - row_format.TEXT_PADDING])
+            base += len(texts[-1])
+        return wide.reshape(-1), np.concatenate([*texts, np.zeros(row_format.TEXT_PADDING, np.uint8)])
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of tables that `encode` takes, behind `seq`."""
+        if len(self._records) == 1:
+            return self._records[0].arrow()
+        fields = [pa.field(STREAM, pa.int32())]
+        for number, record in enumerate(self._records):
+            fields += [pa.field(column_of(number, field.name), field.type) for field in record.arrow()]
+        return pa.schema(fields)
+
+    def table(self, table: pa.Table, stream: int) -> pa.Table:
+        """The fields of rows of one stream, as `encode` takes them; `table` has `seq` and the fields of its record."""
+        if len(self._records) == 1:
+            return table
+        columns = {"seq": table.column("seq"), STREAM: to_arrow(np.full(table.num_rows, stream, np.int32))}
+        own = {column_of(stream, name): table.column(name) for name in table.column_names if name != "seq"}
+        for field in self.columns:
+            if field.name != STREAM:
+                columns[field.name] = own.get(field.name, pa.nulls(table.num_rows, field.type))
+        return pa.table(columns)
+
+
+def records_of(whole: Program, operator: Operator) -> list[Resolved]:
+    """The records of an operator's streams. An operator without windows has one stream."""
+    if operator.window is None or operator.kind == "sink":
+        return [operator.input.resolve(whole.params)]
+    streams = operator.window.streams
+    inputs = [operator.inputs[streams.index(number)] for number in range(len(operator.window.states))]
+    return [one.emitted.resolve(whole.params) for one in inputs]
+
+
+def column_of(stream: int, field: str) -> str:
+    """The column of a field of one of several streams."""
+    return f"{stream}_{field}"
+
+
+def program_of(whole: Program, step: Step, intake: Intake) -> dict[str, Any]:
+    """The program of a step (runtime/ABI.md), with the kernels of the whole application."""
+    entries = {entry["name"]: entry for entry in whole.description["operators"]}
+    operators = [copy.deepcopy(entries[operator.name]) for operator in step.operators]
+    for number, entry in enumerate(operators):
+        entry["inputs"] = [number - 1]
+    if (window := step.operators[0].window) is not None:
+        streams = len(window.states)
+        operators[0]["inputs"] = [-1] * streams
+        operators[0]["window"]["of"] = list(range(streams))
+    return {
+        "kind": "dataflow",
+        "event": {"stride": intake.stride},
+        "operators": operators,
+        "outputs": [len(operators) - 1],
+        "columns": row_format.layout(step.operators[-1].emitted.resolve(whole.params)),
+    }
+
+
+class Running:
+    """A step at work on one share of the keys."""
+
+    def __init__(self, whole: Program, step: Step, share: tuple[int, int] = (0, 1)):
+        """Start the engine.
+
+        Args:
+            whole: the program of the application, which holds the kernels.
+            step: the step.
+            share: the number of the share, and the number of shares.
+        """
+        self._operator = step.operators[0]
+        self._intake = Intake(whole, self._operator)
+        self._output = step.operators[-1].emitted.resolve(whole.params)
+        self._kernels = whole
+        # Windows keep texts beyond their block, so outputs may name texts of earlier blocks.
+        self._texts = row_format.nameable_text() if self._operator.kind == "windowed" else None
+        program = json.dumps(program_of(whole, step, self._intake))
+        options = json.dumps({"executor": "share", "share": share})
+        self._engine = _runtime.Engine(program, options, self._texts)
+
+    def process(self, table: pa.Table) -> Outputs:
+        """Take rows in order; `table` is as `Intake.encode` takes it.
+
+        Raises:
+            RunFailed: The operator failed.
+        """
+        rows, text = self._intake.encode(table)
+        if self._texts is not None:
+            self._texts[: len(text)] = text
+            text = self._texts[: len(text)]
+        with runtime_failures():
+            self._engine.process(rows, table.num_rows, text)
+        return self._outputs(text if self._texts is None else self._texts)
+
+    def finish(self, end: int) -> tuple[Outputs, pa.Table | None]:
+        """End the stream.
+
+        Args:
+            end: the seq of the end.
+
+        Returns:
+            What the end puts out, and the final state of an operator that exports one, by ascending key.
+        """
+        with runtime_failures():
+            self._engine.finish(end)
+            padding = np.zeros(row_format.TEXT_PADDING, np.uint8)
+            outputs = self._outputs(padding if self._texts is None else self._texts)
+            return outputs, self._state()
+
+    def stop(self) -> dict[str, Any]:
+        """End the engine; returns its figures (runtime/ABI.md)."""
+        metrics = json.loads(self._engine.metrics())
+        self._engine.stop()
+        return metrics
+
+    def _outputs(self, text: np.ndarray) -> Outputs:
+        data, _, count = self._engine.take_outputs()
+        rows = np.frombuffer(data, dtype=self._output.dtype(header=True), count=count)
+        table = row_format.decode(rows, text, self._output, np.zeros(count, np.uint32)).remove_column(1)
+        ranks = np.frombuffer(self._engine.take_ranks(), np.uint8).reshape(count, 16)
+        positions = ranks[:, :POSITION_BYTES].copy().view(">u4")[:, 0].astype(np.int64)
+        # The low seven bits count the others, and a path ends with its last byte that has bits of it.
+        lengths = (((ranks[:, 15] & 127).astype(np.int64) + 7) >> 3) - POSITION_BYTES
+        return Outputs(table, positions, _slices(ranks[:, POSITION_BYTES:], lengths))
+
+    def _state(self) -> pa.Table | None:
+        if self._operator.state is None:
+            return None
+        keys, data = self._engine.states(0)
+        column = None if self._operator.kind == "stateful" else key_column(keys)
+        return row_format.decode_state(data, self._operator.state.resolve(self._kernels.params), column)
+
+
+class Dealing:
+    """Deals the rows of a windowed operator to shares of its keys (`runtime/src/dataflow/share/dealer.rs`)."""
+
+    def __init__(self, whole: Program, operator: Operator, shares: int):
+        """Make a dealer. The rows of one dealer ascend."""
+        self._intake = Intake(whole, operator)
+        self._kernels = whole
+        program = json.dumps(program_of(whole, Step((operator,), ((-1, 0),)), self._intake))
+        self._dealer = _runtime.Dealer(program, shares)
+
+    def deal(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of rows, and shares that need them; both of the same shape. `table` is as for `Intake.encode`."""
+        rows, text = self._intake.encode(table)
+        with runtime_failures():
+            pairs = np.frombuffer(self._dealer.deal(rows, table.num_rows, text), "<u4").reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+
+def key_column(keys: bytes | list[bytes]) -> pa.Array:
+    """Keys of the runtime as a column: integers or texts."""
+    return to_arrow(np.frombuffer(keys, "<i8")) if isinstance(keys, bytes) else from_bytes(keys)
+
+
+def _slices(data: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    """The first `lengths[i]` bytes of each row of `data`, as a binary column."""
+    ends = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    kept = data[np.arange(data.shape[1]) < lengths[:, None]]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(kept)])

@@ -1,0 +1,88 @@
+"""Cells on a local Spark: equal to the oracle, and one line for what goes wrong."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs import cluster
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.data.parts import Parts, states
+from streaming_core.errors import RunFailed
+from streaming_core.oracle import oracle
+from streaming_core.run.way import RunSpec
+from tests.differential.clustered import KINDS, Drawn, shared_outputs, shared_states
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A workload of an application with its oracle."""
+
+    def make(name: str, events: int) -> tuple[Path, Path]:
+        app = registry.load(name)
+        workload.write(app, {}, events, 5, tmp_path / "workload")
+        (tmp_path / "oracle").mkdir()
+        oracle.compute(workload.read(tmp_path / "workload", app), tmp_path / "oracle")
+        return tmp_path / "workload", tmp_path / "oracle"
+
+    return make
+
+
+# Text keys and fan-out; a flush and two operators with keys in a row; windows with several keys; a join of two streams.
+@pytest.mark.parametrize(("app", "events"), [("wc", 500), ("q3", 3000), ("wordcount", 300), ("hedge", 200)])
+def test_cell_on_spark_equals_the_oracle(spark, made, tmp_path, app, events):
+    source, expected = made(app, events)
+    spec = RunSpec.parse({"app": app, "executor": "spark", "threads": 2, "repetitions": 1, "sink": "parquet"})
+    report = cluster.run_cell(spark, spec, source, tmp_path / "run")
+    assert Parts.of(tmp_path / "run" / "outputs").read().equals(Parts.of(expected / "outputs").read())
+    tables = states(tmp_path / "run")
+    assert set(tables) == set(states(expected))
+    for name, table in tables.items():
+        assert table.read().equals(states(expected)[name].read()), name
+    assert [sample.kind for sample in report.samples] == ["verified", "peak"]
+    assert len({sample.digest for sample in report.samples}) == 1
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "outputs",
+        "report.json",
+        "spec.json",
+        "state",
+    ]
+
+
+def test_failed_operator_is_the_reason_and_nothing_is_left(spark, tmp_path):
+    drawn = Drawn.of("failing", 0, tmp_path)
+    assert drawn.outputs is None, "choose another number"
+    with pytest.raises(RunFailed, match=r"operator \w+ failed at event \d+"):
+        cluster.run_pass(spark, drawn.pass_.prepared, drawn.pass_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 500, 10))
+def test_drawn_programs_on_spark_equal_the_oracle(spark, tmp_path, first):
+    for number in range(first, first + 10):
+        kind = random.Random(number).choice(KINDS)
+        drawn = Drawn.of(kind, number, tmp_path / str(number))
+        if drawn.outputs is None:
+            with pytest.raises(RunFailed, match=r"operator \w+ failed at event \d+"):
+                cluster.run_pass(spark, drawn.pass_.prepared, drawn.pass_)
+            continue
+        cluster.run_pass(spark, drawn.pass_.prepared, drawn.pass_)
+        figures = [one for _, one in cluster.figures(drawn.pass_)]
+        difference = drawn.difference(shared_outputs(drawn.pass_), shared_states(drawn.pass_), figures)
+        assert difference is None, f"{kind} {number}: {difference}"
+
+
+def test_states_of_shares_merge_by_key(tmp_path):
+    r = random.Random(3)
+    keys = r.sample(range(-5000, 5000), 2000)
+    paths = []
+    for share in range(3):
+        own = sorted(key for key in keys if key % 3 == share)
+        paths.append(tmp_path / f"{share}.parquet")
+        pq.write_table(pa.table({"key": pa.array(own, pa.int64()), "n": own}), paths[-1])
+    tables = list(cluster.merged([Parts([path]).slices(64) for path in paths]))
+    assert max(table.num_rows for table in tables) <= 3 * 64
+    assert pa.concat_tables(tables).column("key").to_pylist() == sorted(keys)

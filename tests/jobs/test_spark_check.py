@@ -1,0 +1,75 @@
+"""The check of executors: what would make a cell wrong or fail there is one line before the first cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs import spark_check
+from jobs.spark_check import check, difference, facts
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+
+HERE = {
+    "machine": "driver",
+    "Python": "3.11.2",
+    "pyspark": "4.1.3",
+    "code": "a b",
+    "build": "1234abc",
+    "token": "a word",
+    "fault": None,
+}
+
+
+def test_executors_of_this_machine_are_fit_and_nothing_is_left_behind(spark, tmp_path):
+    check(spark, Home(tmp_path), "cluster", 3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_spark_of_another_version_is_refused_before_a_task_runs(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(spark_check.pyspark, "__version__", "3.5.0")
+    with pytest.raises(
+        BadInput, match=r"^connection cluster: its Spark is version 4\.\S+, but this checkout has 3.5.0;"
+    ):
+        check(spark, Home(tmp_path), "cluster", 1)
+
+
+def test_executor_that_cannot_run_this_checkout_is_refused(spark, tmp_path, monkeypatch):
+    def fail(token: str) -> None:
+        raise ModuleNotFoundError("No module named 'jobs'")
+
+    monkeypatch.setattr(spark_check, "run_tasks", lambda *_: fail(""))
+    said = r"^connection cluster: its executors cannot import this checkout \(No module named 'jobs'\); set their "
+    with pytest.raises(BadInput, match=said):
+        check(spark, Home(tmp_path), "cluster", 1)
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ({"Python": "3.12.1"}, "the executor on node has Python 3.12.1, but this machine has 3.11.2; use one version"),
+        ({"pyspark": "4.0.0"}, "the executor on node has pyspark 4.0.0, but this machine has 4.1.3; use one version"),
+        (
+            {"code": "a c", "build": "99ff"},
+            "the executor on node has other code (build 99ff, but this checkout is build 1234abc); check out the same "
+            "commit there, and type `make setup`",
+        ),
+        (
+            {"fault": "no _runtime"},
+            "the executor on node cannot load the runtime (no _runtime); type `make setup` in its checkout",
+        ),
+        (
+            {"token": None},
+            "the executor on node does not share LOCKSTEP_HOME; mount the folder /shared there under the same path",
+        ),
+        ({}, None),
+    ],
+)
+def test_difference_says_what_to_do(there, said):
+    assert difference(HERE, HERE | {"machine": "node"} | there, Home("/shared")) == said
+
+
+def test_facts_of_one_process_have_no_difference(tmp_path):
+    (tmp_path / "token").write_text("a word")
+    one, other = facts(str(tmp_path / "token")), facts(str(tmp_path / "token"))
+    assert difference(one, other, Home(tmp_path)) is None
+    assert facts(str(tmp_path / "nothing"))["token"] is None
