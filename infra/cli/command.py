@@ -173,8 +173,45 @@ def import_(
     import_(Form(name, files or [], streams or [], mapping or [], unit, separator, params), out, called, as_json)
 
 
+# How `follow` reads its source.
+READING = {
+    "until_idle": Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="End the stream after so many seconds without new rows. 0 processes the rows that exist. "
+            "Default: never.",
+        ),
+    ],
+    "limit": Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Most files, or records of a topic, in a micro-batch. Default: 100, or 100000."
+        ),
+    ],
+    "mapping": Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name."),
+    ],
+    "unit": Annotated[
+        str | None,
+        typer.Option(
+            metavar="s|ms|us|ns",
+            help="Unit of integer fields that are read from timestamps. Default: refuse timestamps.",
+        ),
+    ],
+    "separator": Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHAR", help="Character between the columns of CSV. Default: a comma; in .tsv files a tab."
+        ),
+    ],
+}
+
+
 @app.command()
-@takes(FOLLOW)
+@takes(FOLLOW | READING)
 def follow(
     name: Annotated[str, typer.Argument(metavar="APP", help="The application that processes the events.")],
     options: dict[str, Any],
@@ -188,41 +225,9 @@ def follow(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Run folder to write. The same command on its folder resumes a run.")
     ],
-    until_idle: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="End the stream after so many seconds without new rows. 0 processes the rows that exist. "
-            "Default: never.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Most files, or records of a topic, in a micro-batch. Default: 100, or 100000."
-        ),
-    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="At the end, run the oracle on the recorded events and compare.")
     ] = False,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name."),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="s|ms|us|ns",
-            help="Unit of integer fields that are read from timestamps. Default: refuse timestamps.",
-        ),
-    ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CHAR", help="Character between the columns of CSV. Default: a comma; in .tsv files a tab."
-        ),
-    ] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> int:
@@ -240,8 +245,8 @@ def follow(
     """
     from infra.cli.follow import Reading, follow
 
+    reading = Reading(source, **{key: options.pop(key) for key in READING if key in options})
     spec = specification(name, options, None, settings, None)
-    reading = Reading(source, mapping or [], unit, separator, limit, until_idle)
     return follow(spec, reading, out, verify, as_json)
 
 

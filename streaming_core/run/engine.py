@@ -548,6 +548,7 @@ class Pass:
         self.schema = program.output.arrow(("seq", "sub"))
 
     def __enter__(self) -> Pass:
+        """Bring tables and states to their start."""
         try:
             if self._last is not None:
                 self.engine.resume(json.dumps(self._last.standing), self._last.images)
@@ -559,6 +560,7 @@ class Pass:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Stop the engine."""
         self.engine.stop()
 
     def process(self, rows: np.ndarray, text: np.ndarray) -> None:

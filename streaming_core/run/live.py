@@ -9,13 +9,13 @@ The folder of a run at work holds
     .live/.checkpoint/last  the engine's checkpoint, if the options ask for checkpoints
     .live/closed            the stream has ended: the run takes no more micro-batches
 
-A run that was killed goes on from there. State is a function of the recorded events, so the engine starts from its
-checkpoint, or from the first event without one. It processes the recorded micro-batches again. Outputs are
-deterministic, so it skips as many as were written, and compares their digest. A run without checkpoints therefore
-needs as long to resume as the engine needs for all events so far; it reads them from the disk, not from the source.
+A killed run goes on from there. State is a function of the recorded events. So the engine starts from its checkpoint,
+or without one from the first event, and processes the recorded micro-batches again. Outputs are deterministic: the run
+skips as many as the folder has, and compares their digest. Without a checkpoint, a run resumes in the time that the
+engine needs for all events so far. No part reads the source again.
 
 At the end of the stream, the run marks itself closed, flushes the operators, and writes state/, workload/ and, last,
-report.json. These are what `streaming-core run` writes for that workload, so `streaming-core diff` checks them.
+report.json. `streaming-core run` writes the same for that workload, so `streaming-core diff` can check it.
 """
 
 from __future__ import annotations

@@ -144,6 +144,7 @@ def test_command_that_does_not_fit_leaves_the_folder_to_the_next_one(spark, sour
         (["wc", "--source", ".", "--map", "word=x"], "have no field 'word'"),
         (["wc", "--source", ".", "--unit", "h"], "--unit must be one of"),
         (["wc", "--source", ".", "--executor", "pinned", "--plan", "auto"], "not plan auto"),
+        (["wc", "--source", ".", "--executor", "spark"], "runs only in a regression"),
         (["wc", "--source", ".", "--until-idle", "-1"], "--until-idle"),
     ],
 )
