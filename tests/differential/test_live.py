@@ -1,6 +1,8 @@
 """A live run that was killed at any step, and resumed, is the run that was not disturbed; and that is the oracle's."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -8,10 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core.data import workload
+from streaming_core.errors import CommandFailed
 from streaming_core.oracle import oracle
+from streaming_core.run import live
 from streaming_core.run.comparison import diff
+from streaming_core.run.way import RunSpec
 from tests.differential.killed import Command
-from tests.differential.live import CUTS
+from tests.differential.live import CUTS, follow
 
 # With state that is replayed, with checkpoints, and with windows that the end of the stream flushes.
 WAYS = {
@@ -94,3 +99,17 @@ def test_changed_output_is_refused(undisturbed):
     code, told = run(out)
     assert (code, told.count("\n")) == (2, 1)
     assert "were changed or removed" in told
+
+
+def test_full_disk_fails_the_command_and_the_run_goes_on(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    workload.write("wc", {}, CUTS[-1], 1, tmp_path / "events")
+    spec = RunSpec.parse({"app": "wc", "params": {}, "executor": "pooled", "threads": 1, "sink": "parquet"})
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "write_whole", full)
+        with pytest.raises(CommandFailed, match="No space left on device"):
+            follow(spec, tmp_path / "events", tmp_path / "out")
+    report = follow(spec, tmp_path / "events", tmp_path / "out")
+    assert report.verified.events == CUTS[-1]
