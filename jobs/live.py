@@ -28,15 +28,17 @@ import os
 import queue
 import re
 import shutil
+import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -56,6 +58,7 @@ from streaming_core.run.live import BATCHES
 CHECKPOINT = "checkpoint"
 TRIGGER = "500 milliseconds"
 POLL_SECONDS = 0.1
+CONNECT_SECONDS = 5
 _ENDINGS = [*KINDS, *(kind + packed for kind in KINDS if kind != ".parquet" for packed in COMPRESSED)]
 
 
@@ -183,6 +186,10 @@ class Topic(Source):
                 f"--source {self.name} needs Spark's connector for Kafka: set LOCKSTEP_SPARK_JARS to the folder with "
                 "its jars"
             )
+        if not any(map(_listens, self.servers.split(","))):
+            raise BadInput(
+                f"--source {self.name}: no broker answers at {self.servers}; start it, or correct the address"
+            )
 
     def stream(self, spark: SparkSession, limit: int) -> DataFrame:
         """The records of all partitions, from the first one on."""
@@ -217,6 +224,16 @@ class Topic(Source):
         return None
 
 
+def _listens(server: str) -> bool:
+    """Whether a connection to HOST:PORT succeeds. Kafka's own client would wait for minutes."""
+    host, _, port = server.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), CONNECT_SECONDS):
+            return True
+    except (OSError, OverflowError):
+        return False
+
+
 def source_of(app: App, params: dict[str, Any], text: str, **options: Any) -> Source:
     """The source that a text names: a path, or `kafka://HOST:PORT/TOPIC`.
 
@@ -231,7 +248,7 @@ def source_of(app: App, params: dict[str, Any], text: str, **options: Any) -> So
     """
     if "://" not in text:
         return Folder(app, params, path=Path(text), **options)
-    url = re.fullmatch(r"kafka://([^/\s]+)/([A-Za-z0-9._-]+)", text)
+    url = re.fullmatch(r"kafka://([^/\s,:]+:\d+(?:,[^/\s,:]+:\d+)*)/([A-Za-z0-9._-]+)", text)
     if url is None:
         raise BadInput(f"--source {text!r}: give a folder, or kafka://HOST:PORT/TOPIC")
     return Topic(app, params, servers=url[1], topic=url[2], **options)
@@ -262,7 +279,8 @@ def feed(
     try:
         yield from _ticks(query, recorder, until_idle)
     finally:
-        query.stop()
+        with suppress(ConnectionError, Py4JNetworkError):  # a signal to all processes ended the JVM first
+            query.stop()
 
 
 def _ticks(query: StreamingQuery, recorder: _Recorder, until_idle: float | None) -> Generator[None, None, None]:

@@ -6,9 +6,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from streaming_core.errors import CommandFailed
@@ -43,7 +44,8 @@ def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool =
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(ConnectionError, Py4JNetworkError):  # a signal to all processes ended the JVM first
+            session.stop()
 
 
 @contextmanager

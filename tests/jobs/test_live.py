@@ -139,6 +139,7 @@ def test_command_that_does_not_fit_leaves_the_folder_to_the_next_one(spark, sour
         (["wc", "--source", "none"], "--source none is not a folder"),
         (["wc", "--source", "kafka://localhost:9092/topic"], "set LOCKSTEP_SPARK_JARS"),
         (["wc", "--source", "s3://bucket"], "give a folder, or kafka://HOST:PORT/TOPIC"),
+        (["wc", "--source", "kafka://localhost/topic"], "give a folder, or kafka://HOST:PORT/TOPIC"),
         (["nope", "--source", "."], "nope"),
         (["scalejoin", "--source", "."], "has several streams"),
         (["wc", "--source", ".", "--map", "word=x"], "have no field 'word'"),
@@ -154,6 +155,13 @@ def test_bad_request_is_one_line_and_writes_nothing(arguments, message, tmp_path
     told = capsys.readouterr().err
     assert message in told
     assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_broker_that_does_not_answer_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(live, "connector_jars", lambda: [Path("spark-sql-kafka-0-10_2.13-4.1.3.jar")])
+    assert lockstep("follow", "wc", "--source", "kafka://127.0.0.1:1/topic", "--out", str(tmp_path / "out")) == 2
+    assert "no broker answers at 127.0.0.1:1; " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
