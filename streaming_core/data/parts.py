@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streaming_core import interruption
+from streaming_core import interruption, storage
 from streaming_core.errors import BadInput
 
 PART_ROWS = 1 << 20  # rows after which a writer begins another part
@@ -178,11 +178,17 @@ def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
     pq.write_table(table, path, **_layout(table.schema) | layout)
 
 
-def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+def write_tables(path: Path | BinaryIO, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write one file of several tables. One of them is in memory at a time."""
     with pq.ParquetWriter(path, schema, **_layout(schema)) as file:
         for table in tables:
             file.write_table(table)
+
+
+def write_whole(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """As `write_tables`, but the file is absent or whole at any moment."""
+    with storage.replacing(path) as file:
+        write_tables(file, schema, tables)
 
 
 def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:
