@@ -336,7 +336,7 @@ def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, 
     samples: list[Sample] = []
     digest = ""
     where: dict[str, Any] = {}
-    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: _yardstick(program, opened))
+    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: yardstick_of(program, opened))
     peak_memory = 0
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
@@ -437,7 +437,8 @@ def report_of(
     )
 
 
-def _yardstick(program: Program, opened: workload.Workload) -> Yardstick:
+def yardstick_of(program: Program, opened: workload.Workload) -> Yardstick:
+    """The compiled loop of a workload."""
     from streaming_core.oracle.loop import Loop  # loads the compiler, which kept kernels do without
 
     loop = Loop(program.app, opened.manifest["params"])
