@@ -166,6 +166,10 @@ test-models-full: test-models
 cost: setup ## measure what a run costs besides the engine; ARGS="--before CHECKOUT" compares; minutes on a quiet machine
 	@$(RUN) -m tests.e2e.cost $(ARGS)
 
+.PHONY: memory
+memory: setup ## show that ten times the events take no more memory; ARGS="--cases sd" chooses; half an hour on a quiet machine
+	@$(RUN) -m tests.e2e.memory $(ARGS)
+
 .PHONY: nights
 nights: setup ## show that nights find what they must, and accuse no unchanged build; an hour on a quiet machine
 	@$(RUN) -m tests.e2e.nights $(ARGS)

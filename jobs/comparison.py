@@ -1,7 +1,7 @@
 """Compares two tables in files, in a Spark task. The result is JSON: the tables are equal, or these rows are wrong.
 
-The comparison takes constant memory while the rows line up. If a row is missing, extra or in another place, Spark joins
-the two tables (validate_outputs).
+The comparison takes constant memory. If a row is missing, extra or in another place, Spark joins the two tables
+(validate_outputs).
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import json
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from streaming_core.data import comparison
-from streaming_core.data.arrow import to_numpy
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
 from streaming_core.regression.warehouse import VIOLATION_CAP
@@ -30,7 +28,7 @@ def compare(check: str, expected: Parts, actual: Parts, multiset: list[str] | No
         check: Name of the check, `outputs` or `state:<table>`.
         expected: The oracle's table.
         actual: The cell's table.
-        multiset: Compare these columns, with rows in any order. This holds both tables in memory.
+        multiset: Compare these columns, with rows in any order.
 
     Returns:
         A mapping that fits into JSON:
@@ -57,7 +55,7 @@ def compare(check: str, expected: Parts, actual: Parts, multiset: list[str] | No
         names = multiset or expected.schema.names
         result: comparison.Found | None
         if multiset:
-            result = comparison.multisets(check, expected.read(names), actual.read(names), VIOLATION_CAP)
+            result = comparison.in_buckets(check, expected, actual, names, VIOLATION_CAP)
         else:
             result = comparison.in_slices(check, expected, actual, names, VIOLATION_CAP)
         if result is None:
@@ -88,15 +86,13 @@ def misplaced(expected: Parts, actual: Parts) -> tuple[int, list[dict]]:
     """
     count = 0
     rows: list[dict] = []
-    last = [np.iinfo(np.int64).min] * 2
-    for ours, theirs in zip_longest(actual.slices(BATCH_ROWS), expected.slices(BATCH_ROWS)):
-        if ours is None:
+    sides = comparison.late_rows(actual.slices(BATCH_ROWS)), expected.slices(BATCH_ROWS)
+    for late, theirs in zip_longest(*sides):
+        if late is None:
             break
-        seq, sub = (np.append(before, to_numpy(ours[name])) for before, name in zip(last, ("seq", "sub"), strict=True))
-        last = [seq[-1], sub[-1]]
-        late = np.flatnonzero(comparison.is_late(seq, sub)) - 1
-        count += len(late)
-        for at in late[: VIOLATION_CAP - len(rows)].tolist():
+        ours, numbers, _ = late
+        count += len(numbers)
+        for at in numbers[: VIOLATION_CAP - len(rows)].tolist():
             row, other = (side.slice(at, 1).to_pylist() if side is not None else [] for side in (ours, theirs))
             rows.append(evidence("out_of_order", row[0]["seq"], row[0]["sub"], other[0] if other else None, row[0]))
     return count, rows

@@ -50,6 +50,7 @@ from streaming_core.language.sources import TAG
 
 # The manifest has samples of the rows set aside: so many reasons per stream, rows per reason, and characters per row.
 SAMPLED_REASONS, SAMPLES, SAMPLE_CHARACTERS = 10, 3, 300
+LATE = "ts is before the highest ts of an earlier micro-batch"
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,14 @@ class Request:
         params: Its parameters.
         streams: The streams in the order of the application.
         unit: The unit of integers that are read from times (fitting.UNITS), or None.
+        mark: The lowest `ts` of an event; rows with a lower one are set aside. None accepts any.
     """
 
     app: App
     params: dict[str, Any]
     streams: list[Stream]
     unit: str | None
+    mark: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -118,15 +121,8 @@ def request(
         BadInput: The files are invalid (files.find_files), a stream is unknown or missing, or a unit, field or column
             is unknown.
     """
-    if unit is not None and unit not in fitting.UNITS:
-        raise BadInput(f"--unit must be one of {', '.join(fitting.UNITS)}, got {unit!r}")
     streams = _streams(app, named)
-    known = [_field(name, field) for name, record, _, _ in streams for field in record.fields]
-    for key in mapping:
-        if key not in known and not any(name is not None and key in record.fields for name, record, _, _ in streams):
-            raise BadInput(
-                f"--map {key}=...: the events of {app.name} have no field {key!r}; fields: {', '.join(known)}"
-            )
+    check_options(app, mapping, unit)
     found = []
     for name, record, columns, paths in streams:
         given = {field: mapping.get(_field(name, field)) or mapping.get(field) or field for field in record.fields}
@@ -136,6 +132,25 @@ def request(
                 raise BadInput(_missing(app, stream, field, column))
         found.append(stream)
     return Request(app, params, found, unit)
+
+
+def check_options(app: App, mapping: dict[str, str], unit: str | None) -> None:
+    """Check the options that do not depend on files.
+
+    Raises:
+        BadInput: `unit` or a field in `mapping` is unknown.
+    """
+    if unit is not None and unit not in fitting.UNITS:
+        raise BadInput(f"--unit must be one of {', '.join(fitting.UNITS)}, got {unit!r}")
+    streams: list[tuple[str | None, Record]] = [(None, app.event)]
+    if app.streams is not None:
+        streams = [*zip(app.streams.names, app.streams.records, strict=True)]
+    known = [_field(name, field) for name, record in streams for field in record.fields]
+    for key in mapping:
+        if key not in known and not any(name is not None and key in record.fields for name, record in streams):
+            raise BadInput(
+                f"--map {key}=...: the events of {app.name} have no field {key!r}; fields: {', '.join(known)}"
+            )
 
 
 def _streams(
@@ -208,13 +223,13 @@ def run(spark: SparkSession, request: Request, out: Path) -> dict[str, Any]:
             with storage.appearing(out) as folder, files.settings(spark):
                 _write(spark, request, folder)
     except (PySparkException, Py4JError) as error:
-        raise _failure(request.names, error) from None
+        raise failure(request.names, error) from None
     except OSError as error:
         raise refusal(error, f"workload {out} cannot be written") from None
     return workload.read_manifest(out)
 
 
-def _failure(names: list[str], error: Exception) -> BadInput | CommandFailed:
+def failure(names: list[str], error: Exception) -> BadInput | CommandFailed:
     """The error for a failure of Spark: a damaged file if Spark names one, by its number, else a failed command."""
     text = str(error)
     cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", text)
@@ -235,6 +250,32 @@ def check_out(out: Path) -> None:
 
 
 def _write(spark: SparkSession, request: Request, folder: Path) -> None:
+    parts, about = write_rows(spark, request, folder)
+    aside = about["aside"]
+    if sum(one["rows"] for one in aside) == about["rows"]:
+        why = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
+        raise BadInput(f"{request.names[0]}: none of {about['rows']} rows is an event of {request.app.name}{why}")
+    workload.seal_imported(folder, request.app, request.params, parts, about)
+
+
+def write_rows(
+    spark: SparkSession, request: Request, folder: Path, start: int = 0
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Write the events and the rows that are set aside.
+
+    Args:
+        spark: The session, with the settings of `files.settings`.
+        request: The checked request.
+        folder: The folder to write.
+        start: The seq of the first event.
+
+    Returns:
+        The entries of the parts (workload.write_part), and the manifest's `imported`.
+
+    Raises:
+        BadInput: A file is damaged.
+        CommandFailed: Rows are missing.
+    """
     links, sorted_rows = folder / "links", folder / "sorted"
     fitted: list[DataFrame] = []
     try:
@@ -247,9 +288,6 @@ def _write(spark: SparkSession, request: Request, folder: Path) -> None:
         read = sum(_rows_read(*pair) for pair in zip(request.streams, fitted, strict=True))
         aside = sorted((one for of_stream, _ in counts for one in of_stream), key=_most_frequent)
         total = sum(rows for _, rows in counts)
-        if sum(one["rows"] for one in aside) == total:
-            why = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
-            raise BadInput(f"{request.names[0]}: none of {total} rows is an event of {request.app.name}{why}")
         fields = list(request.app.event.fields)
         _ordered(request.app, _events(request, fitted)).select(*fields).write.parquet(str(sorted_rows))
         for stream, frame, (of_stream, _) in zip(request.streams, fitted, counts, strict=True):
@@ -259,7 +297,8 @@ def _write(spark: SparkSession, request: Request, folder: Path) -> None:
     finally:
         for frame in fitted:
             frame.unpersist()
-    parts = [workload.write_part(folder, i, table) for i, table in enumerate(_numbered(sorted_rows, request))]
+    numbered = _numbered(sorted_rows, request, start)
+    parts = [workload.write_part(folder, i, table) for i, table in enumerate(numbered)]
     shutil.rmtree(links)
     shutil.rmtree(sorted_rows)
     _check_counts(folder, request, read)
@@ -272,7 +311,7 @@ def _write(spark: SparkSession, request: Request, folder: Path) -> None:
     }
     if request.app.streams is not None:
         about["streams"] = {stream.name: stream.files.names for stream in request.streams}
-    workload.seal_imported(folder, request.app, request.params, parts, about)
+    return parts, about
 
 
 def _ordered(app: App, events: DataFrame) -> DataFrame:
@@ -365,7 +404,10 @@ def _fitted(spark: SparkSession, request: Request, stream: Stream, links: Path, 
         value, why = fitting.field(record, name, F.col(f"r_{name}"), request.unit, stream.files.kind == "csv")
         fitted.append(F.struct(value.alias("value"), why.alias("why")).alias(f"f_{name}"))
     # The original values are needed only for rows that are set aside.
-    staged = staged.select("*", *fitted).withColumn("_reason", F.coalesce("_torn", *(f"f_{name}.why" for name in raw)))
+    reasons: list[Column | str] = ["_torn", *(f"f_{name}.why" for name in raw)]
+    if request.mark is not None:
+        reasons.append(F.when(F.col("f_ts.value") < request.mark, F.lit(LATE)))
+    staged = staged.select("*", *fitted).withColumn("_reason", F.coalesce(*reasons))
     kept = ["_line", "_raw", *(name for name in rows.columns if name[0] == "c")]
     original = F.when(F.col("_reason").isNotNull(), F.struct(*kept))
     values = (F.col(f"f_{name}.value").alias(name) for name in raw)
@@ -473,9 +515,9 @@ def _written(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet"))
 
 
-def _numbered(folder: Path, request: Request) -> Iterator[pa.Table]:
-    """The sorted events, numbered, in chunks of a workload."""
-    schema, start = workload.schema(request.app, request.params), 0
+def _numbered(folder: Path, request: Request, start: int) -> Iterator[pa.Table]:
+    """The sorted events, numbered from `start` on, in chunks of a workload."""
+    schema = workload.schema(request.app, request.params)
     for table in Parts(_written(folder)).slices(workload.CHUNK):
         seq = to_arrow(np.arange(start, start + table.num_rows))
         yield table.add_column(0, "seq", seq).cast(schema)

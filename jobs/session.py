@@ -6,9 +6,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from streaming_core.errors import CommandFailed
@@ -43,7 +44,8 @@ def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool =
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(ConnectionError, Py4JNetworkError):  # a signal to all processes ended the JVM first
+            session.stop()
 
 
 @contextmanager
@@ -79,10 +81,14 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 def driver_settings() -> dict[str, str]:
     """The settings of a session whose driver is this process."""
+    jars = connector_jars()
     return {
+        **({"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))} if jars else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
+        # As in infra/spark/server.conf: sorts of many rows spill, and leave the heap to plans.
+        "spark.memory.fraction": "0.2",
         # A session lives for seconds, so only the fast first compiler is worth its time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
@@ -93,6 +99,12 @@ def driver_settings() -> dict[str, str]:
         "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")]),
     }
+
+
+def connector_jars() -> list[Path]:
+    """The jars in the folder that LOCKSTEP_SPARK_JARS names, such as Spark's connector for Kafka."""
+    folder = os.environ.get("LOCKSTEP_SPARK_JARS", "")
+    return sorted(Path(folder).glob("*.jar")) if folder else []
 
 
 def limit_patience(spark: SparkSession) -> None:

@@ -46,6 +46,9 @@ OF_COMMANDS: dict[str, dict[ExitCode, str]] = {
         ExitCode.SUCCESS: "Every cell is equal to the oracle.",
         ExitCode.FAILED: "A cell differs, breaks an invariant or failed.",
     },
+    "lockstep follow": {
+        ExitCode.FAILED: "An operator failed, or with `--verify` the result differs from the oracle's."
+    },
     "lockstep report": {ExitCode.SUCCESS: "The run is green.", ExitCode.FAILED: "The run is red."},
     "lockstep invariants": {ExitCode.FAILED: "The run breaks an invariant."},
     "lockstep gate": {ExitCode.FAILED: "A cell is slower than at the other commit, or the two cannot be compared."},

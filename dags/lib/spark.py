@@ -32,6 +32,8 @@ from streaming_core.regression.status import recorded
 
 URL = rf"sc://({HOST}|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/(;.*)?"
 
+NO_MASTER = "All masters are unresponsive"  # in the log of a server
+
 
 class ServerHook(SparkConnectHook):
     """Airflow's hook for Spark Connect, on the server that a connection names, or else on the run's own server."""
@@ -64,7 +66,10 @@ class ServerHook(SparkConnectHook):
             try:
                 lease = Server(home()).client_lease(self.run)
             except ServerLost as error:
-                raise ServerLost(f"connection {self._conn_id}: {error}") from None
+                reason = str(error)
+                if NO_MASTER in reason:
+                    reason = f"no Spark master answers at {self.master}; start it, or correct host and port"
+                raise ServerLost(f"connection {self._conn_id}: {reason}") from None
             mask_secret(lease.token)
             return lease.client_url
         try:

@@ -15,7 +15,7 @@ from infra.airflow.home import DEFAULT_PORT
 from infra.checkout import home, user
 from infra.cli.request import OPTIONS, conf
 from streaming_core.cli.invocation import invoke
-from streaming_core.cli.options import Json, Settings, parameters, takes
+from streaming_core.cli.options import FOLLOW, Json, Settings, parameters, specification, takes
 from streaming_core.errors import BadInput
 
 NAME = "lockstep"
@@ -171,6 +171,83 @@ def import_(
 
     params = parameters(name, None, settings)
     import_(Form(name, files or [], streams or [], mapping or [], unit, separator, params), out, called, as_json)
+
+
+# How `follow` reads its source.
+READING = {
+    "until_idle": Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="End the stream after so many seconds without new rows. 0 processes the rows that exist. "
+            "Default: never.",
+        ),
+    ],
+    "limit": Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Most files, or records of a topic, in a micro-batch. Default: 100, or 100000."
+        ),
+    ],
+    "mapping": Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name."),
+    ],
+    "unit": Annotated[
+        str | None,
+        typer.Option(
+            metavar="s|ms|us|ns",
+            help="Unit of integer fields that are read from timestamps. Default: refuse timestamps.",
+        ),
+    ],
+    "separator": Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHAR", help="Character between the columns of CSV. Default: a comma; in .tsv files a tab."
+        ),
+    ],
+}
+
+
+@app.command()
+@takes(FOLLOW | READING)
+def follow(
+    name: Annotated[str, typer.Argument(metavar="APP", help="The application that processes the events.")],
+    options: dict[str, Any],
+    source: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR|URL",
+            help="A folder in which Parquet, CSV or JSON lines files appear, or kafka://HOST:PORT/TOPIC.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Run folder to write. The same command on its folder resumes a run.")
+    ],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="At the end, run the oracle on the recorded events and compare.")
+    ] = False,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> int:
+    """Run an application on a live source: a folder that grows, or a topic.
+
+    Spark Structured Streaming takes new rows in micro-batches. The command
+    records their events, and the engine processes them at once. Outputs
+    appear in the run folder while the command runs. Stop or kill it at any
+    time; the same command resumes. At the end of the stream, the folder
+    holds the recorded workload too, so that the oracle can check the run.
+
+    Examples:
+        lockstep follow wc --source incoming --out run
+        lockstep follow wc --source incoming --out run --until-idle 0 --verify
+    """
+    from infra.cli.follow import Reading, follow
+
+    reading = Reading(source, **{key: options.pop(key) for key in READING if key in options})
+    spec = specification(name, options, None, settings, None)
+    return follow(spec, reading, out, verify, as_json)
 
 
 @app.command()

@@ -70,22 +70,32 @@ def request(form: Form, roots: Sequence[Path] | None = None) -> import_events.Re
         raise BadInput("give either files, or --stream NAME=PATH for each stream of the application")
     named: list[Path] | dict[str, Path] = [start / path for path in form.files]
     if form.streams:
-        pairs = _pairs("--stream", form.streams, "NAME=PATH, for example --stream Left=left.csv")
-        named = {name: start / path for name, path in pairs.items()}
-    mapping = _pairs("--map", form.mapping, "FIELD=COLUMN, for example --map line=body")
+        streams = _pairs("--stream", form.streams, "NAME=PATH, for example --stream Left=left.csv")
+        named = {name: start / path for name, path in streams.items()}
+    mapping = columns(form.mapping)
     return import_events.request(app, app.bind(form.params), named, mapping, form.unit, form.separator, roots)
 
 
+def columns(mapping: Sequence[str]) -> dict[str, str]:
+    """Field -> column, from the texts of `--map`."""
+    return _pairs("--map", mapping, "FIELD=COLUMN, for example --map line=body")
+
+
 def _pairs(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
+    """Read an option that is repeated, as NAME=VALUE.
+
+    Raises:
+        BadInput: A text has another form, or a name occurs twice.
+    """
+    found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise BadInput(f"{option} {text!r}: write {form}")
-        if name in pairs:
-            raise BadInput(f"{option} {text!r}: {name} already has the value {pairs[name]!r}")
-        pairs[name] = value
-    return pairs
+        if name in found:
+            raise BadInput(f"{option} {text!r}: {name} already has the value {found[name]!r}")
+        found[name] = value
+    return found
 
 
 def lines(out: Path, manifest: dict[str, Any]) -> list[str]:

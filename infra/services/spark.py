@@ -400,11 +400,13 @@ def _scratch(home: Home) -> Path:
 
 
 def _last_line(path: Path) -> str:
-    """The last line of a log that is neither a Java stack frame nor an INFO line."""
+    """The last ERROR line of a log, else the last line that is neither a Java stack frame nor an INFO line."""
     with suppress(OSError):
-        for line in reversed(path.read_text(errors="replace").splitlines()):
-            if line.strip() and not line[0].isspace() and " INFO " not in line:
-                return line[:300]
+        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        errors = [line for line in lines if " ERROR " in line]
+        others = [line for line in lines if not line[0].isspace() and " INFO " not in line]
+        if chosen := errors or others:
+            return chosen[-1][:300]
     return "its log is empty"
 
 

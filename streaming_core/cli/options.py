@@ -90,6 +90,8 @@ def _help(name: str, field: FieldInfo, values: tuple[str, ...]) -> Iterator[str 
 
 
 RUN = {name: _option(name) for name in SPEC_FIELDS if name not in ("app", "params")}
+# A live run is one pass at the pace of its source. It cannot measure operators first, so it has no plan auto.
+FOLLOW = {name: RUN[name] for name in RUN if name not in ("repetitions", "seconds", "rate", "sink")}
 # A recording is one pass, in total order, over stages without transactions.
 _RECORDED = {"executor", "threads", "batch", "pin", "idle"}
 _RECORDED |= {option for name in executors_of("dataflow") for option in EXECUTORS[name].options()} - {"order"}
@@ -144,7 +146,7 @@ def specification(
     options: dict[str, Any],
     profile: str | None,
     settings: list[str] | None,
-    source: Path,
+    source: Path | None,
     find_plan: bool = False,
 ) -> RunSpec:
     """The spec of a run, from a file, or from an application and options.
@@ -154,7 +156,7 @@ def specification(
         options: The options with a value, by name.
         profile: A profile of the application, or None.
         settings: Parameters as NAME=VALUE.
-        source: The workload, whose parameters count if no others are given.
+        source: The workload, whose parameters count if no others are given. A live run has none.
         find_plan: Whether to choose plan auto where the options leave the plan open.
 
     Raises:
@@ -225,14 +227,14 @@ def _numbers(name: str, text: str) -> list[int]:
         raise BadInput(f"{option_name(name)} must be numbers separated by commas, got {text!r}") from None
 
 
-def _spec(name: str, fields: dict, params: dict, source: Path) -> RunSpec:
+def _spec(name: str, fields: dict, params: dict, source: Path | None) -> RunSpec:
     from streaming_core.apps import registry
     from streaming_core.data import workload
 
     loaded = registry.load(name)
     if "executor" not in fields:
         fields = fields | {"executor": executors_of(loaded.kind)[0]}
-    if not params:
+    if not params and source is not None:
         # The parameters of the operators are part of the workload.
         manifest = workload.read_manifest(source)
         if manifest["app"] == name:

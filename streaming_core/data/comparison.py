@@ -1,18 +1,25 @@
 """Two tables side by side: their columns, and their rows one by one, by key or as multisets; and differences in words.
 
 `expected` is what the oracle says, `actual` what is held against it. Rows are equal if every value is, floats bit by
-bit. As long as rows line up, key by key, a slice of either side is in memory. A row that is not right is `missing` (the
-oracle has it), `extra` (it has not), `different` or `out_of_order`: here, in what `diff` finds, in the raw warehouse.
+bit. A row that is not right is `missing` (the oracle has it), `extra` (it has not), `different` or `out_of_order`:
+here, in what `diff` finds, in the raw warehouse.
+
+Memory does not grow with the rows of tables in files. If rows line up, key by key, a slice of either side is in memory.
+Otherwise it is a range of `seq`, and of multisets a bucket of a temporary file. Only a final table whose keys do not
+line up is in memory as a whole.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.digest import row_hashes
 from streaming_core.data.parts import Parts
 from streaming_core.language.record import NAN_BITS
 
 SHOWN = 10  # differences that are kept of a table; all are counted
-_SLICE = 1 << 17  # rows in memory at a time, where rows line up
+_SLICE = 1 << 17  # rows of either side in memory at a time
+_BUCKETS = 256  # temporary files at most
+_MORE = "how often more"  # column of a counted multiset: how often the oracle has a row more than the other side
 
 
 @dataclass(frozen=True)
@@ -114,9 +124,12 @@ def columns(table: str, expected: pa.Schema, actual: pa.Schema) -> list[Differen
     return found
 
 
+OUTPUT_KEY = ("seq", "sub")
+
+
 def keys_of(names: list[str]) -> list[str]:
     """What tells the rows of outputs, and those of a final table; nothing, where there is one row."""
-    return ["seq", "sub"] if "seq" in names else ["key"] if "key" in names else []
+    return [*OUTPUT_KEY] if "seq" in names else ["key"] if "key" in names else []
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -127,6 +140,15 @@ def in_slices(table: str, expected: Parts, actual: Parts, names: list[str], keep
     if expected.rows != actual.rows:
         return None
     return row_by_row(table, expected.slices(_SLICE, names), actual.slices(_SLICE, names), keep)
+
+
+def matched(table: str, expected: Parts, actual: Parts, names: list[str]) -> Found:
+    """Two tables in files, over the columns of these names: slice by slice, or else row by row with the same key."""
+    if lined_up := in_slices(table, expected, actual, names):
+        return lined_up
+    if "seq" in names:
+        return by_range(table, expected, actual, names)
+    return by_key(table, expected.read(names), actual.read(names))
 
 
 def in_memory(table: str, expected: pa.Table, actual: pa.Table) -> Found:
@@ -165,9 +187,35 @@ def by_key(table: str, expected: pa.Table, actual: pa.Table) -> Found:
     """Two tables of the same columns, in memory, whose rows do not line up. Of several with one key the first is
     compared, the others are extra; without keys, rows at the same position belong together."""
     found, keys = Found(table), keys_of(expected.column_names)
-    theirs, ours = _codes(expected, actual, keys)
-    late = np.flatnonzero(is_late(ours))
+    late = np.flatnonzero(is_late(_codes(expected, actual, keys)[1]))
     found.add("out_of_order", late, lambda at: (_key(actual, keys, at), _key(actual, keys, at - 1)))
+    _match(found, expected, actual)
+    return found
+
+
+def by_range(table: str, expected: Parts, actual: Parts, names: list[str]) -> Found:
+    """`by_key` of outputs in files, over the columns of these names. A range of `seq` is in memory at a time."""
+    found = Found(table)
+    for _, rows, keys in late_rows(actual.slices(_SLICE, list(OUTPUT_KEY))):
+
+        def told(at: int, keys: tuple[np.ndarray, ...] = keys) -> tuple:
+            late, before = (dict(zip(OUTPUT_KEY, (int(key[row]) for key in keys), strict=True)) for row in (at + 1, at))
+            return late, before
+
+        found.add("out_of_order", rows, told)
+    longer = max(expected, actual, key=lambda parts: parts.rows)
+    # The rows of a slice end a range, but those of the last one, which has no end.
+    ends = sorted({pc.max(part["seq"]).as_py() for part in longer.slices(_SLICE, ["seq"])})[:-1]
+    limits = np.iinfo(np.int64)
+    for low, high in zip([limits.min, *(end + 1 for end in ends)], [*ends, limits.max], strict=True):
+        _match(found, *(side.between(low, high, names) for side in (expected, actual)))
+    return found
+
+
+def _match(found: Found, expected: pa.Table, actual: pa.Table) -> None:
+    """Adds what differs between rows with the same key, and rows without one."""
+    keys = keys_of(expected.column_names)
+    theirs, ours = _codes(expected, actual, keys)
     order = np.argsort(ours, kind="stable")
     ours = ours[order]
     place = np.searchsorted(ours, theirs)
@@ -180,31 +228,101 @@ def by_key(table: str, expected: pa.Table, actual: pa.Table) -> Found:
     found.add("extra", extra, lambda at: (_key(actual, keys, at), None, _rest(actual, keys, at)))
     common = np.flatnonzero(there)
     _values(found, expected.take(common), actual.take(order[place[common]]))
+
+
+def multisets(
+    table: str, expected: Iterable[pa.Table], actual: Iterable[pa.Table], rows: int, keep: int = SHOWN
+) -> Found:
+    """Two tables of the same columns, whose order says nothing: how often each row is there.
+
+    Equal rows go to the same bucket, which is a temporary file, and one bucket at a time is in memory.
+
+    Args:
+        table: The name of the table.
+        expected: The oracle's table in slices.
+        actual: The other table in slices.
+        rows: The number of rows of both together, which sets the number of buckets.
+        keep: The number of differences to keep.
+    """
+    found = Found(table, keep)
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+        for bucket in _buckets(Path(folder), expected, actual, min(_BUCKETS, 1 + rows // (4 * _SLICE))):
+            counted = _counted(bucket)
+            wrong = counted.filter(pc.not_equal(counted[_MORE], 0))
+            items = _items(wrong)
+            wrong = wrong.take(pc.sort_indices(items, sort_keys=[(name, "ascending") for name in items.column_names]))
+            more, columns = to_numpy(wrong[_MORE]), wrong.drop_columns(_MORE)
+
+            def told(at: int, more: np.ndarray = more, columns: pa.Table = columns) -> tuple:
+                row, times = columns.slice(at, 1).to_pylist()[0], {"times": abs(int(more[at]))}
+                return (row, times) if more[at] > 0 else (row, None, times)
+
+            for kind, of in (("missing", more > 0), ("extra", more < 0)):
+                found.add(kind, np.flatnonzero(of), told, abs(int(more[of].sum())))
     return found
 
 
-def multisets(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Found:
-    """Two tables of the same columns, in memory, whose order says nothing: how often each row is there."""
-    found = Found(table, keep)
-    rows = {name: _together(expected[name], actual[name]) for name in expected.column_names}
-    grouped: dict[str, Any] = {}  # Arrow groups by scalars: by each item of an array
-    for name, column in rows.items():
+def in_buckets(table: str, expected: Parts, actual: Parts, names: list[str], keep: int = SHOWN) -> Found:
+    """`multisets` of two tables in files, over the columns of these names."""
+    rows = expected.rows + actual.rows
+    return multisets(table, expected.slices(_SLICE, names), actual.slices(_SLICE, names), rows, keep)
+
+
+def _buckets(folder: Path, expected: Iterable[pa.Table], actual: Iterable[pa.Table], count: int) -> Iterator[pa.Table]:
+    """The rows of both sides, counted, in at most `count` tables by their hashes."""
+    paths = [folder / f"{number}.arrow" for number in range(count)]
+    writers: dict[Path, pa.ipc.RecordBatchStreamWriter] = {}
+    with ExitStack() as stack:
+        for more, side in ((1, expected), (-1, actual)):
+            for rows in side:
+                rows = _counted(rows.append_column(_MORE, to_arrow(np.full(rows.num_rows, more))))
+                place = row_hashes(rows.drop_columns(_MORE)) % np.uint64(count) if count > 1 else np.zeros(len(rows))
+                order = np.argsort(place, kind="stable")
+                rows, ends = rows.take(order), np.searchsorted(place[order], np.arange(count + 1))
+                for path, (first, end) in zip(paths, pairwise(ends.tolist()), strict=True):
+                    if first == end:
+                        continue
+                    if path not in writers:
+                        writers[path] = stack.enter_context(pa.ipc.new_stream(str(path), rows.schema))
+                    writers[path].write_table(rows.slice(first, end - first))
+    for path in sorted(writers, key=paths.index):
+        with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+            yield reader.read_all()
+
+
+def _counted(rows: pa.Table) -> pa.Table:
+    """Equal rows as one, with the sum of their counts."""
+    items = _items(rows)
+    numbered = items.append_column("at", to_arrow(np.arange(rows.num_rows))).append_column(_MORE, rows[_MORE])
+    grouped = numbered.group_by(items.column_names, use_threads=False).aggregate([(_MORE, "sum"), ("at", "min")])
+    return rows.take(grouped["at_min"]).set_column(rows.num_columns - 1, _MORE, grouped[f"{_MORE}_sum"])
+
+
+def _items(rows: pa.Table) -> pa.Table:
+    """The columns of rows but for their counts. Arrow groups and sorts by scalars: by each item of an array."""
+    result: dict[str, Any] = {}
+    for name in rows.column_names[:-1]:
+        column = rows[name]
         size = column.type.list_size if pa.types.is_fixed_size_list(column.type) else None
         items = [column] if size is None else [pc.list_element(column, i) for i in range(size)]
-        grouped |= {f"{name} {i}": item for i, item in enumerate(items)}
-    keys, sides = [*grouped], np.repeat([1, -1], [expected.num_rows, actual.num_rows])
-    numbered = pa.table(grouped | {"more": to_arrow(sides), "at": to_arrow(np.arange(len(sides)))})
-    counted = numbered.group_by(keys).aggregate([("more", "sum"), ("at", "min")])
-    counted = counted.sort_by([(key, "ascending") for key in keys])
-    more, at = to_numpy(counted["more_sum"]), to_numpy(counted["at_min"])
+        result |= {f"{name} {i}": item for i, item in enumerate(items)}
+    return pa.table(result)
 
-    def told(group: int) -> tuple:
-        row, times = {name: rows[name][int(at[group])].as_py() for name in rows}, {"times": abs(int(more[group]))}
-        return (row, times) if more[group] > 0 else (row, None, times)
 
-    for kind, wrong in (("missing", more > 0), ("extra", more < 0)):
-        found.add(kind, np.flatnonzero(wrong), told, abs(int(more[wrong].sum())))
-    return found
+def late_rows(slices: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, np.ndarray, tuple[np.ndarray, ...]]]:
+    """Rows of outputs that come directly behind one with a larger (seq, sub).
+
+    Args:
+        slices: Outputs in delivered order.
+
+    Yields:
+        Each slice; the numbers of its late rows; its seq and sub behind those of the row before it.
+    """
+    last = [np.iinfo(np.int64).min] * 2
+    for rows in slices:
+        keys = tuple(np.append(before, to_numpy(rows[name])) for before, name in zip(last, OUTPUT_KEY, strict=True))
+        last = [key[-1] for key in keys]
+        yield rows, np.flatnonzero(is_late(*keys)) - 1, keys
 
 
 def is_late(*keys: np.ndarray) -> np.ndarray:

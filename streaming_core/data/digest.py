@@ -8,6 +8,7 @@ is its length and then its items, a struct its fields in order, an array (fixed 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -33,20 +34,28 @@ def digest_table(table: pa.Table, leading: tuple[str, ...] = ()) -> tuple[int, i
     Raises:
         BadInput: a leading column is missing, a column has nulls or a type no digest is defined for.
     """
+    total = sum(int(hashes.sum(dtype=np.uint64)) for hashes in _hashes(table, leading))
+    return table.num_rows, total & MASK
+
+
+def row_hashes(table: pa.Table) -> np.ndarray:
+    """The hash of each row, uint64 of shape (rows,); for tables as in `digest_table`."""
+    return np.concatenate([np.empty(0, np.uint64), *_hashes(table)])
+
+
+def _hashes(table: pa.Table, leading: tuple[str, ...] = ()) -> Iterator[np.ndarray]:
     names = table.column_names
     for name in leading:
         if name not in names:
             raise BadInput(unknown("column", name, names))
     order = [*leading, *(name for name in names if name not in leading)]
-    total = 0
     for batch in table.select(order).to_batches(max_chunksize=1 << 16):
         hashes = np.full(batch.num_rows, SEED, np.uint64)
         for name, column in zip(order, batch.columns, strict=True):
             _fold_column(hashes, column, name)
         hashes *= K2
         hashes ^= hashes >> np.uint64(29)
-        total += int(hashes.sum(dtype=np.uint64))
-    return table.num_rows, total & MASK
+        yield hashes
 
 
 def add(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:

@@ -14,17 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streaming_core import interruption
+from streaming_core import interruption, storage
 from streaming_core.errors import BadInput
 
 PART_ROWS = 1 << 20  # rows after which a writer begins another part
 AHEAD = 2  # tables that are read while one is in use
 WAITING = 4  # tables at most that a writer was given and has not written
+_INT64 = np.iinfo(np.int64)
 T = TypeVar("T")
 
 
@@ -99,6 +102,32 @@ class Parts:
         if rows:
             yield _whole(pending, columns)
 
+    @cached_property
+    def _groups(self) -> list[tuple[Path, int, int, int]]:
+        """File and number of each row group, and its smallest and largest seq."""
+        groups = []
+        for path in self.paths:
+            with _open(path) as file:
+                at = file.schema.names.index("seq")
+                for number in range(file.num_row_groups):
+                    seqs = file.metadata.row_group(number).column(at).statistics
+                    limits = (seqs.min, seqs.max) if seqs and seqs.has_min_max else (_INT64.min, _INT64.max)
+                    groups.append((path, number, *limits))
+        return groups
+
+    def between(self, low: int, high: int, columns: list[str]) -> pa.Table:
+        """The rows with low <= seq <= high, in order, of these columns. There is a file.
+
+        It reads only row groups that may hold such rows.
+        """
+        tables = [self.schema.empty_table().select(columns)]
+        for path, number, least, most in self._groups:
+            if least <= high and most >= low:
+                with _open(path) as file:
+                    rows = file.read_row_group(number, columns).select(columns)
+                tables.append(rows.filter((pc.field("seq") >= low) & (pc.field("seq") <= high)))
+        return pa.concat_tables(tables)
+
     def read(self, columns: list[str] | None = None) -> pa.Table:
         """All rows, in memory; nothing is made of the names of the folders above. There is a file."""
         tables = []
@@ -149,11 +178,17 @@ def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
     pq.write_table(table, path, **_layout(table.schema) | layout)
 
 
-def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+def write_tables(path: Path | BinaryIO, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write one file of several tables. One of them is in memory at a time."""
     with pq.ParquetWriter(path, schema, **_layout(schema)) as file:
         for table in tables:
             file.write_table(table)
+
+
+def write_whole(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """As `write_tables`, but the file is absent or whole at any moment."""
+    with storage.replacing(path) as file:
+        write_tables(file, schema, tables)
 
 
 def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:

@@ -441,6 +441,11 @@ class Source:
         """The seq of the end of the stream."""
         return self.manifest.get("end", self.rows)
 
+    @property
+    def start(self) -> int:
+        """The seq of the first event, if seq counts the rows; 0 but for a micro-batch."""
+        return self.manifest.get("start", 0)
+
     def check_parts(self) -> None:
         """Raise BadInput unless all parts exist, with the right columns and numbers of rows."""
         for path, entry in zip(self.parts.paths, self.manifest["parts"], strict=True):
@@ -489,7 +494,7 @@ class Source:
         Raises:
             BadInput: As for `blocks`. The manifest's digest covers the rows read before as well.
         """
-        before, known = read[0] - 1, read[0] % rows_per_block
+        before, known = self.start + read[0] - 1, read[0] % rows_per_block
         for block in reading(self.parts.slices(rows_per_block, start=read[0] - known)):
             block, known = block.slice(known), 0
             while block.num_rows:

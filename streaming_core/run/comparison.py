@@ -1,7 +1,7 @@
 """Whether a run produced exactly what the oracle says: every row, column, bit, the order, every final table and count.
 
-Outputs are compared in delivered order, a slice at a time; only when rows are missing, added or out of order are both
-sides loaded and matched by (seq, sub), so that the difference can be named. Floats are compared by their bits.
+Outputs are compared in delivered order, a slice at a time. If rows are missing, added or out of order, they are matched
+by (seq, sub), a range of seq at a time, so that the difference can be named. Floats are compared by their bits.
 
 No rows on either side is equal, with the same columns and digests: it is what an empty stream makes. (That a regression
 has compared nothing is for jobs/validate_outputs.py to say.) No rows on one side only is a difference.
@@ -194,10 +194,9 @@ def _rows(found: Diff, name: str, run_dir: Path, oracle_dir: Path, unordered: li
     if names is None:
         return
     if unordered is not None:
-        found.take(comparison.multisets(name, expected.read(names), actual.read(names)))
+        found.take(comparison.in_buckets(name, expected, actual, names))
         return
-    lined_up = comparison.in_slices(name, expected, actual, names)
-    found.take(lined_up or comparison.by_key(name, expected.read(names), actual.read(names)))
+    found.take(comparison.matched(name, expected, actual, names))
 
 
 def _states(found: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None = None) -> None:
@@ -212,7 +211,7 @@ def _states(found: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None
         found.states += expected.rows
         names = _columns(found, table, expected.schema, actual.schema)
         if names is not None:
-            found.take(comparison.in_memory(table, expected.read(names), actual.read(names)))
+            found.take(comparison.matched(table, expected, actual, names))
 
 
 def _columns(

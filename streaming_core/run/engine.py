@@ -271,10 +271,7 @@ def _durable(spec, program, blocks, opened, out, say, passes) -> RunReport:
         "spec": spec.spec_digest,
         "application code": registry.code_digest(program.app),
         "workload": opened.manifest["content_digest"],
-        "table layout": [
-            {name: table.get(name) for name in ("name", "rows", "stride", "growing", "index")}
-            for table in program.description["tables"]
-        ],
+        "table layout": table_layout(program),
     }
     schema = program.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
     with checkpoint.opened(out, about, spec.checkpoint_interval, schema) as durable:
@@ -289,6 +286,12 @@ def _durable(spec, program, blocks, opened, out, say, passes) -> RunReport:
         storage.write_json(out / "report.json", report.model_dump(mode="json"))
         storage.sync(out)
     return report
+
+
+def table_layout(program: Program) -> list[dict[str, Any]]:
+    """How the tables lie in memory, which the images of a checkpoint depend on."""
+    names = ("name", "rows", "stride", "growing", "index")
+    return [{name: table.get(name) for name in names} for table in program.description["tables"]]
 
 
 def _check_folder(out: Path, spec: RunSpec) -> None:
@@ -333,7 +336,7 @@ def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, 
     samples: list[Sample] = []
     digest = ""
     where: dict[str, Any] = {}
-    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: _yardstick(program, opened))
+    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: yardstick_of(program, opened))
     peak_memory = 0
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
@@ -363,6 +366,50 @@ def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, 
             peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the loop's is not the engine's
     load_after = os.getloadavg()[0]
     spent = [sample.energy_joules for sample in samples]
+    return report_of(
+        spec,
+        program,
+        opened,
+        samples,
+        digest,
+        where,
+        load_before,
+        peak_memory_bytes=peak_memory,
+        energy_joules=None if None in spent else sum(spent),
+        resumed=durable.resumed if durable else [],
+        yardstick=turns.yardstick,
+        host={
+            "load_after": load_after,
+            **({"energy": meter.why} if meter.why else {}),
+            **turns.host,
+        },
+    )
+
+
+def report_of(
+    spec: RunSpec,
+    program: Program,
+    opened: workload.Workload,
+    samples: list[Sample],
+    state_digest: str,
+    where: dict[str, Any],
+    load_before: float,
+    host: dict[str, Any],
+    **measured: Any,
+) -> RunReport:
+    """The report of a run.
+
+    Args:
+        spec: The spec.
+        program: The compiled application.
+        opened: The workload.
+        samples: The samples of all passes.
+        state_digest: The digest of the final state.
+        where: The binding of threads and memory in the last pass.
+        load_before: The load average before the run.
+        host: What is known of the host beside its name and versions.
+        measured: More fields of the report.
+    """
     return RunReport(
         spec=spec.model_dump(mode="json"),
         spec_digest=spec.spec_digest,
@@ -373,29 +420,25 @@ def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, 
         workload={k: opened.manifest[k] for k in ("address", "content_digest", "events", "seed", "params")},
         is_bound=spec.is_bound,
         samples=samples,
-        state_digest=digest,
+        state_digest=state_digest,
         compile_seconds=program.compile_seconds,
-        peak_memory_bytes=peak_memory,
-        energy_joules=None if None in spent else sum(spent),
         topology=topology(),
         binding=where["binding"],
         memory=where["memory"],
-        resumed=durable.resumed if durable else [],
-        yardstick=turns.yardstick,
         host={
             "name": socket.gethostname(),
             "load_before": load_before,
-            "load_after": load_after,
             "python": platform.python_version(),
             "kernel": platform.release(),
             "cpu": processor(),
-            **({"energy": meter.why} if meter.why else {}),
-            **turns.host,
+            **host,
         },
+        **measured,
     )
 
 
-def _yardstick(program: Program, opened: workload.Workload) -> Yardstick:
+def yardstick_of(program: Program, opened: workload.Workload) -> Yardstick:
+    """The compiled loop of a workload."""
     from streaming_core.oracle.loop import Loop  # loads the compiler, which kept kernels do without
 
     loop = Loop(program.app, opened.manifest["params"])
@@ -429,75 +472,139 @@ def one_pass(
     memory that grows with the events. `middle`: the latencies of an open loop leave out the first and the last fifth of
     the events. Raises RunFailed when an operator fails, or an event becomes too many rows.
     """
-    from streaming_core import _runtime
-
     options = spec.runtime_options | {
         "sink": sink if folder is not None or sink != "parquet" else "digest",
         "rate": rate,
         "deliveries": deliveries,
         "latencies": [blocks.events // 5, blocks.events - blocks.events // 5] if middle and rate else None,
     }
-    nameable = row_format.nameable_text() if program.makes_texts else None
-    engine = _runtime.Engine(program.json(), json.dumps(options), nameable)
     writes = folder is not None and sink == "parquet"
-    try:
-        last = durable.last if durable is not None else None
-        if last is not None:
-            engine.resume(json.dumps(last.standing), last.images)
-        else:
-            load_tables(engine, program)
+    last = durable.last if durable is not None else None
+    with Pass(program, options, last) as work:
         done, read = (last.events, last.read) if last else (0, (0, 0))
         # The energy up to a checkpoint that is gone on from is not known.
         spent = Spent(None, last.cpu_seconds) if last else Spent(meter)
-        # What outputs name: their block's text, or all that can be named.
-        named = np.zeros(row_format.TEXT_PADDING, np.uint8) if nameable is None else nameable
         reading = ahead if writes and not rate else iter
         stream: Iterable = ((*block, None) for block in blocks.read(reading))
         if durable is not None:
             stream = blocks.read_on(read, durable.interval, reading)
-        schema, made = program.output.arrow(("seq", "sub")), last.parts if last else 0
-        with Writer(folder / "outputs", schema, made) if folder is not None and writes else nullcontext() as writer:
-            with beside(engine) if beside else nullcontext():
+        made = last.parts if last else 0
+        with (
+            Writer(folder / "outputs", work.schema, made) if folder is not None and writes else nullcontext() as writer
+        ):
+            with beside(work.engine) if beside else nullcontext():
                 for rows, text, read in stream:
                     interruption.check()
-                    if nameable is None:
-                        named = text
-                    else:
-                        nameable[: len(text)] = text
-                        text = nameable[: len(text)]
                     with spent.counting():
-                        engine.process(rows.view(np.uint8), len(rows), text)
+                        work.process(rows, text)
                     done += len(rows)
                     if writer is not None:
-                        _take(engine, program, named, writer)
+                        _take(work, writer)
                         if rate:
                             writer.settle()
                     if durable is not None and done % durable.interval == 0 and done < blocks.events:
-                        _save(engine, durable, writer, read, spent.cpu)
+                        _save(work.engine, durable, writer, read, spent.cpu)
                     if progress is not None:
                         progress(kind, done, blocks.events)
             with spent.counting():
-                engine.finish(blocks.end)
+                work.engine.finish(blocks.end)
             if writer is not None:
-                _take(engine, program, named, writer)
+                _take(work, writer)
         if durable is not None and (last is None or last.events < done):
-            _save(engine, durable, writer, read, spent.cpu)
-        state = final_state(engine, program) if export else {}
+            _save(work.engine, durable, writer, read, spent.cpu)
+        state = final_state(work.engine, program) if export else {}
         if folder is not None:
             write_states(folder, state)
-        metrics = json.loads(engine.metrics())
-    finally:
-        engine.stop()
+        metrics = json.loads(work.engine.metrics())
+    sample = sample_of(metrics, kind, number, blocks.events, spent, rate)
+    return sample, state, {name: metrics[name] for name in ("binding", "memory", "deliveries")}
+
+
+class Pass:
+    """The engine in one pass: blocks of events go in, tables of outputs come out.
+
+    A pass is a context, at whose end the engine stops. The caller has `runtime_failures`.
+
+    Attributes:
+        engine: The engine.
+        schema: Columns of the outputs.
+    """
+
+    def __init__(self, program: Program, options: dict[str, Any], last: checkpoint.Checkpoint | None = None):
+        """Prepare an engine.
+
+        Args:
+            program: The compiled application.
+            options: The runtime's options (runtime/ABI.md).
+            last: The checkpoint to go on from; None starts from fresh state.
+        """
+        from streaming_core import _runtime
+
+        self._program = program
+        self._nameable = row_format.nameable_text() if program.makes_texts else None
+        # What outputs name: their block's text, or all that can be named.
+        self._named = np.zeros(row_format.TEXT_PADDING, np.uint8) if self._nameable is None else self._nameable
+        self._last = last
+        self.engine = _runtime.Engine(program.json(), json.dumps(options), self._nameable)
+        self.schema = program.output.arrow(("seq", "sub"))
+
+    def __enter__(self) -> Pass:
+        """Bring tables and states to their start."""
+        try:
+            if self._last is not None:
+                self.engine.resume(json.dumps(self._last.standing), self._last.images)
+            else:
+                load_tables(self.engine, self._program)
+        except BaseException:
+            self.engine.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the engine."""
+        self.engine.stop()
+
+    def process(self, rows: np.ndarray, text: np.ndarray) -> None:
+        """Process a block of events (`rows.encode`)."""
+        if self._nameable is None:
+            self._named = text
+        else:
+            self._nameable[: len(text)] = text
+            text = self._nameable[: len(text)]
+        self.engine.process(rows.view(np.uint8), len(rows), text)
+
+    def outputs(self) -> Iterator[pa.Table]:
+        """The outputs since the last call, in delivered order; only with sink parquet."""
+        data, subs, count = self.engine.take_outputs()
+        rows = np.frombuffer(data, dtype=self._program.output.dtype(header=True), count=count)
+        for at in range(0, count, 1 << 16):
+            part = slice(at, at + (1 << 16))
+            yield row_format.decode(rows[part], self._named, self._program.output, np.frombuffer(subs, "<u4")[part])
+
+
+def sample_of(
+    metrics: dict[str, Any], kind: str, number: int, events: int, spent: Spent, rate: float | Rates = 0.0
+) -> Sample:
+    """The sample of a pass.
+
+    Args:
+        metrics: The runtime's metrics of the pass.
+        kind: The kind of the pass (report.Sample).
+        number: The number of the pass.
+        events: Number of events.
+        spent: Processor time and energy.
+        rate: The rate of an open loop; 0 means peak rate.
+    """
     seconds = metrics["seconds"]
-    sample = Sample(
+    return Sample(
         kind=kind,
         repetition=number,
-        events=blocks.events,
+        events=events,
         outputs=metrics["outputs"],
         digest=format_digest(metrics["outputs"], metrics["digest"]),
         in_order=metrics["in_order"],
         seconds=seconds,
-        events_per_s=blocks.events / seconds if seconds else 0.0,
+        events_per_s=events / seconds if seconds else 0.0,
         processing=Latency(**metrics["processing"]),
         # Of a stream without events nothing arrives.
         end_to_end=Latency(**metrics["end_to_end"]) if rate and metrics["end_to_end"] else None,
@@ -516,7 +623,6 @@ def one_pass(
         chosen=metrics["chosen"],
         costs=metrics["costs"],
     )
-    return sample, state, {name: metrics[name] for name in ("binding", "memory", "deliveries")}
 
 
 def _save(engine, durable: checkpoint.Checkpoints, writer: Writer | None, read: tuple[int, int], cpu) -> None:
@@ -527,13 +633,9 @@ def _save(engine, durable: checkpoint.Checkpoints, writer: Writer | None, read: 
     durable.save(checkpoint.Checkpoint(read, parts, json.loads(standing), cpu, durable.resumed, durable.about, images))
 
 
-def _take(engine, program: Program, text: np.ndarray, writer: Writer) -> None:
-    data, subs, count = engine.take_outputs()
-    if count:
-        rows = np.frombuffer(data, dtype=program.output.dtype(header=True), count=count)
-        for at in range(0, count, 1 << 16):
-            part = slice(at, at + (1 << 16))
-            writer.write(row_format.decode(rows[part], text, program.output, np.frombuffer(subs, "<u4")[part]))
+def _take(work: Pass, writer: Writer) -> None:
+    for table in work.outputs():
+        writer.write(table)
 
 
 def load_tables(engine: _runtime.Engine, program: Program) -> None:

@@ -81,6 +81,16 @@ def test_hook_reads_the_lease_of_the_run_where_the_connection_names_a_master(hoo
         server.stop(RUN)
 
 
+def test_master_that_does_not_answer_is_named_with_its_connection(hook, lockstep_home):
+    log = Server(lockstep_home).log_path(RUN)
+    log.parent.mkdir(parents=True)
+    lines = ["1 ERROR Backend: Reason: All masters are unresponsive! Giving up.", "(No active SparkContext.)"]
+    log.write_text("\n".join(lines))
+    said = "^connection remote: no Spark master answers at spark://nowhere:7077; start it, or correct host and port$"
+    with pytest.raises(ServerLost, match=said):
+        hook(conn_type="spark", host="spark://nowhere", port=7077).get_connection_url()
+
+
 def cells_task(home: Home, executor: str) -> SparkCells:
     """The task that runs cells on Spark, in a run of one cell."""
     cell = {"cell": "wc.cell", "spec": {"executor": executor}, "workload": "0", "host": SPARK}

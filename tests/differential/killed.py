@@ -121,13 +121,24 @@ if __name__ == "__main__":
     # All that a command would import on its way, pandas (which pyarrow's conversions import) too: each process would
     # take a second for it, and the bytecode that the first of them keeps would be changes of the file system.
     import pandas  # noqa: F401
+    import pyarrow
 
     import streaming_core._runtime
     import streaming_core.cli.command
     import streaming_core.oracle.oracle
     import streaming_core.run.engine
     import streaming_core.run.planning  # noqa: F401
-    from streaming_core.cli import main
+    from streaming_core import ending
+    from streaming_core.cli import main as command_line
+    from streaming_core.data.digest import digest_table
+    from tests.differential import live
 
+    def main() -> None:
+        """Run `streaming-core`, or a live run."""
+        if sys.argv[1] != "live":
+            command_line()
+        ending.end("live", lambda: live.main(sys.argv[2:]))
+
+    digest_table(pyarrow.table({"text": [b""]}))  # imports numba
     for line in sys.stdin:
         print(json.dumps(forked(**json.loads(line))), flush=True)

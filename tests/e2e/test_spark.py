@@ -304,3 +304,24 @@ def test_stopped_task_ends_its_query_and_the_server_goes_on(world):
     assert said[-3:] == ["running", "validate_outputs: stopped by SIGTERM", "3"], output + errors
     record = Home(world["LOCKSTEP_HOME"]).run(run_id) / "stages" / "validate_outputs.json"
     assert json.loads(record.read_text())["error"] is None
+
+
+# --- cells on the cluster ----------------------------------------------------------------------------------------
+
+
+def test_cells_that_lose_twenty_workers_equal_the_oracle():
+    """A worker is killed in the middle of each kind of stage, five times (`kills.py`)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.kills", "--kills", "20", "--events", "20000"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=3600,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    kills = [line for line in lines if line["kill"]]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(kills) == 20
+    assert all(line["equal"] for line in kills)

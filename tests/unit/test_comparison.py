@@ -2,16 +2,22 @@
 
 import math
 import struct
+import tempfile
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming_core.data import comparison
 from streaming_core.data.comparison import Difference, columns, in_memory, multisets, plain, row_by_row, shown, unequal
+from streaming_core.data.parts import Parts
 
 SCHEMA = pa.schema(
     [
@@ -122,12 +128,29 @@ def test_slices_are_compared_as_the_whole(drawn, size):
         assert found is None
 
 
-@given(pairs())
+@given(pairs(), st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_ranges_are_compared_as_the_whole(drawn, size):
+    expected, actual = map(table, drawn)
+    whole = in_memory("outputs", expected, actual)
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(comparison, "_SLICE", size):
+        sides = []
+        for number, rows in enumerate((expected, actual)):
+            pq.write_table(rows, Path(folder, f"{number}.parquet"), row_group_size=2)
+            sides.append(Parts([Path(folder, f"{number}.parquet")]))
+        found = comparison.matched("outputs", *sides, expected.column_names)
+    assert found.counts == whole.counts
+    assert sorted(map(repr, found.differences)) == sorted(map(repr, whole.differences))
+
+
+@given(pairs(), st.sampled_from([1, 1 << 17]))
 @settings(max_examples=200, deadline=None)
-def test_multisets_are_compared_as_bags_of_rows(drawn):
+def test_multisets_are_compared_as_bags_of_rows(drawn, size):
     names = ["n", "ok", "x", "word", "few"]
     bags = [Counter(bits([row[name] for name in names]) for row in rows) for rows in drawn]
-    found = multisets("outputs", *(table(rows).select(names) for rows in drawn))
+    sides = [[table(rows).select(names)] for rows in drawn]
+    with mock.patch.object(comparison, "_SLICE", size):
+        found = multisets("outputs", *sides, sum(map(len, drawn)))
     sizes = {"missing": (bags[0] - bags[1]).total(), "extra": (bags[1] - bags[0]).total()}
     assert found.counts == {kind: size for kind, size in sizes.items() if size}
     shown = Counter()

@@ -1,0 +1,171 @@
+"""Micro-batches: the events of a live source, as they were recorded.
+
+A live source grows while an application runs. Its reader (jobs/live.py) takes new input in *micro-batches*. It numbers
+the events of all micro-batches without gaps, and writes each micro-batch to a folder of its own:
+
+    00000/events/part-*.parquet   the events, in the layout of a workload
+    00000/aside/part-*.parquet    the rows that are no events, if there are any
+    00000/batch.json              the manifest
+
+A folder appears whole or not at all. Its name is the number of the micro-batch in Structured Streaming's checkpoint.
+So a micro-batch that Spark repeats after a kill is recorded once. The micro-batches together are the recorded input.
+At the end of the stream, `seal` makes one workload of them. Its parts do not depend on the micro-batches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streaming_core import interruption, storage
+from streaming_core.data import workload
+from streaming_core.data.digest import add, format_digest
+from streaming_core.data.parts import Parts, part_path
+from streaming_core.errors import BadInput
+from streaming_core.language.application import App
+
+MANIFEST = "batch.json"
+
+
+@dataclass(frozen=True)
+class Position:
+    """The end of the last micro-batch.
+
+    Attributes:
+        batches: Number of micro-batches before.
+        total: Number of events before, and the sum of their hashes.
+        mark: The highest `ts` so far; None without events, or if events have no `ts`.
+    """
+
+    batches: int = 0
+    total: tuple[int, int] = (0, 0)
+    mark: int | None = None
+
+
+class MicroBatch(workload.Source):
+    """The events of one micro-batch. Its manifest has the keys of `write`."""
+
+    kind, leading, consecutive = "micro-batch", ("seq",), True
+
+    @property
+    def position(self) -> Position:
+        """The position behind this micro-batch."""
+        rows, value = self.manifest["total"]
+        return Position(self.manifest["number"] + 1, (rows, int(value, 16)), self.manifest["mark"])
+
+
+def folder_of(root: Path, number: int) -> Path:
+    """The folder of a micro-batch."""
+    return root / f"{number:05d}"
+
+
+def read(root: Path, number: int, app: App, params: dict[str, Any]) -> MicroBatch | None:
+    """The micro-batch of this number; None if it is not recorded.
+
+    Raises:
+        BadInput: The manifest or a part is damaged.
+    """
+    folder = folder_of(root, number)
+    if not folder.exists():
+        return None
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"micro-batch {folder} is damaged: cannot read {MANIFEST}: {error}") from None
+    batch = MicroBatch(folder, manifest | {"params": params}, app)
+    batch.check_parts()
+    return batch
+
+
+def read_all(root: Path, app: App, params: dict[str, Any], number: int = 0) -> Iterator[MicroBatch]:
+    """The recorded micro-batches in order, from this number on."""
+    while (batch := read(root, number, app, params)) is not None:
+        yield batch
+        number += 1
+
+
+def write(
+    root: Path,
+    before: Position,
+    origin: dict[str, Any],
+    fill: Callable[[Path], tuple[list[dict[str, Any]], int | None, dict[str, Any]]],
+) -> None:
+    """Record a micro-batch. The caller is the only writer of `root`.
+
+    Args:
+        root: The folder of all micro-batches.
+        before: The position at which the micro-batch starts.
+        origin: What the reader took; the manifest's `origin`.
+        fill: Writes events and rows set aside into a folder. Returns the entries of the parts (workload.write_part),
+            the highest `ts`, and the manifest's `imported`.
+    """
+    with storage.appearing(folder_of(root, before.batches)) as folder:
+        parts, mark, imported = fill(folder)
+        rows = (0, 0)
+        for part in parts:
+            rows = add(rows, (part["rows"], int(part["digest"], 16)))
+        total = add(before.total, rows)
+        marks = [one for one in (before.mark, mark) if one is not None]
+        storage.write_json(
+            folder / MANIFEST,
+            {
+                "number": before.batches,
+                "start": before.total[0],
+                "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
+                "content_digest": format_digest(*rows),
+                "total": [total[0], f"{total[1]:016x}"],
+                "mark": max(marks, default=None),
+                "origin": origin,
+                "imported": imported,
+            },
+        )
+
+
+def seal(root: Path, out: Path, app: App, params: dict[str, Any], about: dict[str, Any]) -> workload.Workload:
+    """Make a workload of all micro-batches, and open it.
+
+    Args:
+        root: The folder of all micro-batches.
+        out: The workload to write. It must not exist.
+        app: The application.
+        params: Its parameters.
+        about: What the manifest's `imported` tells of the source.
+
+    Raises:
+        BadInput: A micro-batch is damaged.
+        OSError: The disk is full, or fails. Nothing stays.
+    """
+    with storage.held(out), storage.appearing(out) as folder:
+        files: list[str] = []
+        aside: dict[str, dict[str, Any]] = {}
+        asides, rows, entries, position = 0, 0, [], Position()
+        for batch in read_all(root, app, params):
+            interruption.check()
+            position = batch.position
+            entries += [
+                {"file": f"{batch.directory.name}/{part['file']}", "rows": part["rows"]}
+                for part in batch.manifest["parts"]
+            ]
+            imported = batch.manifest["imported"]
+            files += imported["files"]
+            rows += imported["rows"]
+            for one in imported["aside"]:
+                first = aside.setdefault(one["reason"], one | {"rows": 0})
+                first["rows"] += one["rows"]
+            for path in Parts.of(batch.directory / "aside").paths:
+                (folder / "aside").mkdir(exist_ok=True)
+                os.link(path, part_path(folder / "aside", asides))
+                asides += 1
+        manifest = {"params": params, "parts": entries, "content_digest": format_digest(*position.total)}
+        recorded = workload.Workload(root, manifest, app)
+        parts = [workload.write_part(folder, i, table) for i, table in enumerate(recorded.blocks(workload.CHUNK))]
+        if not parts:
+            parts = [workload.write_part(folder, 0, recorded.schema.empty_table())]
+        reasons = sorted(aside.values(), key=lambda one: (-one["rows"], one["reason"]))
+        about = about | {"files": files, "rows": rows, "aside": reasons, "batches": position.batches}
+        workload.seal_imported(folder, app, params, parts, about)
+    return workload.read(out, app)

@@ -1,0 +1,115 @@
+"""A live run that was killed at any step, and resumed, is the run that was not disturbed; and that is the oracle's."""
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_core.data import workload
+from streaming_core.errors import CommandFailed
+from streaming_core.oracle import oracle
+from streaming_core.run import live
+from streaming_core.run.comparison import diff
+from streaming_core.run.way import RunSpec
+from tests.differential.killed import Command
+from tests.differential.live import CUTS, follow
+
+# With state that is replayed, with checkpoints, and with windows that the end of the stream flushes.
+WAYS = {
+    "pooled": ("wc", "executor=pooled", "threads=2"),
+    "checkpoints": ("gs", "executor=transactional", "threads=2", "punctuation=50", "checkpoint=3"),
+    "windows": ("hashtag", "executor=pinned", "threads=2"),
+}
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory, with_compiled):
+    made = Command(with_compiled(tmp_path_factory.mktemp("home")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def undisturbed(request, command, tmp_path_factory):
+    """The way, its workload, and the folder of a run that is equal to the oracle's."""
+    app, *options = WAYS[request.param]
+    root = tmp_path_factory.mktemp(request.param)
+    workload.write(app, {}, CUTS[-1], 1, root / "events")
+    live = ("live", app, root / "events")
+    assert command(*live, root / "whole", *options) == (0, "")
+    oracle.run(root / "whole" / "workload", root / "oracle")
+    found = diff(root / "whole", root / "oracle")
+    assert (found.exit_code, found.outputs > 0) == (0, True)
+    return lambda out, **killed: command(*live, out, *options, **killed), root
+
+
+def content(out: Path) -> dict:
+    """All files of a run, without measurements."""
+    files = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    report = json.loads(files.pop("report.json"))
+    sample = report["samples"][0]
+    return files | {name: sample[name] for name in ("digest", "events", "outputs", "in_order")}
+
+
+def kill(run, root: Path, steps) -> int:
+    """Kill a run before each of these steps, resume it, and compare. Returns how many were killed."""
+    expected, killed = content(root / "whole"), 0
+    for step in steps:
+        out = root / "killed"
+        code, told = run(out, at=step)
+        parts = {path.name: path.read_bytes() for path in out.glob("outputs/part-*.parquet")}
+        if code is not None:
+            assert (code, told) == (0, "")
+        killed += code is None
+        assert run(out) == (0, ""), step
+        assert content(out) == expected, step
+        # A reader took these outputs while the run was at work.
+        assert parts.items() <= {path.name: path.read_bytes() for path in out.glob("outputs/*")}.items(), step
+        shutil.rmtree(out)
+    return killed
+
+
+def test_killed_run_resumes_with_the_same_result(undisturbed):
+    assert kill(*undisturbed, [20, 60, 100, 140]) == 4
+
+
+@pytest.mark.slow
+def test_run_killed_at_any_step_resumes_with_the_same_result(undisturbed):
+    assert kill(*undisturbed, range(1, 400, 3)) > 60
+
+
+def test_workload_does_not_depend_on_the_micro_batches(undisturbed):
+    _, root = undisturbed
+    recorded, source = workload.read(root / "whole" / "workload"), workload.read(root / "events")
+    assert recorded.manifest["content_digest"] == source.manifest["content_digest"]
+    assert len(recorded.parts.paths) == 1
+
+
+def test_changed_output_is_refused(undisturbed):
+    run, root = undisturbed
+    out = root / "changed"
+    code, _ = run(out, at=100)
+    assert code is None
+    first, *_ = sorted(out.glob("outputs/part-*.parquet"))
+    pq.write_table(pq.read_table(first).slice(1), first)
+    code, told = run(out)
+    assert (code, told.count("\n")) == (2, 1)
+    assert "were changed or removed" in told
+
+
+def test_full_disk_fails_the_command_and_the_run_goes_on(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    workload.write("wc", {}, CUTS[-1], 1, tmp_path / "events")
+    spec = RunSpec.parse({"app": "wc", "params": {}, "executor": "pooled", "threads": 1, "sink": "parquet"})
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "write_whole", full)
+        with pytest.raises(CommandFailed, match="No space left on device"):
+            follow(spec, tmp_path / "events", tmp_path / "out")
+    report = follow(spec, tmp_path / "events", tmp_path / "out")
+    assert report.verified.events == CUTS[-1]

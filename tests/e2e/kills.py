@@ -1,0 +1,215 @@
+"""Kills Spark workers in the middle of stages of a cell, and compares the result with the oracle.
+
+    python -m tests.e2e.kills [--kills N] [--events N]
+
+It starts a standalone master and two workers on loopback. Each pass of a cell loses one worker, with its executor, its
+Python processes and the rows that were shuffled there. A new worker starts at once. The program prints a line per kill,
+and ends with exit code 1 if a result differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pyspark
+from pyspark.sql import SparkSession
+
+from jobs import cluster
+from jobs.session import driver_settings
+from streaming_core.apps import registry
+from streaming_core.cluster.task import Pass, prepared
+from streaming_core.data import workload
+from streaming_core.oracle import oracle
+from tests.e2e.scheduled import free_port
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
+PATIENCE = 120  # seconds
+SHARES = 6
+# Kind of stage, application, and the stage that loses a worker.
+STAGES = [
+    ("map", "q3", "events"),
+    ("shuffle", "q3", "count"),
+    ("sink", "q3", "sink"),
+    ("window", "wordcount", "count"),
+]
+SETTINGS = {
+    "spark.executor.memory": "700m",
+    "spark.executor.cores": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+    "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
+    # A dead worker is noticed at once.
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "1s",
+}
+
+
+@dataclass
+class Standalone:
+    """A master with two workers."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    workers: list[subprocess.Popen] = field(default_factory=list)
+    master: subprocess.Popen | None = None
+
+    @property
+    def url(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start all processes, and wait for the workers."""
+        address = ("--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")
+        self.master = self._class("master", "org.apache.spark.deploy.master.Master", *address)
+        wait_for(lambda: "New state: ALIVE" in self._log("master"), PATIENCE)
+        for _ in range(2):
+            self.add_worker()
+
+    def add_worker(self) -> None:
+        """Start a worker, and wait until the master knows it."""
+        name = f"worker-{len(list(self.folder.glob('worker-*.log')))}"
+        options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g")
+        worker = (*options, "--work-dir", str(self.folder / name), self.url)
+        self.workers.append(self._class(name, "org.apache.spark.deploy.worker.Worker", *worker))
+        wait_for(lambda: "Successfully registered" in self._log(name), PATIENCE)
+
+    def kill_worker(self) -> None:
+        """Kill the older worker with all of its processes, and start another one."""
+        victim = psutil.Process(self.workers.pop(0).pid)
+        for process in [*victim.children(recursive=True), victim]:
+            process.kill()
+        self.add_worker()
+
+    def stop(self) -> None:
+        for process in [*self.workers, self.master]:
+            if process:
+                process.terminate()
+                process.wait(PATIENCE)
+
+    def _log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def _class(self, log: str, name: str, *arguments: str) -> subprocess.Popen:
+        with open(self.folder / f"{log}.log", "wb") as file:
+            return subprocess.Popen(
+                [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments],
+                env=os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
+                cwd=self.folder,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+
+@contextmanager
+def session(url: str) -> Iterator[SparkSession]:
+    """A session whose driver is this process."""
+    builder = SparkSession.builder.appName("kills").master(url)
+    for name, value in {**driver_settings(), **SETTINGS}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An application, its workload, and the digests of its oracle."""
+
+    app: str
+    params: tuple
+    source: Path
+    rows: int
+    content_digest: str
+    digests: tuple[str, str]
+
+    @classmethod
+    def of(cls, name: str, events: int, folder: Path) -> Cell:
+        app, source = registry.load(name), folder / name
+        workload.write(app, {}, events, 7, source)
+        opened = workload.read(source, app)
+        (folder / f"{name}-oracle").mkdir()
+        expected = oracle.compute(opened, folder / f"{name}-oracle")
+        digests = (expected["output_digest"], expected["state_digest"])
+        params = tuple(opened.manifest["params"].items())
+        return cls(name, params, source, opened.rows, opened.manifest["content_digest"], digests)
+
+    def run(self, spark: SparkSession, folder: Path) -> tuple[str, str]:
+        """Make a pass; returns the digests of its outputs and of its final states."""
+        pass_ = Pass(self.app, self.params, str(self.source), self.rows, self.rows, SHARES, str(folder), True)
+        compiled = prepared(self.app, self.params)
+        sample = cluster._measured(spark, compiled, pass_, self.content_digest, 0)
+        (folder / "out").mkdir()
+        return sample.digest, cluster.publish(compiled, pass_, folder / "out")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="kills", description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20, help="number of passes that lose a worker")
+    parser.add_argument("--events", type=int, default=60_000, help="events of a pass")
+    options = parser.parse_args()
+    wrong = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        cells = {app: Cell.of(app, options.events, folder) for app in {app for _, app, _ in STAGES}}
+        standalone = Standalone(folder)
+        try:
+            standalone.start()
+            with session(standalone.url) as spark:
+                for app, cell in cells.items():
+                    began = time.monotonic()
+                    assert cell.run(spark, folder / f"quiet-{app}") == cell.digests
+                    print(json.dumps({"app": app, "kill": None, "seconds": time.monotonic() - began}), flush=True)
+                for number in range(options.kills):
+                    kind, app, stage = STAGES[number % len(STAGES)]
+                    began = time.monotonic()
+                    pass_folder = folder / f"pass-{number}"
+                    killer, killed_at = _kill_during(standalone, pass_folder, stage)
+                    is_equal = cells[app].run(spark, pass_folder) == cells[app].digests
+                    killer.join()
+                    wrong += not is_equal
+                    seconds = time.monotonic() - began
+                    line = {"app": app, "kill": kind, "at_tasks": killed_at, "equal": is_equal, "seconds": seconds}
+                    print(json.dumps(line), flush=True)
+        finally:
+            standalone.stop()
+    return 1 if wrong else 0
+
+
+def _kill_during(standalone: Standalone, folder: Path, stage: str) -> tuple[threading.Thread, list[int]]:
+    """Kill a worker when the first task of a stage has ended; returns the thread, and how many had ended."""
+    killed_at: list[int] = []
+
+    def ended() -> int:
+        return len(list((folder / "tasks").glob(f"{stage}-*.json")))
+
+    def kill() -> None:
+        wait_for(lambda: ended() > 0, PATIENCE)
+        killed_at.append(ended())
+        standalone.kill_worker()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    return killer, killed_at
+
+
+if __name__ == "__main__":
+    sys.exit(main())

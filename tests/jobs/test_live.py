@@ -1,0 +1,177 @@
+"""Files that appear in a folder become recorded micro-batches: once, in order, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from infra.cli.follow import Reading, follow
+from jobs import live
+from streaming_core.apps import registry
+from streaming_core.data import microbatch, workload
+from streaming_core.data.parts import Parts
+from streaming_core.errors import BadInput
+from streaming_core.run import live as live_run
+from streaming_core.run.way import RunSpec
+from tests.differential.test_live import content
+from tests.infra.cli.conftest import lockstep
+
+SPEC = RunSpec.parse({"app": "wc", "params": {}, "executor": "pooled", "threads": 1, "sink": "parquet"})
+FILES = {
+    "a.csv": "ts,line\n2,to be\n1,or not\nx,to be\n",
+    "b b.csv": "ts,line\n1,a late row\n7,that is\n",
+    "c%20[c].csv": "ts,line\n7,the question\n9,whether\n",
+}
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for number, (name, text) in enumerate(FILES.items()):
+        (folder / name).write_text(text)
+        os.utime(folder / name, (number, number))
+    (folder / "d.csv.tmp").write_text("unfinished")
+    return folder
+
+
+def run(spark: SparkSession, source: Path, out: Path, verify: bool = False) -> int:
+    return follow(SPEC, Reading(str(source), limit=1, until_idle=0), out, verify, False, spark)
+
+
+def events(out: Path) -> list[tuple[int, str]]:
+    blocks = workload.read(out / live_run.WORKLOAD, "wc").blocks(100)
+    return [(row["ts"], row["line"].decode()) for table in blocks for row in table.to_pylist()]
+
+
+def test_files_are_followed_and_a_killed_run_resumes(spark, source, tmp_path, monkeypatch, capsys):
+    assert run(spark, source, tmp_path / "whole", verify=True) == 0
+    told = capsys.readouterr()
+    assert "micro-batch 1: 1 files, 1 events, 1 rows set aside, 2 outputs" in told.err
+    assert "equal: 9 outputs" in told.out
+    assert events(tmp_path / "whole") == [
+        (1, "or not"),
+        (2, "to be"),
+        (7, "that is"),
+        (7, "the question"),
+        (9, "whether"),
+    ]
+    aside = Parts.of(tmp_path / "whole" / "workload" / "aside").read(["_file", "_row", "_reason"]).to_pylist()
+    assert [tuple(row.values()) for row in aside] == [
+        (str(source / "a.csv"), 3, "ts is not an integer"),
+        (str(source / "b b.csv"), 1, "ts is before the highest ts of an earlier micro-batch"),
+    ]
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    def killed_after(written):
+        def then(*arguments: object) -> None:
+            written(*arguments)
+            raise Killed
+
+        return then
+
+    out = tmp_path / "killed"
+    moments = {
+        "the offsets are in Spark's checkpoint": (microbatch, "write", killed),
+        "the micro-batch is recorded": (microbatch, "write", killed_after(microbatch.write)),
+        "the outputs of a micro-batch are written": (live_run, "write_whole", killed_after(live_run.write_whole)),
+        "the run is closed": (microbatch, "seal", killed),
+    }
+    for moment, (module, name, replacement) in moments.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, replacement)
+            with pytest.raises(Killed):
+                run(spark, source, out)
+        assert not (out / "report.json").exists(), moment
+    assert run(spark, source, out) == 0
+    expected = content(tmp_path / "whole")
+    oracle = {name for name in expected if name.startswith("oracle/")}
+    assert content(out) == {name: value for name, value in expected.items() if name not in oracle}
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+def test_records_of_a_topic_become_events(spark, tmp_path):
+    app = registry.load("wc")
+    topic = live.Topic(app, app.bind({}), {}, None, None, servers="localhost:9092", topic="lines")
+    recorder = live._Recorder(topic, tmp_path)
+    values = [(1, 5, b'{"ts": 2,\n"line": "b"}'), (0, 7, b'{"ts": 1, "line": "a"}'), (1, 4, b"{"), (0, 8, None)]
+    records = spark.createDataFrame(values, "partition int, offset bigint, value binary")
+    recorder.take(records, 0)
+    recorder.take(records, 0)  # as Spark does after a kill
+    (batch,) = microbatch.read_all(tmp_path, app, {})
+    assert batch.manifest["origin"]["taken"] == [[0, 7, 8], [1, 4, 5]]
+    assert [row["line"] for table in batch.blocks(10) for row in table.to_pylist()] == [b"a", b"b"]
+    aside = [(Path(one["file"]).name, one["row"]) for one in batch.manifest["imported"]["aside"]]
+    assert sorted(aside) == [("lines-0-from-7.json", 2), ("lines-1-from-4.json", 1)]
+
+
+def test_file_that_does_not_fit_stops_the_run_until_it_is_removed(spark, source, tmp_path):
+    (source / "bad.csv").write_text("ts,word\n1,x\n")
+    os.utime(source / "a.csv")
+    with pytest.raises(BadInput, match=r"bad.csv has no column 'line'"):
+        run(spark, source, tmp_path / "out")
+    assert list((tmp_path / "out" / "outputs").iterdir())
+    (source / "bad.csv").unlink()
+    assert run(spark, source, tmp_path / "out") == 0
+    assert [ts for ts, _ in events(tmp_path / "out")] == [1, 7, 7, 9]  # those of a.csv are too late by now
+
+
+def test_command_that_does_not_fit_leaves_the_folder_to_the_next_one(spark, source, tmp_path):
+    reading = Reading(str(source), ["line=text"], until_idle=0)
+    with pytest.raises(BadInput, match=r"a.csv has no column 'text'"):
+        follow(SPEC, reading, tmp_path / "out", False, False, spark)
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["wc", "--source", "none"], "--source none is not a folder"),
+        (["wc", "--source", "kafka://localhost:9092/topic"], "set LOCKSTEP_SPARK_JARS"),
+        (["wc", "--source", "s3://bucket"], "give a folder, or kafka://HOST:PORT/TOPIC"),
+        (["wc", "--source", "kafka://localhost/topic"], "give a folder, or kafka://HOST:PORT/TOPIC"),
+        (["nope", "--source", "."], "nope"),
+        (["scalejoin", "--source", "."], "has several streams"),
+        (["wc", "--source", ".", "--map", "word=x"], "have no field 'word'"),
+        (["wc", "--source", ".", "--unit", "h"], "--unit must be one of"),
+        (["wc", "--source", ".", "--executor", "pinned", "--plan", "auto"], "not plan auto"),
+        (["wc", "--source", ".", "--executor", "spark"], "runs only in a regression"),
+        (["wc", "--source", ".", "--until-idle", "-1"], "--until-idle"),
+    ],
+)
+def test_bad_request_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert lockstep("follow", *arguments, "--out", "out") == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_broker_that_does_not_answer_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(live, "connector_jars", lambda: [Path("spark-sql-kafka-0-10_2.13-4.1.3.jar")])
+    assert lockstep("follow", "wc", "--source", "kafka://127.0.0.1:1/topic", "--out", str(tmp_path / "out")) == 2
+    assert "no broker answers at 127.0.0.1:1; " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_folder_of_another_run_is_refused(tmp_path, source, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = live.source_of(registry.load("wc"), {}, str(source), mapping={"line": "text"}, unit=None, separator=None)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / live_run.REQUEST).write_text(json.dumps(other.about()))
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "mine.txt").touch()
+    for out, message in {"out": "holds a live run with another", "used": "already holds mine.txt"}.items():
+        assert lockstep("follow", "wc", "--source", str(source), "--out", out) == 2
+        assert message in capsys.readouterr().err
