@@ -32,6 +32,7 @@ def appear(folder: Path, number: int, rows: list[str]) -> None:
     """Let a file appear at once."""
     hidden = folder / f".{number}.jsonl"
     hidden.write_text("\n".join(rows) + "\n")
+    os.utime(hidden, (number, number))  # Spark orders files of the same millisecond as it likes
     hidden.rename(folder / f"{number}.jsonl")
 
 
