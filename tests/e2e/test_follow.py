@@ -15,8 +15,8 @@ from streaming_core.data import workload
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-# A process is killed when a new file of one of these patterns appears: Spark has decided what the next micro-batch is;
-# the micro-batch is recorded; its outputs are written.
+# The test kills a process when a new file of one of these patterns appears. The patterns stand for three moments: Spark
+# has decided what the next micro-batch is; the micro-batch is recorded; its outputs are written.
 MOMENTS = [".live/checkpoint/offsets/[0-9]*", ".live/batches/[0-9]*", "outputs/part-*.parquet"] * 2
 WAYS = {
     "pooled": ("wc", ["--executor", "pooled", "--threads", "2"], '{{"ts": {0}, "line": "event {0} of many"}}'),
@@ -32,6 +32,7 @@ def appear(folder: Path, number: int, rows: list[str]) -> None:
     """Let a file appear at once."""
     hidden = folder / f".{number}.jsonl"
     hidden.write_text("\n".join(rows) + "\n")
+    os.utime(hidden, (number, number))  # Spark orders files of the same millisecond as it likes
     hidden.rename(folder / f"{number}.jsonl")
 
 
