@@ -47,7 +47,8 @@ GROWTH = 1.1
 TIMES = 10
 POLL_SECONDS = 0.1
 STAGES = ("prepare_workloads", "run_oracle", "run", "validate_outputs")
-# Application and parameters. State and buffers are full long before the first EVENTS events end; a worker makes two parts.
+# Application and parameters. State and buffers are full long before the first EVENTS events end, and a worker makes two
+# parts of the workload.
 CASES: dict[str, tuple[str, dict]] = {
     "wc": ("wc", {"words": 2}),
     "wc, much state": ("wc", {"words": 2, "vocabulary": 200_000}),
