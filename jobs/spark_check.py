@@ -31,8 +31,9 @@ def facts(token: str) -> dict[str, Any]:
         token: A file below LOCKSTEP_HOME.
 
     Returns:
-        `machine`, its host name; `Python`, `pyspark` and `code`, which must be the same everywhere; `build`, the commit
-        of the checkout; `token`, the content of the file, or None; `fault`, why the runtime does not load, or None.
+        `machine` is its host name. `Python`, `pyspark` and `code` must be the same everywhere. `build` is the commit of
+        the checkout. `token` is the content of the file, or None. `fault` says why the runtime does not load, or is
+        None.
     """
     package = Path(engine.__file__).parents[1]
     runtime = sorted((package / "runtime" / "src").rglob("*.rs"))

@@ -151,9 +151,10 @@ class Figures:
 
     Attributes:
         rows_in, rows_out: rows taken, and rows for consumers.
-        read: digest of the events that it read.
-        written: digest of the outputs of the sink, or of the final state of an operator.
-        dropped, late: events that operators dropped; rows that came too late for every window.
+        read: rows and hash of the events that it read.
+        written: the same of the outputs of the sink, or of an operator's final state.
+        dropped: events that operators dropped.
+        late: rows that came too late for every window.
         seconds: from the task's first row to its end.
         engine: seconds of the runtime.
         cpu: processor seconds of the Python process.

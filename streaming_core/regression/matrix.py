@@ -150,13 +150,13 @@ def draft(
         spark: the Spark connection of the run.
 
     Returns:
-        The plan: run_id, origin, created_at, regression, matrix, workloads (app, params, events, seed, address; of
-        imported events no seed, and `data`, their name), cells (cell, spec, workload, is_bound; with the placement
-        `every` also host, and the name of the cell ends with it) and left_out (as `cells` has it). A cell on Spark has
-        the Spark connection as its host, with every placement; its name stays as it is.
+        The plan has run_id, origin, created_at, regression, matrix, workloads, cells and left_out (as `cells` has it).
+        A workload has app, params, events, seed and address. Imported events have `data`, their name, and no seed.
+        A cell has cell, spec, workload and is_bound. With the placement `every` it also has host, and its name ends
+        with it. A cell on Spark has the Spark connection as its host, with every placement, and keeps its name.
 
     Raises:
-        BadInput: as `imported` and `cells`; or the run id has another form; or a cell runs on Spark, and the name of
+        BadInput: as `imported` and `cells`. Or the run id has another form. Or a cell runs on Spark, and the name of
             the connection is too long.
     """
     if not RUN_ID.fullmatch(run_id):
