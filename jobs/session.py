@@ -88,7 +88,7 @@ def driver_settings() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         # As in infra/spark/server.conf: sorts of many rows spill, and leave the heap to plans.
-        "spark.memory.fraction": "0.2",
+        "spark.memory.fraction": "0.1",
         # A session lives for seconds, so only the fast first compiler is worth its time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",

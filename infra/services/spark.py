@@ -351,7 +351,9 @@ def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[
     address = result["spark.driver.bindAddress"]
     options = [
         # A server lives for minutes. Compiling with C1 alone halves its CPU time.
-        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
+        # The heap follows the objects that are in use, and does not grow to its limit.
+        "-Xmn160m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40",
         settings.get("spark.driver.extraJavaOptions", ""),
     ]
     return result | {

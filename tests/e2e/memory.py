@@ -112,8 +112,8 @@ def peaks_of(command: list[str]) -> dict[str, int]:
     with subprocess.Popen(command, cwd=ROOT) as process:
         stage = psutil.Process(process.pid)
         while process.poll() is None:
-            with suppress(psutil.Error):
-                for one in (stage, *stage.children(recursive=True)):
+            for one in (stage, *stage.children(recursive=True)):
+                with suppress(psutil.Error):  # it has ended
                     kind, peak = kind_of(one), peak_of(one.pid)
                     peaks[kind] = max(peaks.get(kind, 0), peak)
             time.sleep(POLL_SECONDS)
@@ -124,9 +124,11 @@ def peaks_of(command: list[str]) -> dict[str, int]:
 
 def kind_of(process: psutil.Process) -> str:
     """`jvm`, `worker` or `driver`."""
-    if "pyspark.daemon" in process.cmdline():
+    command = process.cmdline()
+    if "pyspark.daemon" in command:
         return "worker"
-    return "jvm" if process.name() == "java" else "driver"
+    # A process that the JVM has just forked has its memory and its command, but not its name.
+    return "jvm" if command and command[0].endswith("java") else "driver"
 
 
 def peak_of(pid: int) -> int:
