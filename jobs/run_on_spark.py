@@ -75,6 +75,15 @@ class CellRunner:
         Raises:
             ConnectionError: Spark does not answer any more. The cell is not over.
         """
+        name = cell["cell"]
+        # A group of lines in the log, as a lane makes.
+        self.say(f"::group::{name}")
+        try:
+            self._run(cell, refusal)
+        finally:
+            self.say("::endgroup::")
+
+    def _run(self, cell: dict[str, Any], refusal: str) -> None:
         name, spec = cell["cell"], RunSpec.parse(cell["spec"])
         # Without an oracle there can be no verdict, so the cell does not run.
         if cell["workload"] not in read_oracles(self.home, self.run_id):
