@@ -238,7 +238,7 @@ class SparkJob(SparkTask):
             with self.record():
                 try:
                     return super().execute(context)
-                except AirflowException:
+                except (AirflowException, ServerLost):
                     raise
                 except Exception as error:
                     from jobs.session import is_unavailable
