@@ -94,6 +94,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     ),
     "channels": (f"{RUST}/dataflow/channel", *_apps("new_seg", "pos_rep")),
     "windows": (
+        f"{RUST}/dataflow/share",
         f"{RUST}/dataflow/windowed",
         f"{RUST}/state/windows",
         *_apps("forward", "hashtag", "hedge", "matrix", "paircount", "scalejoin", "wordcount"),
