@@ -18,7 +18,7 @@ from jobs import fitting
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.regression.project import PREFIX, named
-from tests.dags.test_plan import HOSTILE
+from tests.dags.test_plan import OTHERS, PAGE
 
 OPTIONAL = dict.fromkeys(("files", "streams", "map", "unit", "separator", "params"))
 FORM = OPTIONAL | {"spark": named("spark_default")}
@@ -129,7 +129,7 @@ def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
 
 
 def test_hostile_values_are_refused_in_a_line(inbox, tmp_path):
-    for pattern in HOSTILE:
+    for pattern in [PAGE, *OTHERS]:
         text = pattern.format(tmp_path)
         for field in ("files", "streams", "map"):
             others = {"files": ["a.csv"]} if field == "map" else {}

@@ -182,7 +182,7 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
         assert (code, said.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
     assert json.loads(Path("r/report.json").read_bytes())["samples"][0]["dropped_late"] == 1
     for options, why in (
-        (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned"),
+        (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned, spark"),
         (("--executor", "pinned", "--channel", "merge_sort"),
          "application written has windows: pinned runs it with channel gate"),
     ):  # fmt: skip
