@@ -1,6 +1,6 @@
 //! Deals the rows of a windowed operator to the shares that need them.
 
-use crate::dataflow::share::check;
+use crate::dataflow::share::shape::check;
 use crate::dataflow::share::windows::Dealt;
 use crate::error::RunError;
 use crate::program::Program;

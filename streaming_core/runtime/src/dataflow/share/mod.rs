@@ -11,11 +11,13 @@
 //! streams, the last word of an event is the number of its stream, and the fields are those of the stream.
 
 mod dealer;
+mod outputs;
+mod shape;
 mod windows;
 
 pub use dealer::Dealer;
 
-use crate::dataflow::channel::rank::{Path, Rank, path_too_long};
+use crate::dataflow::channel::rank::path_too_long;
 use crate::dataflow::direct::keyed;
 use crate::dataflow::flush::{due, flush_keys};
 use crate::dataflow::lane::{Lanes, Scratch, keyed_states};
@@ -26,35 +28,22 @@ use crate::interruption;
 use crate::output::clock::Clock;
 use crate::output::counters::Counters;
 use crate::output::metrics::Metrics;
+use crate::program::Program;
 use crate::program::options::Options;
-use crate::program::{OperatorKind, Origin, Program};
 use crate::rows::block::{Block, Text};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
 use crate::state::states::States;
-use crate::state::windows::CELLS;
 use crate::threads::sync::Arc;
 use crate::threads::team::thread_cpu_nanoseconds;
 
+use outputs::{Outputs, at};
+use shape::check;
 use windows::Windows;
 
 /// Rows between two looks for a signal.
 const SECTION: usize = 1 << 16;
-/// Bits of a rank that are the position of the input.
-const POSITION: u32 = 32;
-
-/// The rank of a row at a position of the block.
-fn at(position: usize) -> Rank {
-    Rank::ONLY.along(Path::default().fixed(position as u64, POSITION)).expect("a rank has room for a position")
-}
-
-/// Outputs since the last `take_outputs`.
-#[derive(Debug, Default)]
-struct Outputs {
-    rows: Vec<u8>,
-    ranks: Vec<u128>,
-}
 
 /// A chain of operators with one lane for its keys.
 #[derive(Debug)]
@@ -115,29 +104,6 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
         clock: Clock::default(),
         events: 0,
     }))
-}
-
-fn check(program: &Program, (number, of): (usize, usize)) -> Result<(), RunError> {
-    let invalid = |what: String| Err(RunError::Invalid(format!("executor share: {what}")));
-    if number >= of || of > CELLS {
-        return invalid(format!("there are 1 to {CELLS} shares, numbered from 0; got share {number} of {of}"));
-    }
-    let operators = &program.operators;
-    let with_state = operators.iter().filter(|operator| operator.kind != OperatorKind::Stateless).count();
-    if with_state > 1 {
-        return invalid(format!("a program may have one operator with state, got {with_state}"));
-    }
-    let is_windowed = matches!(&operators[..], [only] if only.window.is_some());
-    let fits = |(index, inputs): (usize, &[Origin])| match *inputs {
-        [Origin::Events] => index == 0,
-        [Origin::Operator(before)] => before + 1 == index,
-        _ => is_windowed && index == 0 && inputs.iter().all(|input| *input == Origin::Events),
-    };
-    let inputs = operators.iter().map(|operator| &operator.inputs[..]).chain([&program.outputs[..]]);
-    if operators.is_empty() || !inputs.enumerate().all(fits) || (program.is_windowed() && !is_windowed) {
-        return invalid("a program must be a chain of operators, or one operator with windows".into());
-    }
-    Ok(())
 }
 
 impl Line {

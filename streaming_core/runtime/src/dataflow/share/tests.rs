@@ -1,6 +1,7 @@
 //! The shares of an operator, each on the rows that a dealer gives it, merged into one order against the sequential model.
 
 use super::*;
+use crate::dataflow::share::outputs::POSITION;
 use crate::dataflow::testing::pipelines::{Events, Pipeline, Row, partitioned, some, stateful, stateless};
 use crate::dataflow::testing::windows::{Single, Windows as Declared, blocks};
 

@@ -4,7 +4,7 @@
 //! shares. It also decides whether this share counts a late row.
 
 use crate::dataflow::channel::rank::Rank;
-use crate::dataflow::share::{Outputs, at};
+use crate::dataflow::share::outputs::{Outputs, at};
 use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::keys::Lister;
