@@ -33,7 +33,7 @@ from streaming_core.cluster.stages import Stage
 from streaming_core.cluster.task import BEGIN, Figures, Pass, Prepared, exit_column, state_parts
 from streaming_core.cluster.wire import ddl, field_column, spark_type
 from streaming_core.data import workload
-from streaming_core.data.digest import MASK, add, format_digest
+from streaming_core.data.digest import add, format_digest, joint_digest
 from streaming_core.data.parts import Parts, part_path, write_tables
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.language.application import App
@@ -79,12 +79,12 @@ def run_cell(
     shutil.rmtree(work, ignore_errors=True)
     load_before = os.getloadavg()[0]
     turns = Turns(spec.seconds if opened.rows else 0.0, lambda: engine.yardstick_of(prepared.program, opened))
-    made = itertools.count()
+    numbers = itertools.count()
 
     def one_pass(number: int) -> tuple[Pass, Sample]:
         pass_ = Pass(
             spec.app, params, str(source.resolve()), opened.rows, opened.end, spec.threads,
-            str(work.resolve() / str(next(made))), number == 0,
+            str(work.resolve() / str(next(numbers))), number == 0,
         )  # fmt: skip
         sample = _measured(spark, prepared, pass_, opened.manifest["content_digest"], number)
         say(f"a pass took {sample.seconds:.1f} s")
@@ -96,7 +96,7 @@ def run_cell(
         shutil.rmtree(first.folder)
         samples = [sample]
         for number in range(1, 1 + spec.repetitions):
-            samples.append(turns.repetition(partial(_sample_of, one_pass, number), samples[0]))
+            samples.append(turns.repetition(lambda: one_pass(number)[1], samples[0]))  # noqa: B023 - called in this turn
             shutil.rmtree(work)
     except BaseException:
         for name in engine.PUBLISHED:
@@ -122,10 +122,6 @@ def run_cell(
     )
     storage.write_json(out / "report.json", report.model_dump(mode="json"))
     return report
-
-
-def _sample_of(one_pass: Callable[[int], tuple[Pass, Sample]], number: int) -> Sample:
-    return one_pass(number)[1]
 
 
 def _measured(spark: SparkSession, prepared: Prepared, pass_: Pass, content_digest: str, number: int) -> Sample:
@@ -294,13 +290,11 @@ def publish(prepared: Prepared, pass_: Pass, out: Path) -> str:
 
 def states_digest(app: App, pass_: Pass) -> str:
     """The digest of the final states (`data/digest.py: state_digest`), from those of the shares."""
-    rows = total = 0
-    names = sorted(operator.name for operator in app.operators if operator.state is not None)
     known = figures(pass_)
-    for place, name in enumerate(names):
-        count, value = reduce(add, (one.written for stage, one in known if stage == name), (0, 0))
-        rows, total = rows + count, (total + value * (2 * place + 3)) & MASK
-    return format_digest(rows, total)
+    names = [operator.name for operator in app.operators if operator.state is not None]
+    return joint_digest(
+        {name: reduce(add, (one.written for stage, one in known if stage == name), (0, 0)) for name in names}
+    )
 
 
 def merge(parts: Parts, target: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from streaming_core import _runtime
 from streaming_core.cluster.stages import Step
 from streaming_core.data import rows as row_format
-from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
+from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.kernels.program import Program
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved
@@ -198,7 +198,7 @@ class Running:
         if self._operator.state is None:
             return None
         keys, data = self._engine.states(0)
-        column = None if keys is None else key_column(keys)
+        column = None if keys is None else row_format.key_column(keys)
         return row_format.decode_state(data, self._operator.state.resolve(self._kernels.params), column)
 
 
@@ -220,14 +220,9 @@ class Dealing:
         return pairs[:, 0], pairs[:, 1]
 
 
-def key_column(keys: bytes | list[bytes]) -> pa.Array:
-    """Keys of the runtime as a column: integers or texts."""
-    return to_arrow(np.frombuffer(keys, "<i8")) if isinstance(keys, bytes) else from_bytes(keys)
-
-
 def _slices(data: np.ndarray, lengths: np.ndarray) -> pa.Array:
     """The first `lengths[i]` bytes of each row of `data`, as a binary column."""
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
-    kept = data[np.arange(data.shape[1]) < lengths[:, None]]
-    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(kept)])
+    content = data[np.arange(data.shape[1]) < lengths[:, None]]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(content)])

@@ -109,11 +109,11 @@ class Prepared:
 
     def columns(self, stage: Stage) -> pa.Schema:
         """The columns of the rows that leave a stage, as Spark carries them: those of each exit have its number."""
-        found = LEADING
+        columns = LEADING
         for number, exit_ in enumerate(stage.exits):
             for column in wire_schema(self.intake(exit_.consumer).columns):
-                found = found.append(pa.field(exit_column(number, column.name), column.type))
-        return found
+                columns = columns.append(pa.field(exit_column(number, column.name), column.type))
+        return columns
 
 
 def exit_column(exit_: int, name: str) -> str:
@@ -274,7 +274,7 @@ class StageTask:
                     leaving = rows[source].through(input_) if exit_.joins else rows[source]
                     yield from self._leave(number, exit_, input_, leaving)
 
-    def _inputs(self, step: Step | Exit, rows: dict[int, Rows]) -> Rows | None:
+    def _inputs(self, step: Step, rows: dict[int, Rows]) -> Rows | None:
         parts = [rows[source].through(number) if step.joins else rows[source] for source, number in step.inputs
                  if source in rows and rows[source].table.num_rows]  # fmt: skip
         return Rows.of(parts) if parts else None

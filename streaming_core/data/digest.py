@@ -69,12 +69,20 @@ def format_digest(rows: int, value: int) -> str:
 
 
 def state_digest(tables: dict[str, pa.Table]) -> str:
-    """`<rows>:<16 hex>` over tables by name; each table's digest is weighed by its place among the sorted names, so
-    that rows cannot change places between tables unnoticed."""
+    """`<rows>:<16 hex>` over tables by name."""
+    return joint_digest(
+        {name: digest_table(table, ("key",) if "key" in table.column_names else ()) for name, table in tables.items()}
+    )
+
+
+def joint_digest(digests: dict[str, tuple[int, int]]) -> str:
+    """`<rows>:<16 hex>` over the digests of tables by name.
+
+    The place of a table among the sorted names weighs its digest, so that rows cannot change tables unnoticed.
+    """
     rows, total = 0, 0
-    for place, name in enumerate(sorted(tables)):
-        table = tables[name]
-        count, value = digest_table(table, ("key",) if "key" in table.column_names else ())
+    for place, name in enumerate(sorted(digests)):
+        count, value = digests[name]
         rows += count
         total = (total + value * (2 * place + 3)) & MASK
     return format_digest(rows, total)

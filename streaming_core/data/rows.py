@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
 from streaming_core.data.digest import MASK
 from streaming_core.errors import BadInput
 from streaming_core.language.record import (
@@ -156,6 +156,11 @@ def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Tab
             read = _rings if isinstance(slot.type, Ring) else _queues if isinstance(slot.type, Queue) else _growing
             columns.append(read(raw, slot).cast(field.type))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def key_column(keys: bytes | list[bytes]) -> pa.Array:
+    """Keys of the runtime as a column: integers or texts."""
+    return to_arrow(np.frombuffer(keys, "<i8")) if isinstance(keys, bytes) else from_bytes(keys)
 
 
 def _rings(raw: np.ndarray, slot: Slot) -> pa.Array:

@@ -41,7 +41,7 @@ from streaming_core.apps import registry
 from streaming_core.data import rows as row_format
 from streaming_core.data import workload
 from streaming_core.data.agreement import states_digest
-from streaming_core.data.arrow import from_bytes, to_arrow
+from streaming_core.data.arrow import to_arrow
 from streaming_core.data.digest import format_digest
 from streaming_core.data.parts import Writer, ahead, write_states
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
@@ -649,21 +649,16 @@ def final_state(engine, program: Program) -> dict[str, pa.Table]:
     state = {}
     for index, (table, record, size) in enumerate(program.tables):
         keys, data = engine.table(index)
-        numbers = to_arrow(np.arange(size, dtype=np.int64)) if keys is None else _key_column(keys)
+        numbers = to_arrow(np.arange(size, dtype=np.int64)) if keys is None else row_format.key_column(keys)
         state[table.name] = row_format.decode_state(data, record, numbers)
     for index, operator in enumerate(program.description.get("operators", [])):
         found = [record for op, record in program.states if op.name == operator["name"]]
         if not found:
             continue
         keys, data = engine.states(index)
-        column = None if operator["kind"] == "stateful" else _key_column(keys)
+        column = None if operator["kind"] == "stateful" else row_format.key_column(keys)
         state[operator["name"]] = row_format.decode_state(data, found[0], column)
     return state
-
-
-def _key_column(keys: bytes | list[bytes]) -> pa.Array:
-    """Integers or texts as the runtime exports them."""
-    return to_arrow(np.frombuffer(keys, "<i8")) if isinstance(keys, bytes) else from_bytes(keys)
 
 
 @cache
