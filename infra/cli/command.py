@@ -700,6 +700,70 @@ def freshness() -> None:
     print(freshness(home()))
 
 
+engines_app = typer.Typer(
+    help="Engines beside Lockstep's own: list them, install them, and begin a new one. A run names them as executors."
+)
+app.add_typer(engines_app, name="engines")
+EngineName = Annotated[str, typer.Argument(metavar="NAME", help="An engine, as `lockstep engines list` shows it.")]
+
+
+@engines_app.command("list")
+def list_engines(as_json: Json = False) -> None:
+    """List the engines, their applications, and which are installed here.
+
+    Examples:
+        lockstep engines list
+    """
+    from infra.cli.engines import show_list
+
+    show_list(as_json)
+
+
+@engines_app.command("install")
+def install_engines(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Engines, as `lockstep engines list` shows.")],
+) -> None:
+    """Make the environment of an engine, from its lock.
+
+    The environment is the folder .environment in the engine's folder.
+    Remove it to uninstall the engine.
+
+    Examples:
+        lockstep engines install polars
+    """
+    from rich.console import Console
+
+    from infra.cli.engines import install
+
+    install(names, Console(stderr=True))
+
+
+@engines_app.command("lock")
+def lock_engine(name: EngineName) -> None:
+    """Resolve an engine's requirements.in into its requirements.lock.
+
+    Examples:
+        lockstep engines lock polars
+    """
+    from infra.services.engines import lock
+
+    print(f"wrote {lock(name)}")
+
+
+@engines_app.command("new")
+def new_engine(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new engine.")],
+) -> None:
+    """Write the skeleton of a new engine, which runs application wc, and its test.
+
+    Examples:
+        lockstep engines new mine
+    """
+    from infra.cli.engines import new
+
+    new(name)
+
+
 stack_app = typer.Typer(
     help="Run the production topology on this machine: Airflow on PostgreSQL with two Celery workers, a Spark cluster "
     "and an SSH host."
