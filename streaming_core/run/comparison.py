@@ -29,8 +29,18 @@ from streaming_core.run.way import executor_of
 
 @dataclass
 class Diff:
-    """The outcome. `states` is None if the run leaves no state. `reason` is set when the two cannot be compared; `operator` when they are recordings of what it
-    takes; `counts` is differing rows by table."""
+    """The outcome of a comparison.
+
+    Attributes:
+        run: Folder of the run.
+        oracle: Folder of the oracle's result.
+        reason: Why the two cannot be compared; None if they can.
+        operator: The operator whose input both recorded; None if they are no recordings.
+        outputs: Rows that the oracle has.
+        states: Rows of final state that the oracle has; None if the run leaves no state.
+        counts: Number of differing rows, by table.
+        differences: The first of them.
+    """
 
     run: str
     oracle: str
@@ -215,7 +225,7 @@ def _states(found: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None
             found.add(table, [Difference(table, "table", {}, *words)], 1)
             continue
         expected, actual = theirs[name], ours[name]
-        found.states += expected.rows
+        found.states = (found.states or 0) + expected.rows
         names = _columns(found, table, expected.schema, actual.schema)
         if names is not None:
             found.take(comparison.matched(table, expected, actual, names))
