@@ -15,7 +15,7 @@ import math
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
@@ -112,13 +112,15 @@ class Found:
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
-def columns(table: str, expected: pa.Schema, actual: pa.Schema) -> list[Difference]:
-    """Columns that are missing, of another type or unexpected."""
+def columns(
+    table: str, expected: pa.Schema, actual: pa.Schema, needed: Sequence[str] | None = None
+) -> list[Difference]:
+    """Columns that are missing, of another type or unexpected. If only some are `needed`, others may be missing."""
     kinds = [{column.name: column.type for column in schema} for schema in (expected, actual)]
     found = []
     for name in kinds[0] | kinds[1]:
         one, other = (kind.get(name) for kind in kinds)
-        if one != other:
+        if one != other and (other is not None or needed is None or name in needed):
             words = [None if kind is None else str(kind) for kind in (one, other)]
             found.append(Difference(table, "column", {}, words[0], words[1], (name,)))
     return found
