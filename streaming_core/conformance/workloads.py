@@ -45,7 +45,7 @@ class Case:
     """A workload, and how an engine takes it.
 
     Attributes:
-        name: The name of its kind; for a silent stream with the name of the stream.
+        name: The name of its kind.
         about: What is difficult about it.
         params: The parameters that differ from their defaults.
         events: The events, with `seq`.
@@ -337,16 +337,13 @@ def _works(app: App, params: dict[str, Any]) -> bool:
         return False
 
 
-def _silent(number: int) -> Make:
-    """All rows of other streams, and in their middle a few of this stream."""
-
-    def make(material: Material) -> list[Row]:
-        assert material.app.streams is not None
-        own = [n for n, row in enumerate(material.rows) if row[TAG] == number]
-        kept = own[len(own) // 2 :][:5]
-        return [row for n, row in enumerate(material.rows) if n in kept or row[TAG] != number]
-
-    return make
+def _silent(material: Material) -> list[Row]:
+    streams = material.app.streams
+    if streams is None:
+        raise Unfit("the application has one stream")
+    # The first stream is silent at the start, the last one at the end.
+    count, rows = len(streams.records), material.rows
+    return [row for number, row in enumerate(rows) if row[TAG] != number * count // len(rows)]
 
 
 def _first(count: int) -> Make:
@@ -371,7 +368,7 @@ KINDS: dict[str, Kind] = {
     "minimum": Kind("parameters at their minimum", _first(EVENTS), _minimum),
     "choices": Kind("another choice of each parameter that has choices", _first(EVENTS), _choices(0)),
     "choices_2": Kind("a third choice of each parameter that has one", _first(EVENTS), _choices(1)),
-    "silent": Kind("one stream has few events, or none for long", _first(EVENTS)),
+    "silent": Kind("each stream in turn has no events for long", _silent),
 }
 
 
@@ -394,18 +391,10 @@ def cases(app: App, names: Iterable[str] = ()) -> Iterator[Case | tuple[str, str
             raise BadInput(unknown("workload", name, KINDS))
     plain = Material(app, {})
     for name in chosen:
-        kind = KINDS[name]
-        kinds = {name: kind}
-        if name == "silent":
-            records = enumerate(app.streams.names if app.streams else ())
-            kinds = {f"silent_{record.lower()}": Kind(kind.about, _silent(number)) for number, record in records}
-            if not kinds:
-                yield name, "the application has one stream"
-        for called, one in kinds.items():
-            try:
-                yield _case(app, called, one, plain)
-            except (Unfit, BadInput, RunFailed) as error:
-                yield called, str(error)
+        try:
+            yield _case(app, name, KINDS[name], plain)
+        except (Unfit, BadInput, RunFailed) as error:
+            yield name, str(error)
 
 
 def _case(app: App, name: str, kind: Kind, plain: Material) -> Case:
