@@ -41,6 +41,7 @@ class Cell:
         batch: Events in a batch.
         params: The parameters that differ from their defaults.
         events: The number of events.
+        refused: Events that the workload lacks, because the oracle refuses them.
         outcome: How it ended.
         event: The event that caused the first differing row, with its `seq`. None if there is none, or at the end of
             the stream.
@@ -55,6 +56,7 @@ class Cell:
     batch: int
     params: dict[str, Any]
     events: int
+    refused: int
     outcome: Outcome
     event: dict[str, Any] | None = None
     cause: prefix.Prefix | None = None
@@ -100,7 +102,7 @@ class Report:
 def _plain(cell: Cell) -> dict[str, Any]:
     rows = [{"expected": one.expected, "actual": one.actual, "times": one.times} for one in cell.outcome.rows]
     cause = cell.cause and {**vars(cell.cause), "last_event": comparison.plain(cell.last)}
-    names = ("application", "workload", "about", "threads", "batch", "params", "events")
+    names = ("application", "workload", "about", "threads", "batch", "params", "events", "refused")
     return {name: getattr(cell, name) for name in names} | {
         "verdict": cell.outcome.verdict,
         "reason": cell.outcome.reason,
@@ -183,7 +185,8 @@ def _cells(
     is_searched = False
     for number in threads:
         outcome = trial.run(engine, app, case, number, folder)
-        about = (app.name, case.name, case.about, number, case.batch, case.params, case.events.num_rows, outcome)
+        about = (app.name, case.name, case.about, number, case.batch, case.params)
+        about = (*about, case.events.num_rows, case.refused, outcome)
         if outcome.verdict == "equal":
             yield Cell(*about)
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LONG = 5_000  # bytes of the longest word
+LONG = 70_000  # bytes of the longest word: more than 16 bits count
 
 # Whitespace at unusual places, and bytes that only some libraries take for whitespace.
 BLANKS = [

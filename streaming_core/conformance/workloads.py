@@ -26,13 +26,15 @@ from streaming_core.language.application import App
 from streaming_core.language.record import Array, Scalar, Text
 from streaming_core.language.sources import TAG
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.run.way import DEFAULT_BATCH, MAX_BATCH
+from streaming_core.run.way import MAX_BATCH
 
 SEED = 41
-EVENTS = 240  # of most workloads
+EVENTS = 250  # of most workloads
 MOST = 2_000  # events of any workload
+BATCH = 16  # of most workloads: threads take turns on few events, and the last batch is not full
 SPAN = 8  # windows that the events of most workloads cover
 FEW = 7  # different events, where events repeat
+NEAR = 24  # numbers of several streams are below it, so that rows of different streams meet
 TRIAL = 20  # events that show whether parameters work
 ROUNDS = 8  # of taking refused events out
 
@@ -49,6 +51,7 @@ class Case:
         about: What is difficult about it.
         params: The parameters that differ from their defaults.
         events: The events, with `seq`.
+        refused: Events that are left out, because the oracle refuses them.
         batch: Events in a batch, for engines that have batches.
     """
 
@@ -56,7 +59,8 @@ class Case:
     about: str
     params: dict[str, Any]
     events: pa.Table
-    batch: int = DEFAULT_BATCH
+    refused: int
+    batch: int
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,14 @@ class Kind:
         make: Makes the rows. Raises `Unfit` where the application has nothing to make it from.
         params: The parameters that it sets.
         batch: Events in a batch.
+        size: Events of the generator that it begins with.
     """
 
     about: str
     make: Make
     params: Callable[[App], dict[str, Any]] = lambda app: {}
-    batch: int = DEFAULT_BATCH
+    batch: int = BATCH
+    size: int = EVENTS
 
 
 class Unfit(Exception):
@@ -92,11 +98,14 @@ class Material:
         rows: The events as dicts, without `seq`.
     """
 
-    def __init__(self, app: App, params: dict[str, Any], events: int = EVENTS):
+    def __init__(self, app: App, params: dict[str, Any], events: int):
         self.app = app
         self.params = app.bind(params)
         table = workload.generate_chunk(app, self.params, events, SEED, 0, events)
         self.rows: list[Row] = table.drop_columns(["seq"]).to_pylist()
+        if app.streams is not None:
+            for row in self.rows:
+                row |= {name: row[name] % NEAR for name, kind in self.fields(row) if _is_number(kind)}
         bounds = [one.window.bound(one.name, self.params) for one in app.operators if one.window is not None]
         # The longest window says how far apart events must be. Without windows, `ts` stays as it is.
         self.advance, self.size = max(((one.advance, one.size) for one in bounds), key=max, default=(1, 0))
@@ -119,7 +128,7 @@ class Material:
             Unfit: The events have no time.
         """
         if not self.has_time:
-            raise Unfit("events have no integer field ts")
+            raise Unfit("no integer field ts")
         kind = self.app.event.fields["ts"]
         assert isinstance(kind, Scalar)
         low, high = kind.bounds
@@ -165,7 +174,7 @@ def _ties(material: Material) -> list[Row]:
 
 def _windowed(material: Material) -> None:
     if not material.size:
-        raise Unfit("the application has no windows")
+        raise Unfit("no windows")
 
 
 def _boundaries(material: Material) -> list[Row]:
@@ -173,13 +182,9 @@ def _boundaries(material: Material) -> list[Row]:
     few, advance, size = material.like(lambda n: n % FEW), material.advance, material.size
     if material.is_session:
         return material.at(few, material.times([0, 1, size - 1, size, size + 1]))
-    first = material.rows[0]["ts"] // advance + 1
-    instants = {
-        edge + near
-        for number in range(first, first + len(few))
-        for edge in (number * advance, number * advance + size)
-        for near in (-1, 0, 1)
-    }
+    first = (material.rows[0]["ts"] // advance + 1) * advance
+    starts = range(first, first + len(few) * size, -(-size // advance) * advance)
+    instants = {start + edge + near for start in starts for edge in (0, advance, size) for near in (-1, 0, 1)}
     return material.at(few, (instant for instant in sorted(instants) for _ in range(3)))
 
 
@@ -198,7 +203,7 @@ def _negative_time(material: Material) -> list[Row]:
 def _late(material: Material) -> list[Row]:
     app, delay = material.app, material.app.delay
     if delay is None:
-        raise Unfit("ts of the application's source never goes back (it declares no delay)")
+        raise Unfit("ts never goes back, as the source declares no delay")
     by = material.params[delay] if isinstance(delay, str) else delay
     backs = [0, by, 0, by + 1, 0, 1, by + 2 * material.size]
     assert app.delay is not None
@@ -241,7 +246,7 @@ def _with_texts(material: Material, edges: list[bytes], which: int) -> list[Row]
     def texts(row: Row, name: str) -> list[bytes]:
         return edges + [text for source in material.rows[:3] for text in variants(source[name] or row[name])[which]]
 
-    return _with_values(material, Text, texts, "the events have no texts")
+    return _with_values(material, Text, texts, "no texts")
 
 
 INTEGERS = (0, 1, -1, 2, 127, 128, -128, 255, 256, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, -(2**53) - 1)
@@ -262,7 +267,11 @@ def _numbers(material: Material) -> list[Row]:
             return [one for v in items for one in ([v] * len(row[name]), [v, *row[name][1:]])]
         return items
 
-    return _with_values(material, (Scalar, Array), values, "the events have no numbers but ts")
+    return _with_values(material, (Scalar, Array), values, "no numbers but ts")
+
+
+def _is_number(kind: Any) -> bool:
+    return isinstance(kind, Scalar) and kind.name != "boolean"
 
 
 def _fits(kind: Scalar, value: float) -> bool:
@@ -325,7 +334,7 @@ def _workable(app: App, wanted: dict[str, Any]) -> dict[str, Any]:
         if _works(app, params | {name: value}):
             params[name] = value
     if not params:
-        raise Unfit("the application has no such parameters")
+        raise Unfit("no such parameters")
     return params
 
 
@@ -340,7 +349,7 @@ def _works(app: App, params: dict[str, Any]) -> bool:
 def _silent(material: Material) -> list[Row]:
     streams = material.app.streams
     if streams is None:
-        raise Unfit("the application has one stream")
+        raise Unfit("one stream")
     # The first stream is silent at the start, the last one at the end.
     count, rows = len(streams.records), material.rows
     return [row for number, row in enumerate(rows) if row[TAG] != number * count // len(rows)]
@@ -353,7 +362,7 @@ def _first(count: int) -> Make:
 KINDS: dict[str, Kind] = {
     "empty": Kind("no events", _first(0)),
     "single": Kind("one event", _first(1)),
-    "plain": Kind("events of the generator, in one batch; the end is in a window", _first(EVENTS - 3), batch=MAX_BATCH),
+    "plain": Kind("events of the generator, in one batch", _first(MOST), batch=MAX_BATCH, size=MOST),
     "batch_of_one": Kind("one event a batch", _first(EVENTS // 2), batch=1),
     "ties": Kind("many events with the same ts", _ties),
     "boundaries": Kind("ts at the first and the last instant of windows, and beside them", _boundaries),
@@ -389,7 +398,7 @@ def cases(app: App, names: Iterable[str] = ()) -> Iterator[Case | tuple[str, str
     for name in chosen:
         if name not in KINDS:
             raise BadInput(unknown("workload", name, KINDS))
-    plain = Material(app, {})
+    plain = Material(app, {}, EVENTS)
     for name in chosen:
         try:
             yield _case(app, name, KINDS[name], plain)
@@ -399,12 +408,12 @@ def cases(app: App, names: Iterable[str] = ()) -> Iterator[Case | tuple[str, str
 
 def _case(app: App, name: str, kind: Kind, plain: Material) -> Case:
     params = kind.params(app)
-    material = Material(app, params) if params else plain
+    material = Material(app, params, kind.size) if params or kind.size != EVENTS else plain
     rows = kind.make(material)
     events = accepted(app, material.params, material.table(rows))
     if rows and not events.num_rows:
         raise Unfit("the oracle refuses all of its events")
-    return Case(name, kind.about, params, events, kind.batch)
+    return Case(name, kind.about, params, events, len(rows) - events.num_rows, kind.batch)
 
 
 def accepted(app: App, params: dict[str, Any], events: pa.Table) -> pa.Table:
