@@ -135,8 +135,10 @@ def _cause(cell: Cell) -> str:
         return "no event: a stream without events is wrong already"
     if not cell.cause.is_smallest:
         return f"the first {_count(count, 'event')} are wrong, perhaps fewer: the time to search was over"
-    right = f"the first {count - 1} are right" if count > 1 else "a stream without events is right"
-    return f"the first {_count(count, 'event')} are wrong already, {right}; the last is {shown(cell.last)}"
+    if count == 1:
+        return f"the first event is wrong already, a stream without events is right; it is {shown(cell.last)}"
+    wrong = f"the first {count} events are wrong already, the first {count - 1} right"
+    return f"{wrong}; the last is {shown(cell.last)}"
 
 
 def table_of(report: Report) -> Table:

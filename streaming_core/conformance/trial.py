@@ -21,6 +21,7 @@ from streaming_core.run import engine, external
 from streaming_core.run.comparison import Diff, diff
 from streaming_core.run.way import External, RunSpec
 
+LIMIT = 120.0  # seconds that an engine may take for a workload, even if its manifest allows more
 SHOWN = 3  # rows of either side that are kept of a difference without order
 
 Row = dict[str, Any]
@@ -86,7 +87,10 @@ def run(executor: str, app: App, case: Case, threads: int, folder: Path, events:
     outputs = oracle.run(source, expected, "interpreted")["outputs"]["rows"]
     spec = spec_of(executor, app, case, threads)
     try:
-        external.run(spec, source, out) if isinstance(spec, External) else engine.run(spec, source, out)
+        if isinstance(spec, External):
+            external.run(spec, source, out, limit=LIMIT)
+        else:
+            engine.run(spec, source, out)
     except RunFailed as error:
         return Outcome("failed", str(error), outputs)
     difference = diff(out, expected)

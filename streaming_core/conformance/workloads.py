@@ -111,9 +111,8 @@ class Material:
         self.advance, self.size = max(((one.advance, one.size) for one in bounds), key=max, default=(1, 0))
         self.is_session = any(one.window is not None and one.window.kind == "session" for one in app.operators)
         if self.size and self.has_time and self.rows:
-            first = self.rows[0]["ts"] + self.advance // 3
-            step = max(1, SPAN * self.size // len(self.rows))
-            self.rows = self.at(self.rows, (first + number * step for number in range(len(self.rows))))
+            first, count = self.rows[0]["ts"] + self.advance // 3, len(self.rows)
+            self.rows = self.at(self.rows, (first + number * SPAN * self.size // count for number in range(count)))
 
     @property
     def has_time(self) -> bool:
@@ -434,7 +433,7 @@ def accepted(app: App, params: dict[str, Any], events: pa.Table) -> pa.Table:
         if failure is None:
             machine.finish(events.num_rows)
             return events
-        events = events.take(good)
+        events = events.take(pa.array(good, pa.int64()))
         events = events.set_column(0, events.schema.field(0), pa.array(range(len(good)), pa.int64()))
     raise RunFailed(f"the oracle refuses it: {failure}")
 
