@@ -101,7 +101,7 @@ def test_a_difference_without_order_has_missing_and_extra_rows_and_a_cause(engin
     fault = f"{UNORDERED}rows = [row | {{'n': 9}} for row in rows]"
     plant(engines, "loose", wrapped(fault), applications={"wc": "none"})
     cell = found("loose", tmp_path, ["single"])["single"]
-    assert [row.expected is None for row in cell.outcome.rows] == [False] * 3 + [True]
+    assert [row.expected is None for row in cell.outcome.rows] == [False] * 3 + [True] * 3
     assert all(row.expected["n"] == 1 for row in cell.outcome.rows[:3])
     assert (cell.outcome.rows[3].actual["n"], cell.outcome.rows[3].times) == (9, 1)
     assert (cell.event, cell.cause.events, cell.last["seq"]) == (None, 1, 0)
@@ -143,7 +143,7 @@ def test_a_difference_is_explained_and_kept(engines, tmp_path, capsys):
     assert lines[-1] == "wrong does not conform: 2 equal, 2 different"
     folder = tmp_path / "kept" / "wc"
     assert {path.name for path in folder.iterdir()} == {"single"}
-    names = {"workload", "oracle", "threads-1", "threads-2", "cells.json"}
+    names = {"workload", "oracle", "threads-1", "threads-2", "first-1", "cells.json"}
     assert {path.name for path in (folder / "single").iterdir()} == names
 
 
