@@ -17,6 +17,8 @@ interface Application {
         return switch (name) {
             case "wc" -> new Wc();
             case "sd" -> new Sd(cell);
+            case "wordcount" -> new Wordcount(cell);
+            case "scalejoin" -> new Scalejoin(cell);
             default -> throw new IllegalArgumentException("there is no application " + name);
         };
     }
@@ -38,5 +40,12 @@ interface Application {
         return env.fromSource(
                         new MemorySource<T>(), WatermarkStrategy.noWatermarks(), "events", TypeInformation.of(type))
                 .setParallelism(1);
+    }
+
+    /** Returns the events with their times, dealt to the subtasks of the source, and watermarks as {@link Steps}. */
+    static <T> SingleOutputStreamOperator<T> withTime(
+            StreamExecutionEnvironment env, Class<T> type, long offset, long step) {
+        WatermarkStrategy<T> watermarks = WatermarkStrategy.forGenerator(context -> new Steps<>(offset, step));
+        return env.fromSource(new MemorySource<T>(), watermarks, "events", TypeInformation.of(type));
     }
 }

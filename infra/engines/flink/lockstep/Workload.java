@@ -15,6 +15,8 @@ record Workload<T>(T[] events, long[] ts, int timed) {
     /** A clock is read twice for each event that is timed, so few are. */
     static final int FEW = 64;
 
+    static final int ALL = 1;
+
 
     static long[] longs(DataInputStream in, int events) throws IOException {
         long[] values = new long[events];
