@@ -70,22 +70,18 @@ def wordcount(task: Task) -> OnePass:
     """Count the words of each window."""
     advance, size = task.params["advance"], task.params["size"]
     tweets, is_utf8 = frame(task, "text")
-    word = pl.col("text").str.extract_all(r"[^\t-\r ]+")
+    words = pl.col("text").str.split(r"[\t-\r ]+", literal=False).list.filter(pl.element() != "")
     if task.params["multiplicity"] == "set":
-        word = word.list.unique()
-    first = ((pl.col("ts") - size) // advance + 1) * advance + size
-    last = pl.col("ts") // advance * advance + size
+        words = words.list.unique()
+    first_end = ((pl.col("ts") - size) // advance + 1) * advance + size
+    last_end = pl.col("ts") // advance * advance + size
     query = (
         tweets.lazy()
-        .select(first=first, last=last, word=word)
-        .explode("word", empty_as_null=False)
-        # Tweets with the same windows are counted together, so that fewer rows are repeated for each window.
-        .group_by("first", "last", "word")
-        .agg(n=pl.len())
-        .select("word", "n", ts=pl.int_ranges("first", pl.col("last") + 1, advance))
+        .select(ts=pl.int_ranges(first_end, last_end + 1, advance), word=words)
         .explode("ts")
+        .explode("word", empty_as_null=False)
         .group_by("ts", "word")
-        .agg(pl.col("n").sum())
+        .agg(n=pl.len())
     )
     return lambda: outputs(task, query, is_utf8)
 
