@@ -89,7 +89,7 @@ def _lines(report: Report, keep: Path | None) -> Iterator[Text | Table]:
     for app in dict.fromkeys(app for app, _, _ in report.left_out):
         reasons = [f"{workload} ({reason})" for of, workload, reason in report.left_out if of == app]
         yield Text(f"left out from {app}: {', '.join(reasons)}", "dim")
-    counts = Counter(cell.outcome.verdict for cell in report.cells)
+    counts: Counter[str] = Counter(cell.outcome.verdict for cell in report.cells)
     if report.exit_code:
         words = ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name])
         yield Text(f"\n{report.engine} does not conform: {words}", "bold red")
@@ -150,7 +150,7 @@ def table_of(report: Report) -> Table:
     for cell in report.cells:
         groups.setdefault((cell.application, cell.workload), []).append(cell)
     for names, cells in groups.items():
-        counts = Counter(cell.outcome.verdict for cell in cells)
+        counts: Counter[str] = Counter(cell.outcome.verdict for cell in cells)
         marks = [Text(str(counts[name] or ""), style) for name, style in VERDICTS.items()]
         table.add_row(*names, str(cells[0].events), str(cells[0].outcome.outputs), *marks)
     return table

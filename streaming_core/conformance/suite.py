@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,23 +178,29 @@ def _applications(engine: str, wanted: Sequence[str]) -> list[App]:
     return [registry.load(name) for name in wanted or known]
 
 
-def _cells(
-    engine: str, app: App, case: Case, threads: Sequence[int], folder: Path, seconds: float
-) -> Iterator[Cell]:
+def _cells(engine: str, app: App, case: Case, threads: Sequence[int], folder: Path, seconds: float) -> Iterator[Cell]:
     """The cells of a workload. The first that is not equal says which event causes it."""
     is_searched = False
     for number in threads:
-        outcome = trial.run(engine, app, case, number, folder)
-        about = (app.name, case.name, case.about, number, case.batch, case.params)
-        about = (*about, case.events.num_rows, case.refused, outcome)
-        if outcome.verdict == "equal":
-            yield Cell(*about)
-            continue
-        seq = next((one.seq for one in outcome.rows), None)
-        event = _event(case, seq)
-        cause = None if is_searched else _cause(engine, app, case, number, folder, seq, seconds)
-        is_searched = True
-        yield Cell(*about, event, cause, _event(case, cause.events - 1) if cause else None)
+        cell = Cell(
+            application=app.name,
+            workload=case.name,
+            about=case.about,
+            threads=number,
+            batch=case.batch,
+            params=case.params,
+            events=case.events.num_rows,
+            refused=case.refused,
+            outcome=trial.run(engine, app, case, number, folder),
+        )
+        if cell.outcome.verdict != "equal":
+            seq = next((one.seq for one in cell.outcome.rows), None)
+            cell = replace(cell, event=_event(case, seq))
+            if not is_searched:
+                cause = _cause(engine, app, case, number, folder, seq, seconds)
+                cell = replace(cell, cause=cause, last=_event(case, cause.events - 1))
+                is_searched = True
+        yield cell
 
 
 def _event(case: Case, seq: int | None) -> dict[str, Any] | None:

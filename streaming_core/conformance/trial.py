@@ -14,7 +14,7 @@ from streaming_core.conformance.workloads import Case, write
 from streaming_core.data import comparison
 from streaming_core.data.comparison import OUTPUT_KEY, Difference
 from streaming_core.data.parts import Parts
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import RunFailed
 from streaming_core.language.application import App
 from streaming_core.oracle import oracle
 from streaming_core.run import engine, external

@@ -99,6 +99,7 @@ class Material:
     """
 
     def __init__(self, app: App, params: dict[str, Any], events: int):
+        """Generate the events."""
         self.app = app
         self.params = app.bind(params)
         table = workload.generate_chunk(app, self.params, events, SEED, 0, events)
@@ -302,8 +303,8 @@ def _with_values(material: Material, kinds: Any, values: Callable[[Row, str], li
 
 
 def _minimum(app: App) -> dict[str, Any]:
-    lowest = {name: param for name, param in app.declared.items() if param.minimum is not None}
-    return _workable(app, {name: type(param.default)(param.minimum) for name, param in lowest.items()})
+    lowest = {name: param.minimum for name, param in app.declared.items() if param.minimum is not None}
+    return _workable(app, {name: type(app.declared[name].default)(value) for name, value in lowest.items()})
 
 
 def _choices(nth: int) -> Callable[[App], dict[str, Any]]:
