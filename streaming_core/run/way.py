@@ -750,8 +750,11 @@ class External(RunSpec):
         """Take the order from the manifest where the spec leaves it open. `check` says what is wrong with a name."""
         if not isinstance(data, dict) or data.get("order") is not None or data.get("executor") not in engines.names():
             return data
-        declared = engines.load(data["executor"]).manifest.applications.get(data.get("app", ""))
-        return data if declared is None else data | {"order": declared}
+        try:
+            order = engines.load(data["executor"]).manifest.applications.get(data.get("app", ""))
+        except BadInput:
+            return data
+        return data if order is None else data | {"order": order}
 
     @model_validator(mode="after")
     def _check_order(self) -> External:
@@ -781,6 +784,8 @@ class External(RunSpec):
             raise BadInput(f"executor {self.executor} does not run application {app.name}; it runs: {runs}")
         if self.order != order:
             raise BadInput(f"order is {order} with {self.executor} and application {app.name}")
+        if self.threads > manifest.max_threads:
+            raise BadInput(f"executor {self.executor} runs on at most {manifest.max_threads} threads")
         if self.rate > 0 and not manifest.open_loop:
             raise BadInput(f"executor {self.executor} has no open-loop pass: set rate to 0")
         super().check(app)

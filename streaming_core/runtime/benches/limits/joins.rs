@@ -66,7 +66,7 @@ struct Pair {
 }
 
 impl Join {
-    pub fn run(self, input: &Input) -> Digest {
+    pub fn run<const KEEP: bool>(self, input: &Input) -> Digest<KEEP> {
         let mut pairs = thread::scope(|scope| {
             let others: Vec<_> = (1..self.threads).map(|share| scope.spawn(move || self.pairs(input, share))).collect();
             let mut pairs = self.pairs(input, 0);
@@ -137,7 +137,7 @@ fn event(
 }
 
 impl Pair {
-    fn hash(&self, sub: u64) -> Hash {
+    fn hash<const KEEP: bool>(&self, sub: u64) -> Hash<KEEP> {
         let Self { left, right, .. } = self;
         let mut hash = Hash::of(self.seq, sub);
         for column in [self.ts + 1, self.earlier, left.x, left.y.to_bits() as i64, right.x, right.y.to_bits() as i64] {
