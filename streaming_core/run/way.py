@@ -740,9 +740,6 @@ class External(RunSpec):
     gives_state = False
 
     executor: str = Field(description="Name of the engine.")
-    order: Literal["total", "none"] = Field(
-        "total", description="Order of the outputs, which the engine declares for each application."
-    )
 
     @model_validator(mode="before")
     @classmethod
