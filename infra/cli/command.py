@@ -117,7 +117,9 @@ def conformance(
     workloads: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Workloads, as the table shows them. Default: all.")
     ] = None,
-    threads: Annotated[str, typer.Option(metavar="N,N,...", help="Numbers of worker threads.")] = "1,2",
+    threads: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Numbers of worker threads. Default: 1,2, or 1 if there is one.")
+    ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep workloads, outputs and oracles of what differs in this new folder."),
@@ -138,7 +140,7 @@ def conformance(
     from infra.cli.conformance import conformance, numbers
 
     names = [[*dict.fromkeys(filter(None, (text or "").split(",")))] for text in (applications, workloads)]
-    return conformance(engine, *names, numbers(threads), keep, as_json)
+    return conformance(engine, *names, numbers(threads) if threads else [], keep, as_json)
 
 
 @app.command("import")

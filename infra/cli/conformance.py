@@ -40,7 +40,7 @@ def conformance(
         engine: An engine, or an executor of Lockstep.
         applications: The applications; all that the engine runs if empty.
         workloads: The workloads; all if empty.
-        threads: The numbers of threads.
+        threads: The numbers of threads; those of `suite.run` if empty.
         keep: A folder for the files of what differs, or None.
         as_json: Print JSON instead of text.
 

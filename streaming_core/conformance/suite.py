@@ -21,9 +21,10 @@ from streaming_core.engines import registry as engines
 from streaming_core.errors import BadInput, RunFailed, unknown
 from streaming_core.exit_codes import ExitCode
 from streaming_core.language.application import App
-from streaming_core.run.way import ENGINE_EXECUTORS
+from streaming_core.run.way import ENGINE_EXECUTORS, MAX_THREADS
 from streaming_core.storage import save_json
 
+THREADS = (1, 2)
 SECONDS = 60.0  # for the search for the event that causes a difference
 
 Say = Callable[[str], None]
@@ -118,7 +119,7 @@ def run(
     folder: Path,
     applications: Sequence[str] = (),
     workloads: Sequence[str] = (),
-    threads: Sequence[int] = (1, 2),
+    threads: Sequence[int] = (),
     keep: bool = False,
     seconds: float = SECONDS,
     say: Say = lambda line: None,
@@ -130,7 +131,7 @@ def run(
         folder: A folder for workloads, oracles and outputs, which is new or empty.
         applications: Those to run. All that the engine declares if empty.
         workloads: The workloads to run. All if empty.
-        threads: The numbers of threads.
+        threads: The numbers of threads. 1 and 2 if empty, or 1 alone if the engine has one thread.
         keep: Whether the files of what differs stay in `folder`.
         seconds: The time for the search for the event that causes a difference, for each workload.
         say: Takes a line about each workload.
@@ -140,7 +141,10 @@ def run(
             something.
         CommandFailed: The disk is full, or fails.
     """
-    apps = _applications(engine, applications)
+    apps, most = _applications(engine, applications)
+    if excess := [number for number in threads if number > most]:
+        raise BadInput(f"engine {engine} runs on at most {most} thread{'s' * (most > 1)}, got {excess[0]}")
+    threads = threads or [number for number in THREADS if number <= most]
     if folder.exists() and any(folder.iterdir()):
         raise BadInput(f"{folder} is not empty; choose a new folder")
     report = Report(engine)
@@ -148,6 +152,11 @@ def run(
         for case in cases(app, workloads):
             if isinstance(case, tuple):
                 report.left_out.append((app.name, *case))
+                continue
+            try:
+                trial.spec_of(engine, app, case, threads[0])
+            except BadInput as error:
+                report.left_out.append((app.name, case.name, str(error)))
                 continue
             place = folder / app.name / case.name
             cells = list(_cells(engine, app, case, threads, place, seconds))
@@ -161,8 +170,9 @@ def run(
     return report
 
 
-def _applications(engine: str, wanted: Sequence[str]) -> list[App]:
-    """The applications to run."""
+def _applications(engine: str, wanted: Sequence[str]) -> tuple[list[App], int]:
+    """The applications to run, and the most threads that the engine has."""
+    most = MAX_THREADS
     if engine in ENGINE_EXECUTORS:
         kinds = ENGINE_EXECUTORS[engine].application_kinds
         known = [name for name, kind in registry.kinds().items() if kind in kinds]
@@ -171,11 +181,11 @@ def _applications(engine: str, wanted: Sequence[str]) -> list[App]:
             raise BadInput(unknown("engine", engine, [*engines.names(), *ENGINE_EXECUTORS]))
         loaded = engines.load(engine)
         environment.check(loaded)
-        known = [*loaded.manifest.applications]
+        known, most = [*loaded.manifest.applications], loaded.manifest.max_threads
     for name in wanted:
         if name not in known:
             raise BadInput(f"engine {engine}: {unknown('application', name, known)}")
-    return [registry.load(name) for name in wanted or known]
+    return [registry.load(name) for name in wanted or known], most
 
 
 def _cells(engine: str, app: App, case: Case, threads: Sequence[int], folder: Path, seconds: float) -> Iterator[Cell]:
