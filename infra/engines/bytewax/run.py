@@ -6,10 +6,11 @@ words share a key.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
 import bytewax.operators as op
@@ -23,7 +24,7 @@ from bytewax.testing import cluster_main
 from lockstep_engine import OnePass, Task, main
 
 ONE_BYTE = "latin-1"  # the encoding with one character per byte
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 WORD = re.compile(r"[^\t-\r ]+")
 
@@ -61,7 +62,8 @@ def wordcount(task: Task) -> OnePass:
     clock = windowing.EventClock(
         ts_getter=lambda item: item[1],
         wait_for_system_duration=timedelta(0),
-        now_getter=lambda: EPOCH,  # The watermark is the latest `ts` of the key. The time of the machine does not count.
+        # This clock stands still. So the watermark is the latest `ts` of a key, and no tweet is late.
+        now_getter=lambda: EPOCH,
         to_system_utc=lambda end: None,
     )
     windower = windowing.SlidingWindower(length=size * MILLISECOND, offset=advance * MILLISECOND, align_to=EPOCH)
@@ -83,20 +85,22 @@ def wordcount(task: Task) -> OnePass:
 
     try:
         for ts, _ in events[:1] + events[-1:]:
-            EPOCH + (ts - size) * MILLISECOND, EPOCH + (ts + size + advance) * MILLISECOND
+            split((ts - size, "")), split((ts + size, ""))
     except OverflowError:
-        sys.exit("bytewax: a window lies outside the years 1 to 9999, which are all that Bytewax knows")
+        sys.exit(f"bytewax: the windows must lie in the years 1 to 9999, but a tweet has ts {ts}")
     return one_pass
 
 
 def columns(task: Task, number: str, text: str) -> list[Event]:
-    """Two columns of the events, as Python objects. Texts have a character per byte."""
+    """Convert two columns of the events to Python objects. Texts have a character per byte."""
     lines = [line.decode(ONE_BYTE) for line in task.events[text].to_pylist()]
-    return list(zip(task.events[number].to_pylist(), lines, strict=True))
+    events = list(zip(task.events[number].to_pylist(), lines, strict=True))
+    gc.freeze()  # A source outside the process would not burden the garbage collector with its events either.
+    return events
 
 
 def as_bytes(words: tuple[str, ...]) -> list[bytes]:
-    """The bytes of words that have a character per byte."""
+    """Return the bytes of words that have a character per byte."""
     return [word.encode(ONE_BYTE) for word in words]
 
 
