@@ -17,10 +17,8 @@ import bytewax.operators as op
 import bytewax.operators.windowing as windowing
 import pyarrow as pa
 from bytewax.dataflow import Dataflow
-from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.operators import KeyedStream, Stream
-from bytewax.outputs import DynamicSink, StatelessSinkPartition
-from bytewax.testing import cluster_main
+from bytewax.testing import TestingSink, TestingSource, cluster_main
 from lockstep_engine import OnePass, Task, main
 
 ONE_BYTE = "latin-1"  # the encoding with one character per byte
@@ -117,55 +115,12 @@ def run(task: Task, events: list[Event], build: Callable) -> tuple[tuple, tuple]
     """
     outputs: list[tuple] = []
     flow = Dataflow(task.app)
-    op.output("outputs", build(op.input("events", flow, Source(events, task.batch))), Sink(outputs))
+    # The source is one partition of one worker, so the events of each word stay in order.
+    source = TestingSource(events, task.batch)
+    op.output("outputs", build(op.input("events", flow, source)), TestingSink(outputs))
     cluster_main(flow, [], 0, worker_count_per_proc=task.threads)
-    return tuple(zip(*outputs, strict=True)) if outputs else ((), ())
-
-
-class Source(FixedPartitionedSource):
-    """The events in memory, as one partition. One worker emits it, so each word's events stay in order."""
-
-    def __init__(self, events: list[Event], batch: int):
-        self._events, self._batch = events, batch
-
-    def list_parts(self) -> list[str]:
-        return ["events"]
-
-    def build_part(self, step_id: str, for_part: str, resume_state: None) -> Partition:
-        return Partition(self._events, self._batch)
-
-
-class Partition(StatefulSourcePartition):
-    """Emits the events a batch at a time."""
-
-    def __init__(self, events: list[Event], batch: int):
-        self._batches = (events[at : at + batch] for at in range(0, len(events), batch))
-
-    def next_batch(self) -> list[Event]:
-        return next(self._batches)
-
-    def snapshot(self) -> None:
-        return None
-
-
-class Sink(DynamicSink):
-    """Collects the outputs of all workers in one list."""
-
-    def __init__(self, outputs: list[tuple]):
-        self._outputs = outputs
-
-    def build(self, step_id: str, worker_index: int, worker_count: int) -> SinkPartition:
-        return SinkPartition(self._outputs)
-
-
-class SinkPartition(StatelessSinkPartition):
-    """Appends the outputs of one worker."""
-
-    def __init__(self, outputs: list[tuple]):
-        self._outputs = outputs
-
-    def write_batch(self, items: list[tuple]) -> None:
-        self._outputs.extend(items)
+    keys, values = zip(*outputs, strict=True) if outputs else ((), ())
+    return keys, values
 
 
 main({"wc": wc, "wordcount": wordcount}, versions={"bytewax": version("bytewax")})
