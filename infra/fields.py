@@ -5,7 +5,7 @@ from __future__ import annotations
 from streaming_core.apps.registry import ALL
 from streaming_core.errors import bounds_of
 from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
-from streaming_core.run.way import EXECUTORS, MAX_BATCH, MAX_THREADS
+from streaming_core.run.way import MAX_BATCH, MAX_THREADS, known_executors
 
 # Fields of one run that are not in RegressionSpec.
 OF_RUN = ("matrix", "spark")
@@ -15,7 +15,7 @@ ITEMS = {"threads": (1, MAX_THREADS), "batches": (1, MAX_BATCH)}
 
 # List field -> the values that it takes. Other list fields take any number, or any application.
 CHOICES = {
-    "executors": [ALL, *EXECUTORS],
+    "executors": [ALL, *known_executors()],
     **{field: [ALL, *NAMED_VALUES[option]] for field, option in FIELD_OPTIONS.items() if option in NAMED_VALUES},
 }
 

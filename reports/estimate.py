@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from socket import gethostname
 
-from streaming_core.regression.fleet import LOCAL, is_on_spark
+from streaming_core.regression.fleet import LOCAL, is_of_engine
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.storage import left_json, write_json
@@ -96,14 +96,14 @@ def _duration(seconds: float) -> str:
 def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
     """The time that a plan will take, from the runs before it; the arguments are those of `estimate`."""
     asked = _size(planned)
-    shares = {cell["cell"]: 1 if is_on_spark(cell) else max(1, len(hosts)) for cell in planned["cells"]}
+    shares = {cell["cell"]: max(1, len(hosts)) if is_of_engine(cell) else 1 for cell in planned["cells"]}
     took: dict[str, float] = {}
     around: list[float] = []
     earlier = sorted(path.parent.name for path in home.root.glob("runs/*/plan.json"))
     for run_id in [run_id for run_id in reversed(earlier) if run_id < planned["run_id"]][:RUNS]:
         plan = left_json(home.run(run_id) / "plan.json")
         cells = {
-            cell["cell"]: _times(home.cell(run_id, cell["cell"]), None if is_on_spark(cell) else hosts)
+            cell["cell"]: _times(home.cell(run_id, cell["cell"]), hosts if is_of_engine(cell) else None)
             for cell in plan.get("cells", [])
         }
         known = {name: times for name, times in cells.items() if times is not None}

@@ -25,7 +25,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression import decisions, warehouse
 from streaming_core.regression.comparable import Input, is_comparable, is_nightly, loaded_input, planned_inputs
 from streaming_core.regression.decisions import Decision
-from streaming_core.regression.fleet import is_on_spark
+from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import Status, records, state_of, status_of
@@ -399,7 +399,7 @@ class History:
                 RunSpec.parse(planned["spec"]),
                 planned["workload"],
                 planned["is_bound"],
-                host="" if is_on_spark(planned) else planned.get("host", ""),
+                host=planned.get("host", "") if is_of_engine(planned) else "",
             )
             for planned in plan.get("cells", [])
         ] or [

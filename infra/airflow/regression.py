@@ -17,7 +17,7 @@ from pathlib import Path
 from infra.airflow import home as airflow_home
 from infra.checkout import ROOT
 from infra.services.lock import holder, signed
-from infra.services.process import POLL_SECONDS, Noted, start
+from streaming_core.process import POLL_SECONDS, Noted, start
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.stages import DAG_ID, Stage
 from streaming_core.storage import Lock

@@ -12,7 +12,7 @@ import sys
 
 from infra.airflow import home as airflow_home
 from infra.services.lock import signed
-from infra.services.process import end_groups
+from streaming_core.process import end_groups
 
 GRACE_SECONDS = 2  # Without the UI, an orderly end gains nothing.
 

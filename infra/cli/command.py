@@ -103,6 +103,46 @@ def check(
     return check(name, events, seed, parameters(name, None, settings), as_json)
 
 
+@app.command()
+def conformance(
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="An engine, as `lockstep engines list` shows it, or an executor of Lockstep."
+        ),
+    ],
+    applications: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Applications. Default: all that the engine runs.")
+    ] = None,
+    workloads: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Workloads, as the table shows them. Default: all.")
+    ] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Numbers of worker threads. Default: 1,2, or 1 if there is one.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep workloads, outputs and oracles of what differs in this new folder."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Check an engine on workloads that are easy to get wrong.
+
+    The workloads are small: ties, gaps, skew, empty streams, unusual texts
+    and numbers, and others. For each answer that differs from the oracle's,
+    the command prints the first differing row and the event that caused it.
+    It exits with 1 unless all answers are equal.
+
+    Examples:
+        lockstep conformance --engine pooled --applications wc
+        lockstep conformance --engine polars --threads 2 --keep wrong
+    """
+    from infra.cli.conformance import conformance, numbers
+
+    names = [[*dict.fromkeys(filter(None, (text or "").split(",")))] for text in (applications, workloads)]
+    return conformance(engine, *names, numbers(threads) if threads else [], keep, as_json)
+
+
 @app.command("import")
 def import_(
     name: Annotated[str, typer.Argument(metavar="APP", help="The application that will process the events.")],
@@ -698,6 +738,70 @@ def freshness() -> None:
     from infra.services.warehouse import freshness
 
     print(freshness(home()))
+
+
+engines_app = typer.Typer(
+    help="Engines beside Lockstep's own: list them, install them, and begin a new one. A run names them as executors."
+)
+app.add_typer(engines_app, name="engines")
+EngineName = Annotated[str, typer.Argument(metavar="NAME", help="An engine, as `lockstep engines list` shows it.")]
+
+
+@engines_app.command("list")
+def list_engines(as_json: Json = False) -> None:
+    """List the engines, their applications, and which are installed here.
+
+    Examples:
+        lockstep engines list
+    """
+    from infra.cli.engines import show_list
+
+    show_list(as_json)
+
+
+@engines_app.command("install")
+def install_engines(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Engines, as `lockstep engines list` shows.")],
+) -> None:
+    """Make the environment of an engine, from its lock.
+
+    The environment is the folder .environment in the engine's folder.
+    Remove it to uninstall the engine.
+
+    Examples:
+        lockstep engines install polars
+    """
+    from rich.console import Console
+
+    from infra.cli.engines import install
+
+    install(names, Console(stderr=True))
+
+
+@engines_app.command("lock")
+def lock_engine(name: EngineName) -> None:
+    """Resolve an engine's requirements.in into its requirements.lock.
+
+    Examples:
+        lockstep engines lock polars
+    """
+    from infra.services.engines import lock
+
+    print(f"wrote {lock(name)}")
+
+
+@engines_app.command("new")
+def new_engine(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new engine.")],
+) -> None:
+    """Write the skeleton of a new engine, which runs application wc, and its test.
+
+    Examples:
+        lockstep engines new mine
+    """
+    from infra.cli.engines import new
+
+    new(name)
 
 
 stack_app = typer.Typer(

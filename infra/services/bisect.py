@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from infra.services import build, pairs
 from infra.services.build import Build
-from infra.services.process import Process
+from streaming_core.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput, RunFailed, unknown
 from streaming_core.exit_codes import ExitCode
@@ -96,7 +96,9 @@ def bisect(
         raise BadInput(f"run {run_id}: {unknown('cell', cell, list(planned))}")
     spec = RunSpec.parse(planned[cell]["spec"])
     if not spec.is_engine:
-        raise BadInput(f"{cell} ran on Spark, but only the engine can be bisected; name a cell of another executor")
+        raise BadInput(
+            f"{cell} ran on {spec.executor}, but only Lockstep's engine can be bisected; name a cell of its executors"
+        )
     source = home.workload(spec.app, planned[cell]["workload"])
     if not source.is_dir():
         raise BadInput(f"the workload of {cell} was removed: run its application again")

@@ -21,7 +21,7 @@ from typing import NamedTuple, NoReturn
 from zipfile import ZipFile
 
 from infra.checkout import ROOT
-from infra.services.process import Process
+from streaming_core.process import Process
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home

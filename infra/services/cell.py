@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)
 
 from infra.services.lock import host_in_use, of_host  # noqa: E402
-from infra.services.process import POLL_SECONDS, Noted, alive, end_group, for_applications, identity, start  # noqa: E402
+from streaming_core.process import POLL_SECONDS, Noted, alive, end_group, for_applications, identity, start  # noqa: E402
 from streaming_core.storage import write_json  # noqa: E402
 
 FAILED = 3

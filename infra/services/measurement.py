@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from infra.checkout import ROOT
 from infra.services.build import Build, checkout, environment
 from infra.services.pairs import FOREVER, Budget, OutOfTime, Request, alone, paired
-from infra.services.process import Process
+from streaming_core.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput
-from streaming_core.regression.fleet import claims, is_on_spark
+from streaming_core.regression.fleet import claims, is_of_engine
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.warehouse import rows
@@ -173,7 +173,7 @@ def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
     """The cells of a run to measure, as planned: all that equal the oracle, or the named ones. None ran on Spark.
 
     Raises:
-        BadInput: The run is from another build, or a cell is missing, not equal to the oracle, or ran on Spark. Or no
+        BadInput: The run is from another build, or a cell is missing, not equal to the oracle, or ran on another engine. Or no
             connection leads to the machine that ran it.
     """
     build = checkout().name
@@ -181,11 +181,11 @@ def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
     planned = {cell["cell"]: cell for cell in read_plan(home, run_id)["cells"]}
     if unknown := set(names or ()) - planned.keys():
         raise BadInput(f"run {run_id} has no cell {', '.join(sorted(unknown))}: its page lists the names")
-    if on_spark := [name for name in names or () if is_on_spark(planned[name])]:
+    if others := [name for name in names or () if not is_of_engine(planned[name])]:
         raise BadInput(
-            f"the gate measures the engine, but {', '.join(sorted(on_spark))} ran on Spark; name other cells"
+            f"the gate measures Lockstep's engine, but {', '.join(sorted(others))} ran on another one; name other cells"
         )
-    planned = {name: cell for name, cell in planned.items() if not is_on_spark(cell)}
+    planned = {name: cell for name, cell in planned.items() if is_of_engine(cell)}
     equal = [name for name in planned if facts.get(name, {}).get("verdict") == "equal"]
     if wrong := set(names or ()) - set(equal):
         raise BadInput(

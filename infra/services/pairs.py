@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from infra.services.build import Build, sigterm_raises
 from infra.services.lock import host_in_use, of_host
-from infra.services.process import POLL_SECONDS, Process
+from streaming_core.process import POLL_SECONDS, Process
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.run.way import RunSpec

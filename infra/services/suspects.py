@@ -36,7 +36,7 @@ from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression import warehouse
 from streaming_core.regression.comparable import is_nightly
-from streaming_core.regression.fleet import is_on_spark
+from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import Home
 from streaming_core.storage import digest_of, left_json, write_json
 
@@ -149,7 +149,7 @@ def choose(home: Home, run_id: str, reference: Reference, baseline: Build) -> li
     for cell in read_plan(home, run_id)["cells"]:
         name = cell["cell"]
         # The gate measures builds of the engine, which does not run cells of executor spark.
-        if facts.get(name, {}).get("verdict") != "equal" or is_on_spark(cell):
+        if facts.get(name, {}).get("verdict") != "equal" or not is_of_engine(cell):
             continue
         is_edited = _source(baseline.tree, cell) != _source(current, cell)
         changed = is_edited or _is_changed(facts[name], before.get(name))

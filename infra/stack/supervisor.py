@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from infra.services.process import alive, identity, start
+from streaming_core.process import alive, identity, start
 from infra.stack.folder import Folder
 from infra.stack.programs import Program, inherited
 from streaming_core.errors import CommandFailed, RunFailed

@@ -159,6 +159,9 @@ app.window(
     output=Match,
 ).sink()
 
+# The pairs do not depend on which key stores a row.
+app.agrees_unordered("ts", "earlier", "x", "y", "a", "b", "c", "d")
+
 
 # --- the generator ----------------------------------------------------------------------------------------------------
 

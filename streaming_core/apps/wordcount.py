@@ -5,6 +5,7 @@
 The application comes from STRETCH, section 8.1. ASCII whitespace separates words; case and punctuation are part of a
 word. A word that a tweet repeats counts once in STRETCH (`multiplicity` set), and every time in Flink (bag). Lockstep
 never compares results of the two. A count leaves at the end of its window.
+An engine that does not order the words of a window still counts the same.
 """
 
 from streaming_core.api import App, Param, Profile, i64, record, text
@@ -91,6 +92,8 @@ app.source(Tweet).window(
     result=counted,
     output=Counted,
 ).sink()
+
+app.agrees_unordered("ts", "word", "n")
 
 app.generates(tweets)
 

@@ -288,29 +288,31 @@ def run(
     `streaming-core describe APP` shows which.
     """
     spec = specification(what, options, profile, settings, input, find_plan=True)
-    from streaming_core.run import engine, planning
+    from streaming_core.run import engine, external, planning
+    from streaming_core.run.way import External
 
     # A user that sets plan auto wants that plan or an error; a run with default options succeeds without one.
     requires_plan = "plan" in options or what.endswith(".json")
+    def tell(line: str) -> None:
+        say(NAME, line)
+
     with Bar(as_json) as bar:
-        report = engine.run(
-            spec,
-            input,
-            out,
-            bar,
-            lambda line: say(NAME, line),
-            find_plan=planning.planned,
-            requires_plan=requires_plan,
-        )
+        if isinstance(spec, External):
+            report = external.run(spec, input, out, tell)
+        else:
+            report = engine.run(
+                spec, input, out, bar, tell, find_plan=planning.planned, requires_plan=requires_plan
+            )
     if as_json:
         show(report.model_dump(mode="json"))
         return
     first, best = report.verified, report.peak
     latency = first.processing if first.end_to_end is None else first.end_to_end
+    processor = "" if best.cpu_ns is None else f"{best.cpu_ns:,.0f} CPU ns/event, "
     energy = "" if best.energy_nj is None else f"{best.energy_nj:,.0f} nJ/event, "
     print(
         f"{report.cell}: {first.events} events, {first.outputs} outputs, {best.events_per_s:,.0f} events/s, "
-        f"{best.cpu_ns or 0:,.0f} CPU ns/event, {energy}p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, "
+        f"{processor}{energy}p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, "
         f"{first.rejected} rejected, {first.dropped_invalid} invalid; written to {out}"
     )
     if report.planned is not None:

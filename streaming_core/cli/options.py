@@ -22,6 +22,7 @@ from streaming_core.run.way import (
     SPEC_FIELDS,
     Pinned,
     RunSpec,
+    Spark,
     executors_of,
     values_of,
 )
@@ -52,7 +53,8 @@ FILES: dict[str, tuple[type, str]] = {
 NUMBERS = ("thresholds",)
 # What the help of a command adds to the description of a field.
 NOTES = {
-    "executor": "Default: the first executor that runs the application. Only `lockstep run` has executor spark.",
+    "executor": "Default: the first executor that runs the application. Only `lockstep run` has executor spark. Or "
+    "the name of another engine, as `lockstep engines list` shows it.",
     "plan": f"Takes replicated, auto, or a JSON file: {FILES['plan'][1]}. Default of `run` on several threads: auto. "
     "Default of a run with a schedule, a controller or parallelism sn: replicated.",
     "schedule": f"Takes a JSON file: {FILES['schedule'][1]}. Also takes the report.json of a run, to repeat the "
@@ -168,19 +170,19 @@ def specification(
             raise BadInput(f"{what} is a complete run specification; move {', '.join(extra)} into the file")
         content = _read(Path(what))
         try:
-            return _of_engine(RunSpec.parse(content))
+            return _of_process(RunSpec.parse(content))
         except BadInput as error:
             raise BadInput(f"{what}: {error}") from None
     fields = options | {name: _read_field(name, options[name]) for name in FILES if name in options}
     fields |= {name: _numbers(name, options[name]) for name in NUMBERS if name in options}
-    spec = _of_engine(_spec(what, fields, parameters(what, profile, settings), source))
+    spec = _of_process(_spec(what, fields, parameters(what, profile, settings), source))
     uses_auto_plan = find_plan and "plan" not in options and isinstance(spec, Pinned) and spec.leaves_plan_open
     return spec.model_copy(update={"plan": AUTO_PLAN}) if uses_auto_plan else spec
 
 
-def _of_engine(spec: RunSpec) -> RunSpec:
-    """The spec; raises BadInput if the engine does not have its executor."""
-    if not spec.is_engine:
+def _of_process(spec: RunSpec) -> RunSpec:
+    """The spec; raises BadInput if a process on this machine cannot run it."""
+    if isinstance(spec, Spark):
         raise BadInput(
             f"executor {spec.executor} runs only in a regression: type "
             f"`lockstep run --executors {spec.executor} --applications {spec.app} --threads {spec.threads}`"

@@ -55,6 +55,8 @@ from streaming_core.language.window import EVERY, KINDS, Window
 
 # What a name is that becomes a column, a file or a view of SQL.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A view of a final table in the SQL of an invariant.
+_STATE_VIEW = re.compile(r"\bstate_\w")
 # How a row of a table is found (App.table).
 LOOKUPS = ("dense", "hash", "insert")
 
@@ -589,14 +591,24 @@ class App:
 
     # --- what others ask ---------------------------------------------------------------------------------------
 
-    def holds(self, order: str, params: dict[str, Any] | None = None) -> dict[str, str]:
-        """The invariants that must hold of a run in this order (`total`, `none`) with these parameters, by name.
-        Whatever a parameter is, it is one value in them."""
+    def holds(
+        self, order: str, params: dict[str, Any] | None = None, gives_state: bool = True
+    ) -> dict[str, str]:
+        """The invariants that must hold of a run, by name. A parameter is one value in them, whatever it is.
+
+        Args:
+            order: The order of the run, `total` or `none`.
+            params: The parameters of the run.
+            gives_state: Whether the run leaves its final state. If not, invariants that read the state are left out.
+                Without order, all of them are: outputs then lack columns.
+        """
         values = self.bind(params)
+        if not gives_state and order == "none":
+            return {}
         return {
             name: with_values(sql, values)
             for name, sql in self.invariants.items()
-            if order == "total" or name not in self._by_order
+            if (order == "total" or name not in self._by_order) and (gives_state or not _STATE_VIEW.search(sql))
         }
 
     def results(self, params: dict[str, Any] | None = None) -> dict[str, pa.Schema]:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.project import named
-from streaming_core.run.way import Spark
+from streaming_core.run.way import Spark, executor_of
 from streaming_core.storage import below, left_json, write_json
 
 LOCAL = named("local")  # the connection of this machine
@@ -50,6 +50,11 @@ class Claim(NamedTuple):
 def is_on_spark(cell: Mapping[str, Any]) -> bool:
     """Whether a planned cell runs on Spark. Its host is then the run's Spark connection, and no lane takes it."""
     return cell["spec"]["executor"] == Spark.name()
+
+
+def is_of_engine(cell: Mapping[str, Any]) -> bool:
+    """Whether Lockstep's engine runs a planned cell, so that any lane may take it. Other cells name their host."""
+    return executor_of(cell["spec"]["executor"]).is_engine
 
 
 def fit_hosts(home: Home, run_id: str) -> list[str]:
@@ -100,7 +105,7 @@ class Queue:
     """The cells of a run as one lane sees them.
 
     With `placement: every`, each planned cell names its host. With `any`, it names none, and every lane may take it.
-    A cell on Spark always names its connection.
+    A cell on Spark always names its connection, and a cell of another engine names this machine.
     """
 
     def __init__(self, home: Home, run_id: str, host: str, round_: int = 0):

@@ -10,10 +10,10 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language.application import App
-from streaming_core.regression.fleet import SPARK
+from streaming_core.regression.fleet import LOCAL, SPARK
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.request import HOST_NAME, RegressionSpec
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import External, RunSpec
 from streaming_core.storage import write_json
 
 MAX_CELLS = 1024
@@ -157,7 +157,7 @@ def draft(
 
     Raises:
         BadInput: as `imported` and `cells`. Or the run id has another form. Or a cell runs on Spark, and the name of
-            the connection is too long.
+            the connection is too long. Or a cell runs on another engine, and this machine is not among the hosts.
     """
     if not RUN_ID.fullmatch(run_id):
         raise BadInput(f"a run id must have the form YYYYMMDDTHHMMSSZ-<8 hex digits>, got {run_id!r}")
@@ -175,7 +175,11 @@ def draft(
         address = of["address"]
         workloads[address] = {"app": spec.app, "params": params, **of}
         one = {"spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
-        if not spec.is_engine:
+        if isinstance(spec, External):
+            if LOCAL not in regression.hosts:
+                raise BadInput(f"hosts: executor {spec.executor} runs on this machine only; add {LOCAL!r}")
+            planned.append(one | {"cell": spec.cell, "host": LOCAL})
+        elif not spec.is_engine:
             if not HOST_NAME.fullmatch(spark):
                 raise BadInput(
                     f"spark: cells cannot run on {spark!r}; give the connection a name of up to 60 characters"

@@ -39,7 +39,9 @@ from streaming_core.run.way import (
     OPTION_EXECUTORS,
     ParamValue,
     RunSpec,
+    executor_of,
     executors_of,
+    known_executors,
 )
 
 # Option -> the names of its values in a request, and the values.
@@ -61,8 +63,8 @@ HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
 HOSTS = "LOCKSTEP_HOSTS"  # the variable with the hosts that `all` stands for
 
 
-def _expand(option: str, names: list[str], known: list[str]) -> list[str]:
-    """The names without repetitions; `all` stands for every known one.
+def _expand(option: str, names: list[str], known: list[str], whole: list[str] | None = None) -> list[str]:
+    """The names without repetitions; `all` stands for every one in `whole`, or every known one.
 
     Raises:
         ValueError: a name is unknown.
@@ -70,7 +72,8 @@ def _expand(option: str, names: list[str], known: list[str]) -> list[str]:
     for name in names:
         if name not in (ALL, *known):
             raise ValueError(unknown(option, name, known))
-    return known if ALL in names else list(dict.fromkeys(names))
+    expanded = [one for name in names for one in ((whole or known) if name == ALL else [name])]
+    return list(dict.fromkeys(expanded))
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
@@ -92,7 +95,8 @@ def _fields() -> Iterator[tuple[str, Any]]:
 def _executors_description() -> str:
     """What executors are, and the published system that each implements."""
     names = [f"{name} ({one.system or 'baseline'})" for name, one in EXECUTORS.items()]
-    return f"{RunSpec.model_fields['executor'].description} {', '.join(names)}."
+    own = f"{RunSpec.model_fields['executor'].description} {', '.join(names)}."
+    return f"{own} Or the name of another engine, as `lockstep engines list` shows it. '{ALL}' is all but other engines."
 
 
 # Cells of a request at most, those that are left out included; checked before all of them are made.
@@ -245,7 +249,7 @@ class RegressionSpec(_Ways):
     @field_validator("executors")
     @classmethod
     def _executors_known(cls, executors: list[str]) -> list[str]:
-        return _expand("executor", executors, list(EXECUTORS))
+        return _expand("executor", executors, known_executors(), list(EXECUTORS))
 
     @field_validator(*(field for field, option in FIELD_OPTIONS.items() if option in NAMED_VALUES))
     @classmethod
@@ -286,13 +290,14 @@ class RegressionSpec(_Ways):
             if app not in kinds:
                 raise BadInput(unknown("application", app, kinds))
             fitting = executors_of(kinds[app])
-            able = [name for name in self.executors if name in fitting]
+            # Whether another engine runs the application is in its manifest, which the spec checks.
+            able = [name for name in self.executors if name in fitting or name not in EXECUTORS]
             if not able:
                 reasons = "".join(EXECUTORS[name].kinds_reason for name in self.executors)
                 executors = f"{', '.join(fitting)}, but the request has {', '.join(self.executors)}{reasons}"
                 raise BadInput(f"application {app} runs on the executors {executors}")
             for name in able:
-                ways = EXECUTORS[name].combinations(self._values(EXECUTORS[name]))
+                ways = executor_of(name).combinations(self._values(executor_of(name)))
                 for way, batch, threads in itertools.product(ways, self.batches, self.threads):
                     if threads == 1 and way.get("plan") == AUTO_PLAN:
                         way = way | {"plan": {}}  # the only plan on one thread

@@ -27,7 +27,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,7 @@ KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read
 BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/services/wheel.py)
 WORK = ".run"  # below the folder of a run without checkpoints, while it is at work
 PUBLISHED = ("outputs", "state")
+LOG = "engine.log"  # in the folder of a run on another engine: what the engine printed (external.py)
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 Progress = Callable[[str, int, int], None]
@@ -188,6 +189,21 @@ def run(
     blocks = Blocks(opened, program, block_size(spec))
     if out is None:
         return passes(None, None)
+    with folder_of(spec, out) as is_complete:
+        if is_complete:
+            return complete(out, app, opened, say)
+        work = _durable if spec.checkpoint_interval else _plain
+        return work(spec, program, blocks, opened, out, say, passes)
+
+
+@contextmanager
+def folder_of(spec: RunSpec, out: Path) -> Iterator[bool]:
+    """Hold the folder of a run while the block runs; tells whether the run is complete already (`complete`).
+
+    Raises:
+        BadInput: Another process uses the folder, or the folder cannot be written or is another run's.
+        CommandFailed: The disk is full, or fails.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = storage.Lock(out / ".lock")
@@ -195,10 +211,7 @@ def run(
             raise BadInput(f"another run is using the folder {out}; wait for it, or choose a new folder")
         try:
             _check_folder(out, spec)
-            if (out / "report.json").exists():
-                return _complete(out, app, opened, say)
-            work = _durable if spec.checkpoint_interval else _plain
-            return work(spec, program, blocks, opened, out, say, passes)
+            yield (out / "report.json").exists()
         finally:
             lock.leave(remove=True)
     except OSError as error:
@@ -228,11 +241,15 @@ def _planned(
     return way, judge
 
 
-def _complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:
-    """The report of a run that was made before, if it is the one that is asked for; removes what it left beside."""
+def complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:
+    """The report of an earlier run in this folder. Removes what that run left beside its results.
+
+    Raises:
+        BadInput: The earlier run had another workload or another version of the code.
+    """
     report = RunReport.model_validate_json((out / "report.json").read_bytes())
-    made = report.code_digest, report.workload["content_digest"]
-    if made != (registry.code_digest(app), opened.manifest["content_digest"]):
+    digests = report.code_digest, report.workload["content_digest"]
+    if digests != (registry.code_digest(app), opened.manifest["content_digest"]):
         raise BadInput(f"{out} holds a run of another workload or another version of the code; choose a new folder")
     for name in (checkpoint.FOLDER, WORK):
         shutil.rmtree(out / name, ignore_errors=True)
@@ -302,7 +319,7 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
         if other.spec_digest != spec.spec_digest:
             digests = f"{other.spec_digest}, requested {spec.spec_digest}"
             raise BadInput(f"{out} holds a run with other options ({digests}); choose a new folder")
-    known = {"spec.json"}
+    known = {"spec.json", LOG}
     if (out / "spec.json").exists():
         # Outputs are moved out of the folder of a run at work when all are there, the report comes when they were.
         if (out / "report.json").exists():
@@ -391,7 +408,7 @@ def report_of(
     program: Program,
     opened: workload.Workload,
     samples: list[Sample],
-    state_digest: str,
+    state_digest: str | None,
     where: dict[str, Any],
     load_before: float,
     host: dict[str, Any],
@@ -404,7 +421,7 @@ def report_of(
         program: The compiled application.
         opened: The workload.
         samples: The samples of all passes.
-        state_digest: The digest of the final state.
+        state_digest: The digest of the final state; None if the run leaves none.
         where: The binding of threads and memory in the last pass.
         load_before: The load average before the run.
         host: What is known of the host beside its name and versions.

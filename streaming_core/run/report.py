@@ -140,9 +140,9 @@ class Sample(BaseModel):
     breakdown: dict[str, float] = Field(
         description="Seconds of all threads together, by kind: useful, sync, lock, remote, other."
     )
-    cpu_seconds: float = Field(
+    cpu_seconds: float | None = Field(
         description="Processor time of all threads during the active time. In a pass that writes Parquet it includes "
-        "the threads that read and write files."
+        "the threads that read and write files. None for other engines, which do not report it."
     )
     passes: int = Field(1, description="Passes of the repetition. The sample is the pass of median time.")
     loop_seconds: float | None = Field(
@@ -184,7 +184,7 @@ class Sample(BaseModel):
     @computed_field(description="Processor time per event, in nanoseconds.")  # type: ignore[prop-decorator]
     @property
     def cpu_ns(self) -> float | None:
-        return self.cpu_seconds * 1e9 / self.events if self.events else None
+        return self.cpu_seconds * 1e9 / self.events if self.events and self.cpu_seconds is not None else None
 
     @computed_field(description="Energy per event, in nanojoules.")  # type: ignore[prop-decorator]
     @property
@@ -248,7 +248,10 @@ class RunReport(BaseModel):
     workload: dict = Field(description="The workload's address, content_digest, events, seed and params.")
     is_bound: bool = Field(description="Whether the run is a bound on speed (scheme no_lock) and gives no result.")
     samples: list[Sample]
-    state_digest: str = Field(description="Digest of all final tables and keyed states: `<rows>:<16 hex digits>`.")
+    state_digest: str | None = Field(
+        description="Digest of all final tables and keyed states: `<rows>:<16 hex digits>`. None for other engines, "
+        "whose state is their own."
+    )
     compile_seconds: float
     peak_memory_bytes: int
     energy_joules: float | None = Field(

@@ -8,6 +8,8 @@ the only declaration of an executor. Everything else is derived from it:
 - the columns of raw cells (regression/warehouse.py);
 - dbt's SQL, YAML and column descriptions, and docs/reference (infra/reference, `make docs`).
 
+Class `External` stands for all other engines: their manifests declare them (streaming_core/engines).
+
 The runtime declares its strategies beside their code; tests/unit/test_runtime_options.py compares both.
 
 To add an option or a strategy, add it to its class, implement it in the runtime, and run `make docs`.
@@ -31,7 +33,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
-from streaming_core.errors import BadInput, one_line
+from streaming_core.engines import registry as engines
+from streaming_core.errors import BadInput, one_line, unknown
 from streaming_core.storage import digest_of
 
 if TYPE_CHECKING:
@@ -197,7 +200,8 @@ class RunSpec(BaseModel):
     placement: ClassVar[str] = ""  # what decides which thread does which work
     kinds_reason: ClassVar[str] = ""  # why it runs no other kinds; follows the list of executors that do
     is_baseline: ClassVar[bool] = False  # runs only by request; others are compared with it
-    is_engine: ClassVar[bool] = True  # the engine runs it (run/engine.py); Spark jobs run the others
+    is_engine: ClassVar[bool] = True  # Lockstep's engine runs it (run/engine.py)
+    gives_state: ClassVar[bool] = True  # a run leaves its final state, and counts of events that it dropped or rejected
     default_sweep: ClassVar[frozenset[str]] = frozenset()  # by default, a regression tries all values of these options
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
@@ -263,7 +267,8 @@ class RunSpec(BaseModel):
         for name, value in data.items():
             if name in ABSENT_VALUES and name not in cls.model_fields:
                 if value is not None and value != ABSENT_VALUES[name]:
-                    raise ValueError(f"executor {cls.name()} has no {name}; {OPTION_EXECUTORS[name]} has")
+                    executor = data.get("executor", cls.name())
+                    raise ValueError(f"executor {executor} has no {name}; {OPTION_EXECUTORS[name]} has")
             elif value is not None or name not in (*cls.options(), "order"):
                 known = cls.axes().get(name)
                 if known and value not in known:
@@ -308,10 +313,13 @@ class RunSpec(BaseModel):
             data = from_json(data) if isinstance(data, str | bytes) else data
         except ValueError as error:
             raise BadInput(f"invalid JSON: {error}") from None
+        executor = data.get("executor") if isinstance(data, dict) else None
+        is_external = isinstance(executor, str) and executor not in EXECUTORS and engines.NAME.fullmatch(executor)
         try:
-            return _ADAPTER.validate_python(data)
+            return External.model_validate(data) if is_external else _ADAPTER.validate_python(data)
         except ValidationError as error:
-            raise BadInput(one_line(error, skip=1, fields=SPEC_FIELDS, name=name)) from None
+            skip = 0 if is_external else 1  # the tag of the union
+            raise BadInput(one_line(error, skip=skip, fields=SPEC_FIELDS, name=name)) from None
 
     def option(self, name: str) -> Any:
         """The value of an option of any executor: the absent value where this executor lacks it."""
@@ -722,6 +730,70 @@ class Spark(RunSpec):
         return self._strategy_name("executor")
 
 
+class External(RunSpec):
+    """Runs the application on another engine, in a process of its own. A manifest declares the engine."""
+
+    application_kinds = ("dataflow", "windowed", "transaction")
+    placement = "the engine decides"
+    is_baseline = True
+    is_engine = False
+    gives_state = False
+
+    executor: str = Field(description="Name of the engine.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _order_of_manifest(cls, data: Any) -> Any:
+        """Take the order from the manifest where the spec leaves it open. `check` says what is wrong with a name."""
+        if not isinstance(data, dict) or data.get("order") is not None or data.get("executor") not in engines.names():
+            return data
+        try:
+            order = engines.load(data["executor"]).manifest.applications.get(data.get("app", ""))
+        except BadInput:
+            return data
+        return data if order is None else data | {"order": order}
+
+    @model_validator(mode="after")
+    def _check_order(self) -> External:
+        return self  # `check` compares it with the manifest
+
+    @model_validator(mode="after")
+    def _check_unsupported(self) -> External:
+        if self.pin:
+            raise ValueError(f"executor {self.executor} binds no threads to cores: set pin to false")
+        if self.sink != "parquet":
+            raise ValueError(f"executor {self.executor} writes its outputs: set sink to parquet")
+        return self
+
+    @property
+    def strategy(self) -> str:
+        """The engine's name, then what differs from the defaults."""
+        return self._strategy_name("executor")
+
+    def check(self, app: App) -> None:
+        """Raise BadInput unless there is such an engine, and its manifest has the application."""
+        if self.executor not in engines.names():
+            raise BadInput(unknown("executor", self.executor, known_executors()))
+        manifest = engines.load(self.executor).manifest
+        order = manifest.applications.get(app.name)
+        if order is None:
+            runs = ", ".join(manifest.applications)
+            raise BadInput(f"executor {self.executor} does not run application {app.name}; it runs: {runs}")
+        if self.order != order:
+            raise BadInput(f"order is {order} with {self.executor} and application {app.name}")
+        if self.threads > manifest.max_threads:
+            most = f"{manifest.max_threads} thread{'s' * (manifest.max_threads > 1)}"
+            raise BadInput(f"executor {self.executor} runs on at most {most}")
+        params = app.bind(self.params)
+        for name, value in manifest.fixed.get(app.name, {}).items():
+            if params.get(name) != value:
+                got = f"{app.name} with {name} {value} only, got {params.get(name)}"
+                raise BadInput(f"executor {self.executor} runs application {got}")
+        if self.rate > 0 and not manifest.open_loop:
+            raise BadInput(f"executor {self.executor} has no open-loop pass: set rate to 0")
+        super().check(app)
+
+
 AnyRunSpec = Annotated[Transactional | Pooled | Pinned | Morsel | Spark, Field(discriminator="executor")]
 
 EXECUTORS: dict[str, type[RunSpec]] = {executor.name(): executor for executor in get_args(get_args(AnyRunSpec)[0])}
@@ -757,6 +829,16 @@ def _usual(name: str) -> tuple[Any, Any]:
 def values_of(name: str) -> tuple[str, ...]:
     """The values of a field of a spec that takes one of several strings, the default first; none of any other field."""
     return tuple(EXECUTORS) if name == "executor" else AXES.get(name) or literal_values(SPEC_FIELDS[name])
+
+
+def known_executors() -> list[str]:
+    """Names of all executors: Lockstep's own, then the engines on this machine."""
+    return [*EXECUTORS, *engines.names()]
+
+
+def executor_of(name: str) -> type[RunSpec]:
+    """The class of the executor of this name."""
+    return EXECUTORS.get(name, External)
 
 
 def executors_of(kind: str) -> list[str]:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from infra.services.process import APPLICATION_PREFIXES, APPLICATION_VARIABLES
+from streaming_core.process import APPLICATION_PREFIXES, APPLICATION_VARIABLES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SECRET = "a secret of this test"

@@ -16,7 +16,7 @@ import pytest
 from infra.airflow import home as airflow_home
 from infra.cli import ui
 from infra.services.lock import signed
-from infra.services.process import alive, identity, signal_group
+from streaming_core.process import alive, identity, signal_group
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep
 from tests.waiting import alive as is_there

@@ -54,7 +54,7 @@ def test_cells_on_spark_are_not_measured(tmp_path):
     write_json(path, plan)
     assert [cell["cell"] for cell in measurement.cells_of(home, run_id, None)] == names[1:2]
     with pytest.raises(
-        BadInput, match=f"^the gate measures the engine, but {names[0]} ran on Spark; name other cells$"
+        BadInput, match=f"^the gate measures Lockstep's engine, but {names[0]} ran on another one; name other cells$"
     ):
         measurement.cells_of(home, run_id, names[:2])
 

@@ -28,8 +28,8 @@ _PRCTL, _PR_SET_PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 # The variables that a user's application sees. A list of secrets could never be complete, so this one is of the rest.
 APPLICATION_VARIABLES = (
-    *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK", "LOGNAME", "PATH", "SHELL"),
-    *("TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"),
+    *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOCKSTEP_ENGINES", "LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK"),
+    *("LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"),
 )
 APPLICATION_PREFIXES = ("LC_", "LOCKSTEP_APP_", "MKL_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON")
 

@@ -1,4 +1,4 @@
-"""infra/services/process.py: supervisors that are sent hundreds of signals at once, and what they supervise."""
+"""streaming_core/process.py: supervisors that are sent hundreds of signals at once, and what they supervise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 60
 # A supervisor as all of ours are: it starts a child that starts another one, waits, and ends them.
 SUPERVISOR = """
 import signal, sys, time
-from infra.services.process import Noted, end_group, start
+from streaming_core.process import Noted, end_group, start
 noted = Noted(signal.SIGTERM, signal.SIGINT)
 child = start([sys.executable, "-c", sys.argv[1]])
 while not noted.number and child.poll() is None:
@@ -69,7 +69,7 @@ def test_a_group_ends_with_a_supervisor_that_is_killed(supervisor, tmp_path):
 
 def test_a_process_that_does_not_heed_is_ended_after_a_while(tmp_path, monkeypatch):
     """`kill` as a signal handler calls it: it takes no lock and starts no thread, and `run` does the rest."""
-    from infra.services import process
+    from streaming_core import process
 
     monkeypatch.setattr(process, "GRACE_SECONDS", 0)
     lines, task = [], process.Process()
