@@ -137,9 +137,10 @@ def note(cells: Iterable[Cell]) -> str:
     if not engines:
         return ""
     limit = "; of limit: to the hand-written loop" if LIMIT in engines else ""
+    names = ", ".join(engines)
     return (
-        "x loop: speed relative to the compiled loop measured beside the cell; x best: to Lockstep's fastest cell of the "
-        f"application{limit}. Lockstep checked only the outputs of {', '.join(engines)}: they publish no final state."
+        "x loop: speed relative to the compiled loop measured beside the cell; x best: to Lockstep's fastest cell of "
+        f"the application{limit}. Lockstep checked only the outputs of {names}: they publish no final state."
     )
 
 
@@ -160,7 +161,13 @@ def _ratios(cell: Cell, cells: list[Cell]) -> Ratios:
     same = [one for one in cells if _key(one) == _key(cell)]
     best = _fastest(one for one in same if not is_other(one))
     limit = _fastest(one for one in same if one.spec.executor == LIMIT)
-    return Ratios(cell.to_loop, *(one and cell.events_per_s / one.events_per_s for one in (best, limit)))
+    return Ratios(cell.to_loop, _over(cell, best), _over(cell, limit))
+
+
+def _over(cell: Cell, other: Cell | None) -> float | None:
+    """Events per second of a cell, divided by those of another one."""
+    speeds = cell.events_per_s, other and other.events_per_s
+    return speeds[0] / speeds[1] if speeds[0] and speeds[1] else None
 
 
 def _group(home: Home, run: Run, cells: list[Cell], known: dict[str, Ratios]) -> Group:

@@ -131,7 +131,7 @@ class Cell:
 
     @property
     def to_loop(self) -> float | None:
-        """Speed relative to the compiled loop, the median over the passes at peak rate that the loop was measured beside."""
+        """Speed relative to the compiled loop, the median over the passes at peak rate; None without that loop."""
         peaks = [row for row in self.samples if row["kind"] == "peak" and row.get("loop_seconds") and row["seconds"]]
         return statistics.median(row["loop_seconds"] / row["seconds"] for row in peaks) if peaks else None
 

@@ -93,8 +93,8 @@ def _summary(run: Run) -> Iterator[Text]:
 def cell_table(run: Run) -> Table:
     """The table of a run: a row per cell.
 
-    It has columns of ratios if the run has cells of other engines, and columns about changes of speed if a cell has such
-    a verdict.
+    It has columns of ratios if the run has cells of other engines. It has columns about changes of speed if a cell has
+    such a verdict.
     """
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     with_host = any(cell.host for cell in run.cells)  # every host ran each cell

@@ -79,9 +79,7 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None) ->
         return _run(spec, engine, app, opened, source, out)
 
 
-def _run(
-    spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, out: Path
-) -> RunReport:
+def _run(spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, out: Path) -> RunReport:
     work = out / own.WORK
     shutil.rmtree(work, ignore_errors=True)
     (work / "result").mkdir(parents=True)
