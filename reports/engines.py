@@ -77,8 +77,8 @@ class Comparison:
 
     @property
     def names(self) -> list[str]:
-        """The names of all lines, in the order of their colours."""
-        return list(dict.fromkeys(line.name for group in self.groups for line in group.lines))
+        """The names of the lines in charts, in the order of their colours."""
+        return list(dict.fromkeys(point["line"] for group in self.groups for point in group.points))
 
     @property
     def red(self) -> list[Cell]:
@@ -140,7 +140,8 @@ def note(cells: Iterable[Cell]) -> str:
     names = ", ".join(engines)
     return (
         "x loop: speed relative to the compiled loop measured beside the cell; x best: to Lockstep's fastest cell of "
-        f"the application{limit}. Lockstep checked only the outputs of {names}: they publish no final state."
+        f"the application{limit}. Lockstep checks only the outputs of other engines ({names}): they publish no final "
+        "state."
     )
 
 
