@@ -14,6 +14,7 @@ The engine runs alone. The compiled loop runs after it, as often and as long as 
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import shutil
@@ -53,7 +54,9 @@ SLICE = 1 << 16
 Say = Callable[[str], None]
 
 
-def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None) -> RunReport:
+def run(
+    spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, limit: float = math.inf
+) -> RunReport:
     """Run a cell on the engine that the spec names; write outputs and, last, report.json into `out`.
 
     Args:
@@ -61,6 +64,7 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None) ->
         source: the folder of the workload.
         out: the folder of the run: new, or with nothing but its spec.json.
         say: takes a line about the course of the run.
+        limit: Seconds that the engine may take, if fewer than its manifest allows.
 
     Raises:
         BadInput: The request cannot be carried out, or the engine is not installed; nothing was written.
@@ -76,10 +80,12 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None) ->
     with own.folder_of(spec, out) as is_complete:
         if is_complete:
             return own.complete(out, app, opened, say)
-        return _run(spec, engine, app, opened, source, out)
+        return _run(spec, engine, app, opened, source, out, min(limit, engine.manifest.limit))
 
 
-def _run(spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, out: Path) -> RunReport:
+def _run(
+    spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, out: Path, limit: float
+) -> RunReport:
     work = out / own.WORK
     shutil.rmtree(work, ignore_errors=True)
     (work / "result").mkdir(parents=True)
@@ -87,7 +93,7 @@ def _run(spec: External, engine: Engine, app: App, opened: workload.Workload, so
     try:
         task = _task(spec, app, opened, work)
         program = compile_app(app, opened.manifest["params"])
-        wall = _call(engine, task, source, work, out / LOG)
+        wall = _call(engine, task, source, work, out / LOG, limit)
         report = _checked(engine, task, app, opened, work / "result", wall, out / LOG)
         peak_memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         samples, yardstick, host = _samples(spec, report, opened, program)
@@ -141,7 +147,7 @@ def _task(spec: External, app: App, opened: workload.Workload, work: Path) -> Ta
     return task
 
 
-def _call(engine: Engine, task: Task, source: Path, work: Path, log: Path) -> float:
+def _call(engine: Engine, task: Task, source: Path, work: Path, log: Path, limit: float) -> float:
     """Run the engine's command; returns its seconds.
 
     Raises:
@@ -150,7 +156,6 @@ def _call(engine: Engine, task: Task, source: Path, work: Path, log: Path) -> fl
     folders = ["--workload", source.resolve(), "--spec", (work / "task.json").resolve(), "--out"]
     arguments = [*engine.manifest.command, *map(str, folders), str((work / "result").resolve())]
     variables = environment.variables(engine, os.environ)
-    limit = engine.manifest.limit
     began = time.monotonic()
     with log.open("wb") as output:
         try:
