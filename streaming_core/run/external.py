@@ -43,7 +43,7 @@ from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.process import end_group, start
 from streaming_core.run import engine as own
-from streaming_core.run.report import Latency, RunReport, Sample
+from streaming_core.run.report import LOG, Latency, RunReport, Sample
 from streaming_core.run.way import External, RunSpec
 
 LINES = 3  # of the log, in an error
@@ -91,8 +91,8 @@ def _run(
     try:
         task = _task(spec, app, opened, work)
         program = compile_app(app, opened.manifest["params"])
-        wall = _call(engine, task, source, work, out / own.LOG, limit)
-        report = _checked(engine, task, app, opened, work / "result", wall, out / own.LOG)
+        wall = _call(engine, task, source, work, out / LOG, limit)
+        report = _checked(engine, task, app, opened, work / "result", wall, out / LOG)
         peak_memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         samples, yardstick, host = _samples(spec, report, opened, program)
         storage.sync_tree(work / "result")
