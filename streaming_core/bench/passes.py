@@ -60,7 +60,8 @@ class Pass:
     @property
     def cpu_ns(self) -> float | None:
         """Processor time per event."""
-        return sum(sample.cpu_seconds for sample in self.samples) * 1e9 / self.events if self.events else None
+        seconds = [sample.cpu_seconds for sample in self.samples if sample.cpu_seconds is not None]
+        return sum(seconds) * 1e9 / self.events if self.events and len(seconds) == len(self.samples) else None
 
     @property
     def energy_nj(self) -> float | None:
