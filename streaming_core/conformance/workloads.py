@@ -316,17 +316,6 @@ def _minimum(app: App) -> dict[str, Any]:
     return _workable(app, {name: type(app.declared[name].default)(value) for name, value in lowest.items()})
 
 
-def _gapped(app: App) -> dict[str, Any]:
-    """Parameters with which some events lie in no window."""
-    windows = [one.window for one in app.operators if one.window is not None]
-    names = {(one.advance, one.size) for one in windows if isinstance(one.advance, str) and isinstance(one.size, str)}
-    default = app.bind()
-    wanted = {advance: 3 * int(default[size]) + 1 for advance, size in names}
-    if not wanted:
-        raise Unfit("no parameters for both advance and size of windows")
-    return _workable(app, wanted)
-
-
 def _choices(nth: int) -> Callable[[App], dict[str, Any]]:
     def chosen(app: App) -> dict[str, Any]:
         others = {}
@@ -386,7 +375,6 @@ KINDS: dict[str, Kind] = {
     "batch_of_one": Kind("one event a batch", _first(EVENTS // 2), batch=1),
     "ties": Kind("many events with the same ts", _ties),
     "boundaries": Kind("ts at the first and the last instant of windows, and beside them", _boundaries),
-    "gapped_windows": Kind("windows with time between them, so that some events lie in none", _first(EVENTS), _gapped),
     "last_instant": Kind("the last event opens a window, or closes one", _last_instant),
     "gaps": Kind("ts stands still, or jumps over many windows", _gaps),
     "negative_time": Kind("ts from below zero on", _negative_time),
