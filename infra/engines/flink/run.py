@@ -86,15 +86,10 @@ def run_java(task: Task, folder: Path) -> None:
     with (folder / "events").open("wb") as file:
         write_events(task, file)
     heap = HEAP + 4 * ((folder / "events").stat().st_size >> 20)
-    java = ["java", f"-Xms{heap}m", f"-Xmx{heap}m", "-XX:+UseG1GC"]
+    java = ["java", f"-Xms{heap}m", f"-Xmx{heap}m", "-XX:+UseG1GC", f"-Djava.io.tmpdir={folder}"]
+    java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     java += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS]
-    java += [
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-        "-cp",
-        f"{home}/classes:{home}/jars/*",
-        "lockstep.Main",
-        str(folder),
-    ]
+    java += ["-cp", f"{home}/classes:{home}/jars/*", "lockstep.Main", str(folder)]
     try:
         code = subprocess.run(java, check=False).returncode
     except FileNotFoundError:

@@ -65,7 +65,7 @@ public final class Main {
         // Flink's guide for low latencies; the default is 100 ms. A buffer that is full leaves at once anyway.
         configuration.set(ExecutionOptions.BUFFER_TIMEOUT, Duration.ofMillis(5));
         // Each subtask has a channel to each subtask of the next operator, and a channel has buffers of its own.
-        MemorySize network = MemorySize.ofMebiBytes(64 + (long) threads * threads / 2);
+        MemorySize network = MemorySize.ofMebiBytes(64 + (long) threads * threads / 8);
         configuration.set(TaskManagerOptions.NETWORK_MEMORY_MIN, network);
         configuration.set(TaskManagerOptions.NETWORK_MEMORY_MAX, network);
         return configuration;
