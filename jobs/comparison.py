@@ -48,7 +48,7 @@ def compare(check: str, expected: Parts, actual: Parts, multiset: list[str] | No
         facts |= {"expected_rows": expected.rows, "actual_rows": actual.rows}
         if faults:
             return facts | {"counts": {"missing": expected.rows, "extra": actual.rows}}
-        for wrong in comparison.columns(check, expected.schema, actual.schema):
+        for wrong in comparison.columns(check, expected.schema, actual.schema, multiset):
             faults += wrong.words()
         if faults:
             return facts

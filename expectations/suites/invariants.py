@@ -13,6 +13,7 @@ from expectations.suites import DataSet, broken_rows, expect, parameter, raw_row
 from streaming_core.apps.registry import load
 from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
+from streaming_core.run.way import executor_of
 
 SCHEMA = (
     "app string, cell string, invariant string, sql string, verdict string, detail string, seq bigint, sub bigint, "
@@ -48,7 +49,8 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
         spec = cell["spec"]
         if (cell["cell"], "outputs") not in verdicts:  # it did not complete
             continue
-        for name, sql in load(spec["app"]).holds(spec["order"], spec["params"]).items():
+        gives_state = executor_of(spec["executor"]).gives_state
+        for name, sql in load(spec["app"]).holds(spec["order"], spec["params"], gives_state).items():
             check = f"invariant:{name}"
             verdict = verdicts.get((cell["cell"], check), {})
             if cell["is_bound"] and not verdict:  # the wrong rows of a bound say nothing about the application

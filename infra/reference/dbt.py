@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from infra.reference.markdown import COMMAND, WIDTH
+from streaming_core.engines.registry import NAME
 from streaming_core.regression.warehouse import CELLS, WAY
 from streaming_core.run.way import SPEC_FIELDS, RunSpec, values_of
 
@@ -49,7 +50,8 @@ def column_description(name: str) -> str:
     """The description of a field of a spec, with its values if it takes one of several strings."""
     values = values_of(name)
     text = SPEC_FIELDS[name].description or ""
-    return f"{text} One of: {', '.join(values)}." if values else text
+    others = " Or the name of another engine." if name == "executor" else ""
+    return f"{text} One of: {', '.join(values)}.{others}" if values else text
 
 
 def columns() -> list[str]:
@@ -65,7 +67,10 @@ def strategy_macro() -> str:
     """The SQL macro that lists the rules of raw cells: no cell holds a strategy that is not declared."""
     rules = []
     for name in WAY:
-        if values := values_of(name):
+        if name == "executor":
+            # Other engines are executors too, and the warehouse keeps the cells of those that are gone.
+            rules.append(f'    "executor rlike \'^{NAME.pattern}$\'",\n')
+        elif values := values_of(name):
             column = f"`{name}`" if name in SQL_KEYWORDS else name
             listed = ", ".join(f"'{value}'" for value in values)
             absent = "" if name in RunSpec.model_fields else f"{column} is null or "

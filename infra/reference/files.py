@@ -16,6 +16,7 @@ from infra.reference import (
     command_line,
     configuration,
     dbt,
+    engines,
     exit_codes,
     language,
     requests,
@@ -32,6 +33,7 @@ PAGES = {
     "applications": applications,
     "command-line": command_line,
     "configuration": configuration,
+    "engines": engines,
     "exit-codes": exit_codes,
     "language": language,
     "requests": requests,
@@ -49,6 +51,7 @@ def files(root: Path = ROOT) -> dict[Path, str]:
         dbt.files(root / "dbt")
         | context
         | benchmarks
+        | engines.files(docs / "reference")
         | {docs / "reference" / f"{name}.md": text for name, text in pages()}
     )
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 VERSION = 1  # of the task and the report
 MAX_LIMIT = 86_400.0
+MAX_THREADS = 1024
 
 Order = Literal["total", "none"]
 
@@ -46,9 +47,17 @@ class Manifest(_Model):
         "`seq` of its event and a `sub`. With `none`, outputs have the columns that the application declares to agree "
         "without order.",
     )
+    fixed: dict[str, dict[str, bool | int | float | str]] = Field(
+        default_factory=dict,
+        description="By application, the parameters of which it supports one value only. A matrix leaves out other "
+        "cells.",
+    )
+    max_threads: int = Field(
+        MAX_THREADS, ge=1, le=MAX_THREADS, description="The most threads that it uses. A matrix leaves out other cells."
+    )
     open_loop: bool = Field(False, description="Whether it can offer events at a rate.")
     limit: float = Field(
-        600.0, gt=0.0, le=MAX_LIMIT, allow_inf_nan=False, description="Seconds after which a cell is stopped."
+        600.0, ge=1.0, le=MAX_LIMIT, allow_inf_nan=False, description="Seconds after which a cell is stopped."
     )
 
 

@@ -41,7 +41,7 @@ def source_digest(engine: Engine) -> str:
         paths = [path for path in engine.folder.rglob("*") if path.suffix != ".md"]
     for path in sorted(paths):
         inside = path.relative_to(engine.folder)
-        if path.is_file() and not {FOLDER, "__pycache__"}.intersection(inside.parts):
+        if path.is_file() and inside.parts[0] != "__pycache__" and not inside.parts[0].startswith(FOLDER):
             digest.update(f"{inside} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 

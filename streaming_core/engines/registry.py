@@ -28,7 +28,7 @@ GROUP = "lockstep.executors"
 MANIFEST = "engine.yaml"
 # The name of an engine is the name of an executor: in paths, pages, SQL and command lines.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-_CHECKOUT = Path(__file__).parents[2] / "infra" / "engines"
+_CHECKOUT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Engine:
 
 
 def folder() -> Path:
-    """The folder of engines: LOCKSTEP_ENGINES, or that of the checkout."""
-    return Path(os.environ[SETTING]).absolute() if os.environ.get(SETTING) else _CHECKOUT
+    """The folder of engines: LOCKSTEP_ENGINES, from the checkout on; else `infra/engines` there."""
+    return _CHECKOUT / (os.environ.get(SETTING) or "infra/engines")
 
 
 def names() -> list[str]:

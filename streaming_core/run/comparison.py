@@ -235,7 +235,7 @@ def _columns(
     found: Diff, table: str, expected: pa.Schema, actual: pa.Schema, needed: list[str] | None = None
 ) -> list[str] | None:
     """The columns to compare: `needed`, or else all that both sides have; None where it takes one that only one has."""
-    faults = comparison.columns(table, expected, actual)
+    faults = comparison.columns(table, expected, actual, needed)
     found.add(table, faults, len(faults))
     wrong = {name for fault in faults for name in fault.columns}
     if wrong.intersection(needed or comparison.keys_of(expected.names)):

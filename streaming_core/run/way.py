@@ -740,9 +740,6 @@ class External(RunSpec):
     gives_state = False
 
     executor: str = Field(description="Name of the engine.")
-    order: Literal["total", "none"] = Field(
-        "total", description="Order of the outputs, which the engine declares for each application."
-    )
 
     @model_validator(mode="before")
     @classmethod
@@ -750,8 +747,11 @@ class External(RunSpec):
         """Take the order from the manifest where the spec leaves it open. `check` says what is wrong with a name."""
         if not isinstance(data, dict) or data.get("order") is not None or data.get("executor") not in engines.names():
             return data
-        declared = engines.load(data["executor"]).manifest.applications.get(data.get("app", ""))
-        return data if declared is None else data | {"order": declared}
+        try:
+            order = engines.load(data["executor"]).manifest.applications.get(data.get("app", ""))
+        except BadInput:
+            return data
+        return data if order is None else data | {"order": order}
 
     @model_validator(mode="after")
     def _check_order(self) -> External:
@@ -781,6 +781,14 @@ class External(RunSpec):
             raise BadInput(f"executor {self.executor} does not run application {app.name}; it runs: {runs}")
         if self.order != order:
             raise BadInput(f"order is {order} with {self.executor} and application {app.name}")
+        if self.threads > manifest.max_threads:
+            most = f"{manifest.max_threads} thread{'s' * (manifest.max_threads > 1)}"
+            raise BadInput(f"executor {self.executor} runs on at most {most}")
+        params = app.bind(self.params)
+        for name, value in manifest.fixed.get(app.name, {}).items():
+            if params.get(name) != value:
+                got = f"{app.name} with {name} {value} only, got {params.get(name)}"
+                raise BadInput(f"executor {self.executor} runs application {got}")
         if self.rate > 0 and not manifest.open_loop:
             raise BadInput(f"executor {self.executor} has no open-loop pass: set rate to 0")
         super().check(app)

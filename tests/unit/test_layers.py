@@ -29,6 +29,7 @@ FLOORS = (
     "streaming_core.oracle",
     "streaming_core.engines",
     "streaming_core.run",
+    "streaming_core.conformance",
     "streaming_core.cluster",
     "streaming_core.regression",
     "streaming_core.bench",

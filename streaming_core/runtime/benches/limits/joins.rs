@@ -66,7 +66,7 @@ struct Pair {
 }
 
 impl Join {
-    pub fn run(self, input: &Input) -> Digest {
+    pub fn run<const KEEP: bool>(self, input: &Input) -> Digest<KEEP> {
         let mut pairs = thread::scope(|scope| {
             let others: Vec<_> = (1..self.threads).map(|share| scope.spawn(move || self.pairs(input, share))).collect();
             let mut pairs = self.pairs(input, 0);
@@ -137,7 +137,7 @@ fn event(
 }
 
 impl Pair {
-    fn hash(&self, sub: u64) -> Hash {
+    fn hash<const KEEP: bool>(&self, sub: u64) -> Hash<KEEP> {
         let Self { left, right, .. } = self;
         let mut hash = Hash::of(self.seq, sub);
         for column in [self.ts + 1, self.earlier, left.x, left.y.to_bits() as i64, right.x, right.y.to_bits() as i64] {
@@ -210,10 +210,9 @@ fn scan_avx2(xs: &[i64], ys: &[f64], x: i64, y: f64, first: usize, hits: &mut Ve
 /// Compares a chunk without branches, and looks for the rows in it only if there is one.
 #[inline(always)]
 fn scan(xs: &[i64], ys: &[f64], x: i64, y: f64, first: usize, hits: &mut Vec<usize>) {
-    #[expect(clippy::manual_range_contains, reason = "`contains` has a branch")]
     let near = |other_x: i64, other_y: f64| {
-        let (dx, dy) = (other_x - x, (other_y - y).abs());
-        (dx <= BAND) & (dx >= -BAND) & (dy <= BAND as f64)
+        let (dx, dy) = (other_x.wrapping_sub(x).wrapping_abs(), (other_y - y).abs());
+        (dx <= BAND) & (dy <= BAND as f64)
     };
     let (x_chunks, x_rest) = xs.as_chunks::<CHUNK>();
     let (y_chunks, y_rest) = ys.as_chunks::<CHUNK>();

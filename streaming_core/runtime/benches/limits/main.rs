@@ -5,8 +5,9 @@
 //! A loop reads the same rows as the engine, and executes one event after the other. It adds the hash of every output to the
 //! digest (ABI.md), so the caller can compare results.
 //!
-//! Usage: `limits APP FILE [THREADS KEYS SIZE]`, the numbers for scalejoin. For every line on standard input, it runs once on fresh state and prints one line. The line has
-//! the nanoseconds, the number of outputs and the sum of their hashes, divided by blanks.
+//! Usage: `limits APP FILE [THREADS KEYS SIZE]`, the numbers for scalejoin. For every line on standard input, it runs once
+//! on fresh state and prints one line: the nanoseconds, the number of outputs and the sum of their hashes, divided by
+//! blanks. For a line `keep FILE`, it also writes the outputs into that file (output.rs).
 
 mod books;
 mod fraud;
@@ -19,7 +20,8 @@ mod spikes;
 mod tweets;
 mod words;
 
-use std::io::{self, BufRead, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufWriter, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -28,7 +30,7 @@ use joins::Join;
 use output::Digest;
 
 /// Runs all events on fresh state.
-type Loop = Box<dyn Fn(&Input) -> Digest>;
+type Loop<const KEEP: bool = false> = Box<dyn Fn(&Input) -> Digest<KEEP>>;
 
 /// The loop of an application, with its numbers.
 fn find(app: &str, numbers: &[u64]) -> Option<Loop> {
@@ -36,8 +38,15 @@ fn find(app: &str, numbers: &[u64]) -> Option<Loop> {
         ("gs", []) => Box::new(grep::run),
         ("sl", []) => Box::new(ledger::run),
         ("ob", []) => Box::new(books::run),
-        ("wc", []) => Box::new(words::run),
         ("fd", []) => Box::new(fraud::run),
+        _ => return stream(app, numbers),
+    })
+}
+
+/// The loop of an application without tables, which can keep its outputs.
+fn stream<const KEEP: bool>(app: &str, numbers: &[u64]) -> Option<Loop<KEEP>> {
+    Some(match (app, numbers) {
+        ("wc", []) => Box::new(words::run),
         ("sd", []) => Box::new(spikes::run),
         ("scalejoin", &[threads, keys, size]) if threads > 0 && keys > 0 => {
             let join = Join { threads, keys, size: i64::try_from(size).ok()? };
@@ -67,12 +76,27 @@ fn start(arguments: &[String]) -> Result<(), String> {
     let input = Input::read(file).map_err(|error| format!("{file}: {error}"))?;
     let mut output = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        line.map_err(|error| error.to_string())?;
+        let line = line.map_err(|error| error.to_string())?;
         let since = Instant::now();
-        let digest = run(&input);
+        let (rows, sum) = match line.strip_prefix("keep ") {
+            Some(path) => keep(app, &numbers, &input, path)?,
+            None => {
+                let digest = run(&input);
+                (digest.rows, digest.sum)
+            }
+        };
         let nanoseconds = since.elapsed().as_nanos();
-        writeln!(output, "{nanoseconds} {} {:016x}", digest.rows, digest.sum).map_err(|error| error.to_string())?;
+        writeln!(output, "{nanoseconds} {rows} {sum:016x}").map_err(|error| error.to_string())?;
         output.flush().map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Runs once, and writes the outputs into a file. Returns their number, and the sum of their hashes.
+fn keep(app: &str, numbers: &[u64], input: &Input, path: &str) -> Result<(u64, u64), String> {
+    let run = stream::<true>(app, numbers).ok_or(format!("the loop of {app} does not keep its outputs"))?;
+    let digest = run(input);
+    let file = File::create(path).map_err(|error| format!("{path}: {error}"))?;
+    digest.write(BufWriter::new(file)).map_err(|error| format!("{path}: {error}"))?;
+    Ok((digest.rows, digest.sum))
 }

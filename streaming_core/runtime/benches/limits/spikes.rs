@@ -18,7 +18,7 @@ struct Window {
     total: i64,
 }
 
-pub fn run(input: &Input) -> Digest {
+pub fn run<const KEEP: bool>(input: &Input) -> Digest<KEEP> {
     let mut few: Vec<Window> = (0..FEW).map(|_| Window::new()).collect();
     let mut others = HashMap::new();
     let mut digest = Digest::default();
@@ -31,7 +31,13 @@ pub fn run(input: &Input) -> Digest {
 }
 
 #[inline(always)]
-fn event(block: &Block, row: Row, few: &mut [Window], others: &mut HashMap<i64, Window>, digest: &mut Digest) {
+fn event<const KEEP: bool>(
+    block: &Block,
+    row: Row,
+    few: &mut [Window],
+    others: &mut HashMap<i64, Window>,
+    digest: &mut Digest<KEEP>,
+) {
     let Some((device, value)) = parse(block.text(row, LINE)) else { return };
     let window = match few.get_mut(device as usize) {
         Some(window) => window,

@@ -31,7 +31,7 @@ struct Word<'a> {
     last: i64,
 }
 
-pub fn run(input: &Input) -> Digest {
+pub fn run<const KEEP: bool>(input: &Input) -> Digest<KEEP> {
     let (mut digest, mut sorted) = (Digest::default(), Vec::new());
     let (mut before, mut now) = (Pane::new(), Pane::new());
     let (mut minute, mut seq) = (None, 0);
@@ -81,8 +81,8 @@ fn is_blank(byte: u8) -> bool {
 
 /// The outputs of the window that ends with this minute: its words by key group, then in the order of their first tweet.
 #[cold]
-fn expire<'a>(
-    digest: &mut Digest,
+fn expire<'a, const KEEP: bool>(
+    digest: &mut Digest<KEEP>,
     sorted: &mut Vec<Word<'a>>,
     (seq, mut sub): (i64, u64),
     end: i64,

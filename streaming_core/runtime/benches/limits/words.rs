@@ -16,12 +16,14 @@ struct Counts {
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
+    /// Its bytes, and zeros behind its end; a word may end with zeros of its own.
     word: u128,
+    length: usize,
     /// 0: no word.
     n: i64,
 }
 
-pub fn run(input: &Input) -> Digest {
+pub fn run<const KEEP: bool>(input: &Input) -> Digest<KEEP> {
     let mut counts = Counts { short: vec![Entry::default(); 1 << 10], taken: 0, long: HashMap::new() };
     let mut digest = Digest::default();
     for block in &input.blocks {
@@ -42,7 +44,14 @@ pub fn run(input: &Input) -> Digest {
 }
 
 #[inline(always)]
-fn count(block: &Block, word: &[u8], seq: i64, sub: u64, counts: &mut Counts, digest: &mut Digest) {
+fn count<const KEEP: bool>(
+    block: &Block,
+    word: &[u8],
+    seq: i64,
+    sub: u64,
+    counts: &mut Counts,
+    digest: &mut Digest<KEEP>,
+) {
     let first16 = block.first16(word);
     let n = counts.add(word, first16);
     let mut hash = Hash::of(seq, sub);
@@ -62,9 +71,9 @@ impl Counts {
         if self.taken * 2 >= self.short.len() {
             self.grow();
         }
-        let entry = find(&mut self.short, first16);
+        let entry = find(&mut self.short, first16, word.len());
         self.taken += usize::from(entry.n == 0);
-        entry.word = first16;
+        (entry.word, entry.length) = (first16, word.len());
         entry.n += 1;
         entry.n
     }
@@ -73,7 +82,7 @@ impl Counts {
     fn grow(&mut self) {
         let mut larger = vec![Entry::default(); self.short.len() * 4];
         for entry in self.short.iter().filter(|entry| entry.n > 0) {
-            *find(&mut larger, entry.word) = *entry;
+            *find(&mut larger, entry.word, entry.length) = *entry;
         }
         self.short = larger;
     }
@@ -81,10 +90,10 @@ impl Counts {
 
 /// The entry of a word, or the free one that it gets.
 #[inline(always)]
-fn find(entries: &mut [Entry], word: u128) -> &mut Entry {
+fn find(entries: &mut [Entry], word: u128, length: usize) -> &mut Entry {
     let product = (word as u64 ^ ((word >> 64) as u64).rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut at = (product >> 32) as usize & (entries.len() - 1);
-    while entries[at].n != 0 && entries[at].word != word {
+    while entries[at].n != 0 && (entries[at].word, entries[at].length) != (word, length) {
         at = (at + 1) & (entries.len() - 1);
     }
     &mut entries[at]
