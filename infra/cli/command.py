@@ -118,7 +118,7 @@ def conformance(
         str | None, typer.Option(metavar="A,B,...", help="Workloads, as the table shows them. Default: all.")
     ] = None,
     threads: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="Numbers of worker threads. Default: 1,2, or 1 if there is one.")
+        str | None, typer.Option(metavar="N,N,...", help="Numbers of worker threads. Default: 1,3.")
     ] = None,
     keep: Annotated[
         Path | None,
@@ -139,8 +139,8 @@ def conformance(
     """
     from infra.cli.conformance import conformance, numbers
 
-    names = [[*dict.fromkeys(filter(None, (text or "").split(",")))] for text in (applications, workloads)]
-    return conformance(engine, *names, numbers(threads) if threads else [], keep, as_json)
+    chosen = [[*dict.fromkeys(filter(None, (text or "").split(",")))] for text in (applications, workloads)]
+    return conformance(engine, chosen[0], chosen[1], numbers(threads) if threads else [], keep, as_json)
 
 
 @app.command("import")

@@ -24,7 +24,7 @@ from streaming_core.language.application import App
 from streaming_core.run.way import ENGINE_EXECUTORS, MAX_THREADS
 from streaming_core.storage import save_json
 
-THREADS = (1, 2)
+THREADS = (1, 3)  # three threads share events, keys and batches unevenly
 SECONDS = 60.0  # for the search for the event that causes a difference
 
 Say = Callable[[str], None]
@@ -131,7 +131,7 @@ def run(
         folder: A folder for workloads, oracles and outputs, which is new or empty.
         applications: Those to run. All that the engine declares if empty.
         workloads: The workloads to run. All if empty.
-        threads: The numbers of threads. 1 and 2 if empty, or 1 alone if the engine has one thread.
+        threads: The numbers of threads. 1 and 3 if empty, as far as the engine has them.
         keep: Whether the files of what differs stay in `folder`.
         seconds: The time for the search for the event that causes a difference, for each workload.
         say: Takes a line about each workload.

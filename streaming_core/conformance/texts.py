@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LONG = 70_000  # bytes of the longest word: more than 16 bits count
+MANY = 33_000  # times that a text repeats a word: more than a signed number of 16 bits counts
 
 # Whitespace at unusual places, and bytes that only some libraries take for whitespace.
 BLANKS = [
@@ -25,6 +26,7 @@ BLANKS = [
     b"a\xe2\x80\x83b",
     b"a\xe3\x80\x80b",
     b" a" * 200,
+    b" b" * MANY,
 ]
 
 # Bytes that are no text, texts that look equal, and numbers that do not parse.

@@ -103,13 +103,13 @@ def run(executor: str, app: App, case: Case, threads: int, folder: Path, events:
 
 
 def spec_of(executor: str, app: App, case: Case, threads: int) -> RunSpec:
-    """The spec of a trial: outputs as files, no measured passes.
+    """The spec of a trial: outputs as files, and a second pass, which shows state that outlives a pass.
 
     Raises:
         BadInput: There is no such executor, or it does not run the application.
     """
     fields = {"executor": executor, "app": app.name, "params": case.params, "threads": threads, "batch": case.batch}
-    spec = RunSpec.parse(fields | {"sink": "parquet", "repetitions": 0, "seconds": 0.0})
+    spec = RunSpec.parse(fields | {"sink": "parquet", "repetitions": 1, "seconds": 0.0})
     spec.check(app)
     return spec
 

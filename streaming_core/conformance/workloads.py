@@ -188,6 +188,15 @@ def _boundaries(material: Material) -> list[Row]:
     return material.at(few, (instant for instant in sorted(instants) for _ in range(3)))
 
 
+def _last_instant(material: Material) -> list[Row]:
+    _windowed(material)
+    rows = material.rows[: FEW * FEW]
+    if material.is_session:
+        return material.at(rows, [*(row["ts"] for row in rows[:-1]), rows[-2]["ts"] + material.size])
+    start = (rows[-1]["ts"] // material.advance + 1) * material.advance
+    return material.at(rows, [*(row["ts"] for row in rows[:-1]), start])
+
+
 def _gaps(material: Material) -> list[Row]:
     unit = material.size or 1_000
     steps = [0, 1, unit // 3, unit, 0, 1, 5 * unit, unit // 2, 2, 100 * unit]
@@ -307,6 +316,17 @@ def _minimum(app: App) -> dict[str, Any]:
     return _workable(app, {name: type(app.declared[name].default)(value) for name, value in lowest.items()})
 
 
+def _gapped(app: App) -> dict[str, Any]:
+    """Parameters with which some events lie in no window."""
+    windows = [one.window for one in app.operators if one.window is not None]
+    names = {(one.advance, one.size) for one in windows if isinstance(one.advance, str) and isinstance(one.size, str)}
+    default = app.bind()
+    wanted = {advance: 3 * int(default[size]) + 1 for advance, size in names}
+    if not wanted:
+        raise Unfit("no parameters for both advance and size of windows")
+    return _workable(app, wanted)
+
+
 def _choices(nth: int) -> Callable[[App], dict[str, Any]]:
     def chosen(app: App) -> dict[str, Any]:
         others = {}
@@ -366,6 +386,8 @@ KINDS: dict[str, Kind] = {
     "batch_of_one": Kind("one event a batch", _first(EVENTS // 2), batch=1),
     "ties": Kind("many events with the same ts", _ties),
     "boundaries": Kind("ts at the first and the last instant of windows, and beside them", _boundaries),
+    "gapped_windows": Kind("windows with time between them, so that some events lie in none", _first(EVENTS), _gapped),
+    "last_instant": Kind("the last event opens a window, or closes one", _last_instant),
     "gaps": Kind("ts stands still, or jumps over many windows", _gaps),
     "negative_time": Kind("ts from below zero on", _negative_time),
     "late": Kind("ts goes back: within the delay, just beyond it, and far beyond it", _late),

@@ -49,7 +49,7 @@ class Manifest(_Model):
     )
     fixed: dict[str, dict[str, bool | int | float | str]] = Field(
         default_factory=dict,
-        description="By application, the parameters of which it supports one value only. A matrix leaves out other "
+        description="By application, parameters and the only value that the engine supports. A matrix leaves out other "
         "cells.",
     )
     max_threads: int = Field(

@@ -54,9 +54,7 @@ SLICE = 1 << 16
 Say = Callable[[str], None]
 
 
-def run(
-    spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, limit: float = math.inf
-) -> RunReport:
+def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, limit: float = math.inf) -> RunReport:
     """Run a cell on the engine that the spec names; write outputs and, last, report.json into `out`.
 
     Args:

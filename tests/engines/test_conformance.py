@@ -162,7 +162,7 @@ def test_the_report_of_machines_has_rows_and_causes(engines, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--engine rightt", "unknown engine 'rightt' (did you mean 'right'?)"),
+        ("--engine other", "unknown engine 'righ' (did you mean 'right'?)"),
         ("--engine right --applications sd", "engine right: unknown application 'sd'; known: wc"),
         ("--engine right --workloads tie", "unknown workload 'tie' (did you mean 'ties'?)"),
         ("--engine right --threads 1,x", "--threads must be numbers from 1 to 1024, separated by commas, got '1,x'"),

@@ -6,24 +6,23 @@ words share a key.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
 import bytewax.operators as op
 import bytewax.operators.windowing as windowing
 import pyarrow as pa
 from bytewax.dataflow import Dataflow
-from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.operators import KeyedStream, Stream
-from bytewax.outputs import DynamicSink, StatelessSinkPartition
-from bytewax.testing import cluster_main
+from bytewax.testing import TestingSink, TestingSource, cluster_main
 from lockstep_engine import OnePass, Task, main
 
 ONE_BYTE = "latin-1"  # the encoding with one character per byte
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 WORD = re.compile(r"[^\t-\r ]+")
 
@@ -61,7 +60,8 @@ def wordcount(task: Task) -> OnePass:
     clock = windowing.EventClock(
         ts_getter=lambda item: item[1],
         wait_for_system_duration=timedelta(0),
-        now_getter=lambda: EPOCH,  # The watermark is the latest `ts` of the key. The time of the machine does not count.
+        # This clock stands still. So the watermark is the latest `ts` of a key, and no tweet is late.
+        now_getter=lambda: EPOCH,
         to_system_utc=lambda end: None,
     )
     windower = windowing.SlidingWindower(length=size * MILLISECOND, offset=advance * MILLISECOND, align_to=EPOCH)
@@ -83,20 +83,22 @@ def wordcount(task: Task) -> OnePass:
 
     try:
         for ts, _ in events[:1] + events[-1:]:
-            EPOCH + (ts - size) * MILLISECOND, EPOCH + (ts + size + advance) * MILLISECOND
+            split((ts - size, "")), split((ts + size, ""))
     except OverflowError:
-        sys.exit("bytewax: a window lies outside the years 1 to 9999, which are all that Bytewax knows")
+        sys.exit(f"bytewax: the windows must lie in the years 1 to 9999, but a tweet has ts {ts}")
     return one_pass
 
 
 def columns(task: Task, number: str, text: str) -> list[Event]:
-    """Two columns of the events, as Python objects. Texts have a character per byte."""
+    """Convert two columns of the events to Python objects. Texts have a character per byte."""
     lines = [line.decode(ONE_BYTE) for line in task.events[text].to_pylist()]
-    return list(zip(task.events[number].to_pylist(), lines, strict=True))
+    events = list(zip(task.events[number].to_pylist(), lines, strict=True))
+    gc.freeze()  # A source outside the process would not burden the garbage collector with its events either.
+    return events
 
 
 def as_bytes(words: tuple[str, ...]) -> list[bytes]:
-    """The bytes of words that have a character per byte."""
+    """Return the bytes of words that have a character per byte."""
     return [word.encode(ONE_BYTE) for word in words]
 
 
@@ -113,55 +115,12 @@ def run(task: Task, events: list[Event], build: Callable) -> tuple[tuple, tuple]
     """
     outputs: list[tuple] = []
     flow = Dataflow(task.app)
-    op.output("outputs", build(op.input("events", flow, Source(events, task.batch))), Sink(outputs))
+    # The source is one partition of one worker, so the events of each word stay in order.
+    source = TestingSource(events, task.batch)
+    op.output("outputs", build(op.input("events", flow, source)), TestingSink(outputs))
     cluster_main(flow, [], 0, worker_count_per_proc=task.threads)
-    return tuple(zip(*outputs, strict=True)) if outputs else ((), ())
-
-
-class Source(FixedPartitionedSource):
-    """The events in memory, as one partition. One worker emits it, so each word's events stay in order."""
-
-    def __init__(self, events: list[Event], batch: int):
-        self._events, self._batch = events, batch
-
-    def list_parts(self) -> list[str]:
-        return ["events"]
-
-    def build_part(self, step_id: str, for_part: str, resume_state: None) -> Partition:
-        return Partition(self._events, self._batch)
-
-
-class Partition(StatefulSourcePartition):
-    """Emits the events a batch at a time."""
-
-    def __init__(self, events: list[Event], batch: int):
-        self._batches = (events[at : at + batch] for at in range(0, len(events), batch))
-
-    def next_batch(self) -> list[Event]:
-        return next(self._batches)
-
-    def snapshot(self) -> None:
-        return None
-
-
-class Sink(DynamicSink):
-    """Collects the outputs of all workers in one list."""
-
-    def __init__(self, outputs: list[tuple]):
-        self._outputs = outputs
-
-    def build(self, step_id: str, worker_index: int, worker_count: int) -> SinkPartition:
-        return SinkPartition(self._outputs)
-
-
-class SinkPartition(StatelessSinkPartition):
-    """Appends the outputs of one worker."""
-
-    def __init__(self, outputs: list[tuple]):
-        self._outputs = outputs
-
-    def write_batch(self, items: list[tuple]) -> None:
-        self._outputs.extend(items)
+    keys, values = zip(*outputs, strict=True) if outputs else ((), ())
+    return keys, values
 
 
 main({"wc": wc, "wordcount": wordcount}, versions={"bytewax": version("bytewax")})

@@ -39,6 +39,8 @@ def seconds(passes: list[dict]) -> float:
 
 def one_pass(task: Task, loop: subprocess.Popen, kind: str, line: str) -> dict:
     """Ask the loop for a pass."""
+    assert loop.stdin is not None
+    assert loop.stdout is not None
     loop.stdin.write(f"{line}\n")
     loop.stdin.flush()
     answer = loop.stdout.readline().split()
@@ -58,7 +60,7 @@ def write_events(events: pa.Table, path: Path) -> None:
     """Write the file that benches/limits/input.rs reads: no tables, and one block of rows with their texts."""
     dtype = np.dtype([(field.name, _kind(field.type)) for field in events.schema], align=True)
     rows, texts, size = np.zeros(events.num_rows, dtype), [], 0
-    for name, column in zip(events.column_names, events.columns):
+    for name, column in zip(events.column_names, events.columns, strict=True):
         values = column.combine_chunks()
         if pa.types.is_binary(values.type):
             offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
@@ -104,7 +106,9 @@ def read_outputs(path: Path, schema: pa.Schema) -> pa.Table:
         text, at = data[at : at + size], at + size
         if pa.types.is_binary(field.type):
             offsets = np.concatenate([[0], np.cumsum(values)]).astype(np.int32)
-            columns.append(pa.BinaryArray.from_buffers(field.type, len(values), [None, *map(pa.py_buffer, (offsets, text))]))
+            columns.append(
+                pa.BinaryArray.from_buffers(field.type, len(values), [None, *map(pa.py_buffer, (offsets, text))])
+            )
         else:
             values = values.view("<f8" if pa.types.is_floating(field.type) else "<i8")
             columns.append(pa.array(values.astype(field.type.to_pandas_dtype())))
