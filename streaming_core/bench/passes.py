@@ -34,6 +34,7 @@ class Pass:
         voluntary: Context switches of the process in which a thread gave up its core.
         involuntary: Context switches in which a thread lost its core.
         is_right: Whether the result of every run equals the loop's.
+        engine: On another engine, the system and the versions that it reports.
     """
 
     samples: list[engine.Sample] = field(default_factory=list)
@@ -41,6 +42,7 @@ class Pass:
     voluntary: int = 0
     involuntary: int = 0
     is_right: bool = True
+    engine: dict[str, str] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -59,7 +61,7 @@ class Pass:
 
     @property
     def cpu_ns(self) -> float | None:
-        """Processor time per event."""
+        """Processor time per event; None if a run has no figure."""
         seconds = [sample.cpu_seconds for sample in self.samples if sample.cpu_seconds is not None]
         return sum(seconds) * 1e9 / self.events if self.events and len(seconds) == len(self.samples) else None
 
