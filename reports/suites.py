@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from reports import benchmarks, results
-from reports.engines import human_ratio
 from reports.history import NOTHING, human_micros, human_nano, human_rate
 from reports.performance import slug
 from streaming_core.bench.report import passes
@@ -18,8 +17,6 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("predicted_per_s", "predicted", human_rate),
     ("events_per_s", "events/s", human_rate),
     ("to_loop", "\u00d7 loop", "{:.2f}".format),
-    ("to_best", "\u00d7 best", human_ratio),
-    ("to_limit", "of limit", human_ratio),
     ("p99_us", "p99", human_micros),
     ("offered_per_s", "offered", human_rate),
     ("end_to_end_mean_us", "end-to-end mean", human_micros),

@@ -14,11 +14,9 @@ from pathlib import Path
 from streaming_core.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
-KINDS = ("*.py", "*.rs", "*.java")
 PYTHON, RUST = "streaming_core", "streaming_core/runtime/src"
 
-# Files and folders of the checkout. A folder stands for all files of KINDS below it, but those in
-# hidden folders: an engine that is installed has its environment in one.
+# Files and folders of the checkout. A folder stands for all `.py` and `.rs` files below it.
 SHARED = (
     "Cargo.lock",
     "Cargo.toml",
@@ -102,9 +100,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
         *_apps("forward", "hashtag", "hedge", "matrix", "paircount", "scalejoin", "wordcount"),
     ),
     "limits": ("streaming_core/runtime/benches", *_apps("fd", "sd", "wc")),
-    "engines": (f"{PYTHON}/engines", f"{PYTHON}/run/external.py", "infra/engines"),
 }
-OWN = tuple(name for name in COMPONENTS if name != "engines")  # components of Lockstep itself
 # What each suite measures. Windowed operators run in pinned tasks, which exchange rows through channels.
 MEASURED: dict[str, tuple[str, ...]] = {
     "tstream": ("transactions",),
@@ -113,10 +109,9 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "briskstream": ("pinned", "channels"),
     "rlas": ("pinned", "channels"),
     "stretch": ("pinned", "channels", "windows", "limits"),
-    "engine": OWN,
-    "files": OWN,
+    "engine": tuple(COMPONENTS),
+    "files": tuple(COMPONENTS),
     "limits": ("transactions", "pooled", "limits"),
-    "engines": ("pooled", "pinned", "windows", "limits", "engines"),
 }
 
 
@@ -154,9 +149,8 @@ def files(source: str, root: Path = ROOT) -> Iterator[str]:
         raise BadInput(
             f"{path} is missing; run benchmarks in a checkout, or correct streaming_core/bench/components.py"
         )
-    below = [path] if path.is_file() else [file for kind in KINDS for file in path.rglob(kind)]
-    names = (file.relative_to(root).as_posix() for file in below)
-    yield from (name for name in names if not is_test(name) and "/." not in name)
+    below = [path] if path.is_file() else [file for kind in ("*.py", "*.rs") for file in path.rglob(kind)]
+    yield from (name for file in below if not is_test(name := file.relative_to(root).as_posix()))
 
 
 def is_test(name: str) -> bool:

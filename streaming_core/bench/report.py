@@ -20,8 +20,6 @@ from streaming_core.storage import save_json
 
 # Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
 FIGURES = (
-    ("to_best", "x our best", 1, ".3f"),
-    ("to_limit", "of limit", 1, ".3f"),
     ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
     ("predicted_per_s", "predicted M/s", 1e6, ",.3f"),
     ("error", "% error", 1e-2, ".0f"),

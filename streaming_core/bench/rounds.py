@@ -163,8 +163,6 @@ class Rounds:
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples):
                 row["costs"] = parts
-            if passes[0].engine:
-                row["engine"] = passes[0].engine
             if samples[0].balance:
                 row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
             if samples[0].tasks:

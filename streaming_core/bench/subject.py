@@ -30,9 +30,9 @@ from streaming_core.data.digest import add, format_digest
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.regression.home import Home
-from streaming_core.run import engine, external, planning
+from streaming_core.run import engine, planning
 from streaming_core.run.energy import Meter, Spent
-from streaming_core.run.way import External, RunSpec
+from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import keep_memory
 
 SEED = 1
@@ -113,7 +113,6 @@ class Subject:
         home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._folder = folder
         workload.write(self.app, bound, events, SEED, folder / "workload")
         self.source = workload.read(folder / "workload", self.app)
         self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
@@ -208,8 +207,6 @@ class Subject:
         one = Pass()
         order = spec.order
         assert order is not None  # every RunSpec has an order
-        if isinstance(spec, External):
-            return self._pass_on_engine(spec, times)
         outputs, final = self._expected[order]
         if spec.sink == "count":
             outputs = outputs.partition(":")[0]
@@ -240,21 +237,6 @@ class Subject:
             if deliveries:
                 one.deliveries.append(columns(more["deliveries"] or ()))
         return one
-
-    def _pass_on_engine(self, spec: External, times: int) -> Pass:
-        """Makes a pass on another engine: one call, with a run that warms up before the `times` measured ones.
-
-        All runs are checked by their digest, and the engine's digest against the outputs that it wrote. An engine gives
-        no final state.
-        """
-        outputs, _ = self._expected[spec.order]
-        # A copy is not validated: a pass may have more runs than a request may have repetitions.
-        asked = spec.model_copy(update={"sink": "parquet", "repetitions": times, "seconds": 0.0})
-        with tempfile.TemporaryDirectory(prefix="engine-", dir=self._folder) as folder:
-            report = external.run(asked, self._folder / "workload", Path(folder) / "run")
-        peaks = [sample for sample in report.samples if sample.kind == "peak"]
-        is_right = all(sample.digest == outputs for sample in report.samples)
-        return Pass(peaks, is_right=is_right, engine=report.host["engine"])
 
     def outputs(self) -> pa.Table:
         """Returns the outputs of the loop, from one run without timing."""

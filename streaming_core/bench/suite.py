@@ -31,7 +31,6 @@ SUITES = (
     "rlas",
     "stretch",
     "limits",
-    "engines",
 )  # modules of this package that define SUITE
 
 Text = str | Callable[[list[Row]], str]
