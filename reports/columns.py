@@ -49,5 +49,6 @@ MEANINGS = {
     "speed": "Speed compared with the nights before.",
     "speedup": "Throughput divided by that of one thread.",
     "sub": "Number of the output among those of its event.",
+    "\u00d7 hand-written": "Speed divided by that of the hand-written loop on one thread and the same events.",
     "\u00d7 loop": "Speed divided by that of the compiled sequential loop on the same events.",
 }

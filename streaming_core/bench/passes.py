@@ -59,8 +59,9 @@ class Pass:
 
     @property
     def cpu_ns(self) -> float | None:
-        """Processor time per event."""
-        return sum(sample.cpu_seconds for sample in self.samples) * 1e9 / self.events if self.events else None
+        """Processor time per event; None if a run has no figure."""
+        seconds = [sample.cpu_seconds for sample in self.samples]
+        return None if None in seconds or not self.events else sum(filter(None, seconds)) * 1e9 / self.events
 
     @property
     def energy_nj(self) -> float | None:
