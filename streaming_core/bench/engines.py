@@ -74,7 +74,7 @@ def _conclude(rows: list[Row]) -> Iterator[str]:
     for heat in dict.fromkeys(row["heat"] for row in rows):
         of_heat = [row for row in rows if row["heat"] == heat]
         correct = right(of_heat)
-        limit = next((row for row in correct if row["way"] == LIMIT), None)
+        limit = next((row for row in correct if row["executor"] == LIMIT), None)
         for row in of_heat:
             row["cores"] = most(of_heat)
             if limit:
