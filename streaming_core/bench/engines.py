@@ -22,8 +22,8 @@ from streaming_core.run.way import RunSpec
 
 LIMIT = "handwritten"  # the engine to which column `to_handwritten` relates
 CONDITIONS = (
-    "All ways of a heat may use the same cores. External engines start anew in each round, and warm up with a pass that "
-    "does not count. The time to start them, and to read and convert the events, does not count either."
+    "All ways of a heat may use the same cores. External engines start anew in each round, and warm up with a pass "
+    "that does not count. The time to start them, and to read and convert the events, does not count either."
 )
 # For each application: our executor with the highest throughput, and the events. Events are fixed, because a pilot
 # would have to start every engine several times. A pass of the fastest way takes a fraction of a second.
