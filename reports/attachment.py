@@ -9,6 +9,7 @@ import base64
 
 from markupsafe import Markup
 
+from reports.engines import Comparison
 from reports.history import Run
 from reports.hosts import HostRow
 from reports.inputs import Inputs
@@ -43,6 +44,8 @@ def attachment(pages: Pages, run: Run) -> str:
         sections=sections,
         pictures=pictures,
         hosts=HostRow.of_run(pages.history.home, run.run_id),
+        engines=Comparison.of(pages.history.home, run),
+        charts=[],
         **outcome(run),
     )
 

@@ -28,6 +28,7 @@ MEANINGS = {
     "latency": "Half, 95 %, 99 % or 99.9 % of the events leave within this time after the engine starts their batch. "
     "In an open loop, the time starts at the scheduled arrival.",
     "missing": "Rows that only the oracle has.",
+    "of limit": "Events per second divided by those of the hand-written loop on one thread.",
     "offered": "Events per second that an open loop offers; the same for all ways.",
     "out of order": "Rows at another position than the oracle's.",
     "p50": "Half of the events leave within this time after the engine starts their batch.",
@@ -49,6 +50,7 @@ MEANINGS = {
     "speed": "Speed compared with the nights before.",
     "speedup": "Throughput divided by that of one thread.",
     "sub": "Number of the output among those of its event.",
+    "\u00d7 best": "Events per second divided by those of Lockstep's fastest cell of the application.",
     "\u00d7 hand-written": "Speed divided by that of the hand-written loop on one thread and the same events.",
     "\u00d7 loop": "Speed divided by that of the compiled sequential loop on the same events.",
 }

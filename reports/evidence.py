@@ -9,35 +9,70 @@ from collections.abc import Iterator
 from datetime import datetime
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from reports import times
 from reports.history import NOTHING, Cell, Run, human_rate, lines, short_json
 from reports.tasks import Tasks
+from streaming_core.engines import registry
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import COUNTS
-from streaming_core.run.way import AXES, NAMED_PLANS, WINDOW_OPTIONS, RunSpec
+from streaming_core.run.report import LOG
+from streaming_core.run.way import AXES, EXECUTORS, NAMED_PLANS, WINDOW_OPTIONS, RunSpec
 from streaming_core.storage import canonical_json, left_json
 
 LOG_LINES = 12  # of a failed cell's log
+LOGS = ("The end of its log", "The end of the engine's log")
+
+
+class Engine(NamedTuple):
+    """Another engine: the system, and the versions of its software by name."""
+
+    system: str
+    versions: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        """`Polars 2.1 (polars 2.1.0, python 3.11.7)`."""
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return f"{self.system} ({versions})" if versions else self.system
 
 
 def evidence(home: Home, run: Run, cell: Cell) -> dict:
     """What templates show of a cell."""
     attempt, report, exit_record = attempt_of(home, run, cell)
     is_unordered = cell.spec.order == "none" and cell.verdict in ("equal", "invariant_broken")
-    log = attempt.with_name(f"{attempt.name}.stderr.log") if attempt and cell.verdict == "failed" else None
+    logs = [attempt.with_name(f"{attempt.name}.stderr.log"), attempt / LOG] if attempt else []
+    logs = logs if cell.verdict == "failed" else []
     return {
         "cell": cell,
         "headline": f"{cell.label} {cell.outcome.sentence}{', apart from the order' if is_unordered else ''}",
         "evidence": list(_differences(cell)),
         "passes": list(_per_event(cell.samples)),
         "tasks": Tasks.of(report),
-        "log": lines(log, LOG_LINES) if log else [],
+        "logs": [(title, shown) for title, log in zip(LOGS, logs, strict=False) if (shown := lines(log, LOG_LINES))],
         "commands": _commands(run, cell, report, home),
         "facts": list(_facts(cell, report, exit_record)),
+        "engine": engine_of(cell, report) if is_other(cell) else None,
     }
+
+
+def is_other(cell: Cell) -> bool:
+    """Whether another engine runs the cell."""
+    return cell.spec.executor not in EXECUTORS
+
+
+def engine_of(cell: Cell, report: dict) -> Engine:
+    """What is known of the engine of a cell: from the report, else from the manifest, else its name only."""
+    if facts := report.get("host", {}).get("engine"):
+        return Engine(facts["system"], {name: version for name, version in facts.items() if name != "system"})
+    try:
+        return Engine(registry.load(cell.spec.executor).manifest.system, {})
+    except BadInput:
+        return Engine(cell.spec.executor, {})
 
 
 def attempt_of(home: Home, run: Run, cell: Cell) -> tuple[Path | None, dict, dict]:
@@ -118,7 +153,8 @@ def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
     shell = [_shell("streaming-core", words) for words in commands]
     if not cell.is_bound:  # a bound keeps no invariant
         shell.append(_shell("lockstep", ["invariants", output, "--input", workload]))
-    return ["again=$(mktemp -d)", *files, *shell]
+    install = [_shell("lockstep", ["engines", "install", spec.executor])] if is_other(cell) else []
+    return ["again=$(mktemp -d)", *install, *files, *shell]
 
 
 def _shell(command: str, words: list) -> str:

@@ -130,6 +130,12 @@ class Cell:
         return self._peak("events_per_s")
 
     @property
+    def to_loop(self) -> float | None:
+        """Speed relative to the compiled loop, the median over the passes at peak rate; None without that loop."""
+        peaks = [row for row in self.samples if row["kind"] == "peak" and row.get("loop_seconds") and row["seconds"]]
+        return statistics.median(row["loop_seconds"] / row["seconds"] for row in peaks) if peaks else None
+
+    @property
     def p99_us(self) -> float | None:
         """Processing latency, 99th percentile in microseconds, median over the passes at peak rate."""
         return self._peak("processing_p99_us")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from reports.engines import others
 from reports.grid import panels
 from reports.history import Cell, Results, Run, human_rate, short_json
 from reports.state import State
@@ -44,6 +45,7 @@ def _of_cells(results: Results, red: list[Cell], heading: str) -> dict:
         "acknowledged": any(cell.acknowledged for cell in results.cells),
         "most": MOST,
         "text_of": _text,
+        "others": others(results.cells),
     }
 
 

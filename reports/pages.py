@@ -29,7 +29,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import benchmarks, columns, data_docs, morning, results, series, suites, times
+from reports import benchmarks, columns, data_docs, engines, morning, results, series, suites, times
 from reports.beside import Beside, before
 from reports.built import Built
 from reports.estimate import expected
@@ -85,6 +85,8 @@ class Pages:
         self._env.globals.update(
             rate=human_rate,
             micros=human_micros,
+            ratio=engines.human_ratio,
+            limit=engines.LIMIT,
             nano=human_nano,
             short=short,
             revision=revision,
@@ -210,6 +212,8 @@ class Pages:
             built=Built.of(self.history.home, run.run_id),
             lanes=lanes(self.history.home, run.run_id),
             hosts=HostRow.of_run(self.history.home, run.run_id),
+            engines=engines.Comparison.of(self.history.home, run),
+            charts=[],
             **outcome(run),
         )
 
@@ -277,8 +281,19 @@ class Pages:
         folders = (results.COMMITTED, self.reports / "bench") if benchmarked and run_id is None else ()
         drawn, drawn_suites = suites.draw(*folders)
         shown, why = (run_id, "") if run_id else self.speed.default()
+        compared = self._compared(run_id)
+        pictures, cards = self.speed.draw_engines(compared) if compared else ({}, [])
+        drawn |= pictures
         fixed: dict[str, Any] = {"here": "Performance", "suites": drawn_suites, "results": benchmarks.RESULTS}
-        render = partial(self.render, "performance.html", root="../" if run_id else "", **fixed)
+        root = "../" if run_id else ""
+        fixed |= {
+            "engines": compared,
+            "charts": cards,
+            "own": run_id or "",
+            "of_cell": lambda cell: f"{root}{cell.run_id}/{cell.name}.html",
+            "of_run": lambda run_id: f"{root}{run_id}/index.html",
+        }
+        render = partial(self.render, "performance.html", root=root, **fixed)
         if shown is None:
             has_run = bool(self.history.run_ids())
             headline = "The warehouse has no measurements yet" if has_run else "No run has been measured yet"
@@ -306,6 +321,12 @@ class Pages:
             energy=any(row["energy_nj"] is not None for row in cells),
         )
         return page, svgs | drawn
+
+    def _compared(self, run_id: str | None) -> engines.Comparison | None:
+        """The comparison with other engines of a run; without a run, the newest one."""
+        if run_id is None:
+            return engines.Comparison.last(self.history)
+        return engines.Comparison.of(self.history.home, self.history.run(run_id))
 
     def _figures(self, row: dict) -> dict:
         key = row["run_id"], row["cell"]

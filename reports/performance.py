@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from reports.engines import Comparison
 from reports.history import Cell, History, human_rate, matrix_text, named, started
 from reports.morning import LOOKED
 from reports.outcome import events
 from streaming_core.regression.comparable import Input
 
 MOST_POINTS = 60  # runs of a history, the newest ones
+ENGINES = {"x": "threads", "y": "events_per_s", "kind": "bar"}  # the chart of a comparison with other engines
 LATENCIES = {"processing": "Processing latency", "end_to_end": "End-to-end latency at the set rate"}
 
 
@@ -164,6 +166,19 @@ class Performance:
             sections = [self._section(svgs, run_id, *group) for group in self._groups(run_id)]
             self._drawn[run_id] = svgs, sections
         return self._drawn[run_id]
+
+    def draw_engines(self, compared: Comparison) -> tuple[dict[str, str], list[Chart]]:
+        """The charts of a comparison with other engines: file below the reports -> SVG, and a chart for each group."""
+        from reports import charts
+
+        numbers = {name: number for number, name in enumerate(compared.names)}
+        svgs, found = {}, []
+        for number, group in enumerate(compared.groups):
+            if points := group.points:
+                href = f"{compared.run.run_id}/charts/engines-{slug(group.app)}-{number}.svg"
+                svgs[href] = charts.benchmark(points, ENGINES, numbers, (charts.WIDTH, charts.HEIGHT))
+                found.append(Chart("Beside other engines", f"{group.app}, {group.about}", href))
+        return svgs, found
 
     def history_of(self, cell: Cell) -> list[Point]:
         """The runs that executed a cell on the same workload and host, oldest first; [] if the cell never ran."""

@@ -27,8 +27,8 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from infra.checkout import ROOT
-from streaming_core.process import Process
 from streaming_core.errors import BadInput, line_of
+from streaming_core.process import Process
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import Preflight
 

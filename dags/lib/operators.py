@@ -18,9 +18,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from dags.lib.hosts import Host, HostLost, LocalHost, SshHost, is_lost
 from dags.lib.plan import run_id_of
 from infra.checkout import ROOT, home
-from streaming_core.process import Process
 from jobs.run_folder import abandon, next_attempt, read_complaints, read_oracles
 from streaming_core.interruption import Interrupted
+from streaming_core.process import Process
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
 from streaming_core.regression.home import Home
 from streaming_core.regression.status import forget, record_begin, record_end, recorded

@@ -103,6 +103,46 @@ def check(
     return check(name, events, seed, parameters(name, None, settings), as_json)
 
 
+@app.command()
+def conformance(
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="An engine, as `lockstep engines list` shows it, or an executor of Lockstep."
+        ),
+    ],
+    applications: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Applications. Default: all that the engine runs.")
+    ] = None,
+    workloads: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Workloads, as the table shows them. Default: all.")
+    ] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Numbers of worker threads. Default: 1,3.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep workloads, outputs and oracles of what differs in this new folder."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Check an engine on workloads that are easy to get wrong.
+
+    The workloads are small: ties, gaps, skew, empty streams, unusual texts
+    and numbers, and others. For each answer that differs from the oracle's,
+    the command prints the first differing row and the event that caused it.
+    It exits with 1 unless all answers are equal.
+
+    Examples:
+        lockstep conformance --engine pooled --applications wc
+        lockstep conformance --engine polars --threads 2 --keep wrong
+    """
+    from infra.cli.conformance import conformance, numbers
+
+    chosen = [[*dict.fromkeys(filter(None, (text or "").split(",")))] for text in (applications, workloads)]
+    return conformance(engine, chosen[0], chosen[1], numbers(threads) if threads else [], keep, as_json)
+
+
 @app.command("import")
 def import_(
     name: Annotated[str, typer.Argument(metavar="APP", help="The application that will process the events.")],

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reports import engines
 from reports.attachment import attachment
 from reports.beside import Beside
 from reports.history import Cell, History, Run, human_micros, human_rate, short
@@ -25,6 +26,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import omissions
 from streaming_core.storage import write_text
 
+RATIOS = {"to_loop": "x loop", "to_best": "x best", "to_limit": "of limit"}
 RED = ("different", "invariant_broken", "failed")
 STYLES = {"equal": "green", "not_comparable": "dim", "not_run": "red"} | dict.fromkeys(RED, "bold red")
 
@@ -44,6 +46,8 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
     # Print the table whole, even if its lines wrap: a cut line cannot be read, and a file has no width.
     console.width = max(console.width, console.measure(table, options=console.options.update(width=1000)).maximum)
     console.print(table)
+    if ratios := engines.note(run.cells):
+        console.print(Text(ratios, "dim"), soft_wrap=True)
     for text in [*_faults(run), *_location(home, run, stages), *_summary(run)]:
         console.print(text, soft_wrap=True)
     return run.green
@@ -87,14 +91,20 @@ def _summary(run: Run) -> Iterator[Text]:
 
 
 def cell_table(run: Run) -> Table:
-    """The table of a run: a row per cell. It has columns about changes of speed if a cell has such a verdict."""
+    """The table of a run: a row per cell.
+
+    It has columns of ratios if the run has cells of other engines. It has columns about changes of speed if a cell has
+    such a verdict.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     with_host = any(cell.host for cell in run.cells)  # every host ran each cell
     titles = ["application", "executor", "strategy", "threads", *(["host"] if with_host else [])]
-    titles += ["events/s", "p99", "verdict"]
+    ratios = engines.ratios(run.cells)
+    shown = _shown_ratios(run)
+    titles += ["events/s", *shown.values(), "p99", "verdict"]
     speeds = any(cell.speed for cell in run.cells)
     for title in [*titles, "speed", "since", "would be found"] if speeds else titles:
-        number = title in ("threads", "events/s", "p99")
+        number = title in ("threads", "events/s", "p99", *RATIOS.values())
         table.add_column(title, justify="right" if number else "left", no_wrap=True)
     before = None
     for cell in run.cells:
@@ -109,11 +119,18 @@ def cell_table(run: Run) -> Table:
             str(spec.threads),
             *([cell.host] if with_host else []),
             human_rate(cell.events_per_s),
+            *(engines.human_ratio(getattr(ratios[cell.name], name)) for name in shown),
             human_micros(cell.p99_us),
             Text(cell.verdict, STYLES[cell.verdict]),
             *(_speed(cell) if speeds else ()),
         )
     return table
+
+
+def _shown_ratios(run: Run) -> dict[str, str]:
+    """The titles of the ratios in the table of a run, by name."""
+    names = engines.others(run.cells)
+    return {name: title for name, title in RATIOS.items() if names and (name != "to_limit" or engines.LIMIT in names)}
 
 
 def _speed(cell: Cell) -> list[Text]:
@@ -127,6 +144,7 @@ def _speed(cell: Cell) -> list[Text]:
 
 def as_dict(home: Home, run: Run, stages: dict) -> dict:
     """A run for programs (`--json`)."""
+    ratios = engines.ratios(run.cells)
     return {
         "run_id": run.run_id,
         "matrix": run.matrix,
@@ -145,6 +163,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
                 "order": cell.spec.order,
                 "threads": cell.spec.threads,
                 "events_per_s": cell.events_per_s,
+                **asdict(ratios[cell.name]),
                 "p99_us": cell.p99_us,
                 "verdict": cell.verdict,
                 "reason": cell.reason,

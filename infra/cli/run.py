@@ -15,9 +15,9 @@ from infra import checkout
 from infra.airflow import home as airflow_home
 from infra.airflow.regression import AirflowRun, TaskChange, follow, wait_for_turn
 from infra.cli.report import print_run
-from streaming_core.process import Noted
 from reports.estimate import expected
 from streaming_core.errors import RunFailed
+from streaming_core.process import Noted
 from streaming_core.regression.fleet import claims, is_on_spark
 from streaming_core.regression.stages import Stage
 from streaming_core.storage import left_json, write_json

@@ -69,7 +69,7 @@ def strategy_macro() -> str:
     for name in WAY:
         if name == "executor":
             # Other engines are executors too, and the warehouse keeps the cells of those that are gone.
-            rules.append(f'    "executor rlike \'^{NAME.pattern}$\'",\n')
+            rules.append(f"    \"executor rlike '^{NAME.pattern}$'\",\n")
         elif values := values_of(name):
             column = f"`{name}`" if name in SQL_KEYWORDS else name
             listed = ", ".join(f"'{value}'" for value in values)

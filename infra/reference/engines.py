@@ -42,9 +42,9 @@ def page() -> str:
         "`streaming_core/engines/contract.py`",
         "External engines",
         paragraph(
-            "An *external engine* is a program beside Lockstep's engine that runs applications of Lockstep. A run names "
-            "it as an executor: `--executors pooled,polars`. Its cells have the same workloads, the same oracle and the "
-            "same pages as all others. This page is the contract between Lockstep and such a program."
+            "An *external engine* is a program beside Lockstep's engine that runs applications of Lockstep. A run "
+            "names it as an executor: `--executors pooled,polars`. Its cells have the same workloads, the same oracle "
+            "and the same pages as all others. This page is the contract between Lockstep and such a program."
         ),
         paragraph("[Bring your own engine](../how-to/bring-an-engine.md) shows how to write one in fifteen minutes."),
         *_folder(),
@@ -76,8 +76,8 @@ def _folder() -> list[str]:
         block(HEADER, "text"),
         paragraph(
             "Lockstep looks for folders with an `engine.yaml` in `infra/engines`, or in the folder that the setting "
-            "`LOCKSTEP_ENGINES` names. A Python package can bring an engine too: its entry point in the group "
-            "`lockstep.executors` has the name of the engine, and names the package whose folder is the engine's. "
+            "`LOCKSTEP_ENGINES` names. A Python package can bring an engine too. Its entry point in the group "
+            "`lockstep.executors` has the name of the engine. It names the package whose folder is the engine's. "
             "A folder comes before a package of the same name."
         ),
         paragraph("The fields of `engine.yaml`:"),
@@ -108,10 +108,11 @@ def _call() -> list[str]:
         block(["COMMAND --workload DIR --spec FILE --out DIR"], "text"),
         bullets(
             [
-                "`--workload`: the folder of the workload. `events/part-*.parquet` has the events in order: `seq` (int64, "
-                "from 0, without gaps), then the fields of the application. There are no nulls. A text is `binary`. "
-                "`events/part-00000.parquet` also exists if there are no events. Several streams are one table, and its "
-                "column `stream` has the number of an event's stream. `manifest.json` describes the workload.",
+                "`--workload`: the folder of the workload. `events/part-*.parquet` has the events in order: `seq` "
+                "(int64, from 0, without gaps), then the fields of the application. There are no nulls. A text is "
+                "`binary`. `events/part-00000.parquet` also exists if there are no events. Several streams are one "
+                "table, and its column `stream` has the number of an event's stream. `manifest.json` describes the "
+                "workload.",
                 "`--spec`: a JSON file, the *task* (below).",
                 "`--out`: an empty folder for outputs and the report. The program writes nowhere else.",
             ]
@@ -121,13 +122,13 @@ def _call() -> list[str]:
         paragraph(
             "The program makes *passes* over the events. Each one begins from fresh state. The first pass, `verified`, "
             "warms up, and its outputs are written. Then follow measured passes, `peak`: at least `repetitions`, and "
-            "until they have taken `repetitions` times `seconds`. If `rate` is above 0, one pass `open_loop` follows, in "
-            "which event `i` arrives at `i / rate` seconds."
+            "until they have taken `repetitions` times `seconds`. If `rate` is above 0, one pass `open_loop` follows, "
+            "in which event `i` arrives at `i / rate` seconds."
         ),
         paragraph(
-            "The clock of a pass starts when the first event enters the engine, and stops when the digest of all outputs "
-            "is known. Before it, the program reads the events and converts them into its own form in memory. Starting "
-            "the engine, sorting the outputs and writing them are not measured either."
+            "The clock of a pass starts when the first event enters the engine, and stops when the digest of all "
+            "outputs is known. Before it, the program reads the events and converts them into its own form in memory. "
+            "Starting the engine, sorting the outputs and writing them are not measured either."
         ),
         paragraph(
             "For a program in Python, `from lockstep_engine import main` does all of this. It needs numpy and pyarrow, "
@@ -140,9 +141,9 @@ def _outputs() -> list[str]:
     return [
         "## Outputs",
         paragraph(
-            "Outputs are `outputs/part-00000.parquet` and so on, at least one file. Their columns are exactly those of "
-            "the Parquet file without rows that the task names in `columns`, with the same types and in the same order. "
-            "There are no nulls."
+            "Outputs are `outputs/part-00000.parquet` and so on, at least one file. The task names a Parquet "
+            "file without rows in `columns`. Outputs have exactly its columns, with the same types and in the same "
+            "order. There are no nulls."
         ),
         paragraph("The manifest declares for each application which order its outputs have:"),
         table(
@@ -163,20 +164,20 @@ def _outputs() -> list[str]:
             ],
         ),
         paragraph(
-            "`lockstep_engine.digest` computes the digest of outputs: `<rows>:<16 hex digits>`. Other programs compute it "
-            "from the words of each row, all modulo 2^64:"
+            "`lockstep_engine.digest` computes the digest of outputs: `<rows>:<16 hex digits>`. Other programs "
+            "compute it from the words of each row, all modulo 2^64:"
         ),
         bullets(
             [
                 "The words of a row are those of its columns. With order `total`, `seq` and `sub` come first; else the "
                 "columns come in their order.",
-                "An integer is one word: its value, extended to 64 bits with its sign, or with zeros if it is unsigned. A "
-                "boolean is 0 or 1. A double is its bits. A list of fixed length is its items.",
-                "A text is its length in bytes, then its bytes in words of eight, the first byte lowest. Zeros fill the "
-                "last word. An empty text is its length alone.",
+                "An integer is one word: its value, extended to 64 bits with its sign, or with zeros if it is "
+                "unsigned. A boolean is 0 or 1. A double is its bits. A list of fixed length is its items.",
+                "A text is its length in bytes, then its bytes in words of eight, the first byte lowest. Zeros fill "
+                "the last word. An empty text is its length alone.",
                 "The hash of a row begins with `h = 0x243F6A8885A308D3`. For each word `w`: `h = (h ^ w) * "
-                "0x9E3779B97F4A7C15`, then `h = h ^ (h >> 32)`. At the end: `h = h * 0xD6E8FEB86659FD93`, then `h = h ^ "
-                "(h >> 29)`.",
+                "0x9E3779B97F4A7C15`, then `h = h ^ (h >> 32)`. At the end: `h = h * 0xD6E8FEB86659FD93`, then `h = h "
+                "^ (h >> 29)`.",
                 "The digest of a set of rows is their number and the sum of their hashes.",
             ]
         ),
@@ -208,23 +209,24 @@ def _checks() -> list[str]:
         bullets(
             [
                 "the engine is not installed, or changed since it was installed;",
-                "its process ends with another exit code than 0, by a signal, or not within `limit` seconds; Lockstep then "
-                "ends all its processes;",
+                "its process ends with another exit code than 0, by a signal, or not within `limit` seconds; Lockstep "
+                "then ends all its processes;",
                 "there is no report, or it breaks the schema;",
-                "the report contradicts the task: it lacks passes, a pass has another number of events than the workload, "
-                "or the passes took longer than the process;",
+                "the report contradicts the task: it lacks passes, or a pass has another number of events;",
+                "the passes took longer than the process;",
                 "outputs are missing, have another schema, or contradict the number or the digest in the report.",
             ]
         ),
         paragraph(
-            "Then the run compares the outputs with the oracle, as those of every executor, and the digests of all passes. "
-            "A wrong row turns the run red. Final state is the engine's own: Lockstep does not compare it, and does not "
-            "check invariants that read it. Without order, it checks no invariants, because outputs lack columns."
+            "Then the run compares the outputs with the oracle, as those of every executor, and the digests of all "
+            "passes. A wrong row turns the run red. Final state is the engine's own: Lockstep does not compare it, "
+            "and does not check invariants that read it. Without order, it checks no invariants, because outputs lack "
+            "columns."
         ),
         paragraph(
-            "A cell of an external engine runs on the machine of the connection `local`, alone. Other hosts of a run do "
-            "not take it. The compiled loop runs after the engine, and not in turns with its passes. The repetitions of a "
-            "cell are equal shares of the measured passes; each counts with its median."
+            "A cell of an external engine runs on the machine of the connection `local`, alone. Other hosts of a run "
+            "do not take it. The compiled loop runs after the engine, and not in turns with its passes. The "
+            "repetitions of a cell are equal shares of the measured passes; each counts with its median."
         ),
     ]
 
@@ -246,7 +248,7 @@ def _type(field: FieldInfo) -> str:
         return "list"
     if get_origin(kind) is dict:
         return "mapping"
-    names = {str: "text", int: "integer", float: "number", bool: "`true` or `false`"}
+    names: dict[object, str] = {str: "text", int: "integer", float: "number", bool: "`true` or `false`"}
     if kind in names:
         return names[kind]
     values = [value for value in get_args(kind) if isinstance(value, str)]

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from infra.services import build, pairs
 from infra.services.build import Build
-from streaming_core.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput, RunFailed, unknown
 from streaming_core.exit_codes import ExitCode
+from streaming_core.process import Process
 from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json

@@ -21,9 +21,9 @@ from typing import NamedTuple, NoReturn
 from zipfile import ZipFile
 
 from infra.checkout import ROOT
-from streaming_core.process import Process
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.interruption import Interrupted
+from streaming_core.process import Process
 from streaming_core.regression.home import Home
 from streaming_core.run import engine
 from streaming_core.storage import atomic_directory, digest_of

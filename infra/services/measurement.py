@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from infra.checkout import ROOT
 from infra.services.build import Build, checkout, environment
 from infra.services.pairs import FOREVER, Budget, OutOfTime, Request, alone, paired
-from streaming_core.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput
+from streaming_core.process import Process
 from streaming_core.regression.fleet import claims, is_of_engine
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import preflights_of
@@ -173,8 +173,8 @@ def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
     """The cells of a run to measure, as planned: all that equal the oracle, or the named ones. None ran on Spark.
 
     Raises:
-        BadInput: The run is from another build, or a cell is missing, not equal to the oracle, or ran on another engine. Or no
-            connection leads to the machine that ran it.
+        BadInput: The run is from another build, or a cell is missing, not equal to the oracle, or ran on another
+            engine. Or no connection leads to the machine that ran it.
     """
     build = checkout().name
     facts = {row["cell"]: row for row in rows(home, "cells", run_id) or []}

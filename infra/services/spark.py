@@ -36,8 +36,8 @@ from urllib.parse import quote
 
 from infra.checkout import ROOT, home
 from infra.services.lock import holder, of_home, signed
-from streaming_core.process import Noted, alive, identity, signal_group, start
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.process import Noted, alive, identity, signal_group, start
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_text
 

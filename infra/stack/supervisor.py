@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from streaming_core.process import alive, identity, start
 from infra.stack.folder import Folder
 from infra.stack.programs import Program, inherited
 from streaming_core.errors import CommandFailed, RunFailed
+from streaming_core.process import alive, identity, start
 from streaming_core.storage import write_text
 
 START_SECONDS = 20

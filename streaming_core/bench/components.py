@@ -112,7 +112,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
         f"{PYTHON}/engines",
         f"{PYTHON}/run/external.py",
         "infra/engines/flink/jars.lock",
-        *_engines("flink", "handwritten", "polars"),
+        *_engines("bytewax", "flink", "handwritten", "polars"),
     ),
 }
 # What each suite measures. Windowed operators run in pinned tasks, which exchange rows through channels.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from streaming_core.apps import registry as apps
 from streaming_core.bench.ratios import Row, best, most, right, rounds_of, versus
 from streaming_core.bench.statistics import summary
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
@@ -39,10 +40,9 @@ def _sweep(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
     engines, notes = _engines(app)
     heats = []
     for cores in counts:
-        ways = [RunSpec.parse({"app": app, "executor": OURS[app][0], "threads": cores})]
+        ways = [_spec(app, OURS[app][0], cores, "digest")]
         for engine in engines:
-            threads = min(cores, engine.manifest.max_threads)
-            ways.append(RunSpec.parse({"app": app, "executor": engine.name, "threads": threads, "sink": "parquet"}))
+            ways.append(_spec(app, engine.name, min(cores, engine.manifest.max_threads), "parquet"))
         heats.append(Heat(app, {}, ways))
     return heats, notes
 
@@ -57,12 +57,17 @@ def _engines(app: str) -> tuple[list[registry.Engine], list[str]]:
             if order is None:
                 continue
             environment.check(engine)
+            _spec(app, name, 1, "parquet").check(apps.load(app))
         except BadInput as error:
             notes.append(f"left out: {error}")
             continue
         able.append(engine)
         systems.append(f"{name} is {engine.manifest.system}, and its outputs have {_order(order)}")
     return able, [CONDITIONS, *systems, *notes]
+
+
+def _spec(app: str, executor: str, threads: int, sink: str) -> RunSpec:
+    return RunSpec.parse({"app": app, "executor": executor, "threads": threads, "sink": sink})
 
 
 def _order(order: str) -> str:

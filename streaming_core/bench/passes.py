@@ -59,9 +59,9 @@ class Pass:
 
     @property
     def cpu_ns(self) -> float | None:
-        """Processor time per event; None if a run has no figure."""
-        seconds = [sample.cpu_seconds for sample in self.samples]
-        return None if None in seconds or not self.events else sum(filter(None, seconds)) * 1e9 / self.events
+        """Processor time per event."""
+        seconds = [sample.cpu_seconds for sample in self.samples if sample.cpu_seconds is not None]
+        return sum(seconds) * 1e9 / self.events if self.events and len(seconds) == len(self.samples) else None
 
     @property
     def energy_nj(self) -> float | None:

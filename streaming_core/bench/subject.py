@@ -248,6 +248,7 @@ class Subject:
             BadInput: The engine is not installed.
             RunFailed: The engine failed.
         """
+        assert spec.order is not None  # the manifest has one
         expected, _ = self._expected[spec.order]
         # Without seconds, the engine makes `times` runs, and no loop beside them.
         exact = spec.model_copy(update={"sink": "parquet", "repetitions": times, "seconds": 0.0})

@@ -293,6 +293,7 @@ def run(
 
     # A user that sets plan auto wants that plan or an error; a run with default options succeeds without one.
     requires_plan = "plan" in options or what.endswith(".json")
+
     def tell(line: str) -> None:
         say(NAME, line)
 
@@ -300,9 +301,7 @@ def run(
         if isinstance(spec, External):
             report = external.run(spec, input, out, tell)
         else:
-            report = engine.run(
-                spec, input, out, bar, tell, find_plan=planning.planned, requires_plan=requires_plan
-            )
+            report = engine.run(spec, input, out, bar, tell, find_plan=planning.planned, requires_plan=requires_plan)
     if as_json:
         show(report.model_dump(mode="json"))
         return

@@ -153,9 +153,9 @@ def matched(table: str, expected: Parts, actual: Parts, names: list[str]) -> Fou
     return by_key(table, expected.read(names), actual.read(names))
 
 
-def in_memory(table: str, expected: pa.Table, actual: pa.Table) -> Found:
+def in_memory(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Found:
     """Two tables of the same columns: row by row, or else by key."""
-    return row_by_row(table, [expected], [actual]) or by_key(table, expected, actual)
+    return row_by_row(table, [expected], [actual], keep) or by_key(table, expected, actual, keep)
 
 
 def row_by_row(table: str, expected: Iterable[pa.Table], actual: Iterable[pa.Table], keep: int = SHOWN) -> Found | None:
@@ -185,10 +185,10 @@ def _values(found: Found, expected: pa.Table, actual: pa.Table, start: int = 0) 
         found.add("different", np.flatnonzero(np.logical_or.reduce([*wrong.values()])), told)
 
 
-def by_key(table: str, expected: pa.Table, actual: pa.Table) -> Found:
+def by_key(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Found:
     """Two tables of the same columns, in memory, whose rows do not line up. Of several with one key the first is
     compared, the others are extra; without keys, rows at the same position belong together."""
-    found, keys = Found(table), keys_of(expected.column_names)
+    found, keys = Found(table, keep), keys_of(expected.column_names)
     late = np.flatnonzero(is_late(_codes(expected, actual, keys)[1]))
     found.add("out_of_order", late, lambda at: (_key(actual, keys, at), _key(actual, keys, at - 1)))
     _match(found, expected, actual)

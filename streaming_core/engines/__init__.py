@@ -1,2 +1,4 @@
-"""Other engines beside Lockstep's: what an engine declares (`contract`), where engines are (`registry`), and the
-environment in which one runs (`environment`). `run/external.py` runs a cell on one."""
+"""External engines: what one declares (`contract`), where they are (`registry`), where one runs (`environment`).
+
+`run/external.py` runs a cell on one.
+"""

@@ -47,6 +47,11 @@ class Manifest(_Model):
         "`seq` of its event and a `sub`. With `none`, outputs have the columns that the application declares to agree "
         "without order.",
     )
+    fixed: dict[str, dict[str, bool | int | float | str]] = Field(
+        default_factory=dict,
+        description="By application, parameters and the only value that the engine supports. A matrix leaves out other "
+        "cells.",
+    )
     max_threads: int = Field(
         MAX_THREADS, ge=1, le=MAX_THREADS, description="The most threads that it uses. A matrix leaves out other cells."
     )

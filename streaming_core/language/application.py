@@ -591,9 +591,7 @@ class App:
 
     # --- what others ask ---------------------------------------------------------------------------------------
 
-    def holds(
-        self, order: str, params: dict[str, Any] | None = None, gives_state: bool = True
-    ) -> dict[str, str]:
+    def holds(self, order: str, params: dict[str, Any] | None = None, gives_state: bool = True) -> dict[str, str]:
         """The invariants that must hold of a run, by name. A parameter is one value in them, whatever it is.
 
         Args:

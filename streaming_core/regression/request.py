@@ -96,7 +96,9 @@ def _executors_description() -> str:
     """What executors are, and the published system that each implements."""
     names = [f"{name} ({one.system or 'baseline'})" for name, one in EXECUTORS.items()]
     own = f"{RunSpec.model_fields['executor'].description} {', '.join(names)}."
-    return f"{own} Or the name of another engine, as `lockstep engines list` shows it. '{ALL}' is all but other engines."
+    return (
+        f"{own} Or the name of another engine, as `lockstep engines list` shows it. '{ALL}' is all but other engines."
+    )
 
 
 # Cells of a request at most, those that are left out included; checked before all of them are made.

@@ -50,7 +50,7 @@ from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.failure import runtime_failures
 from streaming_core.run.processor import processor
-from streaming_core.run.report import Balance, Latency, Planned, RunReport, Sample
+from streaming_core.run.report import LOG, Balance, Latency, Planned, RunReport, Sample
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import Turns, Yardstick, keep_memory
 
@@ -62,7 +62,6 @@ KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read
 BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/services/wheel.py)
 WORK = ".run"  # below the folder of a run without checkpoints, while it is at work
 PUBLISHED = ("outputs", "state")
-LOG = "engine.log"  # in the folder of a run on another engine: what the engine printed (external.py)
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 Progress = Callable[[str, int, int], None]

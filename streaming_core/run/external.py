@@ -14,6 +14,7 @@ The engine runs alone. The compiled loop runs after it, as often and as long as 
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import shutil
@@ -42,7 +43,7 @@ from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.process import end_group, start
 from streaming_core.run import engine as own
-from streaming_core.run.report import Latency, RunReport, Sample
+from streaming_core.run.report import LOG, Latency, RunReport, Sample
 from streaming_core.run.way import External, RunSpec
 
 LINES = 3  # of the log, in an error
@@ -53,7 +54,7 @@ SLICE = 1 << 16
 Say = Callable[[str], None]
 
 
-def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None) -> RunReport:
+def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, limit: float = math.inf) -> RunReport:
     """Run a cell on the engine that the spec names; write outputs and, last, report.json into `out`.
 
     Args:
@@ -61,6 +62,7 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None) ->
         source: the folder of the workload.
         out: the folder of the run: new, or with nothing but its spec.json.
         say: takes a line about the course of the run.
+        limit: Seconds that the engine may take, if fewer than its manifest allows.
 
     Raises:
         BadInput: The request cannot be carried out, or the engine is not installed; nothing was written.
@@ -76,11 +78,11 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None) ->
     with own.folder_of(spec, out) as is_complete:
         if is_complete:
             return own.complete(out, app, opened, say)
-        return _run(spec, engine, app, opened, source, out)
+        return _run(spec, engine, app, opened, source, out, min(limit, engine.manifest.limit))
 
 
 def _run(
-    spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, out: Path
+    spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, out: Path, limit: float
 ) -> RunReport:
     work = out / own.WORK
     shutil.rmtree(work, ignore_errors=True)
@@ -89,8 +91,8 @@ def _run(
     try:
         task = _task(spec, app, opened, work)
         program = compile_app(app, opened.manifest["params"])
-        wall = _call(engine, task, source, work, out / own.LOG)
-        report = _checked(engine, task, app, opened, work / "result", wall, out / own.LOG)
+        wall = _call(engine, task, source, work, out / LOG, limit)
+        report = _checked(engine, task, app, opened, work / "result", wall, out / LOG)
         peak_memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         samples, yardstick, host = _samples(spec, report, opened, program)
         storage.sync_tree(work / "result")
@@ -143,7 +145,7 @@ def _task(spec: External, app: App, opened: workload.Workload, work: Path) -> Ta
     return task
 
 
-def _call(engine: Engine, task: Task, source: Path, work: Path, log: Path) -> float:
+def _call(engine: Engine, task: Task, source: Path, work: Path, log: Path, limit: float) -> float:
     """Run the engine's command; returns its seconds.
 
     Raises:
@@ -152,7 +154,6 @@ def _call(engine: Engine, task: Task, source: Path, work: Path, log: Path) -> fl
     folders = ["--workload", source.resolve(), "--spec", (work / "task.json").resolve(), "--out"]
     arguments = [*engine.manifest.command, *map(str, folders), str((work / "result").resolve())]
     variables = environment.variables(engine, os.environ)
-    limit = engine.manifest.limit
     began = time.monotonic()
     with log.open("wb") as output:
         try:

@@ -740,9 +740,6 @@ class External(RunSpec):
     gives_state = False
 
     executor: str = Field(description="Name of the engine.")
-    order: Literal["total", "none"] = Field(
-        "total", description="Order of the outputs, which the engine declares for each application."
-    )
 
     @model_validator(mode="before")
     @classmethod
@@ -785,7 +782,13 @@ class External(RunSpec):
         if self.order != order:
             raise BadInput(f"order is {order} with {self.executor} and application {app.name}")
         if self.threads > manifest.max_threads:
-            raise BadInput(f"executor {self.executor} runs on at most {manifest.max_threads} threads")
+            most = f"{manifest.max_threads} thread{'s' * (manifest.max_threads > 1)}"
+            raise BadInput(f"executor {self.executor} runs on at most {most}")
+        params = app.bind(self.params)
+        for name, value in manifest.fixed.get(app.name, {}).items():
+            if params.get(name) != value:
+                got = f"{app.name} with {name} {value} only, got {params.get(name)}"
+                raise BadInput(f"executor {self.executor} runs application {got}")
         if self.rate > 0 and not manifest.open_loop:
             raise BadInput(f"executor {self.executor} has no open-loop pass: set rate to 0")
         super().check(app)

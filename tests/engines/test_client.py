@@ -11,7 +11,11 @@ from streaming_core.engines import environment
 
 ROWS = st.lists(
     st.tuples(
-        st.binary(max_size=40), st.floats(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.tuples(*[st.floats()] * 2)
+        st.binary(max_size=40),
+        st.floats(),
+        st.booleans(),
+        st.integers(-(2**63), 2**63 - 1),
+        st.tuples(*[st.floats()] * 2),
     ),
     max_size=20,
 )

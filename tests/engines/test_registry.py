@@ -49,7 +49,10 @@ def test_a_package_can_have_an_engine(engines, tmp_path, monkeypatch):
         ("system: x\ncommand: [run]\napplications: {}", "applications must have at least 1 item"),
         ("system: x\napplications: {wc: total}", "command is missing"),
         ("system: x\ncommand: run\napplications: {wc: total}", "command must be a list, got 'run'"),
-        ("system: x\ncommand: [run]\napplications: {wc: some}", "applications.wc must be total or none|'total' or 'none'"),
+        (
+            "system: x\ncommand: [run]\napplications: {wc: some}",
+            "applications.wc must be total or none|'total' or 'none'",
+        ),
         ("system: x\ncommand: [run]\napplications: {wc: total}\nlimits: 3", "unknown field 'limits'"),
         ("system: x\ncommand: [run]\napplications: {wc: total}\nlimit: 0", "limit must be between 1 and 86400, got 0"),
     ],

@@ -268,6 +268,7 @@ def _night(
                     "digest": "100000:0123456789abcdef",
                     "in_order": spec.order == "total",
                     "seconds": events / speed,
+                    "loop_seconds": 0.8 * events / speed if repetition else None,
                     "events_per_s": speed * (1 + 0.01 * repetition),
                     "rejected": 12,
                     "cpu_seconds": events * 73e-9,

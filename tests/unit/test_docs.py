@@ -7,6 +7,7 @@ import re
 import pytest
 
 from infra.checkout import ROOT
+from streaming_core.engines import environment
 from tests import pages
 
 RUNBOOK = (pages.DOCS / "runbook.md").read_text()
@@ -14,7 +15,12 @@ RUNBOOK = (pages.DOCS / "runbook.md").read_text()
 MESSAGES = ("The night is late", "Airflow does not start")
 # It says what works elsewhere and what does not, and which page to follow.
 WITHOUT_COMMANDS = {"deploy-on-managed-airflow"}
-SOURCES = [path for folder in ("dags", "infra") for path in (ROOT / folder).rglob("*") if path.suffix in ("", ".py")]
+SOURCES = [
+    path
+    for folder in ("dags", "infra")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in ("", ".py") and environment.FOLDER not in path.parts
+]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_group_ends_with_a_supervisor_that_is_killed(supervisor, tmp_path):
     supervisor.kill()
     supervisor.wait()  # not for its output: the child that lives on has that open, too
     wait_for(lambda: not alive(leader), PATIENCE)
-    os.kill(child, signal.SIGKILL)  # nobody's child now
+    os.kill(child, signal.SIGKILL)  # an orphan now
 
 
 def test_a_process_that_does_not_heed_is_ended_after_a_while(tmp_path, monkeypatch):

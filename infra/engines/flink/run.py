@@ -1,7 +1,7 @@
 """Run a cell on Apache Flink: convert the workload, start Java, convert its answer.
 
-The Java program in `lockstep/` makes all passes in one process. The two programs exchange files of big-endian numbers of
-eight bytes, so the Java program needs no reader of Parquet.
+The Java program in `lockstep/` makes all passes in one process. The two programs exchange files of big-endian numbers
+of eight bytes, so the Java program needs no reader of Parquet.
 """
 
 from __future__ import annotations
@@ -88,7 +88,13 @@ def run_java(task: Task, folder: Path) -> None:
     heap = HEAP + 4 * ((folder / "events").stat().st_size >> 20)
     java = ["java", f"-Xms{heap}m", f"-Xmx{heap}m", "-XX:+UseG1GC"]
     java += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS]
-    java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{home}/classes:{home}/jars/*", "lockstep.Main", str(folder)]
+    java += [
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-cp",
+        f"{home}/classes:{home}/jars/*",
+        "lockstep.Main",
+        str(folder),
+    ]
     try:
         code = subprocess.run(java, check=False).returncode
     except FileNotFoundError:

@@ -13,7 +13,7 @@ from lockstep_engine import OnePass, Task, main, read_task
 
 os.environ["POLARS_MAX_THREADS"] = str(read_task().threads)  # Polars reads it once, when Python imports it
 
-import polars as pl  # noqa: E402
+import polars as pl
 
 ONE_BYTE = "latin-1"  # the encoding with one character per byte
 # date, time, epoch, mote, temperature, humidity, light, and at least one more byte

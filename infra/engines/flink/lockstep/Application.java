@@ -32,20 +32,9 @@ interface Application {
     /** Builds the program, from the source to the sink. */
     void build(StreamExecutionEnvironment env);
 
-    /**
-     * Returns the events in one sequence, from a source with one subtask. Where each key must see its events in order,
-     * the operators before keyBy have one subtask too: several would overtake each other.
-     */
-    static <T> SingleOutputStreamOperator<T> inOrder(StreamExecutionEnvironment env, Class<T> type) {
-        return env.fromSource(
-                        new MemorySource<T>(), WatermarkStrategy.noWatermarks(), "events", TypeInformation.of(type))
-                .setParallelism(1);
-    }
-
-    /** Returns the events with their times, dealt to the subtasks of the source, and watermarks as {@link Steps}. */
-    static <T> SingleOutputStreamOperator<T> withTime(
-            StreamExecutionEnvironment env, Class<T> type, long offset, long step) {
-        WatermarkStrategy<T> watermarks = WatermarkStrategy.forGenerator(context -> new Steps<>(offset, step));
+    /** Returns the events, dealt to the subtasks of the source. */
+    static <T> SingleOutputStreamOperator<T> events(
+            StreamExecutionEnvironment env, Class<T> type, WatermarkStrategy<T> watermarks) {
         return env.fromSource(new MemorySource<T>(), watermarks, "events", TypeInformation.of(type));
     }
 }

@@ -2,16 +2,20 @@ package lockstep;
 
 import java.io.DataInputStream;
 import java.io.IOException;
-import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.Properties;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.FlatMapFunction;
+import org.apache.flink.api.common.functions.OpenContext;
+import org.apache.flink.api.common.state.ValueState;
+import org.apache.flink.api.common.state.ValueStateDescriptor;
+import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.core.memory.DataInputView;
 import org.apache.flink.core.memory.DataOutputView;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
-import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
-import org.apache.flink.streaming.api.functions.co.ProcessJoinFunction;
+import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.types.Value;
 import org.apache.flink.util.Collector;
 
@@ -20,7 +24,11 @@ import org.apache.flink.util.Collector;
  *
  * <p>The condition compares no column for equality, so there is no natural key. The program deals the right rows to
  * artificial keys in turn, and copies each left row to all of them. So each pair meets once. There is a key for each
- * subtask; the parameter {@code keys} changes no pair.
+ * subtask: more keys would mean more copies. The parameter {@code keys} changes no pair.
+ *
+ * <p>Both streams go through one keyed stream, in the order of events. Flink's interval join has two inputs, and does not
+ * keep them in step. At full speed, one input runs many windows ahead of the other. The join then compares each row with
+ * everything that it has buffered, so it is several times as slow as this program.
  */
 final class Scalejoin implements Application {
     private final long size;
@@ -31,129 +39,141 @@ final class Scalejoin implements Application {
         band = Long.parseLong(params.getProperty("band"));
     }
 
-    interface Row {}
-
-    /** A row of the left stream. */
-    public static final class Left implements Row, Value {
+    /** A row of either stream. Of a left one, the columns are x and y; of a right one, a, b, c and d. */
+    public static final class Row implements Value {
+        public boolean isLeft;
         public long seq;
-        public long x;
-        public double y;
-
-        @Override
-        public void write(DataOutputView out) throws IOException {
-            out.writeLong(seq);
-            out.writeLong(x);
-            out.writeDouble(y);
-        }
-
-        @Override
-        public void read(DataInputView in) throws IOException {
-            seq = in.readLong();
-            x = in.readLong();
-            y = in.readDouble();
-        }
-    }
-
-    /** A row of the right stream. */
-    public static final class Right implements Row, Value {
-        public long seq;
-        public long a;
-        public double b;
+        public long ts;
+        public long xa;
+        public double yb;
         public double c;
         public boolean d;
 
         @Override
         public void write(DataOutputView out) throws IOException {
+            out.writeBoolean(isLeft);
             out.writeLong(seq);
-            out.writeLong(a);
-            out.writeDouble(b);
-            out.writeDouble(c);
-            out.writeBoolean(d);
+            out.writeLong(ts);
+            out.writeLong(xa);
+            out.writeDouble(yb);
+            if (!isLeft) {
+                out.writeDouble(c);
+                out.writeBoolean(d);
+            }
         }
 
         @Override
         public void read(DataInputView in) throws IOException {
+            isLeft = in.readBoolean();
             seq = in.readLong();
-            a = in.readLong();
-            b = in.readDouble();
-            c = in.readDouble();
-            d = in.readBoolean();
+            ts = in.readLong();
+            xa = in.readLong();
+            yb = in.readDouble();
+            if (!isLeft) {
+                c = in.readDouble();
+                d = in.readBoolean();
+            }
         }
     }
 
-    /** A pair of rows; {@code ts} is one millisecond after the later one. */
-    public record Match(long ts, Left left, Right right) implements Output {
+    /** A pair of rows; its time is one millisecond after the later one. */
+    public record Match(Row earlier, Row later) implements Output {
         @Override
         public void writeTo(Rows rows) throws IOException {
-            rows.word(ts);
-            rows.word(Math.min(left.seq, right.seq));
-            rows.word(left.x);
-            rows.real(left.y);
-            rows.word(right.a);
-            rows.real(right.b);
+            Row left = earlier.isLeft ? earlier : later;
+            Row right = earlier.isLeft ? later : earlier;
+            rows.word(later.ts + 1);
+            rows.word(earlier.seq);
+            rows.word(left.xa);
+            rows.real(left.yb);
+            rows.word(right.xa);
+            rows.real(right.yb);
             rows.real(right.c);
             rows.flag(right.d);
         }
 
         @Override
         public long cause() {
-            return Math.max(left.seq, right.seq);
+            return later.seq;
         }
     }
 
-    private static final class CopyLeft implements FlatMapFunction<Row, Tuple2<Integer, Left>> {
+    private static final class Deal implements FlatMapFunction<Row, Tuple2<Integer, Row>> {
         private final int[] keys;
-
-        CopyLeft(int[] keys) {
-            this.keys = keys;
-        }
-
-        @Override
-        public void flatMap(Row row, Collector<Tuple2<Integer, Left>> out) {
-            if (row instanceof Left left) {
-                for (int key : keys) {
-                    out.collect(Tuple2.of(key, left));
-                }
-            }
-        }
-    }
-
-    private static final class DealRight implements FlatMapFunction<Row, Tuple2<Integer, Right>> {
-        private final int[] keys;
+        private final Tuple2<Integer, Row> keyed = new Tuple2<>();
         private int next;
 
-        DealRight(int[] keys) {
+        Deal(int[] keys) {
             this.keys = keys;
         }
 
         @Override
-        public void flatMap(Row row, Collector<Tuple2<Integer, Right>> out) {
-            if (row instanceof Right right) {
-                out.collect(Tuple2.of(keys[next], right));
+        public void flatMap(Row row, Collector<Tuple2<Integer, Row>> out) {
+            keyed.f1 = row;
+            if (row.isLeft) {
+                for (int key : keys) {
+                    keyed.f0 = key;
+                    out.collect(keyed);
+                }
+            } else {
+                keyed.f0 = keys[next];
+                out.collect(keyed);
                 next = (next + 1) % keys.length;
             }
         }
     }
 
-    private static final class Band
-            extends ProcessJoinFunction<Tuple2<Integer, Left>, Tuple2<Integer, Right>, Match> {
+    private static final class Join extends KeyedProcessFunction<Integer, Tuple2<Integer, Row>, Match> {
+        private final long size;
         private final long band;
+        private transient ValueState<ArrayDeque<Row>> lefts;
+        private transient ValueState<ArrayDeque<Row>> rights;
 
-        Band(long band) {
+        Join(long size, long band) {
+            this.size = size;
             this.band = band;
         }
 
         @Override
-        public void processElement(
-                Tuple2<Integer, Left> left, Tuple2<Integer, Right> right, Context context, Collector<Match> out) {
-            if (Math.abs(left.f1.x - right.f1.a) <= band && Math.abs(left.f1.y - right.f1.b) <= band) {
-                out.collect(new Match(context.getTimestamp() + 1, left.f1, right.f1));
+        public void open(OpenContext context) {
+            lefts = state("lefts");
+            rights = state("rights");
+        }
+
+        private ValueState<ArrayDeque<Row>> state(String name) {
+            var type = new TypeHint<ArrayDeque<Row>>() {}.getTypeInfo();
+            return getRuntimeContext().getState(new ValueStateDescriptor<>(name, type));
+        }
+
+        @Override
+        public void processElement(Tuple2<Integer, Row> keyed, Context context, Collector<Match> out)
+                throws IOException {
+            Row row = keyed.f1;
+            for (Row other : recent(row.isLeft ? rights : lefts, row.ts)) {
+                if (Math.abs(row.xa - other.xa) <= band && Math.abs(row.yb - other.yb) <= band) {
+                    out.collect(new Match(other, row));
+                }
             }
+            recent(row.isLeft ? lefts : rights, row.ts).add(row);
+        }
+
+        /** Returns the rows of a stream that lie in one window with a row at a time, and forgets earlier ones. */
+        private ArrayDeque<Row> recent(ValueState<ArrayDeque<Row>> state, long ts) throws IOException {
+            ArrayDeque<Row> rows = state.value();
+            if (rows == null) {
+                rows = new ArrayDeque<>();
+                state.update(rows);
+            }
+            while (!rows.isEmpty() && rows.peek().ts <= ts - size) {
+                rows.remove();
+            }
+            return rows;
         }
     }
 
     @Override
     public Workload<Row> read(DataInputStream in, int events) throws IOException {
+        Row[] rows = new Row[events];
         long[] ts = Workload.longs(in, events);
         long[] stream = Workload.longs(in, events);
         long[] x = Workload.longs(in, events);
@@ -162,42 +182,33 @@ final class Scalejoin implements Application {
         double[] b = Workload.doubles(in, events);
         double[] c = Workload.doubles(in, events);
         long[] d = Workload.longs(in, events);
-        Row[] rows = new Row[events];
         for (int i = 0; i < events; i++) {
-            if (stream[i] == 0) {
-                var left = new Left();
-                left.seq = i;
-                left.x = x[i];
-                left.y = y[i];
-                rows[i] = left;
-            } else {
-                var right = new Right();
-                right.seq = i;
-                right.a = a[i];
-                right.b = b[i];
-                right.c = c[i];
-                right.d = d[i] != 0;
-                rows[i] = right;
-            }
+            Row row = new Row();
+            row.isLeft = stream[i] == 0;
+            row.seq = i;
+            row.ts = ts[i];
+            row.xa = row.isLeft ? x[i] : a[i];
+            row.yb = row.isLeft ? y[i] : b[i];
+            row.c = c[i];
+            row.d = d[i] != 0;
+            rows[i] = row;
         }
-        return new Workload<>(rows, ts, Workload.FEW);
+        return new Workload<>(rows, null, Workload.ALL); // Few rows have a match.
     }
 
     @Override
     public int sources(int threads) {
-        return threads;
+        return 1;
     }
 
     @Override
     public void build(StreamExecutionEnvironment env) {
-        int[] keys = keys(env.getParallelism());
-        // A watermark lets the join forget rows. With 16 in a window, the join keeps few rows longer than needed.
-        DataStream<Row> rows = Application.withTime(env, Row.class, 0, Math.max(1, size / 16));
-        rows.flatMap(new CopyLeft(keys))
-                .keyBy(row -> row.f0)
-                .intervalJoin(rows.flatMap(new DealRight(keys)).keyBy(row -> row.f0))
-                .between(Duration.ofMillis(1 - size), Duration.ofMillis(size - 1))
-                .process(new Band(band))
+        Application.events(env, Row.class, WatermarkStrategy.noWatermarks())
+                .setParallelism(1)
+                .flatMap(new Deal(keys(env.getParallelism())))
+                .setParallelism(1)
+                .keyBy(keyed -> keyed.f0)
+                .process(new Join(size, band))
                 .sinkTo(new DigestSink<>());
     }
 

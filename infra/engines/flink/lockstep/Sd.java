@@ -4,6 +4,7 @@ import java.io.DataInputStream;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.Properties;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.FlatMapFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.ValueState;
@@ -207,7 +208,9 @@ final class Sd implements Application {
 
     @Override
     public void build(StreamExecutionEnvironment env) {
-        Application.inOrder(env, Line.class)
+        // Each key must see its events in order. So one subtask emits and parses them: several would overtake each other.
+        Application.events(env, Line.class, WatermarkStrategy.noWatermarks())
+                .setParallelism(1)
                 .flatMap(new Parse())
                 .setParallelism(1)
                 .keyBy(reading -> reading.device)

@@ -3,6 +3,7 @@ package lockstep;
 import org.apache.flink.api.common.eventtime.Watermark;
 import org.apache.flink.api.common.eventtime.WatermarkGenerator;
 import org.apache.flink.api.common.eventtime.WatermarkOutput;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 
 /**
  * Watermarks of events in the order of time: one whenever the time passes a multiple of a step, plus an offset.
@@ -15,9 +16,13 @@ final class Steps<T> implements WatermarkGenerator<T> {
     private final long step;
     private long last = Long.MIN_VALUE;
 
-    Steps(long offset, long step) {
+    private Steps(long offset, long step) {
         this.offset = offset;
         this.step = step;
+    }
+
+    static <T> WatermarkStrategy<T> strategy(long offset, long step) {
+        return WatermarkStrategy.forGenerator(context -> new Steps<>(offset, step));
     }
 
     @Override

@@ -2,6 +2,7 @@ package lockstep;
 
 import java.io.DataInputStream;
 import java.io.IOException;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.FlatMapFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.ValueState;
@@ -102,7 +103,9 @@ final class Wc implements Application {
 
     @Override
     public void build(StreamExecutionEnvironment env) {
-        Application.inOrder(env, Line.class)
+        // Each key must see its events in order. So one subtask emits and splits them: several would overtake each other.
+        Application.events(env, Line.class, WatermarkStrategy.noWatermarks())
+                .setParallelism(1)
                 .flatMap(new Split())
                 .setParallelism(1)
                 .keyBy(word -> word.word)

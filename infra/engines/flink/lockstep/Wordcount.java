@@ -125,7 +125,7 @@ final class Wordcount implements Application {
     @Override
     public void build(StreamExecutionEnvironment env) {
         // A window ends `size` after a multiple of `advance`.
-        Application.withTime(env, Line.class, size, advance)
+        Application.events(env, Line.class, Steps.strategy(size, advance))
                 .flatMap(new Split(isSet))
                 .keyBy(word -> word)
                 .window(SlidingEventTimeWindows.of(Duration.ofMillis(size), Duration.ofMillis(advance)))

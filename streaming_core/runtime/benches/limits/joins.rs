@@ -210,10 +210,9 @@ fn scan_avx2(xs: &[i64], ys: &[f64], x: i64, y: f64, first: usize, hits: &mut Ve
 /// Compares a chunk without branches, and looks for the rows in it only if there is one.
 #[inline(always)]
 fn scan(xs: &[i64], ys: &[f64], x: i64, y: f64, first: usize, hits: &mut Vec<usize>) {
-    #[expect(clippy::manual_range_contains, reason = "`contains` has a branch")]
     let near = |other_x: i64, other_y: f64| {
-        let (dx, dy) = (other_x - x, (other_y - y).abs());
-        (dx <= BAND) & (dx >= -BAND) & (dy <= BAND as f64)
+        let (dx, dy) = (other_x.wrapping_sub(x).wrapping_abs(), (other_y - y).abs());
+        (dx <= BAND) & (dy <= BAND as f64)
     };
     let (x_chunks, x_rest) = xs.as_chunks::<CHUNK>();
     let (y_chunks, y_rest) = ys.as_chunks::<CHUNK>();

@@ -6,8 +6,8 @@
 //! digest (ABI.md), so the caller can compare results.
 //!
 //! Usage: `limits APP FILE [THREADS KEYS SIZE]`, the numbers for scalejoin. For every line on standard input, it runs once
-//! on fresh state and prints one line: the nanoseconds, the number of outputs and the sum of their hashes, divided by
-//! blanks. For a line `keep FILE`, it also writes the outputs into that file (output.rs).
+//! on fresh state, and prints one line. The line has the nanoseconds, the number of outputs and the sum of their hashes,
+//! divided by blanks. For a line `keep FILE`, it also writes the outputs into that file (output.rs).
 
 mod books;
 mod fraud;

@@ -1,0 +1,164 @@
+"""`lockstep conformance`: whether an engine answers as the oracle on adversarial workloads.
+
+The command prints a line for each workload on stderr while it runs. Then it explains each difference, and ends with a
+table.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streaming_core.conformance import suite
+from streaming_core.conformance.suite import Cell, Report
+from streaming_core.data.comparison import shown
+from streaming_core.errors import BadInput
+from streaming_core.run.way import MAX_THREADS
+
+VERDICTS = {"equal": "green", "different": "bold red", "failed": "bold red"}
+LABEL = 12  # characters of the first column
+
+
+def conformance(
+    engine: str,
+    applications: Sequence[str],
+    workloads: Sequence[str],
+    threads: Sequence[int],
+    keep: Path | None,
+    as_json: bool,
+) -> int:
+    """Run an engine over adversarial workloads, and print where its answers differ.
+
+    Args:
+        engine: An engine, or an executor of Lockstep.
+        applications: The applications; all that the engine runs if empty.
+        workloads: The workloads; all if empty.
+        threads: The numbers of threads; those of `suite.run` if empty.
+        keep: A folder for the files of what differs, or None.
+        as_json: Print JSON instead of text.
+
+    Returns:
+        The exit code: 1 unless all cells are equal.
+
+    Raises:
+        BadInput: As `suite.run`.
+    """
+    progress = Console(stderr=True, highlight=False)
+
+    def say(line: str) -> None:
+        progress.print(line, style="dim", soft_wrap=True, markup=False)
+
+    with tempfile.TemporaryDirectory(prefix="lockstep-conformance-") as temporary:
+        folder = keep or Path(temporary)
+        report = suite.run(engine, folder, applications, workloads, threads, keep is not None, say=say)
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=1))
+    else:
+        console = Console(highlight=False)
+        for line in _lines(report, keep):
+            console.print(line, soft_wrap=True)
+    return report.exit_code
+
+
+def numbers(text: str) -> list[int]:
+    """The numbers of threads that the command line names.
+
+    Raises:
+        BadInput: One of them is no number, or out of bounds.
+    """
+    items = text.split(",")
+    if not all(item.isdecimal() and 1 <= int(item) <= MAX_THREADS for item in items):
+        raise BadInput(f"--threads must be numbers from 1 to {MAX_THREADS}, separated by commas, got {text!r}")
+    return [*dict.fromkeys(map(int, items))]
+
+
+def _lines(report: Report, keep: Path | None) -> Iterator[Text | Table]:
+    """What is printed for people."""
+    for cell in report.cells:
+        if cell.outcome.verdict != "equal":
+            yield from explained(report, cell, keep)
+            yield Text("")
+    yield table_of(report)
+    for app in dict.fromkeys(app for app, _, _ in report.left_out):
+        reasons = [f"{workload} ({reason})" for of, workload, reason in report.left_out if of == app]
+        yield Text(f"left out from {app}: {', '.join(reasons)}", "dim")
+    counts: Counter[str] = Counter(cell.outcome.verdict for cell in report.cells)
+    if report.exit_code:
+        words = ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name])
+        yield Text(f"\n{report.engine} does not conform: {words}", "bold red")
+    else:
+        yield Text(f"\n{report.engine} conforms: all {len(report.cells)} cells equal the oracle", "bold green")
+
+
+def explained(report: Report, cell: Cell, keep: Path | None) -> Iterator[Text]:
+    """What is wrong in a cell, and what it takes to see it again."""
+    outcome = cell.outcome
+    title = f"{cell.application} {cell.workload}, {_count(cell.threads, 'thread')}: {outcome.verdict}: {outcome.reason}"
+    yield Text(title, VERDICTS[outcome.verdict])
+    refused = f", without {_count(cell.refused, 'event')} that the oracle refuses" if cell.refused else ""
+    yield _fact("workload", f"{_count(cell.events, 'event')}: {cell.about}{refused}")
+    if cell.params:
+        yield _fact("parameters", ", ".join(f"{name}={value}" for name, value in cell.params.items()))
+    for one in outcome.rows:
+        if one.seq is not None:
+            yield _fact("expected", shown(one.expected) if one.expected else "no such row")
+            yield _fact("actual", shown(one.actual) if one.actual else "no such row")
+            yield _fact("event", shown(cell.event) if cell.event else "the end of the stream")
+        else:
+            times = f"{one.times} times " if one.times > 1 else ""
+            side = "missing" if one.expected else "extra"
+            yield _fact(side, times + shown(one.expected or one.actual))
+    if cell.cause:
+        yield _fact("cause", _cause(cell))
+    yield _fact("repeat", report.command(cell))
+    if keep:
+        folder = keep / cell.application / cell.workload
+        yield _fact("files", str(folder))
+        if outcome.verdict == "different":
+            yield _fact("compare", f"streaming-core diff {folder}/threads-{cell.threads} {folder}/oracle")
+
+
+def _cause(cell: Cell) -> str:
+    """The event that causes a difference."""
+    assert cell.cause is not None
+    if not cell.cause.is_steady:
+        return "unknown: another run of the same events gave the right answer"
+    count = cell.cause.events
+    if not count:
+        return "no event: a stream without events is wrong already"
+    if not cell.cause.is_smallest:
+        return f"the first {_count(count, 'event')} are wrong, perhaps fewer: the time to search was over"
+    if count == 1:
+        return f"the first event is wrong already, a stream without events is right; it is {shown(cell.last)}"
+    wrong = f"the first {count} events are wrong already, the first {count - 1} right"
+    return f"{wrong}; the last is {shown(cell.last)}"
+
+
+def table_of(report: Report) -> Table:
+    """A row for each workload, with its cells by verdict."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for title in ("application", "workload", "events", "outputs", *VERDICTS):
+        table.add_column(title, no_wrap=True, justify="left" if title in ("application", "workload") else "right")
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in report.cells:
+        groups.setdefault((cell.application, cell.workload), []).append(cell)
+    for names, cells in groups.items():
+        counts: Counter[str] = Counter(cell.outcome.verdict for cell in cells)
+        marks = [Text(str(counts[name] or ""), style) for name, style in VERDICTS.items()]
+        table.add_row(*names, str(cells[0].events), str(cells[0].outcome.outputs), *marks)
+    return table
+
+
+def _fact(label: str, value: str) -> Text:
+    return Text(f"  {label:<{LABEL}}{value}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
