@@ -166,7 +166,7 @@ def _capitalised(text: str) -> str:
 def _claims(claims: list[dict[str, str]]) -> Iterator[str]:
     """A table with a row for each claim of the paper, or goal of ours, and the columns that have text."""
     if not claims:
-        yield "No claim of the paper belongs to this experiment.\n"
+        yield "No claim of a paper belongs to this experiment.\n"
         return
     shown = [key for key in CLAIM if any(claim[key] for claim in claims)]
     cells = [[f"{claim['says']} ({claim['source']})", *(claim[key] for key in shown)] for claim in claims]

@@ -51,5 +51,6 @@ MEANINGS = {
     "speedup": "Throughput divided by that of one thread.",
     "sub": "Number of the output among those of its event.",
     "\u00d7 best": "Events per second divided by those of Lockstep's fastest cell of the application.",
+    "\u00d7 hand-written": "Speed divided by that of the hand-written loop on one thread and the same events.",
     "\u00d7 loop": "Speed divided by that of the compiled sequential loop on the same events.",
 }

@@ -17,6 +17,7 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("predicted_per_s", "predicted", human_rate),
     ("events_per_s", "events/s", human_rate),
     ("to_loop", "\u00d7 loop", "{:.2f}".format),
+    ("to_handwritten", "\u00d7 hand-written", "{:.2f}".format),
     ("p99_us", "p99", human_micros),
     ("offered_per_s", "offered", human_rate),
     ("end_to_end_mean_us", "end-to-end mean", human_micros),

@@ -15,8 +15,10 @@ from streaming_core.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
 PYTHON, RUST = "streaming_core", "streaming_core/runtime/src"
+KINDS = ("*.py", "*.rs", "*.java")
 
-# Files and folders of the checkout. A folder stands for all `.py` and `.rs` files below it.
+# Files and folders of the checkout. A folder stands for all `.py`, `.rs` and `.java` files below it,
+# but those in hidden folders.
 SHARED = (
     "Cargo.lock",
     "Cargo.toml",
@@ -79,6 +81,11 @@ def _apps(*names: str) -> tuple[str, ...]:
     return tuple(f"{PYTHON}/apps/{name}.py" for name in names)
 
 
+def _engines(*names: str) -> tuple[str, ...]:
+    """The programs of engines, and the versions of their packages."""
+    return tuple(f"infra/engines/{name}{path}" for name in names for path in ("", "/requirements.lock"))
+
+
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "transactions": (f"{RUST}/transactions", *_apps("fx", "gs", "ob", "sl", "tb", "tp", "tpk")),
     "pooled": (f"{RUST}/dataflow/pooled", *_apps("matrix", "q1", "q2", "q3", "q4", "q15")),
@@ -100,6 +107,13 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
         *_apps("forward", "hashtag", "hedge", "matrix", "paircount", "scalejoin", "wordcount"),
     ),
     "limits": ("streaming_core/runtime/benches", *_apps("fd", "sd", "wc")),
+    # Those that Lockstep ships. An engine of your own makes no result outdated.
+    "engines": (
+        f"{PYTHON}/engines",
+        f"{PYTHON}/run/external.py",
+        "infra/engines/flink/jars.lock",
+        *_engines("bytewax", "flink", "handwritten", "polars"),
+    ),
 }
 # What each suite measures. Windowed operators run in pinned tasks, which exchange rows through channels.
 MEASURED: dict[str, tuple[str, ...]] = {
@@ -112,6 +126,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "engine": tuple(COMPONENTS),
     "files": tuple(COMPONENTS),
     "limits": ("transactions", "pooled", "limits"),
+    "engines": ("pooled", "pinned", "channels", "windows", "limits", "engines"),
 }
 
 
@@ -149,8 +164,10 @@ def files(source: str, root: Path = ROOT) -> Iterator[str]:
         raise BadInput(
             f"{path} is missing; run benchmarks in a checkout, or correct streaming_core/bench/components.py"
         )
-    below = [path] if path.is_file() else [file for kind in ("*.py", "*.rs") for file in path.rglob(kind)]
-    yield from (name for file in below if not is_test(name := file.relative_to(root).as_posix()))
+    below = [path] if path.is_file() else [file for kind in KINDS for file in path.rglob(kind)]
+    names = (file.relative_to(root) for file in below)
+    shown = (name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
+    yield from (name for name in shown if not is_test(name))
 
 
 def is_test(name: str) -> bool:

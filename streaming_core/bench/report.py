@@ -20,6 +20,7 @@ from streaming_core.storage import save_json
 
 # Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
 FIGURES = (
+    ("to_handwritten", "x hand-written", 1, ".2f"),
     ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
     ("predicted_per_s", "predicted M/s", 1e6, ",.3f"),
     ("error", "% error", 1e-2, ".0f"),

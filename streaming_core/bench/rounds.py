@@ -168,7 +168,9 @@ class Rounds:
             if samples[0].tasks:
                 row["operators"] = _operators(samples)
             measured = {name: [getattr(one, name) for one in passes] for name in costs}
-            measured |= {"p99_us": [one.processing("p99") for one in passes], "round_trip_ns": self._trips[i]}
+            # Another engine's latencies begin elsewhere, or are those of whole runs.
+            latencies = [one.processing("p99") if spec.is_engine else None for one in passes]
+            measured |= {"p99_us": latencies, "round_trip_ns": self._trips[i]}
             row |= _columns(measured, row["rounds"])
             if self._has_requests:
                 row |= self._reconfigured(self.passes, i)

@@ -30,9 +30,9 @@ from streaming_core.data.digest import add, format_digest
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.regression.home import Home
-from streaming_core.run import engine, planning
+from streaming_core.run import engine, external, planning
 from streaming_core.run.energy import Meter, Spent
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import External, RunSpec
 from streaming_core.run.yardstick import keep_memory
 
 SEED = 1
@@ -113,6 +113,7 @@ class Subject:
         home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._folder = folder
         workload.write(self.app, bound, events, SEED, folder / "workload")
         self.source = workload.read(folder / "workload", self.app)
         self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
@@ -204,6 +205,8 @@ class Subject:
         middle: bool,
     ) -> Pass:
         """Makes a pass of `times` runs. Checks the outputs of every run, and the final state of the last one."""
+        if isinstance(spec, External):
+            return self._external_pass(spec, times)
         one = Pass()
         order = spec.order
         assert order is not None  # every RunSpec has an order
@@ -237,6 +240,21 @@ class Subject:
             if deliveries:
                 one.deliveries.append(columns(more["deliveries"] or ()))
         return one
+
+    def _external_pass(self, spec: External, times: int) -> Pass:
+        """Calls another engine once for `times` measured runs, after the one that warms it up. Checks all outputs.
+
+        Raises:
+            BadInput: The engine is not installed.
+            RunFailed: The engine failed.
+        """
+        assert spec.order is not None  # the manifest has one
+        expected, _ = self._expected[spec.order]
+        # Without seconds, the engine makes `times` runs, and no loop beside them.
+        exact = spec.model_copy(update={"sink": "parquet", "repetitions": times, "seconds": 0.0})
+        with tempfile.TemporaryDirectory(dir=self._folder) as out:
+            samples = external.run(exact, self._folder / "workload", Path(out)).samples
+        return Pass(samples=samples[1:], is_right=all(sample.digest == expected for sample in samples))
 
     def outputs(self) -> pa.Table:
         """Returns the outputs of the loop, from one run without timing."""

@@ -31,6 +31,7 @@ SUITES = (
     "rlas",
     "stretch",
     "limits",
+    "engines",
 )  # modules of this package that define SUITE
 
 Text = str | Callable[[list[Row]], str]

@@ -528,7 +528,7 @@ def bench(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Run the experiments of a paper: tstream, ordered, viper, briskstream, rlas, stretch; or limits."
+            help="Run the experiments of a suite: tstream, ordered, viper, briskstream, rlas, stretch, limits or engines."
         ),
     ] = None,
     files: Annotated[
