@@ -528,7 +528,7 @@ def bench(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Run the experiments of a suite: tstream, ordered, viper, briskstream, rlas, stretch, limits or engines."
+            help="Run the experiments of a suite: tstream, ordered, viper, briskstream, rlas, stretch, limits, engines."
         ),
     ] = None,
     files: Annotated[

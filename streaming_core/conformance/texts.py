@@ -27,6 +27,7 @@ BLANKS = [
     b"a\xe3\x80\x80b",
     b" a" * 200,
     b" b" * MANY,
+    b" ".join(b"w%d" % number for number in range(300)),
 ]
 
 # Bytes that are no text, texts that look equal, and numbers that do not parse.

@@ -316,6 +316,16 @@ def _minimum(app: App) -> dict[str, Any]:
     return _workable(app, {name: type(app.declared[name].default)(value) for name, value in lowest.items()})
 
 
+def _uneven(app: App) -> dict[str, Any]:
+    """Parameters with which the size of windows is no multiple of their advance."""
+    windows = [one.window for one in app.operators if one.window is not None]
+    names = {one.size: one.advance for one in windows if isinstance(one.advance, str) and isinstance(one.size, str)}
+    if not names:
+        raise Unfit("no parameters for both advance and size of windows")
+    default = app.bind()
+    return _workable(app, {size: int(default[size]) + int(default[advance]) // 3 for size, advance in names.items()})
+
+
 def _choices(nth: int) -> Callable[[App], dict[str, Any]]:
     def chosen(app: App) -> dict[str, Any]:
         others = {}
@@ -375,6 +385,7 @@ KINDS: dict[str, Kind] = {
     "batch_of_one": Kind("one event a batch", _first(EVENTS // 2), batch=1),
     "ties": Kind("many events with the same ts", _ties),
     "boundaries": Kind("ts at the first and the last instant of windows, and beside them", _boundaries),
+    "uneven": Kind("windows whose size is no multiple of their advance", _first(EVENTS), _uneven),
     "last_instant": Kind("the last event opens a window, or closes one", _last_instant),
     "gaps": Kind("ts stands still, or jumps over many windows", _gaps),
     "negative_time": Kind("ts from below zero on", _negative_time),
