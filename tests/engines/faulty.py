@@ -1,4 +1,4 @@
-"""A small engine in plain Python: wc (order total) and wordcount (order none)."""
+"""A small engine in plain Python: wc (order total) and wordcount (order none). `faults.py` plants faults in it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import platform
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import lockstep_engine
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-import lockstep_engine
 from lockstep_engine import Task, main
 
 
@@ -64,11 +63,11 @@ def wc(task: Task):
     def one_pass() -> pa.Table:
         with ThreadPoolExecutor(threads) as pool:
             parts = list(pool.map(local, range(threads)))
-            befores, total = [], Counter()
+            earlier, total = [], Counter()
             for _, counts in parts:
-                befores.append(dict(total))
+                earlier.append(dict(total))
                 total.update(counts)
-            results = list(pool.map(lambda t: emit(t, parts[t][0], befores[t]), range(threads)))
+            results = list(pool.map(lambda t: emit(t, parts[t][0], earlier[t]), range(threads)))
         seqs, subs, out, ns = ([x for result in results for x in result[i]] for i in range(4))
         return table(task, {"seq": seqs, "sub": subs, "word": out, "n": np.array(ns, np.int64)})
 
