@@ -94,6 +94,16 @@ class Seen:
         return True
 
 
+def add(windows: dict[int, dict[bytes, int]], ends: list[int], end: int, words: list[bytes]) -> None:
+    """Count words in the window that ends there."""
+    counts = windows.get(end)
+    if counts is None:
+        counts = windows[end] = {}
+        heapq.heappush(ends, end)
+    for word in words:
+        counts[word] = counts.get(word, 0) + 1
+
+
 def wordcount(task: Task):
     stamps = task.events.column("ts").to_pylist()
     texts = task.events.column("text").to_pylist()
@@ -129,12 +139,7 @@ def wordcount(task: Task):
                 end = at * advance + size
                 if end <= watermark and ts < watermark:
                     continue  # too late for this window
-                counts = windows.get(end)
-                if counts is None:
-                    counts = windows[end] = {}
-                    heapq.heappush(ends, end)
-                for word in words:
-                    counts[word] = counts.get(word, 0) + 1
+                add(windows, ends, end, words)
         while ends:
             close()
         return table(task, {"ts": out_ts, "word": out_word, "n": out_n})
