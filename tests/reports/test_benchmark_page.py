@@ -133,7 +133,7 @@ def test_the_committed_page_is_stale_after_a_change(write, tmp_path, monkeypatch
     committed = tmp_path / "docs" / "benchmarks"
     committed.mkdir(parents=True)
     (write("tstream") / "tstream.json").rename(committed / "tstream.json")
-    for module in (files.dbt, files.expectations):
+    for module in (files.dbt, files.engines, files.expectations):
         monkeypatch.setattr(module, "files", lambda folder: {})
     monkeypatch.setattr(files, "pages", lambda: iter(()))
     [(path, text)] = files.stale(tmp_path)
