@@ -159,7 +159,7 @@ def _outputs() -> list[str]:
                 (
                     "`none`",
                     "the columns that the application names in `agrees_unordered`",
-                    "as a multiset of rows",
+                    "as a multiset of rows. The events still come in order: only the outputs have none.",
                 ),
             ],
         ),

@@ -178,7 +178,7 @@ ORDERED = tuple(
 )
 WINDOWED = [name for name in applications("pinned") if registry.load(name).kind == "windowed"]
 ROWS = [name for name in applications("pinned") if name not in WINDOWED]
-AGREEING = [name for name in applications("pinned") if registry.load(name).unordered]
+AGREEING = [name for name in ROWS if registry.load(name).unordered]  # windows need events in order
 CHOICES = {
     "pooled": {
         "executor": ("pooled",),
