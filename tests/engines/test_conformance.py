@@ -130,7 +130,7 @@ def test_a_difference_is_explained_and_kept(engines, tmp_path, capsys):
     printed, progress = capsys.readouterr()
     assert progress.splitlines() == ["wc empty: equal", "wc single: different"]
     lines = printed.splitlines()
-    assert lines[0] == "wc single, 1 thread: different: 5 in outputs, 1 in passes"
+    assert lines[0] == "wc single, 1 thread: different: 5 in outputs, 2 in passes"
     facts = dict(line.strip().split(maxsplit=1) for line in lines[1:9])
     assert facts["expected"].startswith("seq 0, sub 5, word ")
     assert (facts["expected"][-4:], facts["actual"][-4:]) == (" n 1", " n 2")

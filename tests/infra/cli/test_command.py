@@ -189,6 +189,9 @@ def test_report_for_machines(call, tmp_path):
         "p99_us",
         "verdict",
         "reason",
+        "to_loop",
+        "to_best",
+        "to_limit",
     } == set(result["cells"][0])
 
 
