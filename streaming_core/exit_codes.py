@@ -46,6 +46,12 @@ OF_COMMANDS: dict[str, dict[ExitCode, str]] = {
         ExitCode.SUCCESS: "Every cell is equal to the oracle.",
         ExitCode.FAILED: "A cell differs, breaks an invariant or failed.",
     },
+    "lockstep conformance": {
+        ExitCode.SUCCESS: "Every answer of the engine equals the oracle's.",
+        ExitCode.FAILED: "An answer differs, or the engine failed.",
+        ExitCode.BAD_INPUT: "There is no such engine, application or workload, or the engine is not installed.",
+    },
+    "lockstep engines install": {ExitCode.FAILED: "A step of the installation failed. Nothing is left of it."},
     "lockstep follow": {
         ExitCode.FAILED: "An operator failed, or with `--verify` the result differs from the oracle's."
     },

@@ -42,9 +42,9 @@ def page() -> str:
         "`streaming_core/engines/contract.py`",
         "External engines",
         paragraph(
-            "An *external engine* is a program beside Lockstep's engine that runs applications of Lockstep. A run "
-            "names it as an executor: `--executors pooled,polars`. Its cells have the same workloads, the same oracle "
-            "and the same pages as all others. This page is the contract between Lockstep and such a program."
+            "This page is the contract between Lockstep and an *external engine*: a program beside Lockstep's engine "
+            "that runs applications of Lockstep. A run names it as an executor: `--executors pooled,polars`. Its "
+            "cells have the same workloads, the same oracle and the same pages as all others."
         ),
         paragraph("[Bring your own engine](../how-to/bring-an-engine.md) shows how to write one in fifteen minutes."),
         *_folder(),
