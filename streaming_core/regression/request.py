@@ -72,8 +72,8 @@ def _expand(option: str, names: list[str], known: list[str], whole: list[str] | 
     for name in names:
         if name not in (ALL, *known):
             raise ValueError(unknown(option, name, known))
-    expanded = [one for name in names for one in ((whole or known) if name == ALL else [name])]
-    return list(dict.fromkeys(expanded))
+    every = (whole or known) if ALL in names else []
+    return list(dict.fromkeys([*every, *(name for name in names if name != ALL)]))
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
