@@ -143,7 +143,7 @@ def test_a_difference_is_explained_and_kept(engines, tmp_path, capsys):
     assert lines[-1] == "wrong does not conform: 2 equal, 2 different"
     folder = tmp_path / "kept" / "wc"
     assert {path.name for path in folder.iterdir()} == {"single"}
-    names = {"workload", "oracle", "threads-1", "threads-2", "first-1", "cells.json"}
+    names = {"workload", "oracle", "threads-1", "threads-3", "first-1", "cells.json"}
     assert {path.name for path in (folder / "single").iterdir()} == names
 
 
