@@ -148,7 +148,10 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
         ({"executor": "transactional", "stealing": True}, "stealing needs a shared pool"),
         ({"executor": "transactional", "scheme": "serial", "stealing": True}, "stealing needs a shared pool"),
         ({"executor": "pooled", "queue": "line"}, "unknown queue 'line' of executor pooled; known: lanes, hybrid, "),
-        ({"executor": "no engine"}, "unknown executor 'no engine'; known: transactional, pooled, pinned, morsel, spark"),
+        (
+            {"executor": "no engine"},
+            "unknown executor 'no engine'; known: transactional, pooled, pinned, morsel, spark",
+        ),
         (
             {"executor": ["pooled"]},
             "unknown executor \"['pooled']\" (did you mean 'pooled'?); known: transactional, pooled, pinned, morsel, ",
