@@ -139,8 +139,6 @@ def _measured(spark: SparkSession, prepared: Prepared, pass_: Pass, content_dige
     written = reduce(add, (one.written for name, one in all_figures if name == "sink"), (0, 0))
     own = [one for _, one in all_figures]
     engines, tasks = sum(one.engine for one in own), sum(one.seconds for one in own)
-    delay = seconds * 1e6
-    latency = Latency(p50=delay, p95=delay, p99=delay, p999=delay, max=delay, mean=delay)
     return Sample(
         kind="verified" if number == 0 else "peak",
         repetition=number,
@@ -150,7 +148,7 @@ def _measured(spark: SparkSession, prepared: Prepared, pass_: Pass, content_dige
         in_order=True,
         seconds=seconds,
         events_per_s=pass_.events / seconds,
-        processing=latency,
+        processing=Latency.of_pass(seconds),
         breakdown={"useful": engines, "sync": 0.0, "lock": 0.0, "remote": 0.0, "other": max(tasks - engines, 0.0)},
         cpu_seconds=sum(one.cpu for one in own),
         dropped_invalid=sum(one.dropped for one in own),

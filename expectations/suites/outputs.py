@@ -21,7 +21,7 @@ from streaming_core.data.parts import Parts
 from streaming_core.language.expectations import CRITICAL, INFO, path_of, read
 from streaming_core.language.record import Scalar
 from streaming_core.regression.home import Home
-from streaming_core.run.way import executor_of
+from streaming_core.run.way import RunSpec
 
 LEADING = ("seq", "sub")
 PLANNED = "planned events"  # a column with a space, so that no output record has it
@@ -116,7 +116,7 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
         for cell in mine:
             parts = Parts.of(folders[cell["cell"]])
             kinds = {field.name: str(field.type) for field in parts.schema} if parts.paths else {}
-            written = _written(app, cell, declared.names)
+            written = RunSpec.parse(cell["spec"]).output_columns(app)
             expected = {column: str(declared.field(column).type) for column in written}
             names = dict.fromkeys([*expected, *kinds])
             columns += [(name, cell["cell"], c, expected.get(c, "none"), kinds.get(c, "none")) for c in names]
@@ -129,14 +129,6 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
             sets.append(DataSet(suite_name(name), rows, {"events": events}))
     schema = "app string, cell string, column string, declared string, actual string"
     return [DataSet("columns", spark.createDataFrame(columns, schema)), *sets]
-
-
-def _written(app: App, cell: dict, names: list[str]) -> list[str]:
-    """The columns that a cell writes: of another engine without order, only those that agree without order."""
-    spec = cell["spec"]
-    if spec["order"] == "total" or app.unordered is None or executor_of(spec["executor"]).gives_state:
-        return names
-    return list(app.unordered.columns)
 
 
 def _rows(spark: SparkSession, app: str, cell: str, files: list[Path], names: list[str]) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import os
 import re
 import shutil
@@ -11,13 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from infra.checkout import ROOT
+from streaming_core.apps.registry import ALL
+from streaming_core.cli.new import check_name, write_files
 from streaming_core.engines import environment, registry
 from streaming_core.engines.environment import FOLDER, INSTALLED, LOCK, source_digest, variables
 from streaming_core.engines.registry import MANIFEST, Engine
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
 from streaming_core.process import Process
 from streaming_core.run.way import EXECUTORS
-from streaming_core.storage import Lock, write_json, write_text
+from streaming_core.storage import Lock, write_json
 
 REQUIREMENTS = "requirements.in"
 TEMPLATES = Path(__file__).parent / "engine_template"
@@ -108,26 +109,16 @@ def new(name: str) -> list[Path]:
         BadInput: The name is invalid, reserved, or in use.
         CommandFailed: The disk is full, or fails.
     """
-    if not registry.NAME.fullmatch(name):
-        rule = "start with a small letter, then use small letters, digits and _ (at most 31)"
-        raise BadInput(f"invalid engine name {name!r}; {rule}")
-    if keyword.iskeyword(name) or name in EXECUTORS or name in ("external", "all"):
-        raise BadInput(f"the engine name {name!r} is reserved; choose another one")
+    check_name("engine", name, {*EXECUTORS, "external", ALL})
     folder = registry.folder() / name
     texts = {folder / path.stem: path.read_text() for path in sorted(TEMPLATES.glob("*.template"))}
     test = TESTS / f"test_{name}.py"
     texts[test] = texts.pop(folder / "test.py")
     texts[folder / LOCK] = _common_lock(texts[folder / REQUIREMENTS].split())
-    for path in (folder, test):
-        if path.exists():
-            raise BadInput(f"{path} already exists; choose another name")
-    for path, text in texts.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, text.replace("NAME", name))
-        except OSError as error:
-            raise refusal(error, f"cannot write {path}") from None
-    return [folder / MANIFEST, *sorted(path for path in texts if path.name != MANIFEST)]
+    if folder.exists():
+        raise BadInput(f"{folder} already exists; choose another name")
+    paths = write_files(texts, name)
+    return [folder / MANIFEST, *sorted(path for path in paths if path.name != MANIFEST)]
 
 
 def _common_lock(packages: Sequence[str]) -> str:

@@ -34,7 +34,6 @@ class Pass:
         voluntary: Context switches of the process in which a thread gave up its core.
         involuntary: Context switches in which a thread lost its core.
         is_right: Whether the result of every run equals the loop's.
-        engine: On another engine, the system and the versions that it reports.
     """
 
     samples: list[engine.Sample] = field(default_factory=list)
@@ -42,7 +41,6 @@ class Pass:
     voluntary: int = 0
     involuntary: int = 0
     is_right: bool = True
-    engine: dict[str, str] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:

@@ -170,7 +170,7 @@ def run(
     return report
 
 
-def _applications(engine: str, wanted: Sequence[str]) -> tuple[list[App], int]:
+def _applications(engine: str, names: Sequence[str]) -> tuple[list[App], int]:
     """The applications to run, and the most threads that the engine has."""
     most = MAX_THREADS
     if engine in ENGINE_EXECUTORS:
@@ -182,10 +182,10 @@ def _applications(engine: str, wanted: Sequence[str]) -> tuple[list[App], int]:
         loaded = engines.load(engine)
         environment.check(loaded)
         known, most = [*loaded.manifest.applications], loaded.manifest.max_threads
-    for name in wanted:
+    for name in names:
         if name not in known:
             raise BadInput(f"engine {engine}: {unknown('application', name, known)}")
-    return [registry.load(name) for name in wanted or known], most
+    return [registry.load(name) for name in names or known], most
 
 
 def _cells(engine: str, app: App, case: Case, threads: Sequence[int], folder: Path, seconds: float) -> Iterator[Cell]:

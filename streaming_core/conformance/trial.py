@@ -128,13 +128,15 @@ def _rows(difference: Diff, out: Path, expected: Path, app: App, order: str) -> 
             for one in [one for one in several if one.kind == kind][:SHOWN]:
                 yield _unordered(one)
         return
-    wanted, got = theirs.read(theirs.schema.names), ours.read(theirs.schema.names)
-    ordered = got.sort_by([(name, "ascending") for name in OUTPUT_KEY])
-    by_key = comparison.in_memory("outputs", wanted, ordered, keep=total).differences
+    their_rows, our_rows = theirs.read(theirs.schema.names), ours.read(theirs.schema.names)
+    ordered = our_rows.sort_by([(name, "ascending") for name in OUTPUT_KEY])
+    by_key = comparison.in_memory("outputs", their_rows, ordered, keep=total).differences
     if by_key:
         yield _ordered(min(by_key, key=lambda one: tuple(one.row[name] for name in OUTPUT_KEY)))
         return
-    for one, other in zip(wanted.to_pylist(), got.to_pylist(), strict=True):  # the rows are right, their order is not
+    for one, other in zip(
+        their_rows.to_pylist(), our_rows.to_pylist(), strict=True
+    ):  # the rows are right, their order is not
         if any(one[name] != other[name] for name in OUTPUT_KEY):
             yield Sides(one, other)
             return

@@ -289,7 +289,7 @@ def _fits(kind: Scalar, value: float) -> bool:
 
 def _with_values(material: Material, kinds: Any, values: Callable[[Row, str], list[Any]], unfit: str) -> list[Row]:
     """The rows over and over, every second of them with another value of one field."""
-    rows, made = material.rows, list[Row]()
+    rows, result = material.rows, list[Row]()
     fields = {row.get(TAG): [n for n, kind in material.fields(row) if isinstance(kind, kinds)] for row in rows}
     if not any(fields.values()):
         raise Unfit(unfit)
@@ -307,8 +307,8 @@ def _with_values(material: Material, kinds: Any, values: Callable[[Row, str], li
             name, index = edges[tag][used[tag] % len(edges[tag])]
             used[tag] += 1
             row[name] = values(row, name)[index]
-        made.append(row)
-    return made
+        result.append(row)
+    return result
 
 
 def _minimum(app: App) -> dict[str, Any]:
@@ -339,17 +339,17 @@ def _choices(nth: int) -> Callable[[App], dict[str, Any]]:
     return chosen
 
 
-def _workable(app: App, wanted: dict[str, Any]) -> dict[str, Any]:
+def _workable(app: App, choice: dict[str, Any]) -> dict[str, Any]:
     """As many of these parameters as work together, the first ones first.
 
     Raises:
         Unfit: None of them works, or none differs from its default.
     """
-    wanted = {name: value for name, value in wanted.items() if value != app.declared[name].default}
-    if wanted and _works(app, wanted):
-        return wanted
+    choice = {name: value for name, value in choice.items() if value != app.declared[name].default}
+    if choice and _works(app, choice):
+        return choice
     params: dict[str, Any] = {}
-    for name, value in wanted.items():
+    for name, value in choice.items():
         if _works(app, params | {name: value}):
             params[name] = value
     if not params:

@@ -191,8 +191,9 @@ def run(
     with folder_of(spec, out) as is_complete:
         if is_complete:
             return complete(out, app, opened, say)
-        work = _durable if spec.checkpoint_interval else _plain
-        return work(spec, program, blocks, opened, out, say, passes)
+        if spec.checkpoint_interval:
+            return _durable(spec, program, opened, out, say, passes)
+        return run_anew(out, lambda folder: passes(folder, None))
 
 
 @contextmanager
@@ -256,8 +257,13 @@ def complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str]
     return report
 
 
-def _plain(spec, program, blocks, opened, out, say, passes) -> RunReport:
-    """A run that begins anew: what lies in the folder of one that did not end is thrown away."""
+def run_anew(out: Path, passes: Callable[[Path], RunReport]) -> RunReport:
+    """A run from the beginning: what a run that did not end left in the folder is thrown away.
+
+    Args:
+        out: The folder of the run, which `folder_of` holds.
+        passes: Makes the passes, and writes PUBLISHED into a folder for the time of the run.
+    """
     folder = out / WORK
     if folder.exists():  # goes last: it says that the others are nobody's
         for name in (*PUBLISHED, WORK):
@@ -266,7 +272,7 @@ def _plain(spec, program, blocks, opened, out, say, passes) -> RunReport:
     folder.mkdir()
     storage.sync(out)
     try:
-        report = passes(folder, None)
+        report = passes(folder)
         storage.sync_tree(folder)
         interruption.check()
     except BaseException:
@@ -282,7 +288,7 @@ def _plain(spec, program, blocks, opened, out, say, passes) -> RunReport:
     return report
 
 
-def _durable(spec, program, blocks, opened, out, say, passes) -> RunReport:
+def _durable(spec, program, opened, out, say, passes) -> RunReport:
     about = {
         "spec": spec.spec_digest,
         "application code": registry.code_digest(program.app),

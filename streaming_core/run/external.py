@@ -78,29 +78,28 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, li
     with own.folder_of(spec, out) as is_complete:
         if is_complete:
             return own.complete(out, app, opened, say)
-        return _run(spec, engine, app, opened, source, out, min(limit, engine.manifest.limit))
+        limit = min(limit, engine.manifest.limit)
+        return own.run_anew(out, lambda folder: _passes(spec, engine, app, opened, source, folder, limit))
 
 
-def _run(
-    spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, out: Path, limit: float
+def _passes(
+    spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, work: Path, limit: float
 ) -> RunReport:
-    work = out / own.WORK
-    shutil.rmtree(work, ignore_errors=True)
-    (work / "result").mkdir(parents=True)
+    """Have the engine make all passes. Its outputs lie in `work` then, and its log in the folder above."""
+    log, result = work.with_name(LOG), work / "result"
+    result.mkdir()
     load_before = os.getloadavg()[0]
-    try:
-        task = _task(spec, app, opened, work)
-        program = compile_app(app, opened.manifest["params"])
-        wall = _call(engine, task, source, work, out / LOG, limit)
-        report = _checked(engine, task, app, opened, work / "result", wall, out / LOG)
-        peak_memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        samples, yardstick, host = _samples(spec, report, opened, program)
-        storage.sync_tree(work / "result")
-        interruption.check()
-        os.replace(work / "result" / "outputs", out / "outputs")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    result = own.report_of(
+    params = opened.manifest["params"]
+    schema = app.results(params)["outputs"]
+    schema = pa.schema([schema.field(name) for name in spec.output_columns(app)])
+    task = _task(spec, params, schema, work)
+    program = compile_app(app, params)
+    wall = _call(engine, source, work, result, log, limit)
+    report = _checked(engine, task, app, opened, schema, result, wall, log)
+    peak_memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    samples, yardstick, host = _samples(spec, report, opened, program)
+    os.replace(result / "outputs", work / "outputs")
+    return own.report_of(
         spec,
         program,
         opened,
@@ -117,42 +116,30 @@ def _run(
             **host,
         },
     )
-    storage.write_json(out / "report.json", result.model_dump(mode="json"))
-    storage.sync(out)
-    return result
 
 
 # --- the process -----------------------------------------------------------------------------------------------------
 
 
-def columns_of(app: App, params: dict, order: str) -> pa.Schema:
-    """The columns of an engine's outputs."""
-    schema = app.results(params)["outputs"]
-    if order == "total":
-        return schema
-    assert app.unordered is not None  # External.check
-    return pa.schema([schema.field(name) for name in app.unordered.columns])
-
-
-def _task(spec: External, app: App, opened: workload.Workload, work: Path) -> Task:
-    """Write the task's files into `work`."""
-    params = opened.manifest["params"]
+def _task(spec: External, params: dict, schema: pa.Schema, work: Path) -> Task:
+    """Write the task's files into `work`. `schema`: the columns of the outputs."""
     columns = "columns.parquet"
-    write_file(work / columns, columns_of(app, params, spec.order).empty_table())
+    write_file(work / columns, schema.empty_table())
     names = ("app", "threads", "batch", "order", "rate", "repetitions", "seconds")
     task = Task(params=params, columns=columns, **{name: getattr(spec, name) for name in names})
     storage.write_json(work / "task.json", task.model_dump(mode="json"))
     return task
 
 
-def _call(engine: Engine, task: Task, source: Path, work: Path, log: Path, limit: float) -> float:
+def _call(engine: Engine, source: Path, work: Path, result: Path, log: Path, limit: float) -> float:
     """Run the engine's command; returns its seconds.
 
     Raises:
         RunFailed: It cannot be started, fails, or takes too long.
     """
-    folders = ["--workload", source.resolve(), "--spec", (work / "task.json").resolve(), "--out"]
-    arguments = [*engine.manifest.command, *map(str, folders), str((work / "result").resolve())]
+    paths = {"--workload": source, "--spec": work / "task.json", "--out": result}
+    options = [word for option, path in paths.items() for word in (option, str(path.resolve()))]
+    arguments = [*engine.manifest.command, *options]
     variables = environment.variables(engine, os.environ)
     began = time.monotonic()
     with log.open("wb") as output:
@@ -192,9 +179,16 @@ def _failure(engine: Engine, what: str, log: Path) -> RunFailed:
 
 
 def _checked(
-    engine: Engine, task: Task, app: App, opened: workload.Workload, result: Path, wall: float, log: Path
+    engine: Engine,
+    task: Task,
+    app: App,
+    opened: workload.Workload,
+    schema: pa.Schema,
+    result: Path,
+    wall: float,
+    log: Path,
 ) -> Report:
-    """The report of an engine.
+    """The report of an engine. `schema`: the columns that its outputs must have.
 
     Raises:
         RunFailed: The report or the outputs contradict the task, or each other.
@@ -215,8 +209,7 @@ def _checked(
     if not outputs.paths:
         raise fail("it wrote no outputs/part-*.parquet")
     try:
-        expected = columns_of(app, task.params, task.order)
-        if line := _other_columns(expected, outputs.schema):
+        if line := _other_columns(schema, outputs.schema):
             raise fail(f"its outputs have another schema: {line}")
         parts = (outputs_digest(app, task.order, part) for part in outputs.slices(SLICE))
         digest = format_digest(*reduce(add, parts, (0, 0)))
@@ -275,8 +268,7 @@ def _samples(
 
 
 def _sample(one: Pass, number: int) -> Sample:
-    whole = dict.fromkeys(("p50", "p95", "p99", "p999", "max", "mean"), one.seconds * 1e6)
-    latency = Latency(**(one.latency_us.model_dump() if one.latency_us else whole))
+    latency = Latency(**one.latency_us.model_dump()) if one.latency_us else Latency.of_pass(one.seconds)
     return Sample(
         kind=one.kind,
         repetition=number,

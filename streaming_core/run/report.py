@@ -21,6 +21,11 @@ class Latency(BaseModel):
     max: float
     mean: float | None = Field(None, description="None in reports of older versions.")
 
+    @classmethod
+    def of_pass(cls, seconds: float) -> Latency:
+        """The latencies of a pass whose events are all there at once: each is the time of the pass."""
+        return cls(**dict.fromkeys(cls.model_fields, seconds * 1e6))
+
 
 class GoneOver(BaseModel):
     """A replica that gained or lost keys in a reconfiguration."""

@@ -337,6 +337,10 @@ class RunSpec(BaseModel):
                 f"application {app.name} runs in total order only: it does not say what agrees without order"
             )
 
+    def output_columns(self, app: App) -> list[str]:
+        """The columns of the outputs that a run leaves."""
+        return ["seq", "sub", *app.outputs.fields]
+
     @property
     def is_bound(self) -> bool:
         """Whether it bounds a result and produces none: it is compared, reported `not_comparable` and never counted."""
@@ -764,6 +768,12 @@ class External(RunSpec):
         if self.sink != "parquet":
             raise ValueError(f"executor {self.executor} writes its outputs: set sink to parquet")
         return self
+
+    def output_columns(self, app: App) -> list[str]:
+        """The columns of the outputs: without order, only those that the application declares to agree then."""
+        if self.order == "none" and app.unordered is not None:
+            return [*app.unordered.columns]
+        return super().output_columns(app)
 
     @property
     def strategy(self) -> str:

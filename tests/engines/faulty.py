@@ -44,14 +44,14 @@ def wc(task: Task):
 
     def local(t: int):
         """The words of a part of the events, and how often each occurs in it."""
-        said = [split(line) for line in lines[bounds[t] : bounds[t + 1]]]
-        return said, Counter(word for words in said for word in words)
+        sentences = [split(line) for line in lines[bounds[t] : bounds[t + 1]]]
+        return sentences, Counter(word for words in sentences for word in words)
 
-    def emit(t: int, said: list[list[bytes]], before: dict[bytes, int]):
+    def emit(t: int, sentences: list[list[bytes]], before: dict[bytes, int]):
         """The outputs of a part, if words have occurred `before` that often."""
         counts = dict(before)
         seqs, subs, out, ns = [], [], [], []
-        for seq, words in enumerate(said, bounds[t]):
+        for seq, words in enumerate(sentences, bounds[t]):
             for sub, word in enumerate(words):
                 n = counts[word] = counts.get(word, 0) + 1
                 seqs.append(seq)

@@ -117,7 +117,7 @@ def test_a_crash_has_a_cause(engines, tmp_path):
 
 def test_an_engine_that_hangs_is_stopped(engines, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "LIMIT", 1.0)
-    plant(engines, "hangs", "import time\ntime.sleep(60)")
+    plant(engines, "hangs", "import signal\nsignal.pause()")
     cell = found("hangs", tmp_path, ["empty"], seconds=0)["empty"]
     assert cell.outcome.verdict == "failed"
     assert "it did not end within 1 s" in cell.outcome.reason

@@ -40,7 +40,7 @@ def numbers(params, seed, start, stop):
 '''
 
 
-def made(name, names=()):
+def cases_of(name, names=()):
     """The workloads of an application, and the reasons for those that it has not."""
     both = list(cases(registry.load(name), names))
     return {one.name: one for one in both if isinstance(one, Case)}, dict(o for o in both if isinstance(o, tuple))
@@ -50,12 +50,12 @@ def column(case, name):
     return case.events[name].to_pylist()
 
 
-def check(name, found, left_out):
+def check(name, by_name, left_out):
     """The workloads are small, and the oracle accepts them."""
     app = registry.load(name)
-    assert len(found) >= 10
+    assert len(by_name) >= 10
     assert not [reason for reason in left_out.values() if "refuses" in reason]
-    for case in found.values():
+    for case in by_name.values():
         assert case.events.num_rows <= MOST
         assert case.refused <= case.events.num_rows
         assert case.events.schema.equals(workload.schema(app, case.params))
@@ -69,24 +69,24 @@ def check(name, found, left_out):
 
 @pytest.mark.parametrize("name", ["wc", "tp"])
 def test_workloads_of_an_application_are_small_and_valid(name):
-    check(name, *made(name, [one for one in SMALL if one != "minimum"]))
+    check(name, *cases_of(name, [one for one in SMALL if one != "minimum"]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", registry.names())
 def test_workloads_of_every_application_are_small_and_valid(name):
-    check(name, *made(name))
+    check(name, *cases_of(name))
 
 
 def test_every_kind_has_an_application():
-    found = made("scalejoin", SMALL)[0].keys() | made("forward", ["blanks", "bytes"])[0].keys()
-    found |= made("tp", ["choices_2"])[0].keys() | made("wordcount", ["uneven"])[0].keys()
-    assert found == set(SMALL) - {"late"}  # the next test
+    by_name = cases_of("scalejoin", SMALL)[0].keys() | cases_of("forward", ["blanks", "bytes"])[0].keys()
+    by_name |= cases_of("tp", ["choices_2"])[0].keys() | cases_of("wordcount", ["uneven"])[0].keys()
+    assert by_name == set(SMALL) - {"late"}  # the next test
 
 
 def test_rows_come_late_where_the_source_declares_a_delay(package):
     (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
-    late = made("clicks", ["late"])[0]["late"]
+    late = cases_of("clicks", ["late"])[0]["late"]
     app = registry.load("clicks")
     machine = Interpreter(app, app.bind())
     machine.process(late.events)
@@ -97,51 +97,51 @@ def test_rows_come_late_where_the_source_declares_a_delay(package):
 
 def test_workloads_are_the_same_each_time():
     names = ["ties", "one_key", "blanks", "numbers", "minimum"]
-    first, second = made("wordcount", names)[0], made("wordcount", names)[0]
+    first, second = cases_of("wordcount", names)[0], cases_of("wordcount", names)[0]
     assert all(first[name].events.equals(second[name].events) for name in names)
 
 
 def test_each_workload_has_its_difficulty():
-    found, _ = made("wordcount", SMALL)
-    assert column(found["empty"], "seq") == []
-    assert column(found["single"], "seq") == [0]
-    assert found["batch_of_one"].batch == 1
-    assert len(set(column(found["ties"], "ts"))) == 13
-    assert min(column(found["negative_time"], "ts")) < 0 < max(column(found["negative_time"], "ts"))
-    ends = {ts % 60_000 for ts in column(found["boundaries"], "ts")}
+    by_name, _ = cases_of("wordcount", SMALL)
+    assert column(by_name["empty"], "seq") == []
+    assert column(by_name["single"], "seq") == [0]
+    assert by_name["batch_of_one"].batch == 1
+    assert len(set(column(by_name["ties"], "ts"))) == 13
+    assert min(column(by_name["negative_time"], "ts")) < 0 < max(column(by_name["negative_time"], "ts"))
+    ends = {ts % 60_000 for ts in column(by_name["boundaries"], "ts")}
     assert ends == {0, 1, 59_999}
-    assert max(pc.pairwise_diff(found["gaps"].events["ts"].combine_chunks()).to_pylist()[1:]) > 10 * 120_000
-    assert column(found["one_key"], "text").count(column(found["one_key"], "text")[0]) > 200
-    assert len(set(column(found["repeats"], "text"))) < 60
-    assert {b"", b"a\tb", b" "} <= set(column(found["blanks"], "text"))
-    assert {b"a\x00", b"\xff", "ä".encode()} <= set(column(found["bytes"], "text"))
-    assert {0, -1, 2**63 - 1, -(2**63), 2**53 + 1} <= set(column(found["numbers"], "user"))
-    assert found["minimum"].params["size"] == 1
-    assert found["choices"].params == {"multiplicity": "bag"}
+    assert max(pc.pairwise_diff(by_name["gaps"].events["ts"].combine_chunks()).to_pylist()[1:]) > 10 * 120_000
+    assert column(by_name["one_key"], "text").count(column(by_name["one_key"], "text")[0]) > 200
+    assert len(set(column(by_name["repeats"], "text"))) < 60
+    assert {b"", b"a\tb", b" "} <= set(column(by_name["blanks"], "text"))
+    assert {b"a\x00", b"\xff", "ä".encode()} <= set(column(by_name["bytes"], "text"))
+    assert {0, -1, 2**63 - 1, -(2**63), 2**53 + 1} <= set(column(by_name["numbers"], "user"))
+    assert by_name["minimum"].params["size"] == 1
+    assert by_name["choices"].params == {"multiplicity": "bag"}
 
 
 def test_floats_have_both_zeros_and_values_that_are_no_numbers():
-    values = made("scalejoin", ["numbers"])[0]["numbers"].events["y"]
+    values = cases_of("scalejoin", ["numbers"])[0]["numbers"].events["y"]
     texts = set(map(repr, values.to_pylist()))
     assert {"0.0", "-0.0", "nan", "inf", "-inf", "5e-324"} <= texts
 
 
 def test_each_stream_is_silent_for_long():
-    streams = column(made("scalejoin", ["silent"])[0]["silent"], "stream")
+    streams = column(cases_of("scalejoin", ["silent"])[0]["silent"], "stream")
     half = len(streams) // 2
     assert set(streams[:half]) == {1}
     assert set(streams[-half:]) == {0}
 
 
 def test_rows_of_streams_keep_the_order_of_streams():
-    for case in made("scalejoin", ["ties", "boundaries", "repeats"])[0].values():
+    for case in cases_of("scalejoin", ["ties", "boundaries", "repeats"])[0].values():
         keys = list(zip(column(case, "ts"), column(case, "stream"), strict=True))
         assert keys == sorted(keys)
 
 
 def test_events_that_the_oracle_refuses_are_taken_out(package):
     (package / "narrow.py").write_text(NARROW)
-    case = made("narrow", ["numbers"])[0]["numbers"]
+    case = cases_of("narrow", ["numbers"])[0]["numbers"]
     assert case.refused > 0
     assert {7, 127, -128} <= set(column(case, "n"))
     assert 128 not in column(case, "n")
@@ -149,18 +149,18 @@ def test_events_that_the_oracle_refuses_are_taken_out(package):
 
 def test_a_workload_of_which_the_oracle_refuses_everything_is_left_out(package):
     (package / "narrow.py").write_text(NARROW.replace("[7]", "[128]"))
-    found, left_out = made("narrow", ["single", "empty"])
-    assert found.keys() == {"empty"}
+    by_name, left_out = cases_of("narrow", ["single", "empty"])
+    assert by_name.keys() == {"empty"}
     assert left_out == {"single": "the oracle refuses all of its events"}
 
 
 def test_an_unknown_workload_is_refused():
     with pytest.raises(BadInput, match=r"unknown workload 'tie' \(did you mean 'ties'\?\)"):
-        made("wc", ["tie"])
+        cases_of("wc", ["tie"])
 
 
 def test_a_written_workload_is_one_that_readers_accept(tmp_path):
-    app, case = registry.load("wc"), made("wc", ["blanks"])[0]["blanks"]
+    app, case = registry.load("wc"), cases_of("wc", ["blanks"])[0]["blanks"]
     workloads.write(app, case, tmp_path / "all")
     workloads.write(app, case, tmp_path / "first", 10)
     assert pa.concat_tables(workload.read(tmp_path / "all", "wc").blocks(100)).equals(case.events)

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ from streaming_core.run import external
 from streaming_core.run.comparison import diff
 from streaming_core.run.way import RunSpec
 from tests.engines.planted import WC, plant
+from tests.waiting import wait_for
 
 EVENTS = 60
 
@@ -54,6 +54,16 @@ def test_a_cell_has_the_outputs_and_the_report_of_its_engine(wc, engines, tmp_pa
     assert (outcome.exit_code, outcome.states, outcome.outputs) == (0, None, 10 * EVENTS)
     # The same call reads the report again.
     assert external.run(spec_of("right", repetitions=2, seconds=0), wc / "workload", tmp_path / "run") == report
+
+
+def test_a_run_that_was_killed_while_it_published_begins_anew(wc, engines, tmp_path):
+    plant(engines, "right", WC.format(fault=""))
+    external.run(spec_of("right"), wc / "workload", tmp_path / "run")
+    (tmp_path / "run" / "report.json").unlink()
+    (tmp_path / "run" / ".run").mkdir()
+    external.run(spec_of("right"), wc / "workload", tmp_path / "run")
+    assert diff(tmp_path / "run", wc / "oracle").exit_code == 0
+    assert not (tmp_path / "run" / ".run").exists()
 
 
 def test_the_compiled_loop_is_measured_beside_an_engine(wc, engines, tmp_path):
@@ -149,9 +159,9 @@ def test_a_cell_names_the_fault_of_its_engine(wc, engines, tmp_path, fault):
 
 def test_an_engine_that_hangs_is_stopped_with_its_children(wc, engines, tmp_path):
     fault = (
-        "import subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "print('child', child.pid); time.sleep(60)"
+        "import signal, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        "print('child', child.pid); signal.pause()"
     )
     plant(engines, "slow", WC.format(fault=fault), limit=1.5)
     with pytest.raises(
@@ -162,14 +172,12 @@ def test_an_engine_that_hangs_is_stopped_with_its_children(wc, engines, tmp_path
 
 
 def test_a_signal_stops_the_engine_too(wc, engines, tmp_path):
-    plant(engines, "slow", WC.format(fault="import os, time\nprint('engine', os.getpid()); time.sleep(60)"))
+    plant(engines, "slow", WC.format(fault="import os, signal\nprint('engine', os.getpid()); signal.pause()"))
     command = [Path(sys.executable).with_name("streaming-core"), "run", "wc", "--executor", "slow"]
     command += ["--input", wc / "workload", "--out", tmp_path / "run"]
     run = subprocess.Popen(list(map(str, command)), env=os.environ | {registry.SETTING: str(engines)})
     log = tmp_path / "run" / "engine.log"
-    while not (log.exists() and log.read_text().endswith("\n")):
-        assert run.poll() is None
-        time.sleep(0.02)
+    wait_for(lambda: log.exists() and log.read_text().endswith("\n"), 60)
     run.send_signal(signal.SIGTERM)
     assert run.wait(30) == 128 + signal.SIGTERM
     assert not alive(identity(int(log.read_text().split()[-1])))

@@ -61,8 +61,8 @@ def change(home: Home, verdict: str = "equal") -> None:
         ]
         past_runs.write_raw(home, "verdicts", RUN, marked)
     if verdict == "failed":
-        told = {"status": "failed", "error": "engine flink: it ended with exit code 1"}
-        past_runs.write_raw(home, "cells", RUN, [row | (told if row["cell"] in wrong else {}) for row in cells])
+        failure = {"status": "failed", "error": "engine flink: it ended with exit code 1"}
+        past_runs.write_raw(home, "cells", RUN, [row | (failure if row["cell"] in wrong else {}) for row in cells])
     past_runs.load(home, RUN)
 
 

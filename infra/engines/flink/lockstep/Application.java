@@ -26,8 +26,10 @@ interface Application {
     /** Reads the events, column by column, as run.py writes them. */
     Workload<?> read(DataInputStream in, int events) throws IOException;
 
-    /** Returns the number of subtasks of the source. */
-    int sources(int threads);
+    /** Returns the number of subtasks of the source: one, unless the application needs no order. */
+    default int sources(int threads) {
+        return 1;
+    }
 
     /** Builds the program, from the source to the sink. */
     void build(StreamExecutionEnvironment env);

@@ -197,11 +197,6 @@ final class Scalejoin implements Application {
     }
 
     @Override
-    public int sources(int threads) {
-        return 1;
-    }
-
-    @Override
     public void build(StreamExecutionEnvironment env) {
         Application.events(env, Row.class, WatermarkStrategy.noWatermarks())
                 .setParallelism(1)

@@ -198,12 +198,7 @@ final class Sd implements Application {
 
     @Override
     public Workload<Line> read(DataInputStream in, int events) throws IOException {
-        return new Workload<>(Line.of(Workload.texts(in, events)), null, Workload.FEW);
-    }
-
-    @Override
-    public int sources(int threads) {
-        return 1;
+        return Workload.ofLines(in, events);
     }
 
     @Override

@@ -17,6 +17,10 @@ record Workload<T>(T[] events, long[] ts, int timed) {
 
     static final int ALL = 1;
 
+    /** Reads events that are only a text. */
+    static Workload<Line> ofLines(DataInputStream in, int events) throws IOException {
+        return new Workload<>(Line.of(texts(in, events)), null, FEW);
+    }
 
     static long[] longs(DataInputStream in, int events) throws IOException {
         long[] values = new long[events];
