@@ -8,12 +8,12 @@ from streaming_core.conformance import suite
 from streaming_core.engines import environment, registry
 
 
-def conforms(name):
-    """Fail unless all answers of the engine equal the oracle's. Install it first if need be."""
+def conforms(name, *applications):
+    """Fail unless all answers of the engine, or those of some applications, equal the oracle's. Install it if need be."""
     if environment.complaint(registry.load(name)):
         install(name, print)
     with TemporaryDirectory() as folder:
-        report = suite.run(name, Path(folder))
+        report = suite.run(name, Path(folder), applications)
     wrong = [one for one in report.cells if one.outcome.verdict != "equal"]
     assert not wrong, "; ".join(f"{report.command(one)}: {one.outcome.reason}" for one in wrong[:3])
     assert report.cells

@@ -7,5 +7,7 @@ from tests.engines.conformance import conforms
 pytestmark = pytest.mark.slow
 
 
-def test_it_conforms():
-    conforms("flink")
+# Each cell starts a JVM, so all applications together would take longer than a test may.
+@pytest.mark.parametrize("application", ["wc", "sd", "wordcount", "scalejoin"])
+def test_it_conforms(application):
+    conforms("flink", application)
