@@ -203,7 +203,7 @@ $(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(V
 
 .PHONY: screenshots
 screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark, narrow and wide; ARGS="FOLDER"
-	@$(RUN) -m tests.screenshots $(or $(ARGS),$(BUILD)/screenshots)
+	@$(RUN) -m tests.support.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
 ##@ Cleaning up
 # In the warehouse only raw/ is history; `lockstep warehouse build` makes the marts from it.

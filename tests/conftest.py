@@ -31,7 +31,7 @@ TOGETHER = {
 MANY = "tests/differential/test_engine.py"
 CAMPAIGN = "tests/differential/test_campaign.py"
 # Begun last, they would keep one worker busy alone.
-FIRST = ("tests/e2e/", "tests/dbt/", "tests/unit/test_windows.py")
+FIRST = ("tests/e2e/", "tests/dbt/", "tests/streaming_core/language/test_windows.py")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,7 +22,7 @@ from streaming_core.storage import Lock, write_json
 
 REQUIREMENTS = "requirements.in"
 TEMPLATES = Path(__file__).parent / "engine_template"
-TESTS = ROOT / "tests" / "engines"
+TESTS = ROOT / "tests" / "infra" / "engines"
 PYTHON = "3.11"  # locks hold for this version and later ones
 LINES = 5  # of a failed step, in its error
 

@@ -11,7 +11,7 @@ from streaming_core.errors import BadInput, refusal
 
 HERE = Path(__file__).parent
 APPS = Path(registry.__file__).parent
-TESTS = APPS.parents[1] / "tests" / "unit" / "apps"
+TESTS = APPS.parents[1] / "tests" / "streaming_core" / "apps"
 
 
 def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:

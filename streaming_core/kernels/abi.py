@@ -1,7 +1,7 @@
 """The C ABI of kernels: where the fields of the runtime's structs lie, in bytes.
 
 `runtime/ABI.md` says what they mean. A test compares them with what the runtime says of itself (`_runtime.abi()`,
-tests/unit/test_abi.py). No other module of kernels writes an offset down.
+tests/streaming_core/kernels/test_abi.py). No other module of kernels writes an offset down.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ the only declaration of an executor. Everything else is derived from it:
 
 Class `External` stands for all other engines: their manifests declare them (streaming_core/engines).
 
-The runtime declares its strategies beside their code; tests/unit/test_runtime_options.py compares both.
+The runtime declares its strategies beside their code; tests/streaming_core/run/test_runtime_options.py compares both.
 
 To add an option or a strategy, add it to its class, implement it in the runtime, and run `make docs`.
 

@@ -14,9 +14,9 @@ import uvicorn
 
 from infra import checkout
 from streaming_core.regression.project import TITLE
-from tests.browser import CHROMIUM, Browser
 from tests.infra.site.test_site import PAGE, search
-from tests.waiting import wait_for
+from tests.support.browser import CHROMIUM, Browser
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")]
 LOGIN = {"username": "admin", "password": "a password of this test"}

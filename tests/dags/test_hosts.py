@@ -23,7 +23,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.fleet import claims
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 PATIENCE = 60
 SPARK = connections.DEFAULTS["spark"]

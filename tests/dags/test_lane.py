@@ -20,7 +20,7 @@ from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.preflight import Preflight, record
 from streaming_core.regression.status import records, status_of
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 ORIGIN, WHEN = "manual__lane", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 RUN_ID = new_run_id(ORIGIN, WHEN.timestamp())

@@ -19,7 +19,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.infra.services import measured_run
 from tests.infra.services.test_pairs import SPEC, answering
-from tests.sshd import Sshd
+from tests.support.sshd import Sshd
 
 BASELINE = "abc1234"
 # The wrapper of the connection: a program in place of the engine, which answers for the build that the wheel names.

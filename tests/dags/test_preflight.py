@@ -26,7 +26,7 @@ from streaming_core.storage import write_json
 from tests.dags.test_hosts import Running
 from tests.dags.test_plan import planned
 from tests.infra.cli.conftest import lockstep
-from tests.sshd import Sshd
+from tests.support.sshd import Sshd
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from streaming_core.cluster.task import Figures, sortable
 from streaming_core.errors import RunFailed
 from tests.differential import shuffle
 from tests.differential.clustered import Drawn, shared_outputs, shared_states
-from tests.draws import seeds
+from tests.support.draws import seeds
 
 
 def figures(drawn: Drawn) -> list[Figures]:

@@ -21,7 +21,7 @@ from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
 from tests.differential.faulty import restore
 from tests.differential.streams import SEED, Outcome, Stream, Subject, examine, streams
-from tests.draws import seeds
+from tests.support.draws import seeds
 
 EVENT = 12  # bytes of a drawn event
 WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]

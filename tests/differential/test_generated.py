@@ -13,7 +13,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from tests.differential.generated import EVENT, WORDS, write
 from tests.differential.streams import SEED, Stream, Subject, examine, streams, ways
-from tests.draws import seeds
+from tests.support.draws import seeds
 
 
 def encode(app):

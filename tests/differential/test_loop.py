@@ -13,7 +13,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from tests.differential.kernel import Kernel
-from tests.unit.test_oracle_interpreter import bank, moves, table
+from tests.streaming_core.oracle.test_interpreter import bank, moves, table
 
 
 def agree(app, params, events, cuts=(0,)):

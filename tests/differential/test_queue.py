@@ -19,7 +19,7 @@ from streaming_core.run.way import RunSpec
 from tests.differential.case import Case, strategies
 from tests.differential.kernel import Kernel
 from tests.differential.streams import examine
-from tests.draws import seeds
+from tests.support.draws import seeds
 
 WAYS = [fields for executor in ("pooled", "pinned") for fields in strategies(executor)]
 CUTS = [(1, 256, 1000), (2, 1, 64), (3, 7, 333)]  # threads, rows of a batch, of a block

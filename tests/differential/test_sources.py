@@ -16,7 +16,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from tests.differential.windows import check_executed
-from tests.unit import by_hand
+from tests.support import by_hand
 
 EVENTS = 400
 HEAD = '''"""Drawn."""

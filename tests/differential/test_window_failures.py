@@ -16,7 +16,7 @@ from streaming_core.run import engine
 from streaming_core.run.way import AXES, Pinned
 from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
-from tests.draws import seeds
+from tests.support.draws import seeds
 
 EVENTS = 80
 DRAWS = 12  # data sets of a seed

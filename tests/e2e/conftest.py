@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import checkout
+from tests.support import checkout
 
 PATIENCE = 900
 

@@ -28,7 +28,7 @@ from infra.checkout import ROOT
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import records
-from tests import checkout
+from tests.support import checkout
 
 ONE_CELL = "--applications wc --executors pooled --threads 1 --events 20000 --repetitions 1 --seconds 0"
 SIZES = {"one": ONE_CELL.split(), "default": [], "nightly": ["--matrix", "nightly"]}

@@ -33,7 +33,7 @@ from streaming_core.cluster.task import Pass, prepared
 from streaming_core.data import workload
 from streaming_core.oracle import oracle
 from tests.e2e.scheduled import free_port
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent

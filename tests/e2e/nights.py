@@ -45,8 +45,8 @@ from reports.speed import JUDGED
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.run.way import RunSpec
-from tests import checkout
 from tests.e2e.scheduled import RUNS, Airflow, free_port
+from tests.support import checkout
 
 NIGHTLY = named("streaming_regression_nightly")
 EARLIER = 17  # nights; a trend needs 15, and some may be unfit

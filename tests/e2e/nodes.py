@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from tests.sshd import Sshd
+from tests.support.sshd import Sshd
 
 
 class Node(Sshd):

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 from streaming_core.regression.stages import DAG_ID
-from tests.browser import Browser
+from tests.support.browser import Browser
 
 BUTTON = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === '{}')"
 RUNS = f"/api/v2/dags/{DAG_ID}/dagRuns"

@@ -22,10 +22,10 @@ from reports.pages import file_name
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
-from tests.browser import Browser
 from tests.e2e.scheduled import BUTTON, RUNS, Airflow, free_port
-from tests.screenshots import SETTLED
-from tests.waiting import wait_for
+from tests.support.browser import Browser
+from tests.support.screenshots import SETTLED
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / ".lockstep-build" / "screenshots" / "agreement"

@@ -16,7 +16,7 @@ from streaming_core.regression.project import named
 from tests.e2e.scheduled import Airflow, free_port
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 DAG = f"/api/v2/dags/{named('acknowledge_run')}/dagRuns"

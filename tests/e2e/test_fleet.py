@@ -26,7 +26,7 @@ from streaming_core.regression.project import PREFIX, named
 from streaming_core.regression.stages import DAG_ID
 from tests.e2e.nodes import Node
 from tests.e2e.scheduled import RUNS, Airflow, free_port
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 1500

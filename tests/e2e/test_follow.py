@@ -12,7 +12,7 @@ import pytest
 
 from infra.checkout import ROOT
 from streaming_core.data import workload
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 # The test kills a process when a new file of one of these patterns appears. The patterns stand for three moments: Spark

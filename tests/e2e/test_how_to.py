@@ -13,8 +13,8 @@ import pytest
 
 from infra.checkout import ROOT
 from streaming_core.regression.home import Home
-from tests import pages
 from tests.reports import past_runs
+from tests.support import pages
 
 pytestmark = pytest.mark.e2e
 # A whole run takes half a minute of both cores. `make test` follows one page with a run, `make test-full` all of them.

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from streaming_core.regression.project import PREFIX
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600

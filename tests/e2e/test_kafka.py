@@ -14,7 +14,7 @@ import pytest
 
 from infra.checkout import ROOT
 from streaming_core.data import workload
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.e2e,

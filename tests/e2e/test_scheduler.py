@@ -20,10 +20,10 @@ from infra.airflow import connections
 from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
-from tests import pages
-from tests.browser import CHROMIUM, Browser
 from tests.e2e.scheduled import RUNS, Airflow, free_port
-from tests.waiting import alive, wait_for
+from tests.support import pages
+from tests.support.browser import CHROMIUM, Browser
+from tests.support.waiting import alive, wait_for
 
 PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"

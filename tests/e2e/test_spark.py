@@ -17,7 +17,7 @@ import pytest
 from reports.history import History
 from streaming_core.regression.home import Home
 from tests.e2e.scheduled import free_port
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -15,7 +15,7 @@ import pytest
 
 from infra.stack.folder import check_machine
 from streaming_core.errors import BadInput
-from tests.waiting import alive
+from tests.support.waiting import alive
 
 LOCKSTEP = str(Path(sys.executable).with_name("lockstep"))
 PATIENCE = 1800

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from streaming_core.regression.home import Home
-from tests import checkout
+from tests.support import checkout
 
 pytestmark = pytest.mark.e2e
 # An update needs these files and those of the root.
@@ -211,7 +211,12 @@ def test_a_project_runs_an_application_and_is_green_after_an_update(template, pr
     check_update(project)
     assert shell(".venv/bin/lockstep", "check", "cards", "--events", "500")
     shell(".venv/bin/python", "-m", "infra.reference")  # as `make docs` does, because of the new application
-    folders = ["tests/dags", "tests/unit/test_project.py", "tests/unit/test_layers.py", "tests/infra/reference"]
+    folders = [
+        "tests/dags",
+        "tests/streaming_core/regression/test_project.py",
+        "tests/test_layers.py",
+        "tests/infra/reference",
+    ]
     output = shell(".venv/bin/python", "-m", "pytest", "-q", "-m", "not slow", *folders)
     assert re.search(r"\d\d+ passed", output)
     assert "skipped" not in output

@@ -9,9 +9,9 @@ import pytest
 from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import DAG_ID
-from tests import pages
 from tests.e2e.scheduled import RUNS, Airflow, free_port
-from tests.waiting import wait_for
+from tests.support import pages
+from tests.support.waiting import wait_for
 
 NIGHT = f"/api/v2/dags/{DAG_ID}_nightly"
 PATIENCE = 900

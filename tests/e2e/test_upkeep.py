@@ -23,10 +23,10 @@ from infra.checkout import ROOT
 from streaming_core.data import workload
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import named
-from tests.browser import Browser
 from tests.e2e.scheduled import BUTTON, Airflow, free_port
-from tests.screenshots import SETTLED
-from tests.waiting import wait_for
+from tests.support.browser import Browser
+from tests.support.screenshots import SETTLED
+from tests.support.waiting import wait_for
 
 IMPORTS = f"/api/v2/dags/{named('import_data')}/dagRuns"
 RETENTION = f"/api/v2/dags/{named('retention')}/dagRuns"

@@ -12,9 +12,9 @@ from expectations.suites import invariants, outputs
 from jobs import load_metrics, validate_outputs
 from reports.menu import MENU
 from streaming_core.errors import BadInput, RunFailed
-from tests.accessibility import THEMES, violations_of_all
-from tests.browser import CHROMIUM
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
+from tests.support.accessibility import THEMES, violations_of_all
+from tests.support.browser import CHROMIUM
 
 EVIL = "<script>alert(1)</script>{{ 7 * 191 }}{% raw %}$title"
 

@@ -9,7 +9,8 @@ from jobs.invariants import find, no_rows, refusals, rows_of
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
-from tests.unit import by_hand, traffic
+from tests.streaming_core.generator import traffic
+from tests.support import by_hand
 
 PARAMS = {
     "gs": {"n_items": 50, "invalid_ratio": 0.05},

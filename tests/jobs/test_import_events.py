@@ -23,7 +23,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, CommandFailed
-from tests.draws import seeds
+from tests.support.draws import seeds
 
 HEAD = '''"""Orders."""
 from streaming_core.api import App, Array, Param, boolean, f64, i64, record, text, u8

@@ -16,12 +16,12 @@ from streaming_core.regression.matrix import refuse
 from streaming_core.regression.provenance import Check, Provenance, provenance_of, record
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import end, recorded
-from tests.accessibility import THEMES, violations, violations_of_all
-from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_benchmarks import experiment, measured, row
 from tests.reports.test_inputs import IMPORTED
+from tests.support.accessibility import THEMES, violations, violations_of_all
+from tests.support.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 RUNNING, REFUSED = "20260106T090000Z-0000000b", "20260106T100000Z-0000000c"

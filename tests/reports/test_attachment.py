@@ -15,12 +15,12 @@ from reports.pages import Pages, file_name
 from reports.publish import publish
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
-from tests.browser import CHROMIUM, Browser
 from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
 from tests.reports.content import from_elsewhere
 from tests.reports.past_runs import LAST
 from tests.reports.test_pages import Outline
+from tests.support.browser import CHROMIUM, Browser
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from streaming_core.bench.report import VERSION
 from streaming_core.regression.home import Home
 from streaming_core.run.way import AXES
 from streaming_core.storage import write_json
-from tests.plans import few_plans
 from tests.reports.past_runs import HOSTILE
 from tests.reports.test_pages import Outline
+from tests.support.plans import few_plans
 
 ROOT = Path(__file__).resolve().parents[2]
 

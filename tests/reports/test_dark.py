@@ -13,8 +13,8 @@ from reports.menu import DATA_DOCS, DBT
 from reports.pages import Pages, write
 from reports.publish import publish
 from streaming_core.regression.home import Home
-from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
+from tests.support.browser import CHROMIUM, Browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")]
 LUMINANCE = """(() => {

@@ -16,10 +16,10 @@ from streaming_core.regression import warehouse
 from streaming_core.regression.home import Home
 from streaming_core.run.report import LOG
 from streaming_core.storage import write_json
-from tests.engines.planted import plant
 from tests.reports import past_runs
 from tests.reports.past_runs import HOSTILE, RUN_IDS
 from tests.reports.test_pages import Outline
+from tests.streaming_core.engines.planted import plant
 
 RUN = RUN_IDS[0]
 REQUEST = {"kinds": {"wc": "dataflow"}, "executors": ["pooled", "flink", engines.LIMIT], "threads": [1, 2]}

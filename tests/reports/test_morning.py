@@ -17,10 +17,10 @@ from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
 from streaming_core.storage import write_json
-from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_pages import Outline
+from tests.support.browser import CHROMIUM, Browser
 
 REFUSED = "20260105T090000Z-00000009"
 LATER = "20260120T020000Z-0000000a"

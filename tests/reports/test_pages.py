@@ -21,9 +21,9 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import VERDICTS
 from streaming_core.run.way import Pinned, Pooled, Transactional
 from streaming_core.storage import write_json
-from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
 from tests.reports.content import from_elsewhere
+from tests.support.browser import CHROMIUM, Browser
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from reports.publish import publish
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
-from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_pages import Outline
+from tests.support.browser import CHROMIUM, Browser
 
 FEW = "20260106T090000Z-0000000b"
 MANY = "20260107T090000Z-0000000c"

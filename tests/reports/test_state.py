@@ -19,10 +19,10 @@ from streaming_core.regression.matrix import refuse
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import end, recorded
 from streaming_core.storage import write_json
-from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_pages import Outline
+from tests.support.browser import CHROMIUM, Browser
 
 NEWER = "20260106T090000Z-0000000b"
 LATER = "20260120T020000Z-0000000a"

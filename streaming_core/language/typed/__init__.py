@@ -15,7 +15,7 @@ text, row, array, container). Every conversion that the language implies becomes
 source without a type, with file, line and reason.
 
 Only the oracle uses the trees. It gives them their meaning twice: interpreted, and as a compiled loop. The kernel
-compiler does not import this package (tests/unit/test_layers.py): numba finds the types in the source by itself. So a
+compiler does not import this package (tests/test_layers.py): numba finds the types in the source by itself. So a
 wrong type or conversion here makes the two sides differ; it cannot make both wrong.
 """
 

@@ -8,8 +8,8 @@ from infra.cli import check
 from streaming_core.apps import registry
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
-from tests import pages
 from tests.infra.cli.conftest import lockstep
+from tests.support import pages
 
 
 def test_an_application_is_tried_in_every_way_that_fits_it(spark, capfd, monkeypatch):

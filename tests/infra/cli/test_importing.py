@@ -28,8 +28,8 @@ from streaming_core.regression.request import RegressionSpec
 from streaming_core.run import engine
 from streaming_core.run.comparison import diff
 from streaming_core.run.way import RunSpec
-from tests import pages
 from tests.infra.cli.conftest import lockstep
+from tests.support import pages
 
 RUN_ID = "20260101T000000Z-0123abcd"
 

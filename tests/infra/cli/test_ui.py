@@ -19,8 +19,8 @@ from infra.services.lock import signed
 from streaming_core.process import alive, identity, signal_group
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep
-from tests.waiting import alive as is_there
-from tests.waiting import wait_for
+from tests.support.waiting import alive as is_there
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 # Starts another process in its group, and heeds SIGTERM by itself alone.

@@ -26,7 +26,7 @@ from tests.dbt.conftest import python, read_mart
 from tests.dbt.conftest import warehouse as run_warehouse
 from tests.dbt.raw_runs import FASTER, GREEN, RED, RUNS, write_runs
 from tests.infra.cli.conftest import lockstep
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 NEWER = "check out the newer Lockstep that wrote it"
 OLDER = "type `lockstep backup FILE`, then `lockstep migrate`"

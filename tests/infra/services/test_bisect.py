@@ -22,10 +22,10 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression import matrix
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.request import RegressionSpec
-from tests import checkout
 from tests.e2e.nights import DELIVERY, SWAPPED
 from tests.infra.services.small_repository import git
 from tests.infra.services.test_pairs import SPEC, answering
+from tests.support import checkout
 
 FAULTY = "broken"  # the tag of the commit with the fault
 

@@ -15,7 +15,7 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from tests.infra.services import small_repository
 from tests.infra.services.small_repository import git
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from streaming_core.storage import Lock
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 DRIVER = Path(__file__).resolve().parents[3] / "infra" / "services" / "cell.py"
 PATIENCE = 30

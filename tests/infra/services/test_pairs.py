@@ -25,7 +25,7 @@ from streaming_core.run.way import RunSpec
 from streaming_core.storage import Lock, write_json
 from tests.infra.services import measured_run
 from tests.infra.services.small_repository import ANSWERS
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 PATIENCE = 30
 SPEC = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink": "parquet", "rate": 100.0})

@@ -23,7 +23,7 @@ from infra.services.lock import hold
 from infra.services.spark import EXPIRES_SECONDS, HEARTBEAT_SECONDS, Server, ServerLost
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 PATIENCE = 60
 

@@ -13,8 +13,8 @@ from threading import Thread
 import pytest
 
 from infra.checkout import ROOT
-from tests.browser import CHROMIUM, Browser
 from tests.reports.content import from_elsewhere
+from tests.support.browser import CHROMIUM, Browser
 
 BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 WORD, PAGE = "transactional", "reference/strategies.html"

@@ -12,7 +12,7 @@ import pytest
 from infra.stack.folder import Folder
 from infra.stack.programs import Program
 from infra.stack.supervisor import Supervisor
-from tests.waiting import alive, wait_for
+from tests.support.waiting import alive, wait_for
 
 PATIENCE = 60
 # The program, and a process that it leaves: in a session of its own, without a parent.

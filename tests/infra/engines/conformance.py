@@ -1,0 +1,19 @@
+"""For the tests of engines: an engine answers as the oracle."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from infra.services.engines import install
+from streaming_core.conformance import suite
+from streaming_core.engines import environment, registry
+
+
+def conforms(name, *applications):
+    """Fail unless the engine's answers equal the oracle's, for all applications or for some. Install it if need be."""
+    if environment.complaint(registry.load(name)):
+        install(name, print)
+    with TemporaryDirectory() as folder:
+        report = suite.run(name, Path(folder), applications)
+    wrong = [one for one in report.cells if one.outcome.verdict != "equal"]
+    assert not wrong, "; ".join(f"{report.command(one)}: {one.outcome.reason}" for one in wrong[:3])
+    assert report.cells

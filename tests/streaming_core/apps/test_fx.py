@@ -1,0 +1,63 @@
+"""FX against the same computation written again."""
+
+import pyarrow as pa
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from tests.support import by_hand
+
+PAR = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"quote_ratio": 0.4, "n_currencies": 5},
+        {"n_accounts": 2, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.1},
+    ],
+)
+def test_fx_moves_what_was_there_before(params):
+    events, result = by_hand.run_generated("fx", params)
+    bound = result.params
+    balances, rates = [bound["opening"]] * bound["n_accounts"], [PAR] * bound["n_currencies"]
+    expected, left_alone = [], 0
+    for e in events:
+        one, other, used = e["one"], e["other"], (0, 0)
+        if one == other:
+            continue
+        if e["kind"] == 0:
+            if abs(e["rate"] - rates[other]) <= rates[other] * bound["band"] / 100:
+                rates[one] = e["rate"]
+            else:
+                left_alone += 1
+            shown = rates
+        elif e["kind"] == 1:
+            used = rates[one % bound["n_currencies"]], rates[other % bound["n_currencies"]]
+            moved = balances[one] * e["share"] // 1000
+            balances[one] -= moved
+            balances[other] += moved * used[0] // used[1]
+            shown = balances
+        else:
+            balances[one], balances[other] = balances[other], balances[one]
+            shown = balances
+        said = {"kind": e["kind"], "one": shown[one], "other": shown[other], "one_rate": used[0], "other_rate": used[1]}
+        expected.append({"seq": e["seq"], "sub": 0, **said})
+    assert result.outputs == expected
+    assert result.dropped == len(events) - len(expected)
+    assert [row.balance for row in result.state["state_accounts"][1].values()] == balances
+    assert [row.rate for row in result.state["state_currencies"][1].values()] == rates
+    assert {o["kind"] for o in expected} == {0, 1, 2}
+    assert 0 < left_alone < sum(o["kind"] == 0 for o in expected)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": 3}, {"one": 1}, {"one": 3}, {"other": 3}, {"kind": 0, "one": 2}, {"share": 1001}, {"rate": 0}]
+)
+def test_fx_drops_what_it_cannot_mean(fields):
+    app = registry.load("fx")
+    event = {"seq": 0, "ts": 0, "kind": 1, "one": 0, "other": 1, "share": 1000, "rate": 1}
+    params = {"n_accounts": 3, "n_currencies": 2}
+    for given, dropped in ((event, 0), (event | fields, 1)):
+        result = by_hand.run(app, params, pa.Table.from_pylist([given], workload.schema(app, params)))
+        assert (len(result.outputs), result.dropped) == (1 - dropped, dropped)

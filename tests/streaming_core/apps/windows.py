@@ -1,0 +1,51 @@
+"""Windowed applications run in three ways that must agree, and windows worked out from their definition alone."""
+
+import pyarrow as pa
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.interpreter.windows import key_group
+from streaming_core.oracle.loop import Loop
+from tests.support import by_hand
+
+
+def run(name, params, rows=None, events=600, seed=3):
+    """Rows (dicts without seq), or generated events, and what becomes of them: by hand, interpreted and in the loop."""
+    app = registry.load(name)
+    params = app.bind(params)
+    if rows is None:
+        table = workload.generate_chunk(app, params, events, seed, 0, events)
+    else:
+        schema = workload.schema(app, params)
+        numbered = [{**dict.fromkeys(schema.names, 7), **row, "seq": i} for i, row in enumerate(rows)]
+        table = pa.Table.from_pylist(numbered, schema)
+    result = by_hand.run(app, params, table)
+    wanted = result.output_table()
+    for oracle in (Interpreter(app, params), Loop(app, params)):
+        cut = table.num_rows // 3
+        parts = [oracle.process(table[:cut]), oracle.process(table[cut:]), oracle.finish(table.num_rows)]
+        assert pa.concat_tables(parts).equals(wanted)
+        assert oracle.dropped_late == 0
+        assert oracle.state() == {}
+    return table.to_pylist(), result
+
+
+def windows_of(events, params, keys_of):
+    """(seq, end, key, its events in the window) of each window of a key, in the order in which they expire.
+
+    Args:
+        keys_of: an event's keys, tuples; one that is given twice has the event twice.
+    """
+    advance, size = params["advance"], params["size"]
+    found = {}  # (start, key) -> events, as they were first touched
+    for event in events:
+        latest = event["ts"] // advance * advance
+        for start in range(latest - size // advance * advance, latest + 1, advance):
+            if start <= event["ts"] < start + size:
+                for key in keys_of(event):
+                    found.setdefault((start, key), []).append(event)
+    place = {key: n for n, key in enumerate(found)}
+    ordered = sorted(found, key=lambda at: (at[0], key_group(at[1]), place[at]))
+    after = {s: next((e["seq"] for e in events if e["ts"] >= s + size), len(events)) for s in {s for s, _ in found}}
+    return [(after[start], start + size, key, found[start, key]) for start, key in ordered]

@@ -1,0 +1,677 @@
+"""The suites of papers beside TStream: every experiment runs and is checked, and what is concluded of it is so."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.bench import (
+    briskstream,
+    elasticity,
+    joins,
+    open_loop,
+    ordered,
+    report,
+    rlas,
+    searches,
+    servers,
+    stretch,
+    suite,
+    switching,
+    viper,
+)
+from streaming_core.bench import stretch_sentences as sentences
+from streaming_core.bench.open_loop import own_rates, phased, turns
+from streaming_core.bench.race import Race
+from streaming_core.bench.reconfigurations import columns
+from streaming_core.data import workload
+from streaming_core.kernels.program import compile_app
+from streaming_core.run import engine
+from streaming_core.run.report import Latency, Load, Reconfiguration, Sample
+from streaming_core.run.way import EXECUTORS, Pinned
+from tests.differential.case import Events
+from tests.support.plans import few_plans
+
+SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
+EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
+# Of plans every experiment that is run is the same of another application, each of which has to be compiled for; and so
+# are some of others.
+ALIKE = {
+    "rlas": {app for app, _ in rlas.PLANNED} - {"sd"},
+    "ordered": {"figure-8", "figure-10", "figure-12", "figure-14", "slice", "window", "batch"},
+    "stretch": {"q2", "q3", "q4-batches", "q4-outputs", "q6"},
+}
+QUICK = [(name, experiment) for name, experiment in EXPERIMENTS if experiment not in ALIKE.get(name, ())]
+
+
+def chosen(name, experiment):
+    return next(e for e in SUITES[name].SUITE.experiments if e.name == experiment)
+
+
+@pytest.fixture(scope="module")
+def races(tmp_path_factory):
+    """Workloads that have been compiled for, for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCKSTEP_HOME", str(tmp_path_factory.mktemp("home")))
+        made = {}
+
+        def race(app, params, events, handwritten=()):
+            key = app, json.dumps(registry.load(app).bind(params)), events, handwritten
+            if key not in made:
+                made[key] = Race(app, params, events, handwritten=handwritten)
+            made[key].given = params
+            return made[key]
+
+        yield race
+
+
+@pytest.fixture
+def quick(monkeypatch, races):
+    """Few workloads of few events: each has to be compiled for."""
+    for name, values in (
+        ("QUERIES", ("q15",)), ("SWEPT", "q15"), ("SIGMAS", (0.1,)), ("COSTS", (10,)), ("LIGHT", (1,)),
+        ("SELECTIVITIES", (1,)),
+    ):  # fmt: skip
+        monkeypatch.setattr(ordered, name, values)
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # a single one, whatever the cost asked for
+    monkeypatch.setattr(ordered, "Race", races)
+    monkeypatch.setattr(viper, "APPS", ("pos_rep",))
+    monkeypatch.setattr(viper, "COUNTS", (1, 2))
+    monkeypatch.setattr(briskstream, "APPS", ("sd",))
+    for name, values in (
+        ("LEVELS", ("L",)), ("JOIN", {"keys": 8}),
+    ):  # fmt: skip
+        monkeypatch.setattr(stretch, name, values)
+    for name, values in (("HEDGE", {"keys": 8}), ("PHASES", elasticity.PHASES | {"keys": 8})):
+        monkeypatch.setattr(elasticity, name, values)
+    for name, values in (
+        ("JOIN", {"keys": 8}), ("WORDS", ((100, 1.0),)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
+        ("LOADS", (0.5,)), ("BETWEEN", 5),
+    ):  # fmt: skip
+        monkeypatch.setattr(switching, name, values)
+    few_plans(monkeypatch)
+    monkeypatch.setattr(rlas, "Race", races)
+    monkeypatch.setattr(rlas, "FACTOR", 1e9)  # of passes of microseconds
+    monkeypatch.setattr(suite, "Race", races)
+
+
+def run(name, experiment, events=200):
+    only = replace(SUITES[name].SUITE, experiments=(chosen(name, experiment),))
+    [found] = suite.run(only, None, events, [1, 2], 1, quick=True)["experiments"]
+    return found
+
+
+def plotted(row, plot):
+    """Whether a row has what its line, its chart and its point need."""
+    names = [name for name in (plot["x"], plot["by"], *plot["lines"]) if name]
+    return all(name in row or name in row["params"] for name in names) and row.get(plot["y"]) is not None
+
+
+def check(found, declared):
+    assert all(row["result"] == "equal" for row in found["rows"] if row["way"] == "hand-written")
+    # A hand-written loop has a rate and nothing else.
+    rows, loads = [row for row in found["rows"] if row["way"] != "hand-written"], declared.loads
+    if declared in servers.EXPERIMENTS or declared in searches.EXPERIMENTS or declared.name == "q5-simulated":
+        is_measured = declared.name == "times" or declared in searches.EXPERIMENTS
+        assert {row["result"] for row in rows} == {"measured" if is_measured else "simulated"}
+        assert all(row["events_per_s"] is None for row in rows)
+    else:
+        # Memory is not raced.
+        assert {row["result"] for row in rows} == {"equal"} | ({"yardstick"} if declared.name != "memory" else set())
+        assert all(row["cpu_ns"] > 0 for row in rows)
+    for plot in found["plots"]:
+        if plot["x"] == "at_s":  # instants, of which short passes have none
+            continue
+        drawn = [row for row in rows if plotted(row, plot) and (plot["loop"] or row["way"] != "loop")]
+        # Without a switch there is no time of one.
+        still = "no" if "switch" in plot["y"] else None
+        ways = [row for row in rows if row["way"] != "loop" and (still is None or row["switched"] != still)]
+        # Energy is the one figure that a machine may not have.
+        assert plot["y"] == "energy_nj" or [row for row in drawn if row["way"] != "loop"] == ways
+        # Of a distribution, a line has places of its own; and a socket may have fewer cores than there are operators.
+        if plot["kind"] == "line" and plot["y"] not in ("batches", "plans") and plot["x"] != "sockets":
+            charts = {}
+            # Over threads the loop is a level, and no line.
+            for row in drawn if plot["x"] != "threads" else ways:
+                line = tuple(report.value(row, name) for name in plot["lines"])
+                charts.setdefault(report.value(row, plot["by"]), []).append((line, report.value(row, plot["x"])))
+            for points in charts.values():  # a line goes through every x of its chart
+                lines, places = ({point[i] for point in points} for i in (0, 1))
+                assert len(set(points)) == len(lines) * len(places)
+    assert {row.get("load") for row in rows if row["way"] != "loop"} == (set(loads) or {None})
+
+
+@pytest.mark.parametrize(("name", "experiment"), QUICK)
+def test_every_experiment_runs_and_what_it_ran_is_right(quick, name, experiment):
+    found = run(name, experiment)
+    check(found, chosen(name, experiment))
+    assert found["conclusions"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "experiment"), EXPERIMENTS)
+def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    declared = chosen(name, experiment)
+    found = run(name, experiment)
+    check(found, declared)
+    assert len(found["conclusions"]) >= len({row["app"] for row in found["rows"]}) - 1  # lr keeps total order only
+
+
+@pytest.mark.parametrize("counts", [pytest.param([1], marks=pytest.mark.slow), [2], [1, 2, 4]])
+def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
+    few_plans(monkeypatch)
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    most = max(counts)
+
+    # A sweep plans its ways, which takes seconds.
+    heats = cache(lambda name, experiment: chosen(name, experiment).sweep(counts)[0])
+
+    def ways(name, experiment):
+        return [(heat, spec) for heat in heats(name, experiment) for spec in heat.ways]
+
+    for name, experiment in QUICK:
+        assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name, experiment))
+        assert all(0 < heat.share <= 1 for heat, _ in ways(name, experiment))
+        assert all(claim.says and claim.source for claim in chosen(name, experiment).claims)
+    queries = {"q1", "q2", "q3", "q4", "q15"}
+    tuples = {"ct", "lp", "et", "qst"}
+    chosen_ways = {(s.app, s.heuristic, s.queue, s.batch, s.threads) for _, s in ways("ordered", "figure-8")}
+    assert chosen_ways == {
+        *((q, h, "hybrid", 1, most) for q in queries for h in tuples),
+        *((q, "affinity", "lanes", 256, most) for q in queries),
+    }
+    swept = {(s.app, s.heuristic, s.threads) for _, s in ways("ordered", "figure-8-threads")}
+    assert swept == {(q, h, t) for q in queries for h in ("ct", "affinity") for t in {*counts, 2 * most, 4 * most}}
+    skew = {(h.params["sigma"], s.queue, s.partitioning, s.threads, s.batch) for h, s in ways("ordered", "figure-9")}
+    kinds = (("lanes", None), ("hybrid", "range"), ("partitioned", "range"))
+    assert skew == {(sigma, *kind, t, 1) for sigma in (1, 0.1, 0.03) for kind in kinds for t in {1, most}}
+    assert {h.params["r_keyed"] for h, _ in ways("ordered", "figure-10")} == {1000, 10_000, 100_000, 1_000_000}
+    for name in ("figure-10", "figure-11", "figure-12", "figure-13", "figure-14"):
+        # One tuple a batch, and so a tuple per call of a kernel, on all sides.
+        assert {s.batch for _, s in ways("ordered", name)} == {1}
+    assert {(s.app, s.queue) for _, s in ways("ordered", "figure-11")} == {
+        (q, queue) for q in queries for queue in ("lanes", "hybrid", "partitioned")
+    }
+    light = {(s.heuristic, s.reorder, s.threads) for _, s in ways("ordered", "figure-12")}
+    buffers = (("ct", "non_blocking"), ("ct", "lock"), ("affinity", "non_blocking"))
+    assert light == {(*buffer, t) for buffer in buffers for t in {*counts, 4 * most}}
+    assert {h.params["sel"] for h, _ in ways("ordered", "figure-13")} == {1.0, 50.0}
+    assert {(s.app, s.heuristic, s.reorder) for _, s in ways("ordered", "figure-14")} == {
+        (q, *buffer) for q in queries for buffer in buffers
+    }
+    for name, option in (("partitions", "partitions"), ("slice", "slice"), ("window", "throughput_window")):
+        settings = [getattr(s, option) for _, s in ways("ordered", name)]
+        assert len(set(settings)) == len(settings) > 2
+    cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "figure-4")}
+    assert len(cells) == 2 * 4 * 4 * 3
+    jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
+    assert jumbo == {(app, batch) for app in ("brisk_wc", "fd", "sd", "brisk_lr") for batch in (1, 16, 256)}
+    shapes = {s.app for _, s in ways("briskstream", "applications")}
+    assert shapes == {"wc", "brisk_wc", "fd", "sd", "lr", "brisk_lr"}
+    published = {s.app for _, s in ways("briskstream", "applications") if s.option("channel") == "pair_queue"}
+    assert published == {"brisk_wc", "fd", "sd"}
+    assert {s.executor for _, s in ways("briskstream", "scaling")} == {"morsel", "pinned"}
+    placed = [{t for places in s.plan.values() for t in places} for _, s in ways("briskstream", "operators") if s.plan]
+    assert placed == ([{0}, {0, 1}] if most > 1 else [{0}]) * 2
+    counted = {(s.app, s.params.get("level"), s.threads, s.parallelism) for _, s in ways("stretch", "q1")}
+    kinds = [("wordcount", None), *(("paircount", level) for level in "LMH")]
+    assert counted == {
+        (*kind, count, shared) for kind in kinds for count in counts for shared in sentences.PARALLELISMS
+    }
+    states = heats("stretch", "q4-states")
+    each = [(one, kind) for one in sentences.SHARED for kind in (None, "halves", "swaps")]
+    each += [("sn", None), ("sn", "swaps")]
+    for heat in states:
+        asked = [one and one.kind for one in heat.requests]
+        assert [(way.parallelism, kind) for way, kind in zip(heat.ways, asked, strict=True)] == each
+    assert len(states) == len(switching.WORDS) + len(switching.PAIRS)
+    for name, app in (("q2", "forward"), ("q3", "scalejoin")):
+        shared = [(s.app, s.threads, s.parallelism) for _, s in ways("stretch", name)]
+        assert shared == [(app, count, one) for count in counts for one in sentences.PARALLELISMS]
+    [join] = heats("stretch", "q3")
+    assert join.handwritten == tuple(counts)
+    for name, app in (("q5", "scalejoin"), ("q6", "hedge")):
+        controlled = [(s.app, s.threads, s.controller) for _, s in ways("stretch", name)]
+        each = [(app, max(2, most), controller) for controller in ("none", "threshold", "model")]
+        assert controlled == each * len(sentences.SHARED)
+    replicas = [len(s.plan["from_left"]) for _, s in ways("stretch", "balance")]
+    assert replicas == [2, 3, 36]
+    batches = {s.batch for _, s in ways("stretch", "q4-batches")}
+    assert batches == {1, 16, 256}
+    # All other experiments have the default batch size.
+    others = [one.name for one in stretch.SUITE.experiments if one.name != "q4-batches"]
+    assert {s.batch for name in others for _, s in ways("stretch", name)} == {256}
+    kinds = [one and one.kind for heat in heats("stretch", "q4") for one in heat.requests]
+    assert kinds == [None, "halves", "swaps", "between"] * len(sentences.SHARED)
+    for name in ("q4", "q4-states", "q4-replicas", "q4-outputs"):
+        for heat in heats("stretch", name):
+            assert [one and one.kind for one in heat.requests][:3] == [None, "halves", "swaps"]
+            for spec, asked in zip(heat.ways, heat.requests, strict=True):
+                spec.check(registry.load(spec.app))
+                assert spec.threads == most or name == "q4-replicas"
+                if asked:
+                    assert asked.replicas == len(spec.plan.get(asked.operator, range(spec.threads)))
+
+
+@pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
+def test_each_task_of_viper_has_a_thread_of_its_own(name, batches):
+    heats, _ = chosen("viper", name).sweep([1, 2])
+    ways = [way for heat in heats for way in heat.ways]
+    for way in ways:
+        assert sorted(itertools.chain(*way.plan.values())) == list(range(way.threads))
+        assert len(way.plan["sink"]) == len(way.plan[way.app])
+    assert {way.batch for way in ways} == batches
+    assert {way.batch for way in ways if way.channel != "gate"} == {min(batches)}
+
+
+def test_viper_counts_merge_operators():
+    assert [viper.merge_threads(*cell, "merge_sort") for cell in ((1, 1), (1, 6), (6, 1), (2, 4))] == [0, 6, 1, 8]
+    assert viper.merge_threads(6, 6, "scalegate") == 0
+
+
+def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):
+    monkeypatch.setattr(ordered, "Race", races)
+    monkeypatch.setattr(ordered, "TRIAL", 1)
+    assert 0 < ordered._multiplication.__wrapped__() < 1e-3
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 2e-8)
+    assert [ordered.rounds(cost) for cost in (0.001, 0.1, 10)] == [1, 5, 500]
+
+
+def row(seconds, app="q1", result="equal", **more):
+    plain = {
+        "app": app,
+        "way": "affinity",
+        "threads": 2,
+        "params": {},
+        "heat": 0,
+        "rates": [1 / took for took in seconds],
+        "result": result,
+        "to_loop": 1.0,
+    }
+    return plain | {axis: values[0] for axis, values in EXECUTORS["pooled"].axes().items()} | more
+
+
+def loop(**more):
+    return {"app": "q1", "way": "loop", "threads": 1, "params": {}, "rates": [1], "result": "yardstick"} | more
+
+
+PUBLISHED = {"heuristic": "ct", "queue": "hybrid", "batch": 1, "way": "ct-hybrid"}
+
+
+def claims(experiment, rows):
+    return [claim.filled(rows) for claim in chosen("ordered", experiment).claims]
+
+
+def test_claims_on_heuristics_state_ratios_of_the_same_rounds():
+    # The machine was half as fast in the second round.
+    lp = PUBLISHED | {"heuristic": "lp", "way": "lp-hybrid"}
+    latencies = {"processing_mean_us": 2000.0, "processing_p99_us": 5000.0}
+    rows = [loop(), row([2, 4, 2], **PUBLISHED, **latencies), row([4, 8, 4], **lp), row([1, 2, 1], batch=256)]
+    throughput, latency = claims("figure-8", rows)
+    assert throughput["published"] == "throughput of ct: q1: over lp 2 (2 to 2) times"
+    assert throughput["ours"] == "throughput over ct: q1: 2 (2 to 2) times"
+    assert latency["published"] == "q1: ct mean 2 ms, p99 5 ms"
+    assert list(ordered._best_heuristics(rows)) == [
+        "q1: ct-hybrid has 2 (2 to 2) times the throughput of lp-hybrid",
+        "q1: affinity has 2 (2 to 2) times the throughput of ct-hybrid",
+    ]
+    # Where intervals meet, there is no difference, and a wrong result is no result.
+    rows[2]["rates"] = [1 / 4, 1 / 4, 1 / 2]
+    assert claims("figure-8", rows)[0]["published"] == "throughput of ct: q1: over lp no difference seen (1 to 2)"
+    rows[2]["result"] = "different"
+    assert claims("figure-8", rows)[0]["published"] == ""
+
+
+def test_claims_on_scaling_start_from_one_thread_of_the_same_strategies():
+    rows = [row([3 / threads] * 3, **PUBLISHED, threads=threads) for threads in (1, 2, 8)]
+    rows += [row([2 / threads] * 3, threads=threads, batch=256) for threads in (1, 2, 8)]
+    [claim] = claims("figure-8-threads", rows)
+    assert claim["published"] == "on 2 threads, over one of the same machinery: q1: 2 (2 to 2) times"
+    assert claim["ours"] == "on 2 threads, over one that takes batches straight through: q1: 2 (2 to 2) times"
+    assert "2 cores cannot show a speed-up beyond 2" in claim["host"]
+    assert len(list(ordered._scaling_of_both(rows))) == 4
+
+
+def test_claims_on_skew_say_what_two_workers_cannot_show():
+    partitioned = PUBLISHED | {"queue": "partitioned"}
+    rows = [
+        row([2 / threads**0.5] * 3, "matrix", **how, params={"sigma": 0.1}, threads=threads, hottest=0.05)
+        for how in (PUBLISHED, partitioned, {"batch": 1})
+        for threads in (1, 4)
+    ]
+    [claim] = claims("figure-9", rows)
+    assert claim["published"] == (
+        "hybrid on 4 threads, over one: sigma 0.1: 2 (2 to 2) times; "
+        "partitioned on 4 threads, over one: sigma 0.1: 2 (2 to 2) times"
+    )
+    assert "at least three cores" not in claim["host"]
+    [claim] = claims("figure-9", [one | {"threads": min(2, one["threads"])} for one in rows])
+    assert "at least three cores" in claim["host"]
+
+
+def test_latencies_are_relative_to_the_cost_of_the_operator(monkeypatch):
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
+    monkeypatch.setattr(ordered, "COSTS", (10,))
+    rows = [loop(app="matrix", params={"r_keyed": 10})]
+    for queue, mean in (("hybrid", 20.0), ("partitioned", 80.0)):
+        more = {"processing_mean_us": mean, "rounds": {"processing_mean_us": [mean, mean]}}
+        way = PUBLISHED | {"queue": queue, "way": queue}
+        rows.append(row([1, 1], "matrix", params={"r_keyed": 10}, **way, **more))
+    assert list(ordered._delays(rows)) == [
+        "10 us: partitioned has 4 (4 to 4) times the mean processing latency of hybrid"
+    ]
+    assert [one.get("latency_to_cost") for one in rows] == [None, 2.0, 8.0]
+    [claim] = claims("figure-10", rows)
+    assert claim["published"].startswith("mean processing latency over the cost, hybrid: 10 us: 2")
+
+
+def test_the_cost_of_a_tuple_is_the_time_of_all_workers(monkeypatch):
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
+    monkeypatch.setattr(ordered, "LIGHT", (10,))
+    rates = {"events_per_s": 4e5, "events_per_s_range": [2e5, 5e5], "rounds": {}}
+    rows = [
+        row([2.5e-6] * 3, "matrix", params={"r": 10}, **PUBLISHED | {"reorder": reorder, "way": reorder}, **rates)
+        | {"threads": threads, "rounds": {}}
+        for reorder in ("non_blocking", "lock")
+        for threads in (1, 2, 8)
+    ]
+    assert len(list(ordered._light_gains(rows))) == 3
+    assert [one["worker_us"] for one in rows[:3]] == [2.5, 5.0, 20.0]
+    assert rows[1]["worker_us_range"] == [4.0, 10.0]
+    [claim] = claims("figure-12", rows)
+    assert claim["published"].startswith("non_blocking on 2 threads, over one: 10 us: ")
+    assert "lock on 2 threads" in claim["published"]
+
+
+def test_settings_are_compared_with_their_default():
+    rows = [loop(), *(row([took] * 3, **PUBLISHED, slice=slice) for slice, took in ((1, 4), (5, 2), (50, 1)))]
+    assert list(ordered._against_default("slice")(rows)) == [
+        "slice 1 over 5: 0.5 (0.5 to 0.5) times", "slice 50 over 5: 2 (2 to 2) times",
+    ]  # fmt: skip
+
+
+def test_what_is_concluded_of_jumbo_tuples():
+    rows = [
+        row([4], "sd", channel="gate", batch=1, end_to_end_p99_us=500.0),
+        row([1], "sd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
+        row([1], "fd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
+    ]
+    assert list(briskstream.sentences.gain(rows)) == [
+        "sd, gate: throughput of jumbo tuples of 256 rows over single rows: 4 times in one round. At half the slowest "
+        "peak rate, the p99 is 2 ms, and with single rows 0.5 ms"
+    ]
+
+
+def test_what_an_operator_costs_with_a_remote_producer():
+    costs = [{"execute": 10.0, "others": 5.0}, {"execute": 18.0, "others": 12.0}]
+    plans = [{"source": [0], "split": [0]}, {"source": [0], "split": [1]}]
+    rows = [
+        row([1], "brisk_wc", channel="pair_queue", plan=plan, operators={"source": cost, "split": cost})
+        for plan, cost in zip(plans, costs, strict=True)
+    ]
+    said = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
+    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {said}"]
+    assert briskstream.sentences.breakdown("pair_queue", ["count"])(rows) == ""
+
+
+def test_the_published_variant_is_compared_with_ours():
+    rows = [
+        row([2], "fd", channel="pair_queue", executor="pinned", plan={"source": [0]}, events_per_s=0.5),
+        row([1], "fd", channel="gate", executor="pinned", plan={"source": [0]}, events_per_s=1.0),
+        row([4], "fd", channel="gate", executor="pinned", events_per_s=0.25),
+    ]
+    assert list(briskstream._named(rows)) == [
+        "fd, 2 threads: affinity has 0.5 times the throughput of affinity in one round",
+        "fd, plan auto: affinity has 4 times the throughput of affinity in one round (replicated)",
+    ]
+    assert [row["variant"] for row in rows] == ["published", "ours", "replicated"]
+    assert briskstream.THROUGHPUT.filled(rows)["published"].startswith("fd: ")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_comparisons_are_those_of_rows_in_the_window(seed):
+    draws = np.random.default_rng(seed)
+    n, size = int(draws.integers(0, 60)), int(draws.integers(1, 12))
+    ts, is_right = np.sort(draws.integers(0, 40, n)), draws.random(n) < 0.4
+    naive = sum(is_right[i] != is_right[j] and ts[i] - ts[j] < size for i in range(n) for j in range(i))
+    assert joins.compared(ts, is_right, size).sum() == naive
+    # Each row is stored by one of the replicas.
+    owners = draws.integers(0, 3, n)
+    assert sum(joins.compared(ts, is_right, size, owners == one).sum() for one in range(3)) == naive
+
+
+def test_comparisons_are_those_that_the_operators_make(races):
+    # Of a domain of one value every comparison is a match.
+    race = races("scalejoin", {"keys": 8, "domain": 1, "size": 700}, 400)
+    assert joins.count(race) == {"comparisons": race.outputs().num_rows}
+    assert sum(joins.by_replica(race, 3)) == race.outputs().num_rows
+    assert len(joins.work(race)[0]) == len(joins.cost(race)[1]) == 400
+    race = races("hedge", {"keys": 8, "invalid_ratio": 0.2}, 300)
+    [events] = race.source.blocks(1 << 20)
+    trades = [
+        ts for ts, average in zip(events["ts"].to_pylist(), events["average"].to_pylist(), strict=True) if average
+    ]
+    lefts, rights, made = [], [], 0
+    for ts in trades:  # as the left row of a pair, then as the right one
+        made += sum(ts - other < 1_001 for other in rights)
+        lefts.append(ts)
+        made += sum(ts - other < 1_001 for other in lefts)
+        rights.append(ts)
+    assert 0 < len(trades) < 300
+    assert joins.count(race) == {"comparisons": made}
+
+
+def test_what_sharing_gains_is_that_of_the_same_threads():
+    latency = "end_to_end_mean_us"
+
+    def counted(seconds, late, result="equal", **more):
+        measured = {latency: late[0], f"{latency}_range": late, "rounds": {latency: late}, "events_per_s": 1e6}
+        return row(seconds, "wordcount", result, to_loop=1.0, **measured | more)
+
+    rows = [
+        loop(app="wordcount", to_loop=1.0),
+        *(counted([1, 2], [300.0, 300.0], threads=threads, parallelism="vsn") for threads in (1, 2)),
+        counted([3, 4], [400.0, 400.0], threads=1, parallelism="sn"),
+        counted([1, 1], [1.0, 1.0], "different", threads=2, parallelism="sn"),
+    ]
+    first, *_ = stretch._counted(rows)
+    assert first == "wordcount, VSN, 1 thread: 1 M/s, 1 times the compiled loop"
+    words, pairs, figures = (claim.filled(rows) for claim in stretch.COUNTING)
+    gain = "throughput 2.5 (2 to 3) times, mean latency 0.75 (0.75 to 0.75) times"
+    assert words["ours"] == f"relative to SN: wordcount, 1 thread: {gain}"
+    assert pairs["ours"] == ""
+    assert figures["ours"] == "wordcount: 1 thread throughput 1 M/s; 2 threads throughput 1 M/s"
+    # This build has no way as published.
+    assert [claim["published"] for claim in (words, pairs, figures)] == ["", "", ""]
+
+
+def test_joins_are_compared_with_the_sequential_ones_and_with_the_ad_hoc_one():
+    plain = {"params": {}, "to_loop": 1.0, "chart": "scalejoin", "rounds": {"comparisons_per_s": [1.0, 1.0]}}
+    vsn = {"parallelism": "vsn", **plain}
+    rows = [
+        loop(app="scalejoin", events_per_s=1.0, heat=0, **plain) | {"rates": [1.0, 0.5]},
+        row([2, 4], way="hand-written", threads=1, events_per_s=0.5, **plain),
+        row([1, 2], way="hand-written", threads=2, events_per_s=1.0, **plain),
+        row([2, 4], threads=1, **vsn),
+        row([1, 2], threads=2, **vsn | {"rounds": {"comparisons_per_s": [2.0, 2.0]}}),
+    ]
+    sequential = "over the compiled loop 0.5 (0.5 to 0.5) times; 1 thread over the hand-written loop no difference seen"
+    assert sentences.over_joins("vsn", is_sequential=True)(rows) == f"{sequential} (1 to 1)"
+    each = "over the ad-hoc join no difference seen (1 to 1)"
+    assert sentences.over_joins("vsn", is_sequential=False)(rows) == f"1 thread {each}; 2 threads {each}"
+    faster = sentences.speed_up("vsn", "comparisons_per_s")(rows)
+    assert faster == "relative to one thread: 2 threads 2 (2 to 2) times"
+    assert sentences.row_times(rows).endswith("loop 1e+06 us; hand-written 2e+06 us.")
+
+
+def test_comparisons_a_second_are_those_of_the_passes():
+    plain = {"comparisons": 600, "events": 30, "to_loop_range": [0.5, 2.0]}
+    rows = [
+        loop(app="hedge", events_per_s=10.0, to_loop=1.0, **plain),
+        row([1], "hedge", events_per_s=20.0, parallelism="vsn", **plain),
+    ]
+    _, line = stretch._per_second(rows)
+    assert [r["comparisons_per_s"] for r in rows] == [200, 400]
+    assert line == "vsn on 2 threads: 0 M comparisons/s and 0.0 k rows/s, 1 (0.5 to 2) times the compiled loop"
+
+
+def test_phases_are_as_long_as_they_say():
+    rates = phased(((1.0, 0.5), (2.0, 0.25), (1.0, 1.0)), 1_000.0, 2_000)
+    assert rates == [(0, 500.0), (500, 250.0), (1_000, 1_000.0)]
+    # Of few events, phases without any are left out.
+    assert phased(((1.0, 0.5), (1.0, 0.001), (1.0, 0.5)), 10.0, 2) == [(0, 5.0), (1, 0.01)]
+
+
+def test_events_arrive_by_their_own_times():
+    ts = np.array([0, 400, 900, 1_000, 4_000, 4_500])
+    # The first second has most work: half of the capacity of 60 units a second, at 10 times the events' own speed.
+    work = np.array([1, 1, 1, 1, 1, 1])
+    rates = own_rates(ts, work, 0.5, 60.0)
+    assert rates == [(0, 30.0), (3, 10 / 3), (4, 20.0)]
+    assert open_loop._begins(rates, 6) == pytest.approx([0.0, 0.1, 0.4, 0.5])
+    # An event's work counts: the last second limits the speed now.
+    assert own_rates(ts, np.array([1, 1, 1, 1, 1, 5]), 0.5, 60.0)[0] == (0, pytest.approx(25.0))
+    # After the last of several events of a second, the next one is late.
+    assert own_rates(np.array([0, 1, 3_000]), np.ones(3), 1.0, 2.0) == [(0, 2.0), (1, pytest.approx(0.4)), (2, 1.0)]
+
+
+def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
+    monkeypatch.setattr(open_loop, "INSTANTS", 2)
+    latency = Latency(p50=1.0, p95=1.0, p99=2.0, p999=2.0, max=2.0, mean=1.5)
+    loads = [
+        Load(at=at, period=10**9, replicas=2, most=2, worked=10**9, arrived=1, dealt=1, pending=0) for at in (9, 10)
+    ]
+    change = Reconfiguration(
+        operator="x", event=10, owners=[0, 1], moved=1, cells=2, asked=10**9, posted=10**9, by="threshold",
+        gone_over=[{"replica": 1, "at": 10**9 + 5_000, "waited": 0}],
+    )  # fmt: skip
+    sample = Sample.model_construct(
+        events=30, end_to_end=latency, cpu_seconds=1.0, reconfigurations=[change], loads={"x": loads}
+    )
+    times = [(0.5, 4, 1_000), (1.0, 9, 1_000), (1.5, 19, 50_000), (2.0, 29, 1_000)]
+    delivered = columns([{"at": int(at * 1e9), "event": event, "latency": late} for at, event, late in times])
+    whole, *instants = open_loop.over_time(0, [(0, 10.0), (10, 20.0)], sample, delivered)
+    assert whole["seconds"] == 2.0
+    assert [phase["offered_per_s"] for phase in whole["phases"]] == [10.0, 20.0]
+    assert [phase["delivered_per_s"] for phase in whole["phases"]] == [10.0, 20.0]
+    assert [phase["latency_us"] for phase in whole["phases"]] == [1.0, 25.5]
+    assert whole["changes"] == [{"at_s": 1.0, "replicas": 2, "us": 5.0, "by": "threshold"}]
+    assert (whole["spikes"], whole["spike_s"], whole["spike_us"]) == (1, 0.1, 50.0)
+    assert [instant["at_s"] for instant in instants] == [1.0, 2.0]
+    assert (instants[0]["replicas"], instants[0]["work"]) == (2, 0.5)
+    assert [instant["delivered_per_s"] for instant in instants] == [10.0, 20.0]
+    # Of another pass there is one row.
+    assert len(open_loop.over_time(1, [(0, 10.0), (10, 20.0)], sample, delivered)) == 1
+
+
+@pytest.mark.parametrize("controller", ["threshold", "model"])
+def test_controllers_follow_the_papers_phases_without_oscillation(controller):
+    loads = elasticity.phase_loads()
+    counts = [one["replicas"] for one in elasticity.simulated(controller, loads)]
+    changes = [b for a, b in itertools.pairwise(counts) if a != b]
+    # A step down from all replicas, then at most two turns for each of the load's.
+    assert turns(changes) <= 2 + 2 * turns(np.round(loads[:: elasticity.PERIODS]).tolist())
+
+
+def test_a_turn_is_what_takes_back_the_one_before():
+    assert [turns(counts) for counts in ([], [1], [1, 2, 3], [1, 2, 2, 1], [2, 1, 2, 1])] == [0, 0, 0, 1, 2]
+
+
+def test_replicas_are_those_of_table_iv():
+    found = {load: [elasticity.decision(n, load) for n in elasticity.STARTING] for load in (1.2, 0.3)}
+    assert found[1.2][:6] == [2, 9, 16, 31, 52, 69]
+    # The paper's numbers of those that are left are rounded down: at them the load is above the target.
+    assert found[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
+
+
+def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
+    counts, experiment = [2], chosen("stretch", "q5")
+    found = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[
+        "experiments"
+    ][0]
+    listed = report.passes(found["rows"])
+    assert [(row["way"], row.get("pass")) for row in listed] == [
+        ("loop", None),
+        *(
+            (f"gate{controller}{shared}", number)
+            for shared in ("", "-vsn_esg")
+            for controller in ("", "-threshold", "-model")
+            for number in (0, 1)
+        ),
+    ]
+    assert all(row["end_to_end_mean_us"] > 0 for row in listed[1:])
+    assert all(row["result"] in ("equal", "yardstick") for row in found["rows"])
+    for row in found["rows"]:
+        if "at_s" in row:
+            assert 1 <= row.get("replicas", 2) <= 2
+            assert row.get("work", 0) >= 0
+            assert row["offered_per_s"] >= 0
+            assert row["delivered_per_s"] >= 0
+
+
+def test_what_is_concluded_of_plans(quick, monkeypatch):
+    monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
+    found = run("rlas", "sd")
+    rows = [row for row in found["rows"] if row["way"] != "loop"]
+    assert [row["chosen"] for row in rows] == ["found", "replicated", "found", "replicated", "random", "random"]
+    for row in rows:
+        off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
+        assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
+        assert row["median_predicted_per_s"] > 0
+    far = report.mispredicted({"experiments": [found]})
+    assert {(row["threads"], row["chosen"]) for row in far} == {(1, "found"), (2, "found")}
+    assert [("Kendall" in line) for line in found["conclusions"]] == [False, True]
+
+
+def test_a_search_that_takes_too_long_is_a_missed_goal(quick, monkeypatch):
+    monkeypatch.setattr(searches, "LIMIT_SECONDS", 0.0)
+    missed = report.failed({"experiments": [run("rlas", "search")]})
+    assert {row["app"] for row in missed} == {"sd"}
+    assert "takes 0." in missed[0]["failed"]
+
+
+def test_the_default_plan_is_the_runtimes():
+    for app in ("wc", "lr", "paircount"):
+        opened = registry.load(app)
+        params = opened.bind({})
+        program = compile_app(opened, params)
+        table = workload.generate_chunk(opened, params, 50, 1, 0, 50)
+        blocks = engine.Blocks(Events([table]), program, 50)
+        sample, _, _ = engine.one_pass(Pinned(app=app, threads=2), program, blocks, export=False)
+        ran = {}
+        for task in sample.tasks:
+            if task.role not in ("keys", "merge"):
+                ran.setdefault(task.operator, []).append(task.thread)
+        assert {name: sorted(places) for name, places in ran.items()} == rlas._default(app, 2)
+
+
+def test_kendalls_tau_is_of_pairs_in_order():
+    def rows(*pairs):
+        return [{"predicted_per_s": predicted, "events_per_s": measured} for predicted, measured in pairs]
+
+    assert rlas._tau(rows((1, 10), (2, 20), (3, 30))) == 1.0
+    assert rlas._tau(rows((1, 30), (2, 20), (3, 10))) == -1.0
+    assert rlas._tau(rows((1, 10), (2, 30), (3, 20))) == pytest.approx(1 / 3)
+    assert rlas._tau(rows((1, 10))) == 0.0
+
+
+def test_of_a_small_application_all_plans_are_drawn_and_no_more():
+    plans = list(rlas._drawn("wordcount", 2, 100))
+    assert len(plans) == 2 * (2 + 4) * (2 + 4)
+    assert len({json.dumps(plan, sort_keys=True) for plan in plans}) == len(plans)
+    assert len(list(rlas._drawn("wc", 2, 30))) == 30
+
+
+@pytest.mark.parametrize(("trips", "moved"), [([64, 66], False), ([64, 212], True), ([], False)])
+def test_a_note_says_that_the_host_moved_the_cores(trips, moved):
+    rows = [{"rounds": {}}, *({"rounds": {"round_trip_ns": [trip]}} for trip in trips)]
+    notes = list(suite.moved_cores(rows))
+    assert [("64 to 212 ns" in note) for note in notes] == [True] * moved

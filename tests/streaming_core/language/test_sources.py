@@ -1,0 +1,619 @@
+"""Several sources: what their events look like, in which order they come, what becomes of them, what is refused."""
+
+import json
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from streaming_core.api import App, Array, Param, Queue, Record, boolean, f64, i64, record, text, u8
+from streaming_core.data import workload
+from streaming_core.errors import BadInput
+from streaming_core.generator import merge
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.oracle import compare
+from streaming_core.run import engine
+from streaming_core.run.way import Pinned, RunSpec
+from tests.differential.case import Case, Events, strategies
+from tests.differential.windows import check_executed
+from tests.support.draws import seeds
+
+
+def stream(ts, **columns):
+    """A generator of as many rows as there are `ts`."""
+
+    def generate(params, seed, start, stop):
+        return {name: values[start:stop] for name, values in ({"ts": ts} | columns).items()}
+
+    return generate
+
+
+def agreed(app, table):
+    """What the interpreter makes of events, and the loop, and the engine in its ways."""
+    interpreter, loop = Interpreter(app, {}), Loop(app, {})
+    made = pa.concat_tables([interpreter.process(table), interpreter.finish(table.num_rows)])
+    cut = table.num_rows // 3
+    parts = [loop.process(table[:cut]), loop.process(table[cut:]), loop.finish(table.num_rows)]
+    compare(app.name, made, pa.concat_tables(parts), "outputs")
+    assert interpreter.state() == loop.state() == {}  # everything has expired
+    check_executed(app, {}, table, made, interpreter.dropped_late)
+    return made.to_pylist()
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@record
+class Bid:
+    ts: i64
+    who: text
+    price: i64
+    parts: Array[u8, 2]
+
+
+@record
+class Ask:
+    ts: i64
+    price: f64
+    who: text
+    is_last: boolean
+
+
+@record
+class Tick:
+    ts: i64
+
+
+def count_tick(row, window, state, out):
+    state.n += 1
+
+
+def test_events_are_a_tagged_union():
+    app = App("market")
+    bids, asks, ticks = app.sources(Bid, Ask, Tick)
+    assert [o.name for s in (bids, asks, ticks) for o in s._operators] == ["Bid", "Ask", "Tick"]
+    app.generates(
+        stream(np.array([1, 5]), who=[b"a", b"bb"], price=np.array([7, 8]), parts=np.array([[1, 2], [3, 4]])),
+        stream(np.array([1, 3]), price=np.array([0.5, 1.5]), who=pa.array([b"c", b"d"]), is_last=[False, True]),
+        stream(np.array([3])),
+    )
+    table = workload.generate_chunk(app, {}, 5, 1, 0, 5)
+    assert table.schema.equals(workload.schema(app, {}))
+    assert {field.name: str(field.type) for field in table.schema} == {
+        "seq": "int64", "ts": "int64", "who": "binary", "Bid_price": "int64",
+        "parts": "fixed_size_list<item: uint8>[2]", "Ask_price": "double", "is_last": "bool", "stream": "uint8",
+    }  # fmt: skip
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        (0, 1, b"a", 7, [1, 2], 0.0, False, 0),
+        (1, 1, b"c", 0, [0, 0], 0.5, False, 1),
+        (2, 3, b"d", 0, [0, 0], 1.5, True, 1),
+        (3, 3, b"", 0, [0, 0], 0.0, False, 2),
+        (4, 5, b"bb", 8, [3, 4], 0.0, False, 0),
+    ]
+    assert workload.generate_chunk(app, {}, 5, 1, 2, 3).equals(table[2:3])  # of one stream alone
+
+
+@pytest.mark.parametrize("seed", seeds(2, of=8))
+def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
+    """Held against sorting them; however they are cut."""
+    monkeypatch.setattr(workload, "_SLICE", 64)
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 6))
+    lengths = [int(n) for n in rng.choice([0, 1, 30, 400], count)]
+    lengths[int(rng.integers(count))] = 400
+    times = [np.cumsum(rng.choice([0, 0, 1, 7, 300], n)) for n in lengths]
+    records = [Record(f"S{i}", {"ts": i64, "place": i64}, None) for i in range(count)]
+    app = App("merged")
+    app.sources(*records)
+    app.generates(*(stream(ts, place=np.arange(len(ts))) for ts in times))
+    wanted = sorted((int(t), i, place) for i, ts in enumerate(times) for place, t in enumerate(ts))
+    events = len(wanted)
+    whole = workload.generate_chunk(app, {}, events, 1, 0, events)
+    assert list(zip(*(whole[name].to_pylist() for name in ("ts", "stream", "place")), strict=True)) == wanted
+    assert whole["seq"].to_pylist() == list(range(events))
+    for _ in range(5):
+        start, stop = sorted(int(at) for at in rng.integers(0, events + 1, 2))
+        assert workload.generate_chunk(app, {}, events, 1, start, stop).equals(whole[start:stop])
+    with pytest.raises(BadInput, match=f"generator of merged: all streams end before event {events + 1}$"):
+        workload.generate_chunk(app, {}, events + 1, 1, 0, events + 1)
+
+
+@pytest.mark.parametrize("seed", seeds(2, of=8))
+def test_streams_whose_time_goes_back_are_merged_by_their_highest_time(seed, monkeypatch):
+    monkeypatch.setattr(workload, "_SLICE", 64)
+    monkeypatch.setattr(merge, "_BLOCK", 16)
+    rng = np.random.default_rng(seed)
+    lengths = [300, int(rng.integers(400)), 50]
+    times = [np.cumsum(rng.choice([0, 1, 7], n)) - rng.choice([0, 0, 3, 90], n) for n in lengths]
+    app = App("disordered")
+    app.sources(*(Record(f"S{i}", {"ts": i64, "place": i64}, None) for i in range(3)), delay="5s")
+    app.generates(*(stream(ts, place=np.arange(len(ts))) for ts in times))
+    marks = [np.maximum.accumulate(ts) for ts in times]
+    wanted = sorted((int(mark), i, place) for i, of in enumerate(marks) for place, mark in enumerate(of))
+    events = len(wanted)
+    whole = workload.generate_chunk(app, {}, events, 1, 0, events)
+    assert list(zip(*(whole[name].to_pylist() for name in ("stream", "place")), strict=True)) == [
+        (i, place) for _, i, place in wanted
+    ]
+    assert whole["ts"].to_pylist() == [int(times[i][place]) for _, i, place in wanted]
+    for _ in range(5):
+        start, stop = sorted(int(at) for at in rng.integers(0, events + 1, 2))
+        merge.merge.cache_clear()  # another process
+        assert workload.generate_chunk(app, {}, events, 1, start, stop).equals(whole[start:stop])
+
+
+@pytest.mark.parametrize("delay", ["5s", "late", 5000])
+def test_the_delay_of_the_source_is_that_of_its_windows(delay):
+    found = []
+    for declared in ({}, {"delay": 7}, {"kind": "single"}):
+        app = App("delayed", params={"late": Param(5000)})
+        source = app.source(Tick, delay=delay)
+        source.window(every=1, advance=5, size=10, state=Count, update=count_tick, output=Tick, **declared)
+        found.append(app.operators[1].window.bound("count_tick", app.bind()).delay)
+    assert found == [5000, 7, 0]
+
+
+@pytest.mark.parametrize(("start", "stop", "rows"), [(0, 4, "0 to 4"), (2, 4, "1 to 4"), (2, 3, "1 to 3")])
+def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows):
+    app = App("disorder")
+    app.sources(Bid, Tick)
+    texts = {"who": [b""] * 4, "price": np.zeros(4, int), "parts": np.zeros((4, 2), int)}
+    app.generates(stream(np.array([5, 6, 1, 2]), **texts), stream(np.empty(0, int)))
+    message = f"generator of disorder: stream Bid: ts must not decrease, but does in rows {rows}; declare"
+    with pytest.raises(BadInput, match=f"^{message}"):
+        workload.generate_chunk(app, {}, 4, 1, start, stop)
+
+
+def test_rows_far_into_the_streams_are_found_by_looking_at_few():
+    asked = []
+
+    def rows(params, seed, start, stop):
+        asked.append(stop - start)
+        return {"ts": np.arange(start, stop) // 3}
+
+    merged = merge.Merge("far", ("A", "B"), (rows, rows), True)
+    at = 10**12 + 1
+    found, order = merged.rows({}, 1, at, at + 100)
+    assert sum(asked) < 300
+    ts = np.concatenate([columns["ts"] for columns, _ in found])[order]
+    assert ts.tolist() == [e // 6 for e in range(at, at + 100)]
+    asked.clear()
+    merged.rows({}, 1, at + 100, at + 200)  # goes on where it was
+    assert sum(asked) < 120
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"ts": np.array([1, 3, 2])}, "stream Bid: ts must not decrease, but does in rows 0 to 3"),
+        ({"ts": np.array([1.5, 2, 3])}, "stream Bid: column ts: .*truncated"),
+        ({"ts": [None] * 3}, "stream Bid: ts: .*NoneType"),
+        ({"price": np.array([1, 2])}, "stream Bid: column price: needs 3 values without nulls, got 2 values"),
+        ({"parts": np.zeros((3, 3))}, r"stream Bid: column parts: the shape must be \(3, 2\), got \(3, 3\)"),
+        (
+            {"stream": np.zeros(3)},
+            r"stream Bid: must return columns .*, got parts, price, stream, ts, who",
+        ),
+    ],
+)
+def test_a_generator_that_breaks_its_promise_is_named(changed, said):
+    good = {"ts": np.arange(3), "who": [b""] * 3, "price": np.arange(3), "parts": np.zeros((3, 2), int)}
+    app = App("market")
+    app.sources(Bid, Tick)
+    app.generates(lambda params, seed, start, stop: {n: v[start:stop] for n, v in (good | changed).items()}, stream([]))
+    with pytest.raises(BadInput, match=f"generator of market: {said}"):
+        workload.generate_chunk(app, {}, 3, 1, 0, 3)
+    app.generates(lambda params, seed, start, stop: {"price": np.arange(start, stop)}, stream([]))
+    with pytest.raises(BadInput, match=r"generator of market: stream Bid: must return a column ts, got price"):
+        workload.generate_chunk(app, {}, 3, 1, 0, 3)
+
+
+# --- what is made of them ---------------------------------------------------------------------------------------------
+
+
+@record
+class Left:
+    ts: i64
+    key: i64
+    value: i64
+
+
+@record
+class Right:
+    ts: i64
+    key: i64
+    value: u8
+    line: text
+
+
+@record
+class Count:
+    n: i64
+
+
+@record
+class Counts:
+    ts: i64
+    key: i64
+    lefts: i64
+    rights: i64
+
+
+def count_left(row, window, lefts, rights, out):
+    lefts.n += 1
+
+
+def count_right(row, window, lefts, rights, out):
+    rights.n += len(row.line)
+
+
+def counts(window, lefts, rights, out):
+    out.emit(ts=window.end, key=window.key.key, lefts=lefts.n, rights=rights.n)
+
+
+def counting(lefts, rights, **declared):
+    """Windows that count rows of two streams, and events of these."""
+    app = App("counting")
+    app.window(
+        *app.sources(Left, Right), key="key", state=(Count, Count), update=(count_left, count_right), result=counts,
+        output=Counts, **declared,
+    ).sink()  # fmt: skip
+    app.generates(*(stream(rows["ts"], **{n: v for n, v in rows.items() if n != "ts"}) for rows in (lefts, rights)))
+    events = len(lefts["ts"]) + len(rights["ts"])
+    return app.check(), workload.generate_chunk(app, {}, events, 1, 0, events)
+
+
+def drawn(rng, rows, steps):
+    """Columns of rows of either stream."""
+    columns = {"ts": np.cumsum(rng.choice(steps, rows)) - 10, "key": rng.integers(-2, 3, rows)}
+    return columns | {"value": rng.integers(0, 256, rows)}
+
+
+def drawn_right(rng, rows, steps):
+    """The same, for the right one."""
+    return drawn(rng, rows, steps) | {"line": [b"x" * int(n) for n in rng.integers(0, 4, rows)]}
+
+
+@pytest.mark.parametrize("seed", seeds(2, of=4))
+def test_windows_over_sources_are_what_their_definition_says(seed):
+    rng = np.random.default_rng(seed)
+    advance = int(rng.integers(1, 6))
+    size = advance + int(rng.integers(0, 9))
+    lefts, rights = drawn(rng, 90, [0, 1, 3]), drawn_right(rng, 60, [0, 2, 30])
+    app, table = counting(lefts, rights, advance=advance, size=size)
+    wanted = defaultdict(lambda: [0, 0])
+    for side, rows in enumerate((lefts, rights)):
+        for i, (ts, key) in enumerate(zip(rows["ts"].tolist(), rows["key"].tolist(), strict=True)):
+            for at in range(ts // advance - size // advance - 1, ts // advance + 1):
+                if at * advance <= ts < at * advance + size:
+                    wanted[at * advance + size, key][side] += len(rows["line"][i]) if side else 1
+    made = agreed(app, table)
+    assert {(row["ts"], row["key"]): [row["lefts"], row["rights"]] for row in made} == wanted
+    assert len(made) == len(wanted)
+
+
+@record
+class Spread:
+    key: i64
+    total: i64
+
+
+def of_left(row, out):
+    if row.value % 5 > 0:
+        out.emit(key=row.key, total=row.value)
+
+
+def of_right(row, out):
+    out.emit(key=len(row.line), total=-row.value)
+
+
+@record
+class Total:
+    total: i64
+
+
+def added(row, state, out):
+    state.total = state.total * 3 + row.total
+    out.emit(key=row.key, total=state.total)
+
+
+def last(state, out):
+    out.emit(key=-1, total=state.total)
+
+
+def test_other_operators_take_streams_too():
+    """No windows: streams are mapped to one record, and any executor runs them."""
+    rng = np.random.default_rng(5)
+    lefts, rights = drawn(rng, 500, [0, 1]), drawn_right(rng, 300, [0, 5])
+    app = App("spread")
+    left, right = app.sources(Left, Right)
+    one, other = left.flat_map(of_left, Spread), right.flat_map(of_right, Spread)
+    one.union(other).key_by("key").process(added, state=Total, output=Spread, flush=last).sink()
+    app.generates(*(stream(rows["ts"], **{n: v for n, v in rows.items() if n != "ts"}) for rows in (lefts, rights)))
+    table = workload.generate_chunk(app.check(), {}, 800, 1, 0, 800)
+    case, loop = Case(app, {}, table), Loop(app, {})
+    compare("spread", case.outputs, pa.concat_tables([loop.process(table), loop.finish(800)]), "outputs")
+    assert case.outputs.num_rows > 600
+    for executor in ("pooled", "pinned", "morsel"):
+        for threads, batch in ((1, 256), (2, 7), (3, 1)):
+            for fields in strategies(executor):
+                case.check(RunSpec.parse({"app": "spread", "threads": threads, "batch": batch, **fields}), block=300)
+
+
+# --- streams that fall silent -----------------------------------------------------------------------------------------
+
+SIZE = 20
+ROWS = 3_000
+
+
+def paced(app, table, made):
+    """The engine once more, with arrivals of its own: what it makes is the same."""
+    program, events = compile_app(app, {}), Events([table])
+    for threads, batch in ((1, 256), (2, 1), (3, 64)):
+        spec = Pinned(app=app.name, threads=threads, batch=batch)
+        peak, open_loop = (
+            engine.one_pass(spec, program, engine.Blocks(events, program, 1000), rate=rate)[0] for rate in (0.0, 1e5)
+        )
+        assert (open_loop.digest, open_loop.outputs) == (peak.digest, peak.outputs)
+        assert open_loop.in_order
+        assert peak.outputs == len(made)
+        assert open_loop.end_to_end is not None
+
+
+@pytest.mark.parametrize("silent_one", [0, 1])
+@pytest.mark.parametrize("rows", [0, 3, 40])
+def test_windows_expire_by_the_time_of_who_goes_on(silent_one, rows):
+    """One stream has a few rows, then nothing for ever: what is kept of it leaves when the other's time has come."""
+    rng = np.random.default_rng(rows)
+    sides = [drawn(rng, rows if side == silent_one else ROWS, [1]) for side in (0, 1)]
+    sides[1]["line"] = [b"x"] * len(sides[1]["ts"])
+    app, table = counting(*sides, advance=5, size=SIZE, idle=0)
+    made = agreed(app, table)
+    ts, streams = table["ts"].to_numpy(), table["stream"].to_numpy()
+    for row in made:  # with the first event from its window's end on
+        assert row["seq"] == np.searchsorted(ts, row["ts"])
+    name = ("lefts", "rights")[silent_one]
+    assert sum(row[name] for row in made) == 4 * rows
+    assert all(row[name] == 0 for row in made if row["ts"] > rows + SIZE)
+    assert (streams == silent_one).sum() == rows
+    paced(app, table, made)
+
+
+@record
+class Row:
+    ts: i64
+
+
+@record
+class Kept:
+    rows: Queue[Row]
+
+
+@record
+class Sizes:
+    ts: i64
+    lefts: i64
+    rights: i64
+
+
+def purge(rows, start):
+    while len(rows) > 0 and rows[0].ts < start:
+        rows.popleft()
+
+
+def keep_left(row, window, lefts, rights, out):
+    purge(lefts.rows, window.start)
+    purge(rights.rows, window.start)
+    lefts.rows.append(ts=row.ts)
+    out.emit(ts=window.end, lefts=len(lefts.rows), rights=len(rights.rows))
+
+
+def keep_right(row, window, lefts, rights, out):
+    purge(lefts.rows, window.start)
+    purge(rights.rows, window.start)
+    rights.rows.append(ts=row.ts)
+    out.emit(ts=window.end, lefts=len(lefts.rows), rights=len(rights.rows))
+
+
+def test_what_is_kept_does_not_grow_while_a_stream_is_silent():
+    """Rights come for a while, are silent for long, come once more, and never again."""
+    lefts = np.arange(ROWS)
+    rights = np.concatenate([np.arange(100), np.arange(2_000, 2_050)])
+    app = App("kept")
+    app.window(
+        *app.sources(Left, Right), every=2, advance=1, size=SIZE, kind="single", state=(Kept, Kept),
+        update=(keep_left, keep_right), output=Sizes,
+    ).sink()  # fmt: skip
+    app.generates(
+        stream(lefts, key=lefts, value=lefts),
+        stream(rights, key=rights, value=np.zeros(150, int), line=[b""] * 150),
+    )
+    table = workload.generate_chunk(app.check(), {}, ROWS + 150, 1, 0, ROWS + 150)
+    made = agreed(app, table)
+    assert len(made) == 2 * (ROWS + 150)
+    assert max(row["lefts"] for row in made) == max(row["rights"] for row in made) == SIZE
+    by_time = {row["ts"] - 1: row for row in made}
+    assert [by_time[at]["rights"] for at in (50, 99, 110, 119, 500, 2_010, 2_080)] == [20, 20, 9, 0, 0, 11, 0]
+    paced(app, table, made)
+
+
+# --- what is refused, and the command line ----------------------------------------------------------------------------
+
+WRITTEN = '''"""Several sources in an application's file."""
+import numpy as np
+
+from streaming_core.api import App, Array, Ring, boolean, f64, i32, i64, record, text
+
+app = App("written")
+
+
+@record
+class Order:
+    ts: i64
+    item: i64
+    price: i64
+
+
+@record
+class Shipment:
+    ts: i64
+    item: i64
+    price: f64
+
+
+@record
+class Untimed:
+    item: i64
+
+
+@record
+class Fraction:
+    ts: f64
+
+
+@record
+class Coarse:
+    ts: i32
+
+
+@record
+class Tagged:
+    ts: i64
+    stream: i64
+
+
+@record
+class Clash:
+    ts: i64
+    Order_price: i64
+    price: f64
+
+
+@record
+class Past:
+    ts: i64
+    times: Ring[i64, 3]
+
+
+@record
+class Count:
+    n: i64
+
+
+@record
+class Pair:
+    ts: i64
+    item: i64
+    orders: i64
+    shipments: i64
+
+
+def ordered(row, window, orders, shipments, out):
+    orders.n += row.price
+
+
+def shipped(row, window, orders, shipments, out):
+    shipments.n += int(row.price)
+
+
+def told(window, orders, shipments, out):
+    out.emit(ts=window.end, item=window.key.item, orders=orders.n, shipments=shipments.n)
+
+
+orders, shipments = app.sources(Order, Shipment)
+app.window(
+    orders, shipments, key="item", advance=10, size=30, state=(Count, Count), update=(ordered, shipped), result=told,
+    output=Pair,
+).sink()
+
+
+def made(params, seed, start, stop):
+    row = np.arange(start, stop)
+    return {"ts": 3 * row, "item": row % 4, "price": row % 7}
+
+
+def few(params, seed, start, stop):
+    row = np.arange(min(start, 20), min(stop, 20))
+    return {"ts": 5 * row, "item": row % 3, "price": row + 0.5}
+
+
+app.generates(made, few)
+'''
+DECLARED = "orders, shipments = app.sources(Order, Shipment)"
+
+
+def test_commands_run_an_application_of_several_sources(package, command, tmp_path, monkeypatch):
+    (package / "written.py").write_text(WRITTEN)
+    monkeypatch.chdir(tmp_path)
+    assert command("generate", "written", "--events", 120, "--out", "w")[0] == 0
+    rows = pa.parquet.read_table("w/events").to_pylist()
+    assert [(row["ts"], row["stream"]) for row in rows] == sorted(
+        [(3 * i, 0) for i in range(100)] + [(5 * i, 1) for i in range(20)]
+    )
+    code, said, _ = command("oracle", "written", "--input", "w", "--out", "o")
+    assert (code, said.partition(",")[0]) == (0, f"o: {pa.parquet.read_table('o/outputs').num_rows} outputs")
+    assert command("oracle", "written", "--input", "w", "--out", "c", "--mode", "compiled")[0] == 0
+    assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"Order": [0], "Shipment": [1], "ordered": [0, 1], "sink": [1]}))
+    for out, options in (("r", ()), ("s", ("--threads", 2, "--plan", plan)), ("t", ("--threads", 3, "--rate", 10_000))):
+        given = ("--input", "w", "--out", out, "--sink", "parquet", "--repetitions", 1, "--seconds", 0, *options)
+        assert command("run", "written", *given)[0] == 0
+        code, said, _ = command("diff", out, "o")
+        assert (code, said.splitlines()[0].partition(":")[0]) == (0, "equal")
+    code, said, _ = command("describe", "written", "--json")
+    assert [(o["operator"], o["inputs"]) for o in json.loads(said)["pipeline"]][1:4] == [
+        ("Order", ["source"]), ("Shipment", ["source"]), ("ordered", ["Order", "Shipment"]),
+    ]  # fmt: skip
+
+
+def test_streams_that_end_too_early_are_refused(package, command, tmp_path):
+    (package / "written.py").write_text(WRITTEN.replace("generates(made, few)", "generates(few, few)"))
+    wrong = "streaming-core: generator of written: all streams end before event 41\n"
+    assert command("generate", "written", "--events", 41, "--out", tmp_path / "w") == (2, "", wrong)
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("app.sources()", "sources: needs 2 to 256 records, got 0; use app.source"),
+        ("app.sources(Order)", "sources: needs 2 to 256 records, got 1; use app.source"),
+        ("app.sources(Order, 'Shipment')", "sources: 'Shipment' is not a record"),
+        ("app.sources(Order, Shipment, Order)", "sources: two streams have record Order"),
+        ("app.sources(Order, Untimed)", "sources: record Untimed needs an integer field ts"),
+        ("app.sources(Fraction, Order)", "sources: record Fraction needs an integer field ts"),
+        ("app.sources(Order, Coarse)", "sources: field ts must have the same type in Order and Coarse"),
+        ("app.sources(Order, Tagged)", "sources: record Tagged: the field name stream is reserved"),
+        ("app.sources(Order, Clash)", "sources: record Clash: fields "),
+        ("app.sources(Order, Past)", "sources: record Past: times is a Ring, which no event can hold"),
+        ("app.source(Order), app.sources(Order, Shipment)", "the events are declared already; call only one of"),
+        ("app.sources(Order, Shipment); app.source(Order)", "the events are declared already; call only one of"),
+        ("app.sources(Order, Shipment); app.sources(Order, Shipment)", "the events are declared already"),
+        (
+            f"{DECLARED[:18]}, more = app.sources(Order, Shipment, Count3)",
+            "each source needs one generator; got 2 for 3 sources",
+        ),
+        (
+            f"{DECLARED[:18]}, more = app.sources(Order, Shipment, Third)",
+            "the pipeline drops the output of operator Third",
+        ),
+        ("orders = shipments = app.source(Shipment)", "each source needs one generator; got 2 for 1 sources"),
+        ("from streaming_core.api import Record\napp.sources(Order, Record('source', Shipment.fields, None))",
+         "two operators have the function name source"),
+    ],
+)  # fmt: skip
+def test_sources_that_make_no_sense_are_refused(declared, said, package, command, tmp_path):
+    third = "Third = Count3 = type(Order)('Third', Order.fields, None)\n"
+    text = WRITTEN.replace(DECLARED, third + declared)
+    if "Third)" in declared:
+        text = text.replace("app.generates(made, few)", "app.generates(made, few, made)")
+    (package / "written.py").write_text(text)
+    code, out, error = command("generate", "written", "--events", 10, "--out", tmp_path / "w")
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert f": {said}" in error
+    assert not (tmp_path / "w").exists()

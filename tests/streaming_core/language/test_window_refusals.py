@@ -1,0 +1,206 @@
+"""Windows that make no sense, and operators of windows that fail: what is said of them; and windows by command."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from streaming_core.api import App, Ring, i64, record
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from tests.differential.windows import check_executed
+from tests.streaming_core.language.windowed import Event, Found, Sum, counted, interpreted, pairs, summed
+
+
+@record
+class Untimed:
+    n: i64
+
+
+@record
+class Sorted:
+    ts: i64
+    rate: Ring[i64, 3]
+
+
+def slid(window, state):
+    state.n = 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"advance": 0}, "window: advance must be between 1 and 2305843009213693952, got 0"),
+        ({"advance": -3}, "window: advance must be between"),
+        ({"advance": True}, "window: advance must be between 1 and 2305843009213693952, got True"),
+        ({"size": 0}, "window: size must be between 1 and 2305843009213693952, got 0"),
+        ({"size": 1 << 63}, "window: size must be between"),
+        ({"size": "f"}, "window: size must be between"),
+        ({"size": "q"}, "window: size: unknown parameter 'q'; known: p, f"),
+        ({"size": 1}, "window: advance must be at most size (1), got 2"),
+        ({"delay": -1}, "window: delay must be between 0 and"),
+        ({"keys": None, "key": None, "every": "p"}, "window: every must be between 1 and"),
+        ({"keys": None, "key": None, "every": 10**9}, "window: every must be between 1 and 1048576, got 1000000000"),
+        ({"kind": "single", "delay": 3}, "window: delay must be 0 for kind single, got 3"),
+        ({"kind": "some"}, "window summed: unknown kind 'some'; known: multi, single, session"),
+        ({"kind": "session"}, 'window summed: kind "session" has no advance'),
+        ({"advance": None}, 'window summed: kind "multi" needs an advance'),
+        ({"kind": "session", "advance": None, "delay": 3}, "window: delay must be 0 for kind session, got 3"),
+        ({"kind": "session", "advance": None, "slide": slid}, 'window summed: slide works only with kind="single"'),
+        ({"multiplicity": "list"}, "window: unknown multiplicity 'list'; known: set, bag, or a parameter with one of"),
+        ({"multiplicity": "p"}, "window: unknown multiplicity 0; known: set, bag, or a parameter with one of"),
+        ({"every": 3}, "window summed: declare the keys in one way"),
+        ({"keys": None}, "window summed: declare the keys in one way"),
+        ({"key": "value"}, "window summed: declare the keys in one way"),
+        ({"key": None, "keys": None}, "window summed: declare the keys in one way"),
+        ({"key": "absent", "keys": None}, "window summed: all streams need a field 'absent' of the same type"),
+        ({"key": Sorted}, "window summed: key field rate must be an integer or a text"),
+        ({"keys": (pairs, pairs)}, "window summed: each stream needs one keys function; got 2 for 1 streams"),
+        (
+            {"update": (summed, summed)},
+            "window summed: each stream needs one update function and one state; got 2 updates and 1 states",
+        ),
+        ({"slide": slid}, "window summed: slide works only with kind"),
+        ({"result": slid}, "takes 2 arguments, but the call passes 3"),
+    ],
+)
+def test_windows_that_make_no_sense_are_refused(changed, said):
+    with pytest.raises(BadInput, match=re.escape(said)):
+        interpreted(counted(**changed), [])
+
+
+def test_rows_without_time_have_no_windows():
+    app = App("untimed")
+    with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) needs an integer field ts"):
+        app.source(Untimed).window(every=1, advance=1, size=1, state=Sum, update=lambda *args: None, output=Found)
+    other = App("other").source(Event)
+    with pytest.raises(BadInput, match="a stream of app other"):
+        app.window(other, every=1, advance=1, size=1, state=Sum, update=summed, output=Found)
+
+
+def divides(row, window, state, out):
+    state.total = row.value // (row.value - 7)
+
+
+@pytest.mark.parametrize("make", [Interpreter, Loop])
+def test_an_operator_that_raises_is_named_with_its_event_by_both(make):
+    table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 1], "value": [1, 2, 7]})
+    app = counted(update=divides)
+    app.generates(lambda *args: {})
+    with pytest.raises(RunFailed, match=r"operator divides, event 2: ZeroDivisionError: .*test_window_refusals.py:\d+"):
+        make(app, app.bind({})).process(table)
+    late = table.set_column(1, "ts", pa.array([0, 1, 1 << 62]))
+    with pytest.raises(RunFailed, match=r"operator divides, event 2: OverflowError: "):
+        make(app, app.bind({})).process(late)
+
+
+def test_an_operator_that_raises_is_named_with_its_event_and_window_by_the_engine():
+    table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 3], "value": [1, 2, 7]})
+    app = counted(update=divides)
+    app.generates(lambda *args: {})
+    why = r"operator divides failed at event 2 in window \[0, 4\): ZeroDivisionError: "
+    for threads in (1, 3, 8):
+        with pytest.raises(RunFailed, match=why):
+            check_executed(app, app.bind({}), table, None, 0, ways=[(threads, 2, 10)])
+
+
+def test_an_operator_that_raises_is_named_with_its_event():
+    with pytest.raises(RunFailed, match=r"operator divides, event 2: ZeroDivisionError: .*test_window_refusals.py:\d+"):
+        interpreted(counted(update=divides), [(0, 1, 1), (1, 1, 2), (2, 1, 7)])
+
+
+WRITTEN = '''"""Windows in an application's file."""
+import numpy as np
+
+from streaming_core.api import App, i64, record
+
+app = App("written")
+
+
+@record
+class Event:
+    ts: i64
+    user: i64
+
+
+@record
+class Count:
+    n: i64
+
+
+@record
+class Counted:
+    ts: i64
+    user: i64
+    n: i64
+
+
+def moved(row, out):
+    out.emit(ts=10 if row.ts == 99 else row.ts, user=row.user)
+
+
+def seen(row, window, state, out):
+    state.n += 1
+
+
+def counted(window, state, out):
+    out.emit(ts=window.end, user=window.key.user, n=state.n)
+
+
+app.source(Event).flat_map(moved, Event).window(
+    key="user", advance=10, size=30, state=Count, update=seen, result=counted, output=Counted
+).sink()
+
+
+@app.generates
+def events(params, seed, start, stop):
+    return {"ts": np.arange(start, stop), "user": np.arange(start, stop) % 3}
+'''
+
+
+def test_commands_run_windows(package, command, tmp_path, monkeypatch):
+    (package / "written.py").write_text(WRITTEN)
+    monkeypatch.chdir(tmp_path)
+    assert command("generate", "written", "--events", 100, "--out", "w")[0] == 0
+    code, said, _ = command("oracle", "written", "--input", "w", "--out", "o")
+    first, _, last = said.strip().split(", ")
+    assert (code, first, last) == (0, "o: 36 outputs", "1 events too late for every window")  # 12 windows, three users
+    expected = Counter((10 * at + 30, n % 3) for n in range(99) for at in range(n // 10 - 2, n // 10 + 1))
+    outputs = pa.parquet.read_table("o/outputs").to_pylist()
+    assert {(row["ts"], row["user"]): row["n"] for row in outputs} == expected
+    assert [row["ts"] for row in outputs] == sorted(row["ts"] for row in outputs)
+    assert command("oracle", "written", "--input", "w", "--out", "c", "--mode", "compiled")[0] == 0
+    assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
+    for out, options in (("r", ()), ("s", ("--threads", 3, "--batch", 7, "--repetitions", 1, "--seconds", 0))):
+        assert command("run", "written", "--input", "w", "--out", out, "--sink", "parquet", *options)[0] == 0
+        code, said, _ = command("diff", out, "o")
+        assert (code, said.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
+    assert json.loads(Path("r/report.json").read_bytes())["samples"][0]["dropped_late"] == 1
+    for options, why in (
+        (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned, spark"),
+        (("--executor", "pinned", "--channel", "merge_sort"),
+         "application written has windows: pinned runs it with channel gate"),
+    ):  # fmt: skip
+        assert command("run", "written", "--input", "w", "--out", "x", *options) == (2, "", f"streaming-core: {why}\n")
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_app_of_two_streams_is_not_run_alone():
+    app = App("two")
+    source = app.source(Event)
+    app.window(
+        source, source, every=1, advance=1, size=1, state=(Sum, Sum), update=(both, both), output=Found
+    ).sink()  # fmt: skip
+    for part in (app.only, app.upto):
+        with pytest.raises(BadInput, match="two: cannot record or run both alone, because it takes several streams"):
+            part("both")
+    assert counted().only("summed").operators[1].window.streams == (0,)
+
+
+def both(row, window, mine, theirs, out):
+    mine.n += 1

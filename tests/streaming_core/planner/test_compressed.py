@@ -1,0 +1,81 @@
+"""Both evaluations of the model say the same of any plan, and a bound bounds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_core.planner.compressed import Compressed
+from streaming_core.planner.machine import Machine
+from streaming_core.planner.model import estimate
+from streaming_core.planner.placement import exhaustive, most
+from tests.differential.streams import examine
+from tests.streaming_core.planner import drawn
+
+
+def counts(problem: Compressed, plan: dict[str, list[int]]) -> np.ndarray:
+    """A plan as numbers by class and socket."""
+    found = np.zeros((len(problem.classes), problem.sockets + 1))
+    for a, one in enumerate(problem.classes):
+        for member in one.members:
+            found[a, plan[problem.graph.operators[one.operator].name][member]] += 1
+    return found
+
+
+@examine(150)
+@given(st.integers(0, 1_000_000))
+def test_both_evaluations_say_the_same(seed):
+    graph, machine = drawn.graph(seed, 3 + seed % 5), drawn.machine(seed)
+    graph = drawn.patterned(seed, graph) if seed % 2 else graph
+    machine = drawn.streamed(seed, machine) if seed // 2 % 2 else machine
+    plan = drawn.plan(seed, graph, machine, 12)
+    ingress = (None, 1e5, 1e8)[seed % 3]
+    problem = Compressed(graph, machine, tuple(len(plan[o.name]) for o in graph.operators), ingress)
+    number = counts(problem, plan)
+    plain = estimate(graph, machine, plan, ingress)
+    assert 1 / problem.pressure(number[:, None, :])[0] == pytest.approx(plain.sustained.ingress, rel=1e-9)
+    overfed = problem.overfed(number[:, None, :])
+    assert overfed.throughput[0] == pytest.approx(plain.throughput, rel=1e-9)
+    assert overfed.valid[0] == (not [load for load in plain.violated if load.resource != "room"])
+    for index, operator in enumerate(graph.operators):
+        assert bool(overfed.over_supplied[index, 0]) == any(r.over_supplied for r in plain.of(operator.name))
+    whole = estimate(graph, machine, problem.places(number), ingress)
+    assert whole.sustained.ingress == pytest.approx(plain.sustained.ingress, rel=1e-9)
+
+
+@examine(60)
+@given(st.integers(0, 1_000_000), st.sampled_from(["sustained", "throughput"]))
+def test_a_bound_is_no_less_than_the_best_completion(seed, objective):
+    """Of every plan with a part of the replicas placed that a best one may have come from, and of any other."""
+    graph, machine = drawn.graph(seed, 3 + seed % 3), drawn.machine(seed, 2 + seed % 2)
+    problem = Compressed(graph, machine, drawn.replicas(seed, graph, 6))
+    best = exhaustive(problem, objective)
+    if best.plan is None:
+        return
+    draw = np.random.default_rng(seed)
+    for _ in range(8):
+        part = best.plan.copy()
+        gone = draw.integers(0, part[:, :-1].astype(int), endpoint=True)
+        part[:, :-1] -= gone
+        part[:, -1] += gone.sum(axis=1)
+        bound = 1 / problem.bound(part[:, None, :])[0] if objective == "sustained" else most(problem, part)
+        assert bound >= best.value * (1 - 1e-9)
+
+
+def test_units_of_a_ratio_have_all_replicas_once():
+    graph = drawn.paper("lr")
+    problem = Compressed(graph, Machine.named("server_a"), tuple(range(1, 13)), ratio=5)
+    for index, classes in enumerate(problem.of_operator):
+        members = [member for a in classes for member in problem.classes[a].members]
+        assert sorted(members) == [*range(index + 1)]
+        assert all(len(problem.classes[a].members) % problem.classes[a].size == 0 for a in classes)
+
+
+def test_sockets_are_twins_if_exchanging_them_changes_nothing():
+    alike = Machine.of_threads(3, 80)
+    assert Compressed(drawn.paper("fd"), alike, (1, 1, 1, 1)).twins == [[True] * 3] * 3
+    other = Machine.of_threads(3, [[0, 80, 80], [80, 0, 80], [90, 80, 0]])
+    assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).twins[0] == [True, False, False]
+    for rates in ("streams", "rewriting"):
+        other = alike.changed(**{rates: [[None, 1e9, 1e9], [1e9, None, 1e9], [2e9, 1e9, None]]})
+        assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).twins[0] == [True, False, False]

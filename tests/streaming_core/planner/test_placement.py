@@ -1,0 +1,128 @@
+"""Branch and bound finds what looking at all plans finds; and where the paper's does not, and why."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_core.errors import BadInput
+from streaming_core.planner.compressed import Compressed
+from streaming_core.planner.graph import Graph, Input, Operator
+from streaming_core.planner.improvement import completed, improved
+from streaming_core.planner.machine import Machine
+from streaming_core.planner.placement import Search, exhaustive, place
+from tests.differential.streams import examine
+from tests.streaming_core.planner import drawn
+
+
+def problem(seed: int, most: int = 7, ratio: int = 1) -> Compressed:
+    graph = drawn.graph(seed, 3 + seed % 3)
+    return Compressed(graph, drawn.machine(seed, 2 + seed % 2), drawn.replicas(seed, graph, most), ratio=ratio)
+
+
+def is_a_plan(found: np.ndarray, of: Compressed) -> bool:
+    """Every replica placed once, nowhere more than there is room for."""
+    return (
+        (found[:, of.nowhere] == 0).all()
+        and (found.sum(axis=1) == of.totals).all()
+        and (found >= 0).all()
+        and (found[:, : of.sockets].sum(axis=0) <= of.room).all()
+    )
+
+
+@examine(60)
+@given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]))
+def test_without_heuristics_that_lose_it_finds_the_best(seed, collocation, objective):
+    instance = problem(seed)
+    best = exhaustive(instance, objective)
+    found = place(instance, Search(objective, collocation=collocation, best_fit=False))
+    assert found.complete
+    assert (found.plan is None) == (best.plan is None)
+    assert found.value == pytest.approx(best.value, rel=1e-9)
+
+
+@examine(30)
+@given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]), st.sampled_from([1, 2]))
+def test_with_any_heuristics_a_plan_is_one_and_the_same_each_time(seed, collocation, objective, ratio):
+    instance = problem(seed, 9, ratio)
+    search = Search(objective, "paper", collocation, budget=200)
+    found, again = place(instance, search), place(problem(seed, 9, ratio), search)
+    assert (found.value, found.nodes) == (again.value, again.nodes)
+    assert (found.plan is None) == (again.plan is None)
+    if found.plan is not None:
+        assert np.array_equal(found.plan, again.plan)
+        assert is_a_plan(found.plan, instance)
+        assert objective == "sustained" or instance.overfed(found.plan[:, None, :]).valid[0]
+
+
+@examine(40)
+@given(st.integers(0, 1_000_000))
+def test_improvement_keeps_a_plan_and_makes_it_no_worse(seed):
+    instance = problem(seed, 9)
+    plan = completed(instance, instance.nothing())
+    if plan[:, instance.nowhere].any():
+        return
+    better = improved(instance, plan, 20)
+    assert is_a_plan(better, instance)
+    assert instance.pressure(better[:, None, :])[0] <= instance.pressure(plan[:, None, :])[0]
+
+
+def test_only_what_is_better_than_the_incumbent_is_found():
+    instance = problem(3)
+    best = exhaustive(instance)
+    found = place(instance, Search(best_fit=False), best.plan)
+    assert np.array_equal(found.plan, best.plan)
+
+
+def test_a_search_ends_with_its_budget():
+    instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
+    assert place(instance, Search(best_fit=False, budget=3)).nodes == 3
+    assert not place(instance, Search(best_fit=False, budget=3)).complete
+
+
+def test_too_many_plans_are_refused():
+    instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
+    with pytest.raises(
+        BadInput, match=r"strategy exhaustive can try at most 300000 placements, got \d+ for 24 replicas"
+    ):
+        exhaustive(instance)
+
+
+def test_the_papers_bound_prunes_the_best_plan():
+    """A smallest example: two streams of different selectivity meet in the sink, which is over-supplied.
+
+    All on one socket, `double` puts out 10^7 rows per second, which take the sink two thirds of its time and of which
+    nothing comes: R is 3.3 million, the paper's bound of all plans. With `double` on the other socket a row costs it
+    300 ns more, there are fewer of its rows, and R is 5.6 million.
+    """
+    source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
+    taken = Input(producer="source", ns=200.0, bytes=64.0, selectivity={"default": 2.0})
+    double = Operator(name="double", kind="stateless", inputs=[taken])
+    none = Input(producer="double", ns=200.0, selectivity={"default": 0.0})
+    sink = Operator(name="sink", kind="sink", inputs=[none, Input(producer="source", ns=100.0, bytes=64.0)])
+    graph = Graph(app="smallest", operators=[source, double, sink])
+    machine = Machine(name="two", cores=[4, 2], latency=[[0.0, 100.0], [300.0, 0.0]])
+    instance = Compressed(graph, machine, (1, 1, 1))
+    best = exhaustive(instance, "throughput")
+    assert best.value == pytest.approx(1e7 * 100 / 180)
+    assert instance.overfed(instance.nothing()[:, None, :]).throughput[0] == pytest.approx(1e7 / 3)
+    assert place(instance, Search("throughput", "paper", best_fit=False)).value < 0.8 * best.value
+    assert place(instance, Search("throughput", "sound", best_fit=False)).value == pytest.approx(best.value)
+
+
+def test_best_fit_loses_the_best_plan():
+    """A smallest example: whatever is decided first, a source is on the smaller socket before `work` is anywhere.
+
+    It puts out as much on either, so that the one with least room left is taken. The other source and `work`, of which
+    each row is ten lines, go together to the larger one, where there would have been room for all three.
+    """
+    source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
+    work = Operator(name="work", kind="stateless", inputs=[Input(producer="source", ns=100.0, bytes=640.0)])
+    sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=100.0, bytes=128.0)])
+    graph = Graph(app="smallest", operators=[source, work, sink])
+    machine = Machine(name="two", cores=[2, 3], latency=[[0.0, 100.0], [100.0, 0.0]])
+    instance = Compressed(graph, machine, (2, 1, 1))
+    best = exhaustive(instance)
+    assert best.value == pytest.approx(1e9 / 300)
+    assert place(instance, Search(best_fit=False)).value == pytest.approx(best.value)
+    assert place(instance, Search()).value == pytest.approx(best.value / 2)
