@@ -175,12 +175,12 @@ nights: setup ## show that nights find what they must, and accuse no unchanged b
 	@$(RUN) -m tests.e2e.nights $(ARGS)
 
 .PHONY: lint lint-python lint-rust
-lint: setup ## check style, types, prose, spelling and links; silent when clean; ARGS=--shrink lowers the baseline
+lint: setup ## check style, types, prose, spelling and links; silent when clean
 	$(BOTH) lint-python lint-rust
 
 lint-python:
 	@$(VENV)/bin/ruff format --check --quiet
-	@$(RUN) -m infra.lint $(ARGS)
+	@$(RUN) -m infra.lint
 
 lint-rust:
 	@cargo fmt --all --check

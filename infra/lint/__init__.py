@@ -1,1 +1,1 @@
-"""Checks of text, types and docstrings that `make lint` runs, and the baseline of violations that may only shrink."""
+"""The checks of text, types, names and docstrings that `make lint` runs."""

@@ -1,31 +1,21 @@
-"""`python -m infra.lint`: run the checks, compare them with the baseline, print what is new."""
+"""`python -m infra.lint`: run every check and print the violations."""
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from infra.checkout import ROOT
-from infra.lint import baseline, checkers, figures, links, prose
+from infra.lint import checkers, code, figures, links, prose
 from infra.lint.violation import Violation
 from streaming_core import ending
 from streaming_core.errors import CommandFailed
 
 
 def main(root: Path = ROOT) -> int:
-    """Prints what is new and returns 1 if anything is, or shrinks the baseline."""
-    parser = argparse.ArgumentParser(prog="python -m infra.lint", description="Check style, types, prose and links.")
-    parser.add_argument("--shrink", action="store_true", help="lower the baseline to the present counts")
-    shrink = parser.parse_args().shrink
-    file = root / baseline.FILE
-    current = violations(root)
-    counts, allowed = baseline.count(current), baseline.read(file)
-    if shrink and not baseline.grown_rules(counts, allowed):
-        baseline.write(file, counts)
-        return 0
-    lines = baseline.problems(current, allowed)
+    """Prints every violation, and returns 1 if there is one."""
+    lines = sorted(violations(root))
     for line in lines:
         print(line)
     return 1 if lines else 0
@@ -41,8 +31,8 @@ def violations(root: Path) -> list[Violation]:
             pool.submit(checkers.ruff, root),
             pool.submit(checkers.codespell, root, paths),
         ]
-        ours = [*prose.check(root, paths), *links.check(root, paths), *figures.check(root, paths)]
-        return ours + [violation for check in checks for violation in check.result()]
+        ours = [check.check(root, paths) for check in (prose, links, figures, code)]
+        return [violation for part in ours for violation in part] + [violation for check in checks for violation in check.result()]
 
 
 def files(root: Path) -> list[str]:
