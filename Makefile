@@ -205,6 +205,11 @@ $(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(V
 screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark, narrow and wide; ARGS="FOLDER"
 	@$(RUN) -m tests.support.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
+##@ Releasing
+.PHONY: release
+release: setup ## run the release checklist, and write the wheel into dist; ARGS="--no-tests" leaves out lint and tests
+	@$(RUN) -m infra.release $(ARGS)
+
 ##@ Cleaning up
 # In the warehouse only raw/ is history; `lockstep warehouse build` makes the marts from it.
 .PHONY: clean

@@ -32,7 +32,9 @@ def violations(root: Path) -> list[Violation]:
             pool.submit(checkers.codespell, root, paths),
         ]
         ours = [check.check(root, paths) for check in (prose, links, figures, code)]
-        return [violation for part in ours for violation in part] + [violation for check in checks for violation in check.result()]
+        return [violation for part in ours for violation in part] + [
+            violation for check in checks for violation in check.result()
+        ]
 
 
 def files(root: Path) -> list[str]:

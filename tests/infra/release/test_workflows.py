@@ -1,0 +1,48 @@
+"""The workflow files, the hooks and the development container call commands that exist."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from infra.checkout import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS |= set(" ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)).split())
+
+
+def check_targets(command):
+    targets = re.findall(r"\bmake ([a-z-]+)", command)
+    assert set(targets) <= TARGETS
+    return targets
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_calls_targets_and_programs_of_the_checkout(path):
+    workflow = yaml.safe_load(path.read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    commands = [step["run"] for step in steps if "run" in step]
+    assert sum(len(check_targets(command)) for command in commands)
+    for program in re.findall(r"(?<!\S)(\.ci/\w+)", "\n".join(commands)):
+        assert (ROOT / program).is_file()
+    assert all(job["timeout-minutes"] for job in workflow["jobs"].values())
+
+
+def test_a_matrix_of_the_nightly_workflow_exists():
+    (name,) = re.findall(r"--matrix (\w+)", (ROOT / ".github" / "workflows" / "nightly.yml").read_text())
+    assert (ROOT / "dags" / "matrices" / f"{name}.yaml").is_file()
+
+
+def test_the_hooks_run_programs_that_setup_installs():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    programs = [hook["entry"].split()[0] for hook in hooks]
+    assert all((ROOT / program).exists() for program in programs if "/" in program)
+    assert {program for program in programs if "/" not in program} == {"cargo", "make"}
+
+
+def test_the_container_sets_the_checkout_up():
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert check_targets(container["postCreateCommand"]) == ["setup"]
+    assert (ROOT / ".devcontainer" / container["build"]["dockerfile"]).is_file()
