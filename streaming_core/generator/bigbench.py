@@ -6,13 +6,11 @@ which it begins, and its rank among those of that second. A period is a day: cli
 for a visit is shorter than a day. NULL is -1.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
 
-from streaming_core.api import Param
+from streaming_core.api import Param, i32, i64, record
 from streaming_core.errors import BadInput
 from streaming_core.generator.distributions import Discrete, bell, exponential, proportional, weighted
 from streaming_core.generator.draws import Draws
@@ -51,6 +49,42 @@ SALES = {
         20, "number of days over which the sales of a category rise or fall", minimum=1, maximum=100_000
     ),
 }
+
+
+@record
+class Click:
+    """A click in the web shop, as the kit's table has it; -1 stands for NULL.
+
+    `ts` counts seconds, `date_sk` days and `time_sk` the seconds of the day. `sales_sk` is the purchase that the click
+    belongs to, if there is one.
+    """
+
+    ts: i64
+    date_sk: i64
+    time_sk: i64
+    sales_sk: i64
+    item_sk: i64
+    web_page_sk: i64
+    user_sk: i64
+
+
+@record
+class Sale:
+    """A line of a ticket of a store, as the kit's table has it; -1 stands for NULL.
+
+    `ts` counts seconds, `date_sk` days and `time_sk` the seconds of the day. `net_paid` is in cents.
+    """
+
+    ts: i64
+    date_sk: i64
+    time_sk: i64
+    item_sk: i64
+    customer_sk: i64
+    store_sk: i64
+    ticket: i64
+    quantity: i32
+    net_paid: i64
+
 
 # In the order of their names: 0 ad, 1 dynamic, 2 feedback, 3 general, 4 order, 5 protected, 6 review, 7 welcome.
 PAGE_TYPES = ("ad", "dynamic", "feedback", "general", "order", "protected", "review", "welcome")

@@ -9,14 +9,12 @@ Beside them what applications with windows over tweets have in common: how a twe
 when its windows leave, whatever was counted in them.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api import Param
+from streaming_core.api import Param, i64, record, text
 from streaming_core.generator.distributions import Discrete, proportional, zipf
 from streaming_core.generator.draws import Draws
 from streaming_core.generator.periods import by_period
@@ -40,8 +38,18 @@ TWEETS = {
     "hashtag_skew": Param(1.1, "Zipf exponent of the hashtags", minimum=0.0, maximum=4.0),
 }
 
-# For invariants. Of a tweet its words, and the numbers of the windows that it falls in.
-WORDS_SAID = r"filter(split(CAST(text AS STRING), '\\s+'), word -> word <> '')"
+
+@record
+class Tweet:
+    """A tweet: the time in milliseconds, the number of its user, and its text as UTF-8."""
+
+    ts: i64
+    user: i64
+    text: text
+
+
+# In SQL: the words of a tweet, and the numbers of the windows that it falls in.
+WORDS_IN_TWEET = r"filter(split(CAST(text AS STRING), '\\s+'), word -> word <> '')"
 ENDS = "sequence(floor((ts - :size) / :advance) + 1, floor(ts / :advance))"
 # What left its window with another tweet than the first one from its end on, or before there were no more.
 LEFT_OUT_OF_TIME = """SELECT o.* FROM (SELECT DISTINCT seq, ts FROM outputs) o LEFT JOIN

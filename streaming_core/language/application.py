@@ -535,10 +535,15 @@ class App:
         if by_order:
             self._by_order.add(name)
 
-    def inherit_invariants(self, other: App) -> None:
-        """Adds the invariants of an application with the same events, outputs and states."""
-        for name, sql in other.invariants.items():
-            self.invariant(name, sql, by_order=name in other._by_order)
+    def inherit_invariants(self, other: App, *names: str) -> None:
+        """Add invariants of another application.
+
+        Args:
+            other: The application that declares them. It has the same events and outputs.
+            *names: The invariants to add. Default: all of them; then both applications also have the same states.
+        """
+        for name in names or other.invariants:
+            self.invariant(name, other.invariants[name], by_order=name in other._by_order)
 
     def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None, window=None) -> Stream:
         for role, function in functions.items():
