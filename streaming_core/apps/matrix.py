@@ -104,7 +104,7 @@ def factor(params):
 
 @app.constant
 def copies(params):
-    """Returns, for `sel` and `sel_keyed`, the whole part and the fractional part in 1/2^24."""
+    """Return, for `sel` and `sel_keyed`, the whole part and the fractional part in 1/2^24."""
     parts = []
     for sel in (params["sel"], params["sel_keyed"]):
         whole = int(sel)
