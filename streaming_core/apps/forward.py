@@ -61,17 +61,10 @@ def forward(row, window, evens, odds, out):
 
 
 source = app.source(Tweet)
-app.window(
-    source.flat_map(even, Tweet),
-    source.flat_map(odd, Tweet),
-    every="copies",
-    advance=1,
-    size=1,
-    kind="single",
-    state=(Nothing, Nothing),
-    update=(forward, forward),
-    output=Forwarded,
-).sink()
+windows = app.window(
+    source.flat_map(even, Tweet), source.flat_map(odd, Tweet), size=1, advance=1, kind="single"
+).key_by(every="copies")
+windows.apply(update=(forward, forward), state=(Nothing, Nothing), output=Forwarded).sink()
 
 app.generates(tweets)
 

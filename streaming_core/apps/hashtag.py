@@ -96,16 +96,8 @@ def longest(window, state, out):
     out.emit(ts=window.end, hashtag=window.key.hashtag, chars=state.chars)
 
 
-app.source(Tweet).window(
-    keys=hashtags,
-    key=Hashtag,
-    advance="advance",
-    size="size",
-    state=Longest,
-    update=longer,
-    result=longest,
-    output=LongestTweet,
-).sink()
+windows = app.source(Tweet).window(size="size", advance="advance").key_by(Hashtag, keys=hashtags)
+windows.apply(update=longer, state=Longest, output=LongestTweet, result=longest).sink()
 
 app.generates(tweets)
 

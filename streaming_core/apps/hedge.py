@@ -170,17 +170,8 @@ def as_right(row, window, lefts, rights, out):
 
 
 trades = app.source(Trade).flat_map(valid, Trade)
-app.window(
-    trades,
-    trades,
-    every="keys",
-    advance=1,
-    size="size",
-    kind="single",
-    state=(Lefts, Rights),
-    update=(as_left, as_right),
-    output=Pair,
-).sink()
+windows = app.window(trades, trades, size="size", advance=1, kind="single").key_by(every="keys")
+windows.apply(update=(as_left, as_right), state=(Lefts, Rights), output=Pair).sink()
 
 
 # --- the generator ----------------------------------------------------------------------------------------------------

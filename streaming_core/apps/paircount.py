@@ -109,17 +109,8 @@ def counted(window, state, out):
     out.emit(ts=window.end, first=window.key.first, second=window.key.second, n=state.n)
 
 
-app.source(Tweet).window(
-    keys=pairs,
-    key=Pair,
-    advance="advance",
-    size="size",
-    multiplicity="multiplicity",
-    state=Count,
-    update=count,
-    result=counted,
-    output=Counted,
-).sink()
+windows = app.source(Tweet).window(size="size", advance="advance").key_by(Pair, keys=pairs, multiplicity="multiplicity")
+windows.apply(update=count, state=Count, output=Counted, result=counted).sink()
 
 app.generates(tweets)
 

@@ -162,17 +162,8 @@ def from_right(row, window, lefts, rights, out):
 
 
 left, right = app.sources(Left, Right)
-app.window(
-    left,
-    right,
-    every="keys",
-    advance=1,
-    size="size",
-    kind="single",
-    state=(Lefts, Rights),
-    update=(from_left, from_right),
-    output=Match,
-).sink()
+windows = app.window(left, right, size="size", advance=1, kind="single").key_by(every="keys")
+windows.apply(update=(from_left, from_right), state=(Lefts, Rights), output=Match).sink()
 
 # The pairs do not depend on which key stores a row.
 app.agrees_unordered("ts", "earlier", "x", "y", "a", "b", "c", "d")

@@ -84,17 +84,8 @@ def counted(window, state, out):
     out.emit(ts=window.end, word=window.key.word, n=state.n)
 
 
-app.source(Tweet).window(
-    keys=words,
-    key=Word,
-    advance="advance",
-    size="size",
-    multiplicity="multiplicity",
-    state=Count,
-    update=count,
-    result=counted,
-    output=Counted,
-).sink()
+windows = app.source(Tweet).window(size="size", advance="advance").key_by(Word, keys=words, multiplicity="multiplicity")
+windows.apply(update=count, state=Count, output=Counted, result=counted).sink()
 
 app.agrees_unordered("ts", "word", "n")
 

@@ -51,7 +51,7 @@ from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, S
 from streaming_core.language.sinks import gathered
 from streaming_core.language.sources import Sources, united
 from streaming_core.language.stream import Stream
-from streaming_core.language.window import EVERY, KINDS, Window
+from streaming_core.language.windowed import Windows
 
 # What a name is that becomes a column, a file or a view of SQL.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -316,97 +316,31 @@ class App:
         self,
         *streams: Stream,
         size: int | str,
-        state: Record | tuple[Record, ...],
-        update: Callable | tuple[Callable, ...],
-        output: Record,
-        kind: str = "multi",
         advance: int | str | None = None,
-        key: Record | str | None = None,
-        keys: Callable | tuple[Callable, ...] | None = None,
-        every: int | str | None = None,
-        result: Callable | None = None,
-        slide: Callable | None = None,
+        kind: str = "multi",
         delay: int | str | None = None,
         idle: int | str | None = None,
-        multiplicity: str = "set",
-    ) -> Stream:
-        """A windowed operator over one or several streams, named as its (first) `update` (STRETCH, section 4.2: O+).
+    ) -> Windows:
+        """Begin the declaration of a windowed operator over streams (STRETCH, section 4.2: O+).
 
-        Keys: `key="field"`, a field of the rows; or `key=Record, keys=fn`, where `fn(row, keys)` says
-        `keys.add(field=value, ...)` as often as the row has keys, a function for each stream; or `every=n`: every row
-        has the keys 0..n-1, `window.key.index`.
+        Continue with the keys of a row, `key_by`, and with the functions, `apply` (language/windowed.py).
 
-        Functions, of which `update` is one for each stream; `states` are all states, one for each stream:
-
-            update(row, window, *states, out)     a row meets a window of one of its keys
-            result(window, *states, out)          a window has expired
-            slide(window, *states)                a single window has advanced, to where `window` now says
-
-        `window.start`, `window.end` and `window.key` can be read. What is put out for a window belongs to its end:
-        `out.emit(ts=window.end, ...)`.
+        Windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. All durations may be text such
+        as "1m", or names of parameters.
 
         Args:
-            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
-                `delay` and `idle` may be durations such as "1m". These, `every` and `multiplicity` may be names of
-                parameters.
+            *streams: One or several streams, whose records have an integer field `ts`.
+            size: The length of a window. A session ends `size` after the latest row of its key.
+            advance: The time from the start of one window to that of the next; None for sessions.
             kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`:
-                one for each burst of rows of a key. It ends `size` after the latest row, and has no `advance`.
-            delay: how far behind the latest row's `ts` another row's may be and still be counted. With several streams,
-                the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for
-                kind `multi`, or 0.
-            idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
-                windows wait for every stream. For kind `multi`: windows of other kinds go by the latest row of any
-                stream.
-            multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
-
-        Raises:
-            BadInput: the declaration contradicts itself, or asks rows for what they have not.
+                one for each burst of rows of a key.
+            delay: How far the `ts` of a row may lie behind that of the latest row. With several streams, the latest row
+                is that of the stream that is furthest behind. Default: the `delay` of the sources for kind `multi`,
+                else 0.
+            idle: A stream that is further behind the others than this, or that has had no row, delays no window.
+                None: windows of kind `multi` wait for every stream. Other kinds go by the latest row of any stream.
         """
-        updates = update if isinstance(update, tuple) else (update,)
-        states = state if isinstance(state, tuple) else (state,)
-        name = getattr(updates[0], "__name__", "window") if updates else "window"
-
-        def refusal(why: str) -> BadInput:
-            return BadInput(f"app {self.name}: window {name}: {why}")
-
-        for stream in streams:
-            if stream._app is not self:
-                raise refusal(f"cannot use a stream of app {stream._app.name}")
-            ts = stream._record.fields.get("ts")
-            if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
-                raise refusal(f"{stream._record!r} needs an integer field ts")
-        if not streams or not len(streams) == len(updates) == len(states):
-            counts = f"got {len(updates)} updates and {len(states)} states for {len(streams)} streams"
-            raise refusal(f"each stream needs one update function and one state; {counts}")
-        if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
-            raise refusal('declare the keys in one way: key="field", or key=Record and keys=function, or every=number')
-        self._check_kind(kind, advance, slide, refusal)
-        functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
-        if keys is not None:
-            key_functions = keys if isinstance(keys, tuple) else (keys,)
-            if len(key_functions) != len(streams):
-                raise refusal(
-                    f"each stream needs one keys function; got {len(key_functions)} for {len(streams)} streams"
-                )
-            functions |= {f"keys_{i}": fn for i, fn in enumerate(key_functions)}
-        functions |= {role: fn for role, fn in (("result", result), ("slide", slide)) if fn is not None}
-        for one in states:
-            self._refuse("state", one, Text)
-        window = Window(
-            kind,
-            1 if advance is None else in_units(advance, self.time),
-            in_units(size, self.time),
-            in_units(self._default_delay(kind) if delay is None else delay, self.time),
-            None if idle is None else in_units(idle, self.time),
-            self._key(streams, key, refusal),
-            key if isinstance(key, str) else None,
-            every,
-            multiplicity,
-            tuple(i for i, stream in enumerate(streams) for _ in stream._operators),
-            states,
-        )
-        inputs = Stream(self, [operator for stream in streams for operator in stream._operators])
-        return self._add("windowed", updates[0], inputs, output, functions, window=window)
+        return Windows(self, streams, size, advance, kind, delay, idle)
 
     def join(
         self,
@@ -437,33 +371,9 @@ class App:
         """
         return joined(self, left, right, on, within, band or {}, name)
 
-    @staticmethod
-    def _check_kind(kind: str, advance: int | str | None, slide: Callable | None, refusal: Callable) -> None:
-        """Raise BadInput unless a window of this kind has the arguments that it needs, and no others."""
-        if kind not in KINDS:
-            raise refusal(unknown("kind", kind, KINDS))
-        if slide is not None and kind != "single":
-            raise refusal('slide works only with kind="single"; remove slide, or change the kind')
-        if (advance is None) != (kind == "session"):
-            raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
-
     def _default_delay(self, kind: str) -> int | str:
         """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
         return self.delay if self.delay is not None and kind == "multi" else 0
-
-    def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
-        """The record of a window's keys."""
-        if key is None:
-            return EVERY
-        if isinstance(key, str):
-            kind, *others = (stream._record.fields.get(key) for stream in streams)
-            if kind is None or any(other != kind for other in others):
-                raise refusal(f"all streams need a field {key!r} of the same type")
-            key = Record("Key", {key: kind}, None)
-        for name, kind in key.fields.items():
-            if not isinstance(kind, Scalar | Text) or (isinstance(kind, Scalar) and kind.is_float):
-                raise refusal(f"key field {name} must be an integer or a text")
-        return key
 
     def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
         """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
@@ -488,7 +398,8 @@ class App:
 
         def declare(fn: Callable) -> Transaction:
             source = self.source(input)
-            stream = self._add("transaction", fn, source, output, {"plan": fn})
+            name = getattr(fn, "__name__", "")
+            stream = self._add(Operator("transaction", name, source._operators, output, {"plan": fn}))
             stream.sink()
             return Transaction(self, stream._operators[0])
 
@@ -545,20 +456,26 @@ class App:
         for name in names or other.invariants:
             self.invariant(name, other.invariants[name], by_order=name in other._by_order)
 
-    def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None, window=None) -> Stream:
-        for role, function in functions.items():
+    def _add(self, operator: Operator) -> Stream:
+        """Add an operator in front of the sinks, and return its stream.
+
+        Raises:
+            BadInput: A function is no plain `def`, a record does not fit its role, or the name is taken.
+        """
+        for role, function in operator.functions.items():
             if not inspect.isfunction(function):
-                raise BadInput(f"app {self.name}: the {role} function of a {kind} operator must be a plain def")
-        self._refuse("output", output, *CONTAINERS)
-        self._refuse("state", state, Text)
-        self._refuse("scratch", scratch, Text, *GROWING)
-        if kind == "partitioned" and "key" in state.fields:
+                raise BadInput(
+                    f"app {self.name}: the {role} function of a {operator.kind} operator must be a plain def"
+                )
+        self._refuse("output", operator.output, *CONTAINERS)
+        self._refuse("state", operator.state, Text)
+        self._refuse("scratch", operator.scratch, Text, *GROWING)
+        if operator.kind == "partitioned" and "key" in operator.kept.fields:
             raise BadInput(
-                f"app {self.name}: {state!r}: the field name 'key' is reserved for the key; rename the field"
+                f"app {self.name}: {operator.state!r}: the field name 'key' is reserved for the key; rename the field"
             )
-        if any(operator.name == fn.__name__ for operator in self.operators):
-            raise BadInput(f"app {self.name}: two operators have the function name {fn.__name__}; rename one")
-        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch, window)
+        if any(other.name == operator.name for other in self.operators):
+            raise BadInput(f"app {self.name}: two operators have the function name {operator.name}; rename one")
         sinks = [one for one in self.operators if one.kind == "sink"]
         self.operators = [one for one in self.operators if one.kind != "sink"] + [operator, *sinks]
         return Stream(self, [operator])
