@@ -12,7 +12,6 @@ not depend on what they count.
 """
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,19 +63,19 @@ OUT_OF_ORDER = """SELECT * FROM (SELECT *, lag(ts) OVER (PARTITION BY seq ORDER 
     WHERE ts < ts_before"""
 
 
-def is_blank(byte: Any) -> Any:
+def is_blank(byte: int) -> bool:
     """Tell whether a byte is ASCII whitespace. Operators call this function and the two below."""
     return byte == 32 or 9 <= byte < 14
 
 
-def word_from(line: Any, at: Any) -> Any:
+def word_from(line: bytes, at: int) -> int:
     """Return where the first word from `at` on begins; the end of the line if there is none."""
     while at < len(line) and is_blank(line[at]):
         at += 1
     return at
 
 
-def word_end(line: Any, at: Any) -> Any:
+def word_end(line: bytes, at: int) -> int:
     """Return where the word that begins at `at` ends."""
     while at < len(line) and not is_blank(line[at]):
         at += 1

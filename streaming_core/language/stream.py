@@ -29,9 +29,11 @@ class Pipeline(Protocol):
     name: str
     _module: str
 
-    def _add(self, operator: Operator) -> Stream: ...
+    def _add(self, operator: Operator) -> Stream:
+        """Add an operator to the application."""
 
-    def _sink(self, stream: Stream, name: str) -> None: ...
+    def _sink(self, stream: Stream, name: str) -> None:
+        """Add a sink to the application."""
 
 
 class Stream:
