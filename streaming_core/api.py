@@ -1,4 +1,4 @@
-"""What an application is written with. Nothing here knows about threads, and there is nothing else to write.
+"""The names that an application imports. None of them knows about threads.
 
 from streaming_core.api import App, Param, Ring, record, text, u32, i64
 """

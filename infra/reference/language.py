@@ -16,6 +16,7 @@ from streaming_core.language.sources import MOST as MOST_SOURCES
 from streaming_core.language.stream import KeyedStream, Stream
 from streaming_core.language.typed.program import MOST_SCRATCH, MOST_TABLES
 from streaming_core.language.typed.reader import MOST_ROWS
+from streaming_core.language.windowed import KeyedWindows, Windows
 
 SCALARS = [value for value in vars(record).values() if isinstance(value, Scalar)]
 # What each container holds, and what its expressions and methods do.
@@ -84,13 +85,14 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "index.",
             "constant": "A decorator. The function returns a read-only array for the operators.",
             "transaction": "A decorator. The function `fn(request, txn)` declares the transaction of one event.",
-            "window": "An operator with windows over event time, on one or several streams.",
+            "window": "Windows over event time, on one or several streams. Continue with `key_by` and `apply`.",
             "join": "The pairs of rows of two streams with the same key, whose `ts` differ by at most `within`.",
             "generates": "A decorator. The function `fn(params, seed, start, stop)` returns the events `start` to "
             "`stop` - 1 as columns.",
             "invariant": "An SQL query over `events`, `outputs` and `state_TABLE` that selects the rows that break the "
             "invariant. Write `:name` for a parameter.",
-            "inherit_invariants": "The invariants of an application with the same events, outputs and states.",
+            "inherit_invariants": "Invariants of another application with the same events and outputs. Without names: "
+            "all of them, which also needs the same states.",
             "agrees_unordered": "The output columns and final states that do not depend on the order of events.",
         },
     ),
@@ -101,10 +103,27 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
             "flat_map": "A stateless operator `fn(row, out)`. With `scratch`, `fn(row, scratch, out)`.",
             "process": "A stateful operator `fn(row, state, out)`, with one state for all events.",
             "key_by": "The stream with a key: an integer or text field.",
-            "window": "An operator with windows on this stream. It takes the arguments of `app.window`.",
+            "window": "Windows on this stream. Continue with `key_by` and `apply`.",
             "union": "This stream and others of the same record, as one stream.",
             "sink": "An end of the pipeline. Rows that arrive here are outputs. With several sinks, the column `sink` "
             "numbers them from 0.",
+        },
+    ),
+    Windows: (
+        "app.window(...)",
+        {
+            "key_by": "The keys of a row: a field; `Record, keys=fn`, where `fn(row, keys)` calls `keys.add(field=...)` "
+            "for each key; or `every=n`, the keys 0 to n - 1 for every row. With `multiplicity` `bag`, a key that a "
+            "row adds twice counts twice.",
+        },
+    ),
+    KeyedWindows: (
+        "app.window(...).key_by(...)",
+        {
+            "apply": "The operator with these functions: `update(row, window, state, out)` for each row, "
+            "`result(window, state, out)` at the end of the window, and `slide(window, state)` when a window of kind "
+            "`single` has advanced. With several streams, `update` and `state` are tuples, and functions take all "
+            "states.",
         },
     ),
     KeyedStream: (
@@ -142,7 +161,7 @@ PLACES = (
     ("state of an operator or a window", "scalars, `Array`, all containers"),
     ("row of a table", "scalars, `Array`, all containers except `Queue`"),
     ("scratch of a stateless operator", "scalars, `Array`, `Ring`"),
-    ("key of an operator", "one integer or `text` field; several with `app.window(key=Record, keys=function)`"),
+    ("key of an operator", "one integer or `text` field; several with `app.window(...).key_by(Record, keys=function)`"),
 )
 # How `txn.row(table, key)` finds a row: `lookup`, the rows that exist, and a key without a row.
 KEYS_OF_TABLES = (

@@ -135,7 +135,7 @@ class Warned:
 
 
 def parse(event, out):
-    """Drops reports with an invalid direction."""
+    """Drop reports with an invalid direction."""
     if event.type == 0 and (event.dir < 0 or event.dir > 1):
         out.drop()
         return
@@ -147,7 +147,7 @@ def parse(event, out):
 
 
 def position_signals(event, out):
-    """Dispatches position reports to the operators that take signals."""
+    """Dispatch position reports to the operators that take signals."""
     if event.type == 0:
         out.emit(
             ts=event.ts, minute=minute_of(event.ts), value=0, vid=event.vid,
@@ -157,7 +157,7 @@ def position_signals(event, out):
 
 
 def expenditure_requests(event, out):
-    """Dispatches requests for the expenditure of a day."""
+    """Dispatch requests for the expenditure of a day."""
     if event.type == 3:
         out.emit(ts=event.ts, qid=event.qid, vid=event.vid, xway=event.xway, day=event.day)
 
@@ -166,7 +166,7 @@ def expenditure_requests(event, out):
 
 
 def accident_detection(report, segment, out):
-    """Signals an accident to the segments behind it, once a minute while it lasts."""
+    """Signal an accident to the segments behind it, once a minute while it lasts."""
     place = report.pos * 8 + report.lane
     is_equal = segment.places.get(report.vid, -1) == place and segment.times.get(report.vid, 0) == report.ts - PERIOD
     reports = segment.reports.get(report.vid, 0) + 1 if is_equal else 1
@@ -204,7 +204,7 @@ def accident_detection(report, segment, out):
 
 
 def toll_notification(signal, segment, out):
-    """Answers each signal but accidents; tells a vehicle that enters the segment its toll."""
+    """Answer each signal but accidents; tells a vehicle that enters the segment its toll."""
     minute = signal.minute
     toll = signal.value
     count = 0
@@ -236,7 +236,7 @@ def toll_notification(signal, segment, out):
 
 
 def accident_notification(signal, segment, out):
-    """Warns a vehicle that enters the segment of the nearest accident ahead."""
+    """Warn a vehicle that enters the segment of the nearest accident ahead."""
     if signal.kind == ACCIDENT:
         note_accident_ahead(segment, signal.minute, signal.value)
         return
@@ -250,7 +250,7 @@ def accident_notification(signal, segment, out):
 
 
 def account_balance(answer, account, out):
-    """Keeps accounts: tolls are due until the next one, and requests get the balance."""
+    """Keep accounts: tolls are due until the next one, and requests get the balance."""
     if answer.kind == BALANCE:
         out.emit(
             ts=answer.ts, qid=answer.qid, value=account.balance, vid=answer.vid, minute=answer.minute, segment=-1,
@@ -262,7 +262,7 @@ def account_balance(answer, account, out):
 
 
 def daily_expenditure(request, out):
-    """Looks up what the vehicle paid on a day of the past."""
+    """Look up what the vehicle paid on a day of the past."""
     out.emit(
         ts=request.ts, qid=request.qid, value=past_toll(request.vid, request.day, request.xway), vid=request.vid,
         minute=minute_of(request.ts), segment=-1, count=0, velocity=0, kind=EXPENDITURE, accident=False, leaves=False,

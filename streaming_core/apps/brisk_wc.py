@@ -19,7 +19,7 @@ app = App(
 
 
 def parse(event, out):
-    """Drops empty lines."""
+    """Drop empty lines."""
     if len(event.line) == 0:
         out.drop()
     else:

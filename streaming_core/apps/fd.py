@@ -53,24 +53,32 @@ ROUNDS = 15  # after so many rounds over the entities a chain of states starts a
 
 @record
 class Line:
+    """An event as text, with the number of the event as its time."""
+
     ts: i64
     line: text
 
 
 @record
 class Transaction:
+    """A transaction of an entity, with its state as a number from 0 to 17."""
+
     entity: text
     state: u8
 
 
 @record
 class Chain:
+    """The last states of an entity, and the sum of `miss` over the transitions between them, in 2^-32."""
+
     recent: Ring[u8, "window"]
     missed: i64
 
 
 @record
 class Signal:
+    """The score of an entity after a transaction, in 2^-32, and whether it is an outlier."""
+
     entity: text
     score: i64
     outlier: boolean
@@ -83,18 +91,22 @@ def miss(params):
 
 
 def amount_of(letter):
+    """Return the number of an amount (L, M, H); -1 for any other letter."""
     return 0 if letter == L else 1 if letter == M else 2 if letter == H else -1
 
 
 def type_of(letter):
+    """Return the number of a type (N, H); -1 for any other letter."""
     return 0 if letter == N else 1 if letter == H else -1
 
 
 def elapsed_of(letter):
+    """Return the number of an elapsed time (L, N, S); -1 for any other letter."""
     return 0 if letter == L else 1 if letter == N else 2 if letter == S else -1
 
 
 def parse(row, out):
+    """Split a line into entity and state, and drop any other line."""
     line = row.line
     first = line.find(COMMA, 0)
     if first < 1:
@@ -114,6 +126,7 @@ def parse(row, out):
 
 
 def predict(row, chain, out):
+    """Add a transaction to its entity's window, and emit the score; until the window is full, it is 0."""
     # `missed` is a sum over the transitions in the window: the newest one is added, the oldest one subtracted.
     recent = chain.recent
     size = len(recent)
@@ -155,7 +168,7 @@ def _model():
 
 @app.generates
 def transactions(params, seed, start, stop):
-    """Makes one transaction per event; ts is its number.
+    """Make one transaction per event; ts is its number.
 
     Without `markov`, entity and state of each event are independent draws. With `markov`, each round over the entities
     gives every entity one transaction, in a random order. An entity's state follows from its state in the round before.
@@ -196,7 +209,7 @@ def _tokens(entities):
 
 
 def _rounds(entities, seed, start, stop):
-    """Returns entity and round of each event; round r is a permutation of the entities."""
+    """Return entity and round of each event; round r is a permutation of the entities."""
     entity = []
     for r in range(start // entities, (stop + entities - 1) // entities):
         order = np.argsort(Draws(seed, f"fd.round {r}", 0, entities).bits(0), kind="stable")
@@ -205,7 +218,7 @@ def _rounds(entities, seed, start, stop):
 
 
 def _chains(seed, entity, rounds):
-    """Returns states: from the product law in the first of 15 rounds, then from the model."""
+    """Return states: from the product law in the first of 15 rounds, then from the model."""
     rows = [weighted(row) for row in _model()[0].tolist()]
     first = rounds // ROUNDS * ROUNDS
     draws = Draws(seed, "fd.chain", units=entity * (1 << 32) + first)

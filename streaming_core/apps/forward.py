@@ -10,7 +10,7 @@ The operator takes rows in the order of `seq`, even if their `ts` are equal.
 """
 
 from streaming_core.api import App, Param, Profile, i64, record, text
-from streaming_core.generator.tweets import TWEETS, tweets
+from streaming_core.generator.tweets import TWEETS, Tweet, tweets
 
 app = App(
     "forward",
@@ -26,13 +26,6 @@ p = app.params
 
 
 @record
-class Tweet:
-    ts: i64
-    user: i64
-    text: text
-
-
-@record
 class Nothing:
     """Stands for the paper's empty state; a record needs at least one field."""
 
@@ -41,6 +34,8 @@ class Nothing:
 
 @record
 class Forwarded:
+    """A tweet that an instance has passed on, one millisecond later."""
+
     ts: i64
     instance: i64
     user: i64
@@ -48,32 +43,28 @@ class Forwarded:
 
 
 def even(row, out):
+    """Keep the tweets with an even number: the first stream."""
     if row.seq % 2 == 0:
         out.emit(ts=row.ts, user=row.user, text=row.text)
 
 
 def odd(row, out):
+    """Keep the tweets with an odd number: the second stream."""
     if row.seq % 2 == 1:
         out.emit(ts=row.ts, user=row.user, text=row.text)
 
 
 def forward(row, window, evens, odds, out):
+    """Pass a tweet on, if it is this instance's turn."""
     if not p.once or row.seq % p.copies == window.key.index:
         out.emit(ts=window.end, instance=window.key.index, user=row.user, text=row.text)
 
 
 source = app.source(Tweet)
-app.window(
-    source.flat_map(even, Tweet),
-    source.flat_map(odd, Tweet),
-    every="copies",
-    advance=1,
-    size=1,
-    kind="single",
-    state=(Nothing, Nothing),
-    update=(forward, forward),
-    output=Forwarded,
-).sink()
+windows = app.window(
+    source.flat_map(even, Tweet), source.flat_map(odd, Tweet), size=1, advance=1, kind="single"
+).key_by(every="copies")
+windows.apply(update=(forward, forward), state=(Nothing, Nothing), output=Forwarded).sink()
 
 app.generates(tweets)
 

@@ -60,6 +60,8 @@ WHOLE = 1_000  # a share counts thousandths
 
 @record
 class Request:
+    """A quote, transfer or swap: two currencies or accounts, a share in thousandths, and a rate in 1/PAR."""
+
     ts: i64
     kind: u8
     one: u32
@@ -70,16 +72,22 @@ class Request:
 
 @record
 class Account:
+    """An account and its balance, in units of its currency."""
+
     balance: i64
 
 
 @record
 class Currency:
+    """A currency and its rate, in 1/PAR."""
+
     rate: i64
 
 
 @record
 class Answer:
+    """Both balances or both rates after the event; after a transfer, also the rates of both currencies."""
+
     kind: u8
     one: i64
     other: i64
@@ -92,28 +100,34 @@ currencies = app.table("currencies", Currency, "n_currencies", lambda key, param
 
 
 def set_near(currency, other, request):
+    """Set the quoted rate if it lies within `band` percent of the other currency's rate."""
     if abs(request.rate - other.rate) * 100 <= other.rate * p.band:
         currency.rate = request.rate
 
 
 def moved(balance, request):
+    """Return the amount that a transfer takes from this balance."""
     return balance * request.share // WHOLE
 
 
 def receive(target, source, its_rate, rate, request):
+    """Credit the target with the transferred amount, converted into its currency."""
     target.balance += moved(source.balance, request) * its_rate.rate // rate.rate
 
 
 def send(source, request):
+    """Debit the source with the transferred amount."""
     source.balance -= moved(source.balance, request)
 
 
 def take_over(account, other, request):
+    """Give an account the balance of the other one."""
     account.balance = other.balance
 
 
 @app.transaction(input=Request, output=Answer)
 def exchange(request, txn):
+    """Run a quote, transfer or swap as one transaction, and drop invalid events."""
     rows = p.n_currencies if request.kind == QUOTE else p.n_accounts
     known = request.kind <= SWAP and max(request.one, request.other) < rows and request.one != request.other
     if not known or request.share > WHOLE or request.rate == 0:
@@ -146,6 +160,7 @@ def exchange(request, txn):
 
 @exchange.post
 def answer(request, txn, out):
+    """Answer an event with the rows that it has read."""
     if request.kind == QUOTE:
         one = txn.result(currencies, 0).rate
         other = txn.result(currencies, 1).rate
@@ -162,7 +177,7 @@ def answer(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Draws accounts and currencies by Zipf's law, all else uniformly; ts is the number of the event."""
+    """Draw accounts and currencies by Zipf's law, all else uniformly; ts is the number of the event."""
     draws = Draws(seed, "fx.requests", start, stop)
     whole, single = np.zeros(stop - start, np.int64), np.zeros(stop - start, bool)  # one partition: all of a table
     quote = draws.chance(0, params["quote_ratio"])

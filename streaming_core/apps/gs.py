@@ -72,6 +72,8 @@ p = app.params
 
 @record
 class Request:
+    """A read of the records at `keys`, or a write of `vals` to them."""
+
     ts: i64
     is_read: boolean
     keys: Array[u32, "length"]
@@ -80,12 +82,16 @@ class Request:
 
 @record
 class Item:
+    """A record: its value, with words that all equal it."""
+
     value: i64
     payload: Array[i64, "payload"]
 
 
 @record
 class Result:
+    """The answer to an event: the sum of the values read, and the outcome of the extra work on it."""
+
     is_read: boolean
     total: i64
     mixed: i64
@@ -102,6 +108,7 @@ items = app.table(
 
 
 def write(item, request, i):
+    """Store the event's value i in a record."""
     item.value = request.vals[i]
     for word in range(len(item.payload)):
         item.payload[word] = request.vals[i]
@@ -119,6 +126,7 @@ def value_of(item):
 
 @app.transaction(input=Request, output=Result)
 def grep(request, txn):
+    """Read or overwrite all records of an event, and drop an event with a key outside the table."""
     keys = request.keys
     for i in range(len(keys)):
         if keys[i] >= p.n_items:
@@ -134,6 +142,7 @@ def grep(request, txn):
 
 @grep.post
 def sum_up(request, txn, out):
+    """Sum the values read, and do the extra work on the sum."""
     total = 0
     mixed = 0
     if request.is_read:
@@ -151,7 +160,7 @@ def sum_up(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Draws keys by partition, distinct within an event; ts is the number of the event."""
+    """Draw keys by partition, distinct within an event; ts is the number of the event."""
     length, n_items = params["length"], params["n_items"]
     if length > n_items and not params["duplicates"]:
         raise BadInput(f"app gs: {length} distinct keys need n_items of at least {length}, got {n_items}")

@@ -15,6 +15,7 @@ from streaming_core.generator.tweets import (
     LONGEST_WINDOW,
     OUT_OF_ORDER,
     TWEETS,
+    Tweet,
     tweets,
 )
 
@@ -36,34 +37,35 @@ HASH = ord("#")
 
 
 @record
-class Tweet:
-    ts: i64
-    user: i64
-    text: text
-
-
-@record
 class Hashtag:
+    """A hashtag without its `#`: the key of a window."""
+
     hashtag: text
 
 
 @record
 class Longest:
+    """The length of the longest tweet so far, in characters."""
+
     chars: i64
 
 
 @record
 class LongestTweet:
+    """A hashtag and the length of its longest tweet in a window that ends at `ts`."""
+
     ts: i64
     hashtag: text
     chars: i64
 
 
 def is_word(byte):
+    """Tell whether a byte is an ASCII letter, a digit or `_`."""
     return 48 <= byte < 58 or 65 <= byte < 91 or 97 <= byte < 123 or byte == 95
 
 
 def hashtags(row, keys):
+    """Give a tweet its hashtags as keys."""
     line = row.text
     at = line.find(HASH, 0)
     while at >= 0:
@@ -76,7 +78,7 @@ def hashtags(row, keys):
 
 
 def characters(line):
-    """Counts code points, that is, bytes that are no continuation bytes of UTF-8."""
+    """Count code points, that is, bytes that are no continuation bytes of UTF-8."""
     count = 0
     for i in range(len(line)):
         if line[i] & 0xC0 != 0x80:
@@ -85,23 +87,17 @@ def characters(line):
 
 
 def longer(row, window, state, out):
+    """Keep the greater of the longest length so far and that of this tweet."""
     state.chars = max(state.chars, characters(row.text))
 
 
 def longest(window, state, out):
+    """Emit the longest length of a hashtag at the end of the window."""
     out.emit(ts=window.end, hashtag=window.key.hashtag, chars=state.chars)
 
 
-app.source(Tweet).window(
-    keys=hashtags,
-    key=Hashtag,
-    advance="advance",
-    size="size",
-    state=Longest,
-    update=longer,
-    result=longest,
-    output=LongestTweet,
-).sink()
+windows = app.source(Tweet).window(size="size", advance="advance").key_by(Hashtag, keys=hashtags)
+windows.apply(update=longer, state=Longest, output=LongestTweet, result=longest).sink()
 
 app.generates(tweets)
 

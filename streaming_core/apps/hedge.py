@@ -56,6 +56,8 @@ class Trade:
 
 @record
 class Kept:
+    """A stored trade; `number` is its `seq`, and prices are in cents."""
+
     ts: i64
     number: i64
     company: i64
@@ -65,12 +67,16 @@ class Kept:
 
 @record
 class Lefts:
+    """The stored trades of the left stream, and the number of trades that this key has seen."""
+
     seen: i64
     rows: Queue[Kept]
 
 
 @record
 class Rights:
+    """The stored trades of the right stream."""
+
     rows: Queue[Kept]
 
 
@@ -88,11 +94,12 @@ class Pair:
 
 @app.constant
 def exchange_of(params):
-    """Returns 1 for each company that is traded at NASDAQ, 0 for NYSE."""
+    """Return 1 for each company that is traded at NASDAQ, 0 for NYSE."""
     return np.array([int(name in NASDAQ) for name in COMPANIES])
 
 
 def valid(row, out):
+    """Drop trades with an unknown company, or with a price outside the bounds."""
     if row.average <= 0 or row.average > HIGHEST or row.price < 0 or row.price > HIGHEST:
         out.drop()
         return
@@ -103,11 +110,12 @@ def valid(row, out):
 
 
 def fits(one, other):
-    """Tells whether trades of two companies may form a pair."""
+    """Tell whether trades of two companies may form a pair."""
     return one != other and (not p.same_exchange or exchange_of[one] == exchange_of[other])
 
 
 def is_hedge(l_price, l_average, r_price, r_average):
+    """Tell whether the right normalised distance is -1.05 to -0.95 times the left one."""
     # Distances are multiplied by both averages, and the left one is made positive. A left distance of 0 hedges nothing.
     l_distance = (l_price - l_average) * r_average
     r_distance = (r_price - r_average) * l_average
@@ -118,11 +126,13 @@ def is_hedge(l_price, l_average, r_price, r_average):
 
 
 def purge(rows, start):
+    """Remove the trades that came before this time, in milliseconds."""
     while len(rows) > 0 and rows[0].ts < start:
         rows.popleft()
 
 
 def as_left(row, window, lefts, rights, out):
+    """Pair a trade with the stored trades of the right stream, and store it if it is this key's turn."""
     lefts.seen += 1
     kept = rights.rows
     purge(kept, window.start)
@@ -141,6 +151,7 @@ def as_left(row, window, lefts, rights, out):
 
 
 def as_right(row, window, lefts, rights, out):
+    """Pair a trade with the stored trades of the left stream, and store it if it is this key's turn."""
     lefts.seen += 1
     kept = lefts.rows
     purge(kept, window.start)
@@ -159,17 +170,8 @@ def as_right(row, window, lefts, rights, out):
 
 
 trades = app.source(Trade).flat_map(valid, Trade)
-app.window(
-    trades,
-    trades,
-    every="keys",
-    advance=1,
-    size="size",
-    kind="single",
-    state=(Lefts, Rights),
-    update=(as_left, as_right),
-    output=Pair,
-).sink()
+windows = app.window(trades, trades, size="size", advance=1, kind="single").key_by(every="keys")
+windows.apply(update=(as_left, as_right), state=(Lefts, Rights), output=Pair).sink()
 
 
 # --- the generator ----------------------------------------------------------------------------------------------------
@@ -183,24 +185,24 @@ DEVIATION, MEMORY = 0.01, 0.95  # of distances from the average price, from trad
 
 
 def _averages():
-    """Returns the average price of each company in cents: 50 to 2000 dollars."""
+    """Return the average price of each company in cents: 50 to 2000 dollars."""
     return 5_000 + (splitmix64(np.arange(NUMBER, dtype=np.uint64)) % np.uint64(195_001)).astype(np.int64)
 
 
 def _normal(draws, first):
-    """Draws approximately normal numbers of variance 1: the sum of twelve uniform draws, from `first` on."""
+    """Draw approximately normal numbers of variance 1: the sum of twelve uniform draws, from `first` on."""
     return sum(draws.u53(first + d) for d in range(12)) / float(1 << 53) - 6.0
 
 
 def _chain(noise, memory):
-    """Returns an autoregressive series of variance 1."""
+    """Return an autoregressive series of variance 1."""
     step = (1.0 - memory * memory) ** 0.5
     scaled = np.concatenate([noise[:1], noise[1:] * step]).tolist()
     return np.array(list(accumulate(scaled, lambda before, new: memory * before + new)))
 
 
 def _rates(params, seed, minute):
-    """Returns the number of trades in each second of a minute: a wandering rate, bursts, and empty seconds."""
+    """Return the number of trades in each second of a minute: a wandering rate, bursts, and empty seconds."""
     second = np.arange(minute * MINUTE, (minute + 1) * MINUTE)
     draws = Draws(seed, "hedge.seconds", units=second)
     wandering = params["rate"] * exponential(RATE_DEVIATION * _chain(_normal(draws, 0), RATE_MEMORY))
@@ -217,7 +219,7 @@ def _count(params, seed, minute):
 
 
 def _make(params, seed, minute):
-    """Makes the trades of a minute.
+    """Make the trades of a minute.
 
     Distances from the average start again each minute. Half of their variance is common to all companies, with the
     opposite sign for every other company: these are the hedges.
@@ -246,8 +248,8 @@ app.generates(by_period(_make, _count))
 
 # Pairs with the columns of their trades.
 PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.company AS later, f.company AS before,
-    CASE WHEN o.l_company = e.company THEN e.price ELSE f.price END AS l_said,
-    CASE WHEN o.l_company = e.company THEN f.price ELSE e.price END AS r_said,
+    CASE WHEN o.l_company = e.company THEN e.price ELSE f.price END AS l_traded,
+    CASE WHEN o.l_company = e.company THEN f.price ELSE e.price END AS r_traded,
     CASE WHEN o.l_company = e.company THEN e.average ELSE f.average END AS l_average,
     CASE WHEN o.l_company = e.company THEN f.average ELSE e.average END AS r_average
     FROM outputs o LEFT JOIN events e ON o.seq = e.seq LEFT JOIN events f ON o.earlier = f.seq)"""
@@ -255,7 +257,8 @@ PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.company AS later
 app.invariant(
     "a pair's trades belong to two companies and have the prices of their events",
     f"""SELECT * FROM {PAIRS} WHERE ts_later IS NULL OR ts_earlier IS NULL OR l_company = r_company
-    OR NOT (l_company IN (later, before) AND r_company IN (later, before)) OR l_price <> l_said OR r_price <> r_said""",
+    OR NOT (l_company IN (later, before) AND r_company IN (later, before))
+    OR l_price <> l_traded OR r_price <> r_traded""",
 )
 app.invariant(
     "a pair's distances from the averages are opposite, within five percent",

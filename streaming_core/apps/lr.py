@@ -76,6 +76,8 @@ TOLL, CROWDED, PACE, WARNING, BALANCE, EXPENDITURE = 0, 1, 2, 3, 4, 5
 
 @record
 class Event:
+    """A tuple of Linear Road: a position report (type 0) or a request (types 2 to 4); time is in seconds."""
+
     ts: i64
     qid: i64
     vid: u32
@@ -95,6 +97,8 @@ class Event:
 
 @record
 class Report:
+    """A valid position report: position in feet, speed in mph, and segment of an expressway in one direction."""
+
     ts: i64
     vid: u32
     pos: i32
@@ -105,6 +109,8 @@ class Report:
 
 @record
 class Average:
+    """The mean speed of a vehicle in its segment so far in this minute, in mph."""
+
     ts: i64
     vid: u32
     segment: i32
@@ -113,6 +119,8 @@ class Average:
 
 @record
 class Signal:
+    """News for a segment: `kind` says which, `value` holds it, and `minute` is the minute that it is about."""
+
     ts: i64
     minute: i64
     value: i64
@@ -125,6 +133,8 @@ class Signal:
 
 @record
 class Stop:
+    """A place where a vehicle stands (`stands`), or which it has left; a place is a position in feet of one road."""
+
     ts: i64
     place: i64
     vid: u32
@@ -134,6 +144,8 @@ class Stop:
 
 @record
 class Answer:
+    """A row of the sink: `kind` says which answer it is, and `value` holds the toll, distance, balance or sum."""
+
     ts: i64
     qid: i64
     value: i64
@@ -149,6 +161,8 @@ class Answer:
 
 @record
 class Speeds:
+    """The reports of a segment in this minute: by vehicle, the sum of speeds in mph and their number."""
+
     minute: i64
     sums: Map[u32, i64]
     reports: Counter[u32]
@@ -156,6 +170,8 @@ class Speeds:
 
 @record
 class Velocities:
+    """The mean speeds of a segment's vehicles in each of the last five minutes: sums in mph, and counts."""
+
     minute: i64
     sums: Array[i64, 5]
     vehicles: Array[i64, 5]
@@ -164,12 +180,16 @@ class Velocities:
 
 @record
 class Present:
+    """The vehicles that have reported from a segment in this minute."""
+
     minute: i64
     vehicles: Set[u32]
 
 
 @record
 class Standing:
+    """Where a vehicle last reported, and how many equal reports in a row it has sent."""
+
     place: i64
     reports: i64
     segment: i32
@@ -178,6 +198,8 @@ class Standing:
 
 @record
 class Place:
+    """The vehicles that stand in a place (value 1), their number, and the last minute with a signal."""
+
     minute: i64
     standing: i64
     vehicles: Map[u32, i64]
@@ -185,12 +207,16 @@ class Place:
 
 @record
 class Vehicle:
+    """The segment of a vehicle's last report; `known` is false once it has left the road."""
+
     segment: i32
     known: boolean
 
 
 @record
 class Traffic:
+    """The numbers of a segment in the latest two minutes for which they are known."""
+
     count_minute: i64
     count: i64
     former_count_minute: i64
@@ -205,22 +231,27 @@ class Traffic:
 
 @record
 class Ahead:
+    """The latest two minutes with an accident, by its distance in segments."""
+
     minutes: Array[i64, 5]
     former_minutes: Array[i64, 5]
 
 
 @record
 class Account:
+    """The balance of a vehicle, and the toll that it pays when it leaves its segment."""
+
     balance: i64
     due: i64
 
 
 def minute_of(ts):
+    """Return the minute of a time in seconds, from 1 on."""
     return ts // 60 + 1
 
 
 def ahead_of(segment, distance):
-    """Returns the segment so far ahead in a vehicle's direction; -1 beyond the end of the road."""
+    """Return the segment so far ahead in a vehicle's direction; -1 beyond the end of the road."""
     seg = segment % SEGMENTS + (distance if segment // SEGMENTS % 2 == 0 else -distance)
     if seg < 0 or seg >= SEGMENTS:
         return -1
@@ -228,12 +259,12 @@ def ahead_of(segment, distance):
 
 
 def just_before(minute, latest, former):
-    """Tells whether one of two minutes (0: none) is the minute before."""
+    """Tell whether one of two minutes (0: none) is the minute before."""
     return minute > 1 and (latest == minute - 1 or former == minute - 1)
 
 
 def past_toll(vid, day, xway):
-    """Returns 10 to 99 for each of the 69 days of history, and 0 for other days."""
+    """Return 10 to 99 for each of the 69 days of history, and 0 for other days."""
     if day < 1 or day > 69:
         return 0
     return 10 + ((vid * 128 + day) * 256 + xway) % 1_000_003 * 48_271 % 2_147_483_647 % 90
@@ -243,6 +274,7 @@ def past_toll(vid, day, xway):
 
 
 def position_reports(event, out):
+    """Keep position reports with their segment, and drop those with an invalid direction."""
     if event.type != 0:
         return
     if event.dir < 0 or event.dir > 1:
@@ -253,6 +285,7 @@ def position_reports(event, out):
 
 
 def balance_requests(event, out):
+    """Keep balance requests (type 2), as answers without a balance yet."""
     if event.type == 2:
         out.emit(
             ts=event.ts, qid=event.qid, value=0, vid=event.vid, minute=minute_of(event.ts), segment=-1, count=0,
@@ -261,6 +294,7 @@ def balance_requests(event, out):
 
 
 def daily_expenditure(event, out):
+    """Answer requests for the expenditure of a past day (type 3)."""
     if event.type == 3:
         out.emit(
             ts=event.ts, qid=event.qid, value=past_toll(event.vid, event.day, event.xway), vid=event.vid,
@@ -272,6 +306,7 @@ def daily_expenditure(event, out):
 
 
 def average_speed(report, segment, out):
+    """Add a report to its vehicle's mean speed in this minute, and emit the mean."""
     if segment.minute != minute_of(report.ts):
         segment.minute = minute_of(report.ts)
         segment.sums.clear()
@@ -283,6 +318,7 @@ def average_speed(report, segment, out):
 
 
 def latest_velocity(average, segment, out):
+    """Update a segment's average velocity over five minutes, and signal it for the next minute."""
     minute = minute_of(average.ts)
     if segment.minute != minute:
         for past in range(min(minute - segment.minute, 5)):
@@ -308,6 +344,7 @@ def latest_velocity(average, segment, out):
 
 
 def vehicle_count(report, segment, out):
+    """Add a vehicle to those of this minute, and signal their number."""
     if segment.minute != minute_of(report.ts):
         segment.minute = minute_of(report.ts)
         segment.vehicles.clear()
@@ -322,7 +359,7 @@ def vehicle_count(report, segment, out):
 
 
 def stopped_vehicle(report, last, out):
-    """Signals at every report that a vehicle stands in a place, and once that it left."""
+    """Signal at every report that a vehicle stands in a place, and once that it left."""
     place = report.segment // SEGMENTS * ROAD + report.pos
     if last.reports > 0 and place == last.place and report.lane == last.lane and report.lane != EXIT:
         last.reports += 1
@@ -338,7 +375,7 @@ def stopped_vehicle(report, last, out):
 
 
 def accident(stop, place, out):
-    """Signals an accident to the segments behind it, once a minute while it lasts."""
+    """Signal an accident to the segments behind it, once a minute while it lasts."""
     minute = minute_of(stop.ts)
     stood = place.vehicles.get(stop.vid, 0)
     if not stop.stands:
@@ -362,6 +399,7 @@ def accident(stop, place, out):
 
 
 def segment_crossing(report, vehicle, out):
+    """Signal each position, and whether the vehicle enters the segment or leaves the road."""
     leaves = report.lane == EXIT
     enters = not leaves and (not vehicle.known or vehicle.segment != report.segment)
     vehicle.known = not leaves
@@ -376,14 +414,14 @@ def segment_crossing(report, vehicle, out):
 
 
 def note_accident(segment, minute):
-    """Notes an accident that blocks the segment in this minute."""
+    """Note an accident that blocks the segment in this minute."""
     if segment.accident_minute != minute:
         segment.former_accident_minute = segment.accident_minute
         segment.accident_minute = minute
 
 
 def note_count(segment, minute, count):
-    """Notes the number of vehicles in this minute."""
+    """Note the number of vehicles in this minute."""
     if segment.count_minute != minute:
         segment.former_count_minute = segment.count_minute
         segment.former_count = segment.count
@@ -392,7 +430,7 @@ def note_count(segment, minute, count):
 
 
 def note_velocity(segment, minute, velocity):
-    """Notes the average velocity in this minute."""
+    """Note the average velocity in this minute."""
     if segment.velocity_minute != minute:
         segment.former_velocity_minute = segment.velocity_minute
         segment.former_velocity = segment.velocity
@@ -401,21 +439,22 @@ def note_velocity(segment, minute, velocity):
 
 
 def count_before(segment, minute):
-    """Returns the vehicles of the minute before; 0 if none is known."""
+    """Return the vehicles of the minute before; 0 if none is known."""
     return segment.former_count if segment.former_count_minute == minute - 1 else 0
 
 
 def velocity_before(segment, minute):
-    """Returns the velocity that sets tolls in this minute; 0 if none is known."""
+    """Return the velocity that sets tolls in this minute; 0 if none is known."""
     return segment.former_velocity if segment.former_velocity_minute == minute else 0
 
 
 def toll_of(velocity, count, blocked, limit):
-    """Returns the toll of a segment."""
+    """Return the toll of a segment."""
     return 2 * (count - CROWD) * (count - CROWD) if velocity < limit and count > CROWD and not blocked else 0
 
 
 def toll_notification(signal, segment, out):
+    """Answer each signal but accidents; tell a vehicle that enters the segment its toll."""
     minute = signal.minute
     toll = signal.value
     count = 0
@@ -445,14 +484,14 @@ def toll_notification(signal, segment, out):
 
 
 def note_accident_ahead(segment, minute, distance):
-    """Notes an accident so many segments ahead."""
+    """Note an accident so many segments ahead."""
     if segment.minutes[distance] != minute:
         segment.former_minutes[distance] = segment.minutes[distance]
         segment.minutes[distance] = minute
 
 
 def nearest_accident(segment, minute):
-    """Returns the distance to the nearest accident ahead; -1 without one."""
+    """Return the distance to the nearest accident ahead; -1 without one."""
     for distance in range(AHEAD):
         if just_before(minute, segment.minutes[distance], segment.former_minutes[distance]):
             return distance
@@ -460,7 +499,7 @@ def nearest_accident(segment, minute):
 
 
 def warn(signal, segment, out):
-    """Warns a vehicle of the nearest accident ahead, if there is one."""
+    """Warn a vehicle of the nearest accident ahead, if there is one."""
     distance = nearest_accident(segment, signal.minute)
     if distance >= 0:
         out.emit(
@@ -470,6 +509,7 @@ def warn(signal, segment, out):
 
 
 def accident_notification(signal, segment, out):
+    """Note accidents ahead, and warn each vehicle that enters the segment of the nearest one."""
     if signal.kind == ACCIDENT:
         note_accident_ahead(segment, signal.minute, signal.value)
     elif signal.enters:
@@ -480,6 +520,7 @@ def accident_notification(signal, segment, out):
 
 
 def charges(answer, out):
+    """Keep the answers that change an account: tolls, and reports of vehicles that leave the road."""
     if answer.kind == TOLL and (answer.value >= 0 or answer.leaves):
         out.emit(
             ts=answer.ts, qid=answer.qid, value=answer.value, vid=answer.vid, minute=answer.minute,
@@ -489,6 +530,7 @@ def charges(answer, out):
 
 
 def account_balance(answer, account, out):
+    """Charge the toll of the segment that a vehicle has left, or answer a balance request."""
     if answer.kind == TOLL:
         account.balance += account.due
         account.due = max(answer.value, 0)

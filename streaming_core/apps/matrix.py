@@ -52,6 +52,8 @@ FRACTION = 24  # bits of the fractional part of a selectivity
 
 @record
 class Tuple:
+    """An event: a key and a d x d matrix of 32-bit words, row by row."""
+
     ts: i64
     key: u32
     m: Array[u32, "d*d"]
@@ -59,12 +61,16 @@ class Tuple:
 
 @record
 class Scratch:
+    """Space for one event: the product so far, and one row of the next product."""
+
     x: Array[u32, "d*d"]
     row: Array[u32, "d"]
 
 
 @record
 class Scaled:
+    """A tuple after the multiplications of the stateless operator."""
+
     key: u32
     m: Array[u32, "d*d"]
 
@@ -81,6 +87,8 @@ class State:
 
 @record
 class Folded:
+    """The checksum of a key's state after its n-th tuple; `copy` numbers the outputs of one tuple from 0."""
+
     key: u32
     n: i64
     copy: i32
@@ -89,23 +97,23 @@ class Folded:
 
 @app.constant
 def factor(params):
-    """Returns the fixed matrix, row by row."""
+    """Return the fixed matrix, row by row."""
     cells = params["d"] * params["d"]
     return (Draws(0, "matrix.factor", 0, cells).bits(0) >> np.uint64(32)).view(np.int64)
 
 
 @app.constant
 def copies(params):
-    """Returns, for `sel` and `sel_keyed`, the whole part and the fractional part in 1/2^24."""
-    found = []
+    """Return, for `sel` and `sel_keyed`, the whole part and the fractional part in 1/2^24."""
+    parts = []
     for sel in (params["sel"], params["sel_keyed"]):
         whole = int(sel)
-        found += [whole, round((sel - whole) * (1 << FRACTION))]
-    return np.array(found, np.int64)
+        parts += [whole, round((sel - whole) * (1 << FRACTION))]
+    return np.array(parts, np.int64)
 
 
 def mixed(number):
-    """Hashes a number into 32 bits."""
+    """Hash a number into 32 bits."""
     bits = ((number ^ (number >> 32)) & MASK) * 0x9E3779B1 & MASK
     bits = (bits ^ (bits >> 15)) * 0x85EBCA77 & MASK
     bits = (bits ^ (bits >> 13)) * 0xC2B2AE3D & MASK
@@ -113,13 +121,13 @@ def mixed(number):
 
 
 def chosen(seq, which):
-    """Returns how many tuples an operator emits for an event."""
+    """Return how many tuples an operator emits for an event."""
     one_more = mixed(2 * seq + which) >> (32 - FRACTION) < copies[2 * which + 1]
     return copies[2 * which] + (1 if one_more else 0)
 
 
 def multiply(x, row, times):
-    """Computes x = x * factor, `times` times; `row` is scratch space for a row."""
+    """Compute x = x * factor, `times` times; `row` is scratch space for a row."""
     for _ in range(times):
         for i in range(p.d):
             for j in range(p.d):
@@ -132,6 +140,7 @@ def multiply(x, row, times):
 
 
 def checksum(words):
+    """Return a 32-bit checksum of an array, which depends on the order of its words."""
     total = 0
     for i in range(len(words)):
         total = (total * 31 + words[i]) & MASK
@@ -139,6 +148,7 @@ def checksum(words):
 
 
 def scale(row, scratch, out):
+    """Multiply the matrix `r` times, and emit the tuple `sel` times on average."""
     if row.key >= p.keys:
         out.drop()
     x = scratch.x
@@ -152,6 +162,7 @@ def scale(row, scratch, out):
 
 
 def fold(row, state, out):
+    """Multiply the matrix, mix its checksum into the state, and emit the state's checksum."""
     words = state.words
     x = state.x
     if state.n == 0:
@@ -174,7 +185,7 @@ app.source(Tuple).flat_map(scale, Scaled, scratch=Scratch).key_by("key").process
 
 @app.generates
 def tuples(params, seed, start, stop):
-    """Draws each tuple independently; ts is its number."""
+    """Draw each tuple independently; ts is its number."""
     draws, cells = Draws(seed, "matrix.tuples", start, stop), params["d"] * params["d"]
     key = _keys(params["keys"], params["sigma"]).pick(draws.u53(0))
     key[Draws(seed, "matrix.invalid", start, stop).chance(0, params["invalid_ratio"])] = params["keys"]
@@ -184,7 +195,7 @@ def tuples(params, seed, start, stop):
 
 @lru_cache(maxsize=4)
 def _keys(keys, sigma):
-    """Returns the distribution of keys: normal draws within -1..1, cut into one equal range per key."""
+    """Return the distribution of keys: normal draws within -1..1, cut into one equal range per key."""
     if sigma == 0:
         return proportional(np.ones(keys))
     fine = 16 if keys <= 10_000 else 1  # points per range at which the density is evaluated

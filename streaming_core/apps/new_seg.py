@@ -14,6 +14,7 @@ simulation repeats.
 """
 
 from streaming_core.api import App, Param, Profile, boolean, i8, i16, i32, i64, record, u32
+from streaming_core.apps.pos_rep import Event
 from streaming_core.generator.linear_road import PARAMS, events
 
 app = App(
@@ -38,20 +39,9 @@ p = app.params
 
 
 @record
-class Event:
-    ts: i64
-    vid: u32
-    pos: i32
-    speed: i16
-    xway: i16
-    seg: i16
-    type: i8
-    lane: i8
-    dir: i8
-
-
-@record
 class Last:
+    """Where and when a vehicle last reported, in seconds; `known` is false before its first report."""
+
     ts: i64
     xway: i16
     seg: i16
@@ -60,6 +50,8 @@ class Last:
 
 @record
 class Entry:
+    """A position report of a vehicle that has entered another segment."""
+
     ts: i64
     vid: u32
     pos: i32
@@ -72,6 +64,7 @@ class Entry:
 
 
 def new_seg(event, last, out):
+    """Pass on a report if its vehicle is new or has changed its segment, and drop invalid reports."""
     if event.type != 0:
         return
     if event.dir < 0 or event.dir > 1:

@@ -93,6 +93,8 @@ OWN = 0  # seed of the data that is the same in every workload
 
 @record
 class Request:
+    """A bid, ALTER or TOP: the first `n` items of the arrays, with a price and a quantity for each."""
+
     ts: i64
     user: u32
     kind: u8
@@ -105,6 +107,8 @@ class Request:
 
 @record
 class Item:
+    """An item: its asking price and its quantity, with words that all equal their sum."""
+
     ask: i64
     qty: i64
     payload: Array[i64, "payload"]
@@ -112,6 +116,8 @@ class Item:
 
 @record
 class Answer:
+    """The outcome of an event; for a bid, the sums of asking prices and quantities of its items after it."""
+
     kind: u8
     auth: boolean
     ok: boolean
@@ -120,6 +126,7 @@ class Answer:
 
 
 def offer(key, params):
+    """Return the columns of the items before the first event; prices do not depend on the seed."""
     ask, qty = Draws(OWN, "ob.init", units=key).below(0, params["max_price"]), params["init_qty"]
     return {"ask": ask, "qty": qty, "payload": (ask + qty)[:, None]}
 
@@ -128,11 +135,12 @@ goods = app.table("goods", Item, "n_items", offer, key=u32, lookup="index")
 
 
 def sells(item, request, i):
+    """Tell whether item i costs no more than the bid offers, and whether enough of it is left."""
     return request.prices[i] >= item.ask and request.qtys[i] <= item.qty
 
 
 def seal(item):
-    """Makes the payload of an item agree with its fields."""
+    """Make the payload of an item agree with its fields."""
     for word in range(len(item.payload)):
         item.payload[word] = item.ask + item.qty
 
@@ -146,6 +154,7 @@ def quantity_of(item):
 
 
 def take(item, request, i):
+    """Take the quantity that a bid wants of item i."""
     item.qty -= request.qtys[i]
     seal(item)
     if p.work > 0:
@@ -153,6 +162,7 @@ def take(item, request, i):
 
 
 def alter(item, request, i):
+    """Set the asking price of item i."""
     item.ask = request.prices[i]
     seal(item)
     if p.work > 0:
@@ -160,6 +170,7 @@ def alter(item, request, i):
 
 
 def top_up(item, request, i):
+    """Add to the quantity of item i."""
     item.qty += request.qtys[i]
     seal(item)
     if p.work > 0:
@@ -167,6 +178,7 @@ def top_up(item, request, i):
 
 
 def makes_sense(request):
+    """Tell whether an event is valid: a known kind, existing items, and no negative number."""
     if request.kind > TOP or request.n < 1 or request.n > len(request.items):
         return False
     for i in range(request.n):
@@ -182,6 +194,7 @@ def makes_sense(request):
 
 @app.transaction(input=Request, output=Answer)
 def trade(request, txn):
+    """Run a bid, ALTER or TOP as one transaction; drop invalid events, and touch nothing without authorisation."""
     if not makes_sense(request):
         txn.drop()
         return
@@ -204,6 +217,7 @@ def trade(request, txn):
 
 @trade.post
 def answer(request, txn, out):
+    """Answer an event; one without authorisation also counts as dropped."""
     ask = 0
     qty = 0
     if request.auth and request.kind == BID:
@@ -217,7 +231,7 @@ def answer(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Draws bids, ALTERs and TOPs in a pattern of 8, keys by partition; ts is the number of the event."""
+    """Draw bids, ALTERs and TOPs in a pattern of 8, keys by partition; ts is the number of the event."""
     n_items, room, bid_length = params["n_items"], params["length"], params["bid_length"]
     coded = params["len_mode"] == "code"
     if coded and room < 24:
@@ -266,7 +280,7 @@ def requests(params, seed, start, stop):
 
 
 def _keys(draws, space, length, multi, params, distinct):
-    """Draws `length` keys per event.
+    """Draw `length` keys per event.
 
     A single-partition event has the keys of one partition. A multi-partition event has keys of `mp_len` partitions, in
     order.

@@ -16,7 +16,8 @@ from streaming_core.generator.tweets import (
     LONGEST_WINDOW,
     OUT_OF_ORDER,
     TWEETS,
-    WORDS_SAID,
+    WORDS_IN_TWEET,
+    Tweet,
     tweets,
     word_end,
     word_from,
@@ -51,25 +52,24 @@ app = App(
 
 
 @record
-class Tweet:
-    ts: i64
-    user: i64
-    text: text
-
-
-@record
 class Pair:
+    """Two words of a tweet, in this order: the key of a window."""
+
     first: text
     second: text
 
 
 @record
 class Count:
+    """The number of tweets with the pair so far."""
+
     n: i64
 
 
 @record
 class Counted:
+    """A pair of words and its count in the window that ends at `ts`."""
+
     ts: i64
     first: text
     second: text
@@ -78,11 +78,12 @@ class Counted:
 
 @app.constant
 def distance(params):
-    """Returns how far apart the words of a pair may be, as one number."""
+    """Return how far apart the words of a pair may be, as one number."""
     return np.array([DISTANCES[params["level"]]])
 
 
 def pairs(row, keys):
+    """Give a tweet its pairs of nearby words as keys."""
     line = row.text
     first = word_from(line, 0)
     while first < len(line):
@@ -99,32 +100,25 @@ def pairs(row, keys):
 
 
 def count(row, window, state, out):
+    """Count a tweet for one of its pairs."""
     state.n += 1
 
 
 def counted(window, state, out):
+    """Emit the count of a pair at the end of the window."""
     out.emit(ts=window.end, first=window.key.first, second=window.key.second, n=state.n)
 
 
-app.source(Tweet).window(
-    keys=pairs,
-    key=Pair,
-    advance="advance",
-    size="size",
-    multiplicity="multiplicity",
-    state=Count,
-    update=count,
-    result=counted,
-    output=Counted,
-).sink()
+windows = app.source(Tweet).window(size="size", advance="advance").key_by(Pair, keys=pairs, multiplicity="multiplicity")
+windows.apply(update=count, state=Count, output=Counted, result=counted).sink()
 
 app.generates(tweets)
 
 
 # The pairs of words of each tweet.
 FAR = " ".join(f"WHEN '{level}' THEN {far}" for level, far in DISTANCES.items())
-PAIRS = f"""flatten(transform(said, (one, i) ->
-    transform(slice(said, i + 2, CASE :level {FAR} END), other -> struct(one, other))))"""
+PAIRS = f"""flatten(transform(spoken, (one, i) ->
+    transform(slice(spoken, i + 2, CASE :level {FAR} END), other -> struct(one, other))))"""
 
 app.invariant(
     "the counts of a window add up to the number of pairs in its tweets",
@@ -132,7 +126,7 @@ app.invariant(
     (SELECT at * :advance + :size AS ts, sum(pairs) AS pairs FROM
         (SELECT explode({ENDS}) AS at,
             size(CASE :multiplicity WHEN 'set' THEN array_distinct({PAIRS}) ELSE {PAIRS} END) AS pairs FROM
-            (SELECT ts, {WORDS_SAID} AS said FROM events))
+            (SELECT ts, {WORDS_IN_TWEET} AS spoken FROM events))
         WHERE pairs > 0 GROUP BY at) e
     FULL OUTER JOIN (SELECT ts, sum(n) AS counted FROM outputs GROUP BY ts) o ON e.ts = o.ts
     WHERE e.ts IS NULL OR o.ts IS NULL OR e.pairs <> o.counted""",

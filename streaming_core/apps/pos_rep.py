@@ -28,6 +28,8 @@ app = App(
 
 @record
 class Event:
+    """A tuple of Linear Road: a position report (type 0) or a request; time is in seconds, position in feet."""
+
     ts: i64
     vid: u32
     pos: i32
@@ -41,6 +43,8 @@ class Event:
 
 @record
 class Report:
+    """A valid position report: position in feet, speed in mph, and place on the road."""
+
     ts: i64
     vid: u32
     pos: i32
@@ -52,6 +56,7 @@ class Report:
 
 
 def pos_rep(event, out):
+    """Pass on position reports, filter out other events, and drop reports with an invalid direction."""
     if event.type != 0:
         return
     if event.dir < 0 or event.dir > 1:

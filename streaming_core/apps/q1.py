@@ -12,6 +12,7 @@ row of rank -1.
 
 from streaming_core.api import App, Param, Profile, Set, TopK, i32, i64, record
 from streaming_core.generator import bigbench
+from streaming_core.generator.bigbench import Sale
 
 app = App(
     "q1",
@@ -47,20 +48,9 @@ LARGER = (1 << BITS) - 1
 
 
 @record
-class Sale:
-    ts: i64
-    date_sk: i64
-    time_sk: i64
-    item_sk: i64
-    customer_sk: i64
-    store_sk: i64
-    ticket: i64
-    quantity: i32
-    net_paid: i64
-
-
-@record
 class Line:
+    """A line of a ticket in a wanted store and category: time in seconds, ticket, and item."""
+
     ts: i64
     ticket: i64
     item: i64
@@ -68,24 +58,32 @@ class Line:
 
 @record
 class Basket:
+    """The items of a ticket, and the time of its last line in seconds."""
+
     ts: i64
     items: Set[i64]
 
 
 @record
 class Pair:
+    """Two items of one ticket, with the time of the later line in seconds."""
+
     ts: i64
     pair: i64
 
 
 @record
 class Sold:
+    """How often a pair has been sold together in an hour."""
+
     window: i64
     n: i64
 
 
 @record
 class Counted:
+    """A pair with the number of its sales in an hour so far."""
+
     window: i64
     pair: i64
     n: i64
@@ -93,6 +91,8 @@ class Counted:
 
 @record
 class Hour:
+    """The best pairs of the open hour, and the number of counts that it has had."""
+
     window: i64
     counts: i64
     best: TopK["limit"]
@@ -100,6 +100,8 @@ class Hour:
 
 @record
 class Ranked:
+    """An entry of an hour's list: rank from 0, two items, and the number of common sales."""
+
     window: i64
     rank: i32
     a: i64
@@ -109,7 +111,7 @@ class Ranked:
 
 @app.constant
 def wanted_item(params):
-    """Returns 1 for each item of a wanted category, else 0."""
+    """Return 1 for each item of a wanted category, else 0."""
     categories = bigbench.chosen(params["wanted_categories"], params["categories"])
     categories[0] = 0
     return categories[bigbench.categories(params).clip(0)]
@@ -117,11 +119,12 @@ def wanted_item(params):
 
 @app.constant
 def wanted_store(params):
-    """Returns 1 for each wanted store, else 0."""
+    """Return 1 for each wanted store, else 0."""
     return bigbench.chosen(params["wanted_stores"], params["stores"])
 
 
 def wanted(row, out):
+    """Keep the lines of wanted stores and categories, and drop lines whose item or store does not exist."""
     item = row.item_sk
     if item == 0 or item > p.items or row.store_sk > p.stores:
         out.drop()
@@ -131,6 +134,7 @@ def wanted(row, out):
 
 
 def basket(row, state, out):
+    """Add an item to its ticket, and emit a pair with each other item."""
     # The next line of the ticket clears a basket that is more than an hour old.
     items = state.items
     if row.ts - state.ts > HOUR:
@@ -143,6 +147,7 @@ def basket(row, state, out):
 
 
 def count(row, state, out):
+    """Count a pair; the first pair of a later hour starts again at 1."""
     window = row.ts // HOUR
     if window > state.window:
         state.window = window
@@ -152,6 +157,7 @@ def count(row, state, out):
 
 
 def rank(row, state, out):
+    """Keep the best pairs of the hour; the first pair of a later hour closes the open one."""
     if row.window > state.window:
         close(state, out)
         state.window = row.window
@@ -165,6 +171,7 @@ def rank(row, state, out):
 
 
 def close(state, out):
+    """Emit the list of the open hour, or one row of rank -1 if no pair is above the threshold."""
     best = state.best
     if state.counts > 0 and len(best) == 0:
         out.emit(window=state.window, rank=-1, a=-1, b=-1, n=0)

@@ -12,6 +12,7 @@ not rise.
 
 from streaming_core.api import App, Param, Profile, i32, i64, record
 from streaming_core.generator import bigbench
+from streaming_core.generator.bigbench import Sale
 
 app = App(
     "q15",
@@ -37,20 +38,9 @@ LOW = (1 << BITS) - 1
 
 
 @record
-class Sale:
-    ts: i64
-    date_sk: i64
-    time_sk: i64
-    item_sk: i64
-    customer_sk: i64
-    store_sk: i64
-    ticket: i64
-    quantity: i32
-    net_paid: i64
-
-
-@record
 class Paid:
+    """A sale of the examined store and dates: the day, the item, and the price in cents."""
+
     date: i64
     item: i64
     paid: i64
@@ -58,6 +48,8 @@ class Paid:
 
 @record
 class Point:
+    """A sale of a category: x is the day within the chosen dates, y the price in cents."""
+
     category: i64
     x: i64
     y: i64
@@ -92,11 +84,12 @@ class Line:
 
 @app.constant
 def category(params):
-    """Returns the category of each item, or -1."""
+    """Return the category of each item, or -1."""
     return bigbench.categories(params)
 
 
 def wanted(row, out):
+    """Keep the sales of the examined store and dates, and drop lines whose item or price is invalid."""
     if row.item_sk == 0 or row.item_sk > p.items or row.net_paid > MOST:
         out.drop()
     known = row.date_sk >= 0 and row.item_sk > 0 and row.net_paid >= 0
@@ -105,11 +98,13 @@ def wanted(row, out):
 
 
 def of_category(row, out):
+    """Turn a sale into a point of its item's category; items without a category leave no point."""
     if category[row.item] >= 0:
         out.emit(category=category[row.item], x=row.date - p.from_date, y=row.paid)
 
 
 def regression(row, state, out):
+    """Add a sale to the sums of its category; the first sale of a later day evaluates the days before it."""
     if state.n == 0 or row.x != state.x:
         evaluate(state, out)
         state.category = row.category
@@ -122,16 +117,20 @@ def regression(row, state, out):
     state.sxy += row.x * row.y
 
 
-# Why nothing overflows. x <= 400 and n <= 401, so sx <= 80 200, sxx <= 21 413 400, and divisor = n sxx - sx^2 is
-# largest for the days 0..400: 401^2 (401^2 - 1) / 12 = 2 154 733 400 < 1.01 * 2^31. There are fewer than 2^31 lines of
-# less than 10^7 cents, so sy < 2.15 * 10^16 and sxy <= 400 sy < 8.59 * 10^18 < 2^63.
-# n sxy does not fit, though; so a sum is cut into high * 2^31 + low, and so is all that is linear in it:
-#     slope * divisor     = n sxy - sx sy       high: < 2^41 + 2^41, low: < 2^40 + 2^48
-#     intercept * divisor = sxx sy - sx sxy     high: < 2^48 + 2^49, low: < 2^56 + 2^48
-# The remainder of `high` is below divisor: (remainder << 31) + low < 2^62.1 + 2^56.1 < 2^63.
-# Quotients: |slope| <= 2 sy. The intercept is the sum of y_i times (sxx - sx x_i) / divisor, which is largest in size
-# for two neighbouring days, and 400 at most: |intercept| <= 400 sy < 2^63.
+# Why nothing overflows:
+#
+# - x <= 400 and n <= 401. So sx <= 80 200 and sxx <= 21 413 400.
+# - divisor = n sxx - sx^2 is largest for the days 0..400: 401^2 (401^2 - 1) / 12 = 2 154 733 400 < 1.01 * 2^31.
+# - There are fewer than 2^31 lines of less than 10^7 cents. So sy < 2.15 * 10^16 and sxy <= 400 sy < 2^63.
+# - n sxy does not fit. So a sum is cut into high * 2^31 + low, and so is each term that is linear in it:
+#       slope * divisor     = n sxy - sx sy       high: < 2^41 + 2^41, low: < 2^40 + 2^48
+#       intercept * divisor = sxx sy - sx sxy     high: < 2^48 + 2^49, low: < 2^56 + 2^48
+# - The remainder of `high` is below divisor. So (remainder << 31) + low < 2^62.1 + 2^56.1 < 2^63.
+# - |slope| <= 2 sy.
+# - The intercept is the sum of y_i times (sxx - sx x_i) / divisor. This factor is largest in size for two neighbouring
+#   days, and at most 400. So |intercept| <= 400 sy < 2^63.
 def evaluate(state, out):
+    """Fit the least-squares line through all days so far, and emit it if it does not rise."""
     n = state.n
     divisor = n * state.sxx - state.sx * state.sx
     if n < 2 or divisor == 0:
@@ -161,12 +160,12 @@ def evaluate(state, out):
 
 
 def quotient(high, low, divisor):
-    """Returns (high * 2^31 + low) // divisor."""
+    """Return (high * 2^31 + low) // divisor."""
     return ((high // divisor) << BITS) + (((high % divisor) << BITS) + low) // divisor
 
 
 def remainder(high, low, divisor):
-    """Returns (high * 2^31 + low) % divisor."""
+    """Return (high * 2^31 + low) % divisor."""
     return (((high % divisor) << BITS) + low) % divisor
 
 

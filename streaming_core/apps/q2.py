@@ -12,6 +12,7 @@ pairs so far leaves after every `emit_every` pairs, and at the end.
 
 from streaming_core.api import App, Array, Param, Profile, Set, TopK, i32, i64, record
 from streaming_core.generator import bigbench
+from streaming_core.generator.bigbench import Click
 
 app = App(
     "q2",
@@ -36,18 +37,9 @@ SECOND = (1 << BITS) - 1
 
 
 @record
-class Click:
-    ts: i64
-    date_sk: i64
-    time_sk: i64
-    sales_sk: i64
-    item_sk: i64
-    web_page_sk: i64
-    user_sk: i64
-
-
-@record
 class View:
+    """An item that a known user viewed, with the time in seconds."""
+
     ts: i64
     user: i64
     item: i64
@@ -80,28 +72,38 @@ class Session:
 
 @record
 class Pair:
+    """Two items viewed in one session: first item << BITS | second item."""
+
     pair: i64
 
 
 @record
 class Seen:
+    """How often a pair has been viewed together."""
+
     n: i64
 
 
 @record
 class Counted:
+    """A pair with the number of its sessions so far."""
+
     pair: i64
     n: i64
 
 
 @record
 class Best:
+    """The most frequent pairs so far, and the number of pairs that have been counted."""
+
     inputs: i64
     best: TopK["limit"]
 
 
 @record
 class Ranked:
+    """An entry of a list: rank from 0, two items, and their count, after so many pairs (`inputs`)."""
+
     inputs: i64
     rank: i32
     a: i64
@@ -110,6 +112,7 @@ class Ranked:
 
 
 def known(row, out):
+    """Keep the views of items by known users, and drop clicks on items that do not exist."""
     if row.item_sk == 0 or row.item_sk > p.items:
         out.drop()
     if row.item_sk > 0 and row.user_sk >= 0:
@@ -117,6 +120,7 @@ def known(row, out):
 
 
 def session(row, state, out):
+    """Add a view to its user's session; first close a session that has been silent for too long."""
     if state.session == 0:
         state.user = row.user
         state.session = 1
@@ -129,6 +133,7 @@ def session(row, state, out):
 
 
 def close(state, out):
+    """Emit the items of a session, in as many rows as they need."""
     # Rows have a fixed width. A session that fits leaves in one row. Otherwise each item leaves with the items behind
     # it, in several rows. The order of the pairs is the same in both cases.
     items = state.items
@@ -150,6 +155,7 @@ def close(state, out):
 
 
 def pairs(row, out):
+    """Emit the pairs of a session's items; with `given`, only those with that item."""
     for i in range(row.heads):
         one = row.items[i]
         for j in range(i + 1, row.size):
@@ -163,11 +169,13 @@ def pairs(row, out):
 
 
 def count(row, state, out):
+    """Count a pair, and emit it with its new count."""
     state.n += 1
     out.emit(pair=row.pair, n=state.n)
 
 
 def rank(row, state, out):
+    """Keep the most frequent pairs, and emit their list after every `emit_every` pairs."""
     # Counts only grow. So a pair outside the list can enter it only when its own count grows.
     best = state.best
     if len(best) < p.limit or row.n >= best.score_at(p.limit - 1):
@@ -178,6 +186,7 @@ def rank(row, state, out):
 
 
 def show(state, out):
+    """Emit the list of the most frequent pairs so far."""
     best = state.best
     for i in range(len(best)):
         pair = best.key_at(i)

@@ -11,6 +11,7 @@ far.
 
 from streaming_core.api import App, Array, Counter, Param, Profile, Ring, TopK, boolean, i32, i64, record
 from streaming_core.generator import bigbench
+from streaming_core.generator.bigbench import Click
 
 app = App(
     "q3",
@@ -35,18 +36,9 @@ p = app.params
 
 
 @record
-class Click:
-    ts: i64
-    date_sk: i64
-    time_sk: i64
-    sales_sk: i64
-    item_sk: i64
-    web_page_sk: i64
-    user_sk: i64
-
-
-@record
 class View:
+    """A click of a known user on an item: the time in seconds, and whether the user bought the item."""
+
     ts: i64
     user: i64
     item: i64
@@ -55,6 +47,8 @@ class View:
 
 @record
 class Recent:
+    """The last clicks of a user: items, and times in seconds. `views` holds the items of the next output."""
+
     items: Ring[i64, "last"]
     times: Ring[i64, "last"]
     views: Array[i64, "last"]
@@ -62,6 +56,8 @@ class Recent:
 
 @record
 class Bought:
+    """A purchase with the `size` items that its user viewed shortly before."""
+
     item: i64
     size: i32
     views: Array[i64, "last"]
@@ -69,12 +65,16 @@ class Bought:
 
 @record
 class Views:
+    """How often each item was viewed before purchases of one item, and the most frequent ones."""
+
     counts: Counter[i64]
     best: TopK["limit"]
 
 
 @record
 class Ranked:
+    """An entry of the list of a bought item: rank from 0, the viewed item, and its count."""
+
     bought: i64
     rank: i32
     viewed: i64
@@ -83,13 +83,14 @@ class Ranked:
 
 @app.constant
 def wanted_item(params):
-    """Returns 1 for each item of a wanted category, else 0."""
+    """Return 1 for each item of a wanted category, else 0."""
     categories = bigbench.chosen(params["wanted_categories"], params["categories"])
     categories[0] = 0
     return categories[bigbench.categories(params).clip(0)]
 
 
 def known(row, out):
+    """Keep the clicks of known users, and drop clicks on items that do not exist."""
     if row.item_sk == 0 or row.item_sk > p.items:
         out.drop()
     if row.item_sk > 0 and row.user_sk >= 0:
@@ -97,6 +98,7 @@ def known(row, out):
 
 
 def buy(row, state, out):
+    """Remember a click; a purchase first emits the wanted items that its user viewed shortly before."""
     items = state.items
     times = state.times
     if row.bought and (p.given == 0 or row.item == p.given):
@@ -113,6 +115,7 @@ def buy(row, state, out):
 
 
 def count(row, state, out):
+    """Count the views before a purchase, and emit the list of the item bought."""
     best = state.best
     for i in range(row.size):
         n = state.counts.add(row.views[i], 1)

@@ -12,6 +12,7 @@ average so far, in tenths of a page, with halves rounded up.
 
 from streaming_core.api import App, Param, Profile, i64, record, u8
 from streaming_core.generator import bigbench
+from streaming_core.generator.bigbench import Click
 
 app = App(
     "q4",
@@ -32,18 +33,9 @@ DYNAMIC, ORDER = (bigbench.PAGE_TYPES.index(name) for name in ("dynamic", "order
 
 
 @record
-class Click:
-    ts: i64
-    date_sk: i64
-    time_sk: i64
-    sales_sk: i64
-    item_sk: i64
-    web_page_sk: i64
-    user_sk: i64
-
-
-@record
 class Page:
+    """A page that a known user viewed: its time in seconds and its type, an index into PAGE_TYPES."""
+
     ts: i64
     user: i64
     type: u8
@@ -62,6 +54,8 @@ class Visit:
 
 @record
 class Session:
+    """A closed session: its number of pages, and the positions of its last order and last dynamic page (0: none)."""
+
     pages: i64
     order: i64
     dynamic: i64
@@ -69,17 +63,23 @@ class Session:
 
 @record
 class Abandoned:
+    """A session that ended with an abandoned cart: its number of pages."""
+
     pages: i64
 
 
 @record
 class Sum:
+    """The number of abandoned sessions so far, and the total of their pages."""
+
     n: i64
     total: i64
 
 
 @record
 class Average:
+    """The average so far in tenths of a page, with the number of sessions and their total of pages."""
+
     n: i64
     total: i64
     tenths: i64
@@ -87,11 +87,12 @@ class Average:
 
 @app.constant
 def page_type(params):
-    """Returns the type of each page."""
+    """Return the type of each page."""
     return bigbench.page_types(params)
 
 
 def browsing(row, out):
+    """Keep the views of a page by a known user, and drop clicks on items or pages that do not exist."""
     if row.item_sk == 0 or row.item_sk > p.items or row.web_page_sk == 0 or row.web_page_sk > p.pages:
         out.drop()
     if row.web_page_sk > 0 and row.user_sk >= 0 and row.sales_sk < 0:
@@ -99,6 +100,7 @@ def browsing(row, out):
 
 
 def session(row, state, out):
+    """Add a page to its user's open session; first close a session that has been silent for too long."""
     if state.session == 0:
         state.session = 1
     elif row.ts - state.last > p.timeout:
@@ -116,15 +118,18 @@ def session(row, state, out):
 
 
 def close(state, out):
+    """Emit the open session of a user."""
     out.emit(pages=state.pages, order=state.order, dynamic=state.dynamic)
 
 
 def abandoned(row, out):
+    """Keep sessions whose last dynamic page comes after their last order page."""
     if row.dynamic > row.order:
         out.emit(pages=row.pages)
 
 
 def average(row, state, out):
+    """Add a session to the sums, and emit the new average."""
     state.n += 1
     state.total += row.pages
     # This is 10 * total / n with halves rounded up, in whole numbers.

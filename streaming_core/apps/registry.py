@@ -27,12 +27,12 @@ _HERE = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Returns the names of all applications, sorted, without an import."""
+    """Return the names of all applications, sorted, without an import."""
     return sorted(path.stem for path in _HERE.glob("*.py") if path.stem != "registry" and not path.stem.startswith("_"))
 
 
 def load(name: str) -> App:
-    """Returns an application by its name.
+    """Return an application by its name.
 
     Raises:
         BadInput: No application has that name, or its file cannot be imported or is incomplete. Or an operator breaks
@@ -69,14 +69,14 @@ def load(name: str) -> App:
 
 
 def kinds() -> dict[str, str]:
-    """Returns the kind of each application by its name. It skips files that `load` rejects."""
-    found = {}
+    """Return the kind of each application by its name. It skips files that `load` rejects."""
+    kind_of = {}
     for name in names():
         try:
-            found[name] = load(name).kind
+            kind_of[name] = load(name).kind
         except BadInput:
             continue
-    return found
+    return kind_of
 
 
 def code_digest(app: App) -> str:
@@ -95,7 +95,7 @@ def code_digest(app: App) -> str:
 
 
 def _imported_apps(source: bytes) -> list[Path]:
-    """Returns the files of the applications that a source imports, in the order of their names."""
+    """Return the files of the applications that a source imports, in the order of their names."""
     imported = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -106,7 +106,7 @@ def _imported_apps(source: bytes) -> list[Path]:
 
 
 def _where(error: Exception, name: str) -> str:
-    """Returns `file.py:line`: where in the application's file the import failed."""
+    """Return `file.py:line`: where in the application's file the import failed."""
     own = str(_HERE / f"{name}.py")
     if isinstance(error, SyntaxError) and error.filename == own:
         return f"{name}.py:{error.lineno}"
@@ -115,6 +115,6 @@ def _where(error: Exception, name: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Returns the message of an error as one line."""
+    """Return the message of an error as one line."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     return " ".join(message.split())

@@ -42,6 +42,8 @@ p = app.params
 
 @record
 class Left:
+    """A row of the left stream, with its time in milliseconds."""
+
     ts: i64
     x: i64
     y: f64
@@ -49,6 +51,8 @@ class Left:
 
 @record
 class Right:
+    """A row of the right stream, with its time in milliseconds; only `a` and `b` are compared."""
+
     ts: i64
     a: i64
     b: f64
@@ -58,6 +62,8 @@ class Right:
 
 @record
 class KeptLeft:
+    """A stored row of the left stream; `number` is its `seq`."""
+
     ts: i64
     number: i64
     x: i64
@@ -66,6 +72,8 @@ class KeptLeft:
 
 @record
 class KeptRight:
+    """A stored row of the right stream; `number` is its `seq`."""
+
     ts: i64
     number: i64
     a: i64
@@ -76,12 +84,16 @@ class KeptRight:
 
 @record
 class Lefts:
+    """The stored rows of the left stream, and the number of rows that this key has seen."""
+
     seen: i64
     rows: Queue[KeptLeft]
 
 
 @record
 class Rights:
+    """The stored rows of the right stream."""
+
     rows: Queue[KeptRight]
 
 
@@ -100,11 +112,13 @@ class Match:
 
 
 def purge(rows, start):
+    """Remove the rows that came before this time, in milliseconds."""
     while len(rows) > 0 and rows[0].ts < start:
         rows.popleft()
 
 
 def from_left(row, window, lefts, rights, out):
+    """Match a left row with the stored right rows, and store it if it is this key's turn."""
     lefts.seen += 1
     kept = rights.rows
     purge(kept, window.start)
@@ -126,6 +140,7 @@ def from_left(row, window, lefts, rights, out):
 
 
 def from_right(row, window, lefts, rights, out):
+    """Match a right row with the stored left rows, and store it if it is this key's turn."""
     lefts.seen += 1
     kept = lefts.rows
     purge(kept, window.start)
@@ -147,17 +162,8 @@ def from_right(row, window, lefts, rights, out):
 
 
 left, right = app.sources(Left, Right)
-app.window(
-    left,
-    right,
-    every="keys",
-    advance=1,
-    size="size",
-    kind="single",
-    state=(Lefts, Rights),
-    update=(from_left, from_right),
-    output=Match,
-).sink()
+windows = app.window(left, right, size="size", advance=1, kind="single").key_by(every="keys")
+windows.apply(update=(from_left, from_right), state=(Lefts, Rights), output=Match).sink()
 
 # The pairs do not depend on which key stores a row.
 app.agrees_unordered("ts", "earlier", "x", "y", "a", "b", "c", "d")
@@ -167,7 +173,7 @@ app.agrees_unordered("ts", "earlier", "x", "y", "a", "b", "c", "d")
 
 
 def lefts(params, seed, start, stop):
-    """Draws whole numbers in 1..domain for all columns, so comparisons are exact; the streams alternate."""
+    """Draw whole numbers in 1..domain for all columns, so comparisons are exact; the streams alternate."""
     row = 2 * np.arange(start, stop)
     draws = Draws(seed, "scalejoin.rows", units=row)
     x, y = (1 + draws.below(d, params["domain"]) for d in range(2))
@@ -175,6 +181,7 @@ def lefts(params, seed, start, stop):
 
 
 def rights(params, seed, start, stop):
+    """Draw whole numbers in 1..domain for `a` and `b`, and any `c` and `d`."""
     row = 2 * np.arange(start, stop) + 1
     draws = Draws(seed, "scalejoin.rows", units=row)
     a, b = (1 + draws.below(d, params["domain"]) for d in range(2))
@@ -183,7 +190,7 @@ def rights(params, seed, start, stop):
 
 
 def _times(params, seed, row):
-    """Returns times in ms, evenly spaced over both streams; a phase takes a whole number of seconds."""
+    """Return times in ms, evenly spaced over both streams; a phase takes a whole number of seconds."""
     if not params["phases"]:
         return params["size"] + row * 1000 // params["rate"]
     firsts, begins, rates = [0], [0], []

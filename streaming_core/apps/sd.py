@@ -40,24 +40,32 @@ INVALID = -(1 << 62)
 
 @record
 class Line:
+    """A sensor's reading as text, with its time in milliseconds."""
+
     ts: i64
     line: text
 
 
 @record
 class Reading:
+    """A temperature of a device, in 1/10000 degree."""
+
     device: i32
     value: i64
 
 
 @record
 class Window:
+    """The last temperatures of a device and their sum, in 1/10000 degree."""
+
     recent: Ring[i64, "window"]
     total: i64
 
 
 @record
 class Averaged:
+    """A temperature with the sum and the number of its device's last temperatures, itself included."""
+
     device: i32
     value: i64
     total: i64
@@ -66,6 +74,8 @@ class Averaged:
 
 @record
 class Signal:
+    """A temperature and its device's moving average, in 1/10000 degree, and whether it is a spike."""
+
     device: i32
     average: i64
     value: i64
@@ -73,7 +83,7 @@ class Signal:
 
 
 def natural(line, start, stop):
-    """Returns the number of one to nine digits in line[start:stop], or INVALID."""
+    """Return the number of one to nine digits in line[start:stop], or INVALID."""
     if stop <= start or stop > start + 9:
         return INVALID
     number = 0
@@ -86,7 +96,7 @@ def natural(line, start, stop):
 
 
 def decimal(line, start, stop):
-    """Returns line[start:stop] in 1/10000, rounded towards 0; INVALID unless [-]digits[.digits], below 10^5."""
+    """Return line[start:stop] in 1/10000, rounded towards 0; INVALID unless [-]digits[.digits], below 10^5."""
     negative = start < stop and line[start] == MINUS
     if negative:
         start += 1
@@ -117,6 +127,7 @@ def decimal(line, start, stop):
 
 
 def parse(row, out):
+    """Read device and temperature from a line, and drop invalid lines."""
     line = row.line
     device = INVALID
     value = INVALID
@@ -138,6 +149,7 @@ def parse(row, out):
 
 
 def moving_average(row, window, out):
+    """Add a temperature to its device's window, and emit it with the sum of the window."""
     recent = window.recent
     total = window.total + row.value
     if len(recent) == p.window:
@@ -148,6 +160,7 @@ def moving_average(row, window, out):
 
 
 def detect(row, out):
+    """Tell whether a temperature is further from the moving average than the threshold allows."""
     # This is |value - average| > threshold * average, without rounding the average.
     distance = abs(row.value * row.size - row.total) * 10_000
     spike = distance > p.threshold_e4 * row.total
@@ -168,7 +181,7 @@ PERIOD = 31_000  # milliseconds between two readings of one device, on average
 
 @app.generates
 def lines(params, seed, start, stop):
-    """Makes a reading of a random device every 31 s / devices; ts is in milliseconds.
+    """Make a reading of a random device every 31 s / devices; ts is in milliseconds.
 
     The temperature is 20 degrees, plus a daily wave of 5 degrees with a phase of each device, plus noise. The noise of
     0.2 degrees is the sum of twelve uniform draws.
@@ -227,7 +240,7 @@ TOKENS = sorted({token for _, token in BROKEN})
 
 @lru_cache(maxsize=1)
 def _wave():
-    """Returns 5 sin(2 pi t / day) at every second, in 1/10000 degree; rounding hides the last bits of the sine."""
+    """Return 5 sin(2 pi t / day) at every second, in 1/10000 degree; rounding hides the last bits of the sine."""
     return np.rint(50_000 * np.sin(2 * np.pi * np.arange(DAY) / DAY)).astype(np.int64)
 
 

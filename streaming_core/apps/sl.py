@@ -92,6 +92,8 @@ TRANSFER = 1
 
 @record
 class Request:
+    """A deposit or transfer: the keys and amounts of accounts and assets, and the least balance of the source."""
+
     ts: i64
     kind: u8
     src_acct: u32
@@ -105,12 +107,16 @@ class Request:
 
 @record
 class Balance:
+    """The balance of an account or asset, with words that all equal it."""
+
     balance: i64
     payload: Array[i64, "payload"]
 
 
 @record
 class Outcome:
+    """Whether the event was accepted, and the balances of its records after it."""
+
     kind: u8
     ok: boolean
     src_acct: i64
@@ -120,6 +126,7 @@ class Outcome:
 
 
 def opening(key, params):
+    """Return the columns of accounts or assets before the first event."""
     return {"balance": params["init_balance"], "payload": params["init_balance"]}
 
 
@@ -128,15 +135,17 @@ assets = app.table("assets", Balance, "n_items", opening, key=u32, lookup="index
 
 
 def solvent(account, request):
+    """Tell whether an account holds more than the least balance and more than the amount."""
     return account.balance > request.min_bal and account.balance > request.amt_acct
 
 
 def covered(asset, request):
+    """Tell whether an asset holds more than the amount."""
     return asset.balance > request.amt_asset
 
 
 def seal(record):
-    """Makes the payload of a record agree with its balance."""
+    """Make the payload of a record agree with its balance."""
     for word in range(len(record.payload)):
         record.payload[word] = record.balance
 
@@ -150,6 +159,7 @@ def balance_of(record):
 
 
 def debit_account(account, request):
+    """Take the amount from the source account of a transfer."""
     account.balance -= request.amt_acct
     seal(account)
     if p.work > 0:
@@ -157,6 +167,7 @@ def debit_account(account, request):
 
 
 def credit_account(account, request):
+    """Add the amount to the target account."""
     account.balance += request.amt_acct
     seal(account)
     if p.work > 0:
@@ -164,6 +175,7 @@ def credit_account(account, request):
 
 
 def debit_asset(asset, request):
+    """Take the amount from the source asset of a transfer."""
     asset.balance -= request.amt_asset
     seal(asset)
     if p.work > 0:
@@ -171,6 +183,7 @@ def debit_asset(asset, request):
 
 
 def credit_asset(asset, request):
+    """Add the amount to the target asset."""
     asset.balance += request.amt_asset
     seal(asset)
     if p.work > 0:
@@ -179,6 +192,7 @@ def credit_asset(asset, request):
 
 @app.transaction(input=Request, output=Outcome)
 def ledger(request, txn):
+    """Run a deposit or transfer as one transaction, and drop invalid events."""
     known = request.src_acct < p.n_items and request.dst_acct < p.n_items
     known = known and request.src_asset < p.n_items and request.dst_asset < p.n_items
     if not known or request.kind > TRANSFER or request.amt_acct < 0 or request.amt_asset < 0:
@@ -208,6 +222,7 @@ def ledger(request, txn):
 
 @ledger.post
 def settle(request, txn, out):
+    """Answer an event with the balances of its records."""
     if request.kind == DEPOSIT:
         out.emit(
             kind=DEPOSIT,
@@ -230,7 +245,7 @@ def settle(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Draws deposits and transfers in a pattern of 8, keys by partition; ts is the number of the event."""
+    """Draw deposits and transfers in a pattern of 8, keys by partition; ts is the number of the event."""
     n_items, distinct = params["n_items"], not params["duplicates"]
     if distinct and n_items < 2:
         raise BadInput("app sl: a transfer between two accounts needs n_items of at least 2, got 1")

@@ -53,6 +53,8 @@ OWN = 0  # seed of the data that is the same in every workload
 
 @record
 class Request:
+    """A booking or cancellation: two flights, a hotel, the size of the party, the nights, and the budget."""
+
     ts: i64
     kind: u8
     party: u8
@@ -65,6 +67,8 @@ class Request:
 
 @record
 class Stock:
+    """A flight or hotel: how many seats or rooms it has, how many are taken, and the price of the next one."""
+
     capacity: i64
     taken: i64
     price: i64
@@ -72,6 +76,8 @@ class Stock:
 
 @record
 class Answer:
+    """The outcome of an event: the cost of a booking, and how much was taken of each row before the event."""
+
     kind: u8
     ok: boolean
     cost: i64
@@ -81,10 +87,12 @@ class Answer:
 
 
 def flights_offered(key, params):
+    """Return the columns of the flights before the first event; fares lie between 50 and 149."""
     return {"capacity": params["seats"], "price": 50 + Draws(OWN, "tb.fares", units=key).below(0, 100)}
 
 
 def hotels_offered(key, params):
+    """Return the columns of the hotels before the first event; rates lie between 30 and 129."""
     return {"capacity": params["rooms"], "price": 30 + Draws(OWN, "tb.rates", units=key).below(0, 100)}
 
 
@@ -93,30 +101,37 @@ hotels = app.table("hotels", Stock, "n_hotels", hotels_offered)
 
 
 def rooms_for(request):
+    """Return the number of rooms for a party: one for each two people."""
     return (request.party + 1) // 2
 
 
 def price_of(out, back, hotel, request):
+    """Return the cost of a trip at these prices."""
     return (out.price + back.price) * request.party + hotel.price * rooms_for(request) * request.nights
 
 
 def seats_left(flight, request):
+    """Tell whether a flight has enough seats for the party."""
     return flight.capacity - flight.taken >= request.party
 
 
 def rooms_left(hotel, request):
+    """Tell whether a hotel has enough rooms for the party."""
     return hotel.capacity - hotel.taken >= rooms_for(request)
 
 
 def affordable(out, back, hotel, request):
+    """Tell whether the trip costs no more than the budget."""
     return price_of(out, back, hotel, request) <= request.budget
 
 
 def were_taken(out, back, hotel, request):
+    """Tell whether at least as many seats and rooms are taken as the cancellation returns."""
     return min(out.taken, back.taken) >= request.party and hotel.taken >= rooms_for(request)
 
 
 def sell_seats(flight, request):
+    """Take seats of a flight, which raises its fare."""
     flight.taken += request.party
     flight.price += p.rise * request.party
     if p.work > 0:
@@ -124,6 +139,7 @@ def sell_seats(flight, request):
 
 
 def sell_rooms(hotel, request):
+    """Take rooms of a hotel, which raises its rate."""
     hotel.taken += rooms_for(request)
     hotel.price += p.rise * rooms_for(request)
     if p.work > 0:
@@ -131,6 +147,7 @@ def sell_rooms(hotel, request):
 
 
 def return_seats(flight, request):
+    """Return seats of a flight, which lowers its fare."""
     flight.taken -= request.party
     flight.price -= p.rise * request.party
     if p.work > 0:
@@ -138,6 +155,7 @@ def return_seats(flight, request):
 
 
 def return_rooms(hotel, request):
+    """Return rooms of a hotel, which lowers its rate."""
     hotel.taken -= rooms_for(request)
     hotel.price -= p.rise * rooms_for(request)
     if p.work > 0:
@@ -146,6 +164,7 @@ def return_rooms(hotel, request):
 
 @app.transaction(input=Request, output=Answer)
 def trips(request, txn):
+    """Book or cancel a trip as one transaction, and drop invalid events."""
     known = request.out < p.n_flights and request.back < p.n_flights and request.hotel < p.n_hotels
     if not known or request.out == request.back or request.kind > CANCEL or request.party == 0 or request.budget < 0:
         txn.drop()
@@ -176,6 +195,7 @@ def trips(request, txn):
 
 @trips.post
 def confirm(request, txn, out):
+    """Answer an event with the cost, and with how much was taken before it."""
     cost = 0
     if request.kind == BOOK:
         cost = price_of(txn.result(flights, 0), txn.result(flights, 1), txn.result(hotels, 2), request)
@@ -191,7 +211,7 @@ def confirm(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Draws flights and hotels by Zipf's law, all else uniformly; ts is the number of the event."""
+    """Draw flights and hotels by Zipf's law, all else uniformly; ts is the number of the event."""
     if params["n_flights"] < 2:
         raise BadInput("app tb: a trip takes two flights, so n_flights must be at least 2, got 1")
     draws = Draws(seed, "tb.requests", start, stop)

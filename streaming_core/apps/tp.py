@@ -78,6 +78,8 @@ TOLL_NOTIFICATION = 2
 
 @record
 class Report:
+    """A position report: time in seconds, vehicle, position in feet, speed in mph, and place on the road."""
+
     ts: i64
     vid: u32
     pos: u32
@@ -91,6 +93,8 @@ class Report:
 
 @record
 class Speed:
+    """The average speed of a segment in mph, with words that all equal it."""
+
     average: f64
     measured: boolean
     payload: Array[f64, "payload"]
@@ -98,6 +102,8 @@ class Speed:
 
 @record
 class Presence:
+    """The vehicles of a segment, their number, and the second in which the count last started again."""
+
     begin: i64
     count: i64
     vehicles: Set[u32]
@@ -105,6 +111,8 @@ class Presence:
 
 @record
 class Toll:
+    """The answer to a report: whether it was accepted, the segment's speed and number of vehicles, and the toll."""
+
     vid: u32
     seg: u8
     ok: boolean
@@ -118,10 +126,12 @@ presence = app.table("presence", Presence, "segments", key=u8, lookup="index")
 
 
 def forward(report):
+    """Tell whether the reported speed is not negative."""
     return report.speed >= 0
 
 
 def average(segment, report):
+    """Move a segment's average halfway to the reported speed; the first report sets it."""
     if segment.measured or (segment.average != 0.0 and not p.flagged):
         segment.average = (segment.average + report.speed) / 2.0
     else:
@@ -142,6 +152,7 @@ def speed_of(segment):
 
 
 def enter(segment, report):
+    """Add the vehicle to its segment; the first report of a later window starts the count again."""
     if p.window > 0 and report.ts - report.ts % p.window != segment.begin:
         segment.begin = report.ts - report.ts % p.window
         segment.vehicles.clear()
@@ -153,20 +164,24 @@ def enter(segment, report):
 
 
 def road_speed(report, txn):
+    """Update the average speed of the report's segment."""
     txn.modify(txn.row(speeds, report.seg), average)
 
 
 def vehicle_count(report, txn):
+    """Add the vehicle to the set of the report's segment."""
     txn.modify(txn.row(presence, report.seg), enter)
 
 
 def toll_notification(report, txn):
+    """Read the average speed and the vehicles of the report's segment."""
     txn.read(txn.row(speeds, report.seg))
     txn.read(txn.row(presence, report.seg))
 
 
 @app.transaction(input=Report, output=Toll)
 def toll_processing(report, txn):
+    """Run the operators that the report asks for as one transaction, and drop invalid reports."""
     if report.seg >= p.segments or (p.separate and report.kind > TOLL_NOTIFICATION):
         txn.drop()
         return
@@ -181,6 +196,7 @@ def toll_processing(report, txn):
 
 @toll_processing.post
 def notify(report, txn, out):
+    """Answer a report with its segment's speed, number of vehicles and toll."""
     speed = 0.0
     count = 0
     toll = 0

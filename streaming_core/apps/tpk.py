@@ -12,33 +12,36 @@ Reports and tolls are those of `tp` with its default profile. A segment's averag
 with a negative speed changes nothing, and its answer says that it is rejected.
 """
 
-from streaming_core.api import App, Param, Set, boolean, f64, i16, i64, record, u8, u32
-from streaming_core.generator.linear_road import PARAMS, position_reports
+from streaming_core.api import App, Set, boolean, f64, i16, i64, record, u8, u32
+from streaming_core.apps import tp
+from streaming_core.apps.tp import CROWD, SLOW, Toll
+from streaming_core.generator.linear_road import position_reports
 
 app = App(
     "tpk",
     reads="TStream, section II, Figure 2(a); tolls as in Linear Road",
     params={
-        "input": Param(
-            "zipf", "zipf: independent draws; linear_road: the vehicles of Linear Road", choices=("zipf", "linear_road")
-        ),
-        "segments": Param(100, "number of segments", minimum=1, maximum=256),
-        "vehicles": Param(100_000, "number of vehicles", minimum=1, maximum=1 << 32),
-        "max_speed": Param(100, "highest reported speed", minimum=0, maximum=32_767),
-        "theta": Param(0.2, "Zipf exponent of the segments", minimum=0.0, maximum=4.0),
-        "reports_per_s": Param(1_000, "reports per second of event time", minimum=1, maximum=1_000_000_000),
-        "invalid_ratio": Param(0.0, "share of reports with speed -1, which are rejected", minimum=0.0, maximum=1.0),
-        "veh_per_s": PARAMS["veh_per_s"],
-        "seconds": PARAMS["seconds"],
+        name: tp.app.declared[name]
+        for name in (
+            "input",
+            "segments",
+            "vehicles",
+            "max_speed",
+            "theta",
+            "reports_per_s",
+            "invalid_ratio",
+            "veh_per_s",
+            "seconds",
+        )
     },
 )
 p = app.params
-SLOW = 40  # a toll is due below this speed
-CROWD = 50  # and above this number of vehicles
 
 
 @record
 class Report:
+    """A position report: time in seconds, vehicle, position in feet, speed in mph, and place on the road."""
+
     ts: i64
     vid: u32
     pos: u32
@@ -51,6 +54,8 @@ class Report:
 
 @record
 class Position:
+    """A valid report: vehicle, speed in mph, and segment."""
+
     vid: u32
     speed: i16
     seg: u8
@@ -58,11 +63,15 @@ class Position:
 
 @record
 class Speed:
+    """The average speed of a segment in mph; 0 before its first report."""
+
     average: f64
 
 
 @record
 class Passage:
+    """A report with its segment's average speed; `ok` is false if the report is rejected."""
+
     vid: u32
     seg: u8
     ok: boolean
@@ -71,30 +80,25 @@ class Passage:
 
 @record
 class Presence:
+    """The vehicles that have reported from a segment, and their number."""
+
     count: i64
     vehicles: Set[u32]
 
 
 @record
 class Congestion:
+    """A report with its segment's average speed and number of vehicles."""
+
     vid: u32
     seg: u8
     ok: boolean
     speed: f64
     count: i64
-
-
-@record
-class Toll:
-    vid: u32
-    seg: u8
-    ok: boolean
-    speed: f64
-    count: i64
-    toll: i64
 
 
 def parse(report, out):
+    """Drop reports of segments that do not exist."""
     if report.seg >= p.segments:
         out.drop()
         return
@@ -102,6 +106,7 @@ def parse(report, out):
 
 
 def road_speed(report, segment, out):
+    """Move the segment's average halfway to the reported speed; the first report sets it."""
     if report.speed < 0:
         out.emit(vid=report.vid, seg=report.seg, ok=False, speed=0.0)
         return
@@ -113,6 +118,7 @@ def road_speed(report, segment, out):
 
 
 def vehicle_count(passage, segment, out):
+    """Add the vehicle to its segment, unless the report is rejected."""
     count = 0
     if passage.ok:
         if segment.vehicles.add(passage.vid):
@@ -122,6 +128,7 @@ def vehicle_count(passage, segment, out):
 
 
 def toll_notification(segment, out):
+    """Answer a report with its segment's speed, number of vehicles and toll."""
     toll = 0
     if segment.speed < SLOW and segment.count > CROWD:
         toll = 2 * (segment.count - CROWD) * (segment.count - CROWD)
@@ -146,15 +153,11 @@ app.invariant(
     ON e.seq = o.seq WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)
     OR o.of_vid <> e.vid OR o.of_seg <> e.seg""",
 )
-app.invariant(
+# Two rules that do not depend on how the state is kept.
+app.inherit_invariants(
+    tp.app,
     "a report is rejected exactly when its speed is negative, and its results are then 0",
-    """SELECT o.*, e.speed AS reported FROM outputs o JOIN events e ON o.seq = e.seq
-    WHERE o.ok <> (e.speed >= 0) OR (NOT o.ok AND (o.speed <> 0 OR o.count <> 0 OR o.toll <> 0))""",
-)
-app.invariant(
     "the toll follows from the speed and the number of vehicles in the same output",
-    f"""SELECT * FROM outputs
-    WHERE toll <> IF(speed < {SLOW} AND count > {CROWD}, 2 * (count - {CROWD}) * (count - {CROWD}), 0)""",
 )
 app.invariant(
     "a report moves its segment's average halfway to its speed, and the first report sets it",

@@ -36,27 +36,36 @@ BLANK = 32
 
 @record
 class Sentence:
+    """A line of words between single blanks, with its number as its time."""
+
     ts: i64
     line: text
 
 
 @record
 class Word:
+    """One word of a sentence."""
+
     word: text
 
 
 @record
 class Count:
+    """The number of times that a word has occurred."""
+
     n: i64
 
 
 @record
 class Counted:
+    """A word with the number of times it has occurred so far."""
+
     word: text
     n: i64
 
 
 def split(row, out):
+    """Emit each word of a line, and drop an empty line."""
     line = row.line
     size = len(line)
     if size == 0:
@@ -72,6 +81,7 @@ def split(row, out):
 
 
 def count(row, state, out):
+    """Count a word, and emit it with its new count."""
     state.n += 1
     out.emit(word=row.word, n=state.n)
 
@@ -84,7 +94,7 @@ app.agrees_unordered("word", "n", states=("count",))
 
 @app.generates
 def sentences(params, seed, start, stop):
-    """Draws each word independently; ts is the number of the sentence."""
+    """Draw each word independently; ts is the number of the sentence."""
     draws = Draws(seed, "wc.words", start, stop)
     columns = []
     if params["distinct"]:
@@ -108,8 +118,8 @@ def sentences(params, seed, start, stop):
 
 @lru_cache(maxsize=4)
 def _vocabulary(size):
-    said = words(size)
-    return Tokens(then=[word + b" " for word in said], last=said, nothing=[b""])
+    vocabulary = words(size)
+    return Tokens(then=[word + b" " for word in vocabulary], last=vocabulary, nothing=[b""])
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,8 @@ from streaming_core.generator.tweets import (
     LONGEST_WINDOW,
     OUT_OF_ORDER,
     TWEETS,
-    WORDS_SAID,
+    WORDS_IN_TWEET,
+    Tweet,
     tweets,
     word_end,
     word_from,
@@ -41,30 +42,30 @@ app = App(
 
 
 @record
-class Tweet:
-    ts: i64
-    user: i64
-    text: text
-
-
-@record
 class Word:
+    """A word of a tweet: the key of a window."""
+
     word: text
 
 
 @record
 class Count:
+    """The number of tweets with the word so far."""
+
     n: i64
 
 
 @record
 class Counted:
+    """A word and its count in the window that ends at `ts`."""
+
     ts: i64
     word: text
     n: i64
 
 
 def words(row, keys):
+    """Give a tweet its words as keys."""
     line = row.text
     at = word_from(line, 0)
     while at < len(line):
@@ -74,24 +75,17 @@ def words(row, keys):
 
 
 def count(row, window, state, out):
+    """Count a tweet for one of its words."""
     state.n += 1
 
 
 def counted(window, state, out):
+    """Emit the count of a word at the end of the window."""
     out.emit(ts=window.end, word=window.key.word, n=state.n)
 
 
-app.source(Tweet).window(
-    keys=words,
-    key=Word,
-    advance="advance",
-    size="size",
-    multiplicity="multiplicity",
-    state=Count,
-    update=count,
-    result=counted,
-    output=Counted,
-).sink()
+windows = app.source(Tweet).window(size="size", advance="advance").key_by(Word, keys=words, multiplicity="multiplicity")
+windows.apply(update=count, state=Count, output=Counted, result=counted).sink()
 
 app.agrees_unordered("ts", "word", "n")
 
@@ -103,8 +97,8 @@ app.invariant(
     f"""SELECT coalesce(e.ts, o.ts) AS ts, e.words, o.counted FROM
     (SELECT at * :advance + :size AS ts, sum(words) AS words FROM
         (SELECT explode({ENDS}) AS at,
-            size(CASE :multiplicity WHEN 'set' THEN array_distinct(said) ELSE said END) AS words FROM
-            (SELECT ts, {WORDS_SAID} AS said FROM events))
+            size(CASE :multiplicity WHEN 'set' THEN array_distinct(spoken) ELSE spoken END) AS words FROM
+            (SELECT ts, {WORDS_IN_TWEET} AS spoken FROM events))
         WHERE words > 0 GROUP BY at) e
     FULL OUTER JOIN (SELECT ts, sum(n) AS counted FROM outputs GROUP BY ts) o ON e.ts = o.ts
     WHERE e.ts IS NULL OR o.ts IS NULL OR e.words <> o.counted""",

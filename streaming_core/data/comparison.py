@@ -1,8 +1,10 @@
-"""Two tables side by side: their columns, and their rows one by one, by key or as multisets; and differences in words.
+"""The comparison of two tables: their columns, and their rows one by one, by key or as multisets.
 
-`expected` is what the oracle says, `actual` what is held against it. Rows are equal if every value is, floats bit by
-bit. A row that is not right is `missing` (the oracle has it), `extra` (it has not), `different` or `out_of_order`:
-here, in what `diff` finds, in the raw warehouse.
+Read `Difference` first, then `matched`, which compares two tables in files.
+
+`expected` is the table of the oracle, and `actual` the one to check. Two rows are equal if all their values are; floats
+are compared bit by bit. A wrong row is `missing` (only the oracle has it), `extra` (the oracle lacks it), `different` or
+`out_of_order`. `streaming-core diff` and the raw warehouse use the same kinds.
 
 Memory does not grow with the rows of tables in files. If rows line up, key by key, a slice of either side is in memory.
 Otherwise it is a range of `seq`, and of multisets a bucket of a temporary file. Only a final table whose keys do not
@@ -31,7 +33,7 @@ from streaming_core.data.digest import row_hashes
 from streaming_core.data.parts import Parts
 from streaming_core.language.record import NAN_BITS
 
-SHOWN = 10  # differences that are kept of a table; all are counted
+SHOWN = 10  # differences to keep of a table; all are counted
 _SLICE = 1 << 17  # rows of either side in memory at a time
 _BUCKETS = 256  # temporary files at most
 _MORE = "how often more"  # column of a counted multiset: how often the oracle has a row more than the other side
@@ -42,11 +44,14 @@ class Difference:
     """One difference between two results.
 
     Attributes:
-        kind: missing, extra, different or out_of_order, of a row; column, of all rows; table, digest, of a result.
-        row: what tells the row, {"seq", "sub"}, {"key"} or {"position"}; or else the place.
-        expected, actual: the rest of the row on either side; of one that is out of order, what tells the row before it;
-            of one that occurs several times, how often more on this side. Of what is no row, both sides in words.
-        columns: those in which the two sides differ.
+        table: The table.
+        kind: `missing`, `extra`, `different` or `out_of_order` for a row; `column` for all rows; `table` or `digest`
+            for a result.
+        row: The key of the row: {"seq", "sub"}, {"key"} or {"position"}. For other kinds, the place.
+        expected, actual: The rest of the row on either side. If the row is out of order, `expected` is the key of the
+            row before it. If one side has equal rows more often, that side holds how often more. For other kinds, both
+            sides in words.
+        columns: The columns in which the two sides differ.
     """
 
     table: str
@@ -57,7 +62,7 @@ class Difference:
     columns: tuple[str, ...] = ()
 
     def sides(self) -> list[dict[str, Any]]:
-        """The difference by its fields, of a different row for each column."""
+        """Return the fields of the difference; a different row has an entry for each column."""
         about = {"table": self.table, "kind": self.kind, "row": self.row}
         if self.kind == "different":
             return [
@@ -67,15 +72,15 @@ class Difference:
         return [about | {"column": next(iter(self.columns), None), "expected": self.expected, "actual": self.actual}]
 
     def lines(self) -> list[str]:
-        """What differs and where, a line for each of `sides`."""
+        """Say what differs and where, in a line for each of `sides`."""
         where = ", ".join(f"{name} {shown(value)}" for name, value in self.row.items())
         return [f"{self.table}: {f'{where}: ' if where else ''}{words}" for words in self.words()]
 
     def words(self) -> list[str]:
-        """What differs, a phrase for each of `sides`."""
-        return [self._said(side["column"], side["expected"], side["actual"]) for side in self.sides()]
+        """Say what differs, in a phrase for each of `sides`."""
+        return [self._phrase(side["column"], side["expected"], side["actual"]) for side in self.sides()]
 
-    def _said(self, column: str | None, expected: Any, actual: Any) -> str:
+    def _phrase(self, column: str | None, expected: Any, actual: Any) -> str:
         match self.kind:
             case "missing":
                 return f"missing row: {shown(expected)}"
@@ -92,21 +97,27 @@ class Difference:
 
 
 @dataclass
-class Found:
-    """What two tables differ in: how many rows of each kind, and the first differences, `keep` at most."""
+class Differences:
+    """The differences of two tables: the number of rows of each kind, and the first differences, `keep` at most."""
 
     table: str
     keep: int = SHOWN
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
-    def add(self, kind: str, rows: np.ndarray, told: Callable[[int], tuple], count: int | None = None) -> None:
-        """Adds differences of a kind, one for each of `rows`; `told` gives what that of a row says, `count` is how many
-        rows they stand for."""
+    def add(self, kind: str, rows: np.ndarray, details: Callable[[int], tuple], count: int | None = None) -> None:
+        """Add differences of one kind.
+
+        Args:
+            kind: The kind of the differences.
+            rows: The numbers of the rows; each is a difference.
+            details: `details(row)` returns the other fields of its Difference, from `row` on.
+            count: The number of rows that the differences stand for. Default: one each.
+        """
         if len(rows):
             self.counts[kind] += len(rows) if count is None else count
             first = rows[: self.keep - len(self.differences)].tolist()
-            self.differences += [Difference(self.table, kind, *told(at)) for at in first]
+            self.differences += [Difference(self.table, kind, *details(at)) for at in first]
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -115,37 +126,37 @@ class Found:
 def columns(
     table: str, expected: pa.Schema, actual: pa.Schema, needed: Sequence[str] | None = None
 ) -> list[Difference]:
-    """Columns that are missing, of another type or unexpected. If only some are `needed`, others may be missing."""
+    """Return the columns that are missing, unexpected or of another type; those not `needed` may be missing."""
     kinds = [{column.name: column.type for column in schema} for schema in (expected, actual)]
-    found = []
+    differences = []
     for name in kinds[0] | kinds[1]:
         one, other = (kind.get(name) for kind in kinds)
         if one != other and (other is not None or needed is None or name in needed):
             words = [None if kind is None else str(kind) for kind in (one, other)]
-            found.append(Difference(table, "column", {}, words[0], words[1], (name,)))
-    return found
+            differences.append(Difference(table, "column", {}, words[0], words[1], (name,)))
+    return differences
 
 
 OUTPUT_KEY = ("seq", "sub")
 
 
 def keys_of(names: list[str]) -> list[str]:
-    """What tells the rows of outputs, and those of a final table; nothing, where there is one row."""
+    """Return the columns that identify a row of outputs or of a final table; none if the table has one row."""
     return [*OUTPUT_KEY] if "seq" in names else ["key"] if "key" in names else []
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def in_slices(table: str, expected: Parts, actual: Parts, names: list[str], keep: int = SHOWN) -> Found | None:
-    """`row_by_row` over the columns of these names, a slice of either side in memory."""
+def in_slices(table: str, expected: Parts, actual: Parts, names: list[str], keep: int = SHOWN) -> Differences | None:
+    """Compare `row_by_row` over the columns of these names, with a slice of either side in memory."""
     if expected.rows != actual.rows:
         return None
     return row_by_row(table, expected.slices(_SLICE, names), actual.slices(_SLICE, names), keep)
 
 
-def matched(table: str, expected: Parts, actual: Parts, names: list[str]) -> Found:
-    """Two tables in files, over the columns of these names: slice by slice, or else row by row with the same key."""
+def matched(table: str, expected: Parts, actual: Parts, names: list[str]) -> Differences:
+    """Compare two tables in files over these columns: slice by slice if their rows line up, else key by key."""
     if lined_up := in_slices(table, expected, actual, names):
         return lined_up
     if "seq" in names:
@@ -153,69 +164,74 @@ def matched(table: str, expected: Parts, actual: Parts, names: list[str]) -> Fou
     return by_key(table, expected.read(names), actual.read(names))
 
 
-def in_memory(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Found:
-    """Two tables of the same columns: row by row, or else by key."""
+def in_memory(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Differences:
+    """Compare two tables of the same columns: row by row if their rows line up, else by key."""
     return row_by_row(table, [expected], [actual], keep) or by_key(table, expected, actual, keep)
 
 
-def row_by_row(table: str, expected: Iterable[pa.Table], actual: Iterable[pa.Table], keep: int = SHOWN) -> Found | None:
-    """Two tables of the same columns, slice by slice; None where their rows do not line up, key by key."""
-    found, start = Found(table, keep), 0
+def row_by_row(
+    table: str, expected: Iterable[pa.Table], actual: Iterable[pa.Table], keep: int = SHOWN
+) -> Differences | None:
+    """Compare two tables of the same columns, slice by slice; None if their rows do not line up, key by key."""
+    differences, start = Differences(table, keep), 0
     for one, other in zip_longest(expected, actual):
         if one is None or other is None or one.num_rows != other.num_rows:
             return None
         if any(unequal(one[key], other[key]).any() for key in keys_of(one.column_names)):
             return None
-        _values(found, one, other, start)
+        _add_different(differences, one, other, start)
         start += one.num_rows
-    return found
+    return differences
 
 
-def _values(found: Found, expected: pa.Table, actual: pa.Table, start: int = 0) -> None:
-    """Adds the differences of rows that belong together; they are those from number `start` on."""
+def _add_different(differences: Differences, expected: pa.Table, actual: pa.Table, start: int = 0) -> None:
+    """Add the differences between rows of the same key; the first row has the number `start`."""
     keys = keys_of(expected.column_names)
     compared = {name: unequal(expected[name], actual[name]) for name in expected.column_names if name not in keys}
     wrong = {name: rows for name, rows in compared.items() if rows.any()}
 
-    def told(at: int) -> tuple:
+    def details(at: int) -> tuple:
         names = tuple(name for name, rows in wrong.items() if rows[at])
         return _key(expected, keys, at, start), _rest(expected, keys, at), _rest(actual, keys, at), names
 
     if wrong:
-        found.add("different", np.flatnonzero(np.logical_or.reduce([*wrong.values()])), told)
+        differences.add("different", np.flatnonzero(np.logical_or.reduce([*wrong.values()])), details)
 
 
-def by_key(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Found:
-    """Two tables of the same columns, in memory, whose rows do not line up. Of several with one key the first is
-    compared, the others are extra; without keys, rows at the same position belong together."""
-    found, keys = Found(table, keep), keys_of(expected.column_names)
+def by_key(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Differences:
+    """Compare two tables of the same columns, in memory, whose rows do not line up.
+
+    Of several rows with one key, the first is compared, and the others are extra. Without keys, rows at the same
+    position are compared.
+    """
+    differences, keys = Differences(table, keep), keys_of(expected.column_names)
     late = np.flatnonzero(is_late(_codes(expected, actual, keys)[1]))
-    found.add("out_of_order", late, lambda at: (_key(actual, keys, at), _key(actual, keys, at - 1)))
-    _match(found, expected, actual)
-    return found
+    differences.add("out_of_order", late, lambda at: (_key(actual, keys, at), _key(actual, keys, at - 1)))
+    _match(differences, expected, actual)
+    return differences
 
 
-def by_range(table: str, expected: Parts, actual: Parts, names: list[str]) -> Found:
-    """`by_key` of outputs in files, over the columns of these names. A range of `seq` is in memory at a time."""
-    found = Found(table)
+def by_range(table: str, expected: Parts, actual: Parts, names: list[str]) -> Differences:
+    """Compare outputs in files `by_key`, over the columns of these names, with a range of `seq` in memory at a time."""
+    differences = Differences(table)
     for _, rows, keys in late_rows(actual.slices(_SLICE, list(OUTPUT_KEY))):
 
-        def told(at: int, keys: tuple[np.ndarray, ...] = keys) -> tuple:
+        def details(at: int, keys: tuple[np.ndarray, ...] = keys) -> tuple:
             late, before = (dict(zip(OUTPUT_KEY, (int(key[row]) for key in keys), strict=True)) for row in (at + 1, at))
             return late, before
 
-        found.add("out_of_order", rows, told)
+        differences.add("out_of_order", rows, details)
     longer = max(expected, actual, key=lambda parts: parts.rows)
-    # The rows of a slice end a range, but those of the last one, which has no end.
+    # Each slice ends a range. The last range has no end.
     ends = sorted({pc.max(part["seq"]).as_py() for part in longer.slices(_SLICE, ["seq"])})[:-1]
     limits = np.iinfo(np.int64)
     for low, high in zip([limits.min, *(end + 1 for end in ends)], [*ends, limits.max], strict=True):
-        _match(found, *(side.between(low, high, names) for side in (expected, actual)))
-    return found
+        _match(differences, *(side.between(low, high, names) for side in (expected, actual)))
+    return differences
 
 
-def _match(found: Found, expected: pa.Table, actual: pa.Table) -> None:
-    """Adds what differs between rows with the same key, and rows without one."""
+def _match(differences: Differences, expected: pa.Table, actual: pa.Table) -> None:
+    """Add the differences between rows with the same key, and the rows whose key only one side has."""
     keys = keys_of(expected.column_names)
     theirs, ours = _codes(expected, actual, keys)
     order = np.argsort(ours, kind="stable")
@@ -223,19 +239,19 @@ def _match(found: Found, expected: pa.Table, actual: pa.Table) -> None:
     place = np.searchsorted(ours, theirs)
     there = place < len(ours)
     there[there] = ours[place[there]] == theirs[there]
-    found.add("missing", np.flatnonzero(~there), lambda at: (_key(expected, keys, at), _rest(expected, keys, at)))
+    differences.add("missing", np.flatnonzero(~there), lambda at: (_key(expected, keys, at), _rest(expected, keys, at)))
     again = np.zeros(len(ours), bool)
     again[1:] = ours[1:] == ours[:-1]
     extra = order[again | ~np.isin(ours, theirs)]
-    found.add("extra", extra, lambda at: (_key(actual, keys, at), None, _rest(actual, keys, at)))
+    differences.add("extra", extra, lambda at: (_key(actual, keys, at), None, _rest(actual, keys, at)))
     common = np.flatnonzero(there)
-    _values(found, expected.take(common), actual.take(order[place[common]]))
+    _add_different(differences, expected.take(common), actual.take(order[place[common]]))
 
 
 def multisets(
     table: str, expected: Iterable[pa.Table], actual: Iterable[pa.Table], rows: int, keep: int = SHOWN
-) -> Found:
-    """Two tables of the same columns, whose order says nothing: how often each row is there.
+) -> Differences:
+    """Compare two tables of the same columns by how often each row occurs, whatever its place.
 
     Equal rows go to the same bucket, which is a temporary file, and one bucket at a time is in memory.
 
@@ -246,7 +262,7 @@ def multisets(
         rows: The number of rows of both together, which sets the number of buckets.
         keep: The number of differences to keep.
     """
-    found = Found(table, keep)
+    differences = Differences(table, keep)
     with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
         for bucket in _buckets(Path(folder), expected, actual, min(_BUCKETS, 1 + rows // (4 * _SLICE))):
             counted = _counted(bucket)
@@ -255,23 +271,23 @@ def multisets(
             wrong = wrong.take(pc.sort_indices(items, sort_keys=[(name, "ascending") for name in items.column_names]))
             more, columns = to_numpy(wrong[_MORE]), wrong.drop_columns(_MORE)
 
-            def told(at: int, more: np.ndarray = more, columns: pa.Table = columns) -> tuple:
+            def details(at: int, more: np.ndarray = more, columns: pa.Table = columns) -> tuple:
                 row, times = columns.slice(at, 1).to_pylist()[0], {"times": abs(int(more[at]))}
                 return (row, times) if more[at] > 0 else (row, None, times)
 
-            for kind, of in (("missing", more > 0), ("extra", more < 0)):
-                found.add(kind, np.flatnonzero(of), told, abs(int(more[of].sum())))
-    return found
+            for kind, chosen in (("missing", more > 0), ("extra", more < 0)):
+                differences.add(kind, np.flatnonzero(chosen), details, abs(int(more[chosen].sum())))
+    return differences
 
 
-def in_buckets(table: str, expected: Parts, actual: Parts, names: list[str], keep: int = SHOWN) -> Found:
-    """`multisets` of two tables in files, over the columns of these names."""
+def in_buckets(table: str, expected: Parts, actual: Parts, names: list[str], keep: int = SHOWN) -> Differences:
+    """Compare two tables in files as `multisets`, over the columns of these names."""
     rows = expected.rows + actual.rows
     return multisets(table, expected.slices(_SLICE, names), actual.slices(_SLICE, names), rows, keep)
 
 
 def _buckets(folder: Path, expected: Iterable[pa.Table], actual: Iterable[pa.Table], count: int) -> Iterator[pa.Table]:
-    """The rows of both sides, counted, in at most `count` tables by their hashes."""
+    """Yield the rows of both sides, counted, in at most `count` tables by their hashes."""
     paths = [folder / f"{number}.arrow" for number in range(count)]
     writers: dict[Path, pa.ipc.RecordBatchStreamWriter] = {}
     with ExitStack() as stack:
@@ -293,7 +309,7 @@ def _buckets(folder: Path, expected: Iterable[pa.Table], actual: Iterable[pa.Tab
 
 
 def _counted(rows: pa.Table) -> pa.Table:
-    """Equal rows as one, with the sum of their counts."""
+    """Merge equal rows into one, with the sum of their counts."""
     items = _items(rows)
     numbered = items.append_column("at", to_arrow(np.arange(rows.num_rows))).append_column(_MORE, rows[_MORE])
     grouped = numbered.group_by(items.column_names, use_threads=False).aggregate([(_MORE, "sum"), ("at", "min")])
@@ -301,7 +317,7 @@ def _counted(rows: pa.Table) -> pa.Table:
 
 
 def _items(rows: pa.Table) -> pa.Table:
-    """The columns of rows but for their counts. Arrow groups and sorts by scalars: by each item of an array."""
+    """Return all columns except the counts. Arrow groups and sorts by scalars, so each item of an array is a column."""
     result: dict[str, Any] = {}
     for name in rows.column_names[:-1]:
         column = rows[name]
@@ -312,13 +328,13 @@ def _items(rows: pa.Table) -> pa.Table:
 
 
 def late_rows(slices: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, np.ndarray, tuple[np.ndarray, ...]]]:
-    """Rows of outputs that come directly behind one with a larger (seq, sub).
+    """Find the rows of outputs that come directly after a row with a larger (seq, sub).
 
     Args:
         slices: Outputs in delivered order.
 
     Yields:
-        Each slice; the numbers of its late rows; its seq and sub behind those of the row before it.
+        Each slice; the numbers of its late rows; its seq and sub, preceded by those of the row before the slice.
     """
     last = [np.iinfo(np.int64).min] * 2
     for rows in slices:
@@ -328,7 +344,7 @@ def late_rows(slices: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, np.ndarray
 
 
 def is_late(*keys: np.ndarray) -> np.ndarray:
-    """Per row, whether it comes directly behind one that is later by these keys."""
+    """Tell for each row whether it comes directly after a row that is later by these keys."""
     late, same = (np.full(max(0, len(keys[0]) - 1), value) for value in (False, True))
     for key in keys:
         late |= same & (key[1:] < key[:-1])
@@ -337,7 +353,7 @@ def is_late(*keys: np.ndarray) -> np.ndarray:
 
 
 def _codes(expected: pa.Table, actual: pa.Table, keys: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """One number per row on either side, in the order of the keys; its position, where there are none."""
+    """Return a number for each row of either side, in the order of the keys; without keys, its position."""
     n = expected.num_rows
     if not keys:
         return np.arange(n), np.arange(actual.num_rows)
@@ -362,8 +378,10 @@ def _rest(table: pa.Table, keys: list[str], at: int) -> dict[str, Any]:
 
 
 def unequal(expected: pa.Array | pa.ChunkedArray, actual: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Per row, whether the values differ: floats by their bits, null from everything but null. Both columns have the
-    same type and length."""
+    """Tell for each row whether the values differ.
+
+    Floats differ by their bits. Null differs from everything but null. Both columns have the same type and length.
+    """
     expected, actual = _whole(expected), _whole(actual)
     kind, n = expected.type, len(expected)
     if expected.null_count or actual.null_count:
@@ -405,8 +423,11 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def plain(value: Any) -> Any:
-    """A value as it may stand in JSON: bytes as text where they are UTF-8 (else 0x...), NaN and infinities by name, of
-    a NaN that should not be there the bits too."""
+    """Return a value that JSON can hold.
+
+    Bytes become text if they are UTF-8, else 0x... NaN and infinities become their names. A NaN with other bits than
+    Lockstep's also shows them.
+    """
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -425,7 +446,7 @@ def plain(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value as people read it, cut when it is long."""
+    """Return a value as text for people, cut off after 200 characters."""
     if isinstance(value, dict):
         text = ", ".join(f"{name} {shown(item)}" for name, item in value.items())
     elif isinstance(value, list):
@@ -439,7 +460,7 @@ def shown(value: Any) -> str:
 
 
 def _apart(expected: Any, actual: Any) -> tuple[str, str]:
-    """Two values that differ as texts that do: where only what is cut off does, the first items that differ."""
+    """Return two different texts for two different values: the first items that differ, if the cut hides them."""
     texts = shown(expected), shown(actual)
     if texts[0] != texts[1] or not isinstance(expected, list) or not isinstance(actual, list):
         return texts

@@ -1,14 +1,16 @@
 """The digest of a set of rows: one 64-bit hash per row, summed modulo 2^64, beside the number of rows.
 
-The sum needs no order, so parts of a table may be hashed anywhere and added up; what makes rows unlike each other
-(`seq`, `sub`, a key) is hashed with them. The runtime computes the same value from its own rows: the words of a row
-and their mixing are fixed in runtime/ABI.md, section Digest. Lists and structs are the exported containers: a list
-is its length and then its items, a struct its fields in order, an array (fixed length) its items alone.
+The sum does not depend on order, so parts of a table can be hashed anywhere and added up. The hash of a row covers the
+columns that make it unique: `seq` and `sub`, or a key. The runtime computes the same value from its own rows;
+runtime/ABI.md, section Digest, defines the words of a row and how they are mixed.
+
+Exported containers are lists and structs. A list contributes its length and then its items, a struct its fields in
+order. An array of fixed length contributes its items alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -89,7 +91,7 @@ def joint_digest(digests: dict[str, tuple[int, int]]) -> str:
 
 
 def _fold_column(hashes: np.ndarray, column: pa.Array, name: str) -> None:
-    """Folds one column into the rows' hashes, in place."""
+    """Fold one column into the rows' hashes, in place."""
     if column.null_count:
         raise BadInput(f"column {name} must not contain nulls, got {column.null_count}")
     kind = column.type
@@ -135,14 +137,17 @@ def _words(column: pa.Array, name: str) -> np.ndarray:
 
 
 @cache
-def _kernels():
-    """Loops over rows of varying length; compiled when first asked for, because importing numba is slow."""
+def _kernels() -> tuple[Callable, Callable]:
+    """Return two loops over rows of varying length: over bytes, and over items.
+
+    They are compiled at the first call, because importing numba is slow.
+    """
     from numba import njit
 
     k1, half, three = K1, np.uint64(32), np.uint64(3)
 
     @njit(cache=True)
-    def fold_bytes(hashes, offsets, data):
+    def fold_bytes(hashes: np.ndarray, offsets: np.ndarray, data: np.ndarray) -> None:
         for row in range(hashes.size):
             start, stop = offsets[row], offsets[row + 1]
             h = (hashes[row] ^ np.uint64(stop - start)) * k1
@@ -158,7 +163,7 @@ def _kernels():
             hashes[row] = h
 
     @njit(cache=True)
-    def fold_items(hashes, offsets, items):
+    def fold_items(hashes: np.ndarray, offsets: np.ndarray, items: np.ndarray) -> None:
         for row in range(hashes.size):
             start, stop = offsets[row], offsets[row + 1]
             h = (hashes[row] ^ np.uint64(stop - start)) * k1

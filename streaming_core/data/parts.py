@@ -1,8 +1,8 @@
-"""Tables in Parquet files: how they are named, listed, written and read, and how a file that is damaged is refused.
+"""Tables in Parquet files: their names, how to write and read them, and the refusal of damaged files.
 
-A table of outputs, events or a recording's rows is a folder of part-00000.parquet, part-00001.parquet, ...: its rows in
-delivered order are those of the parts by number. There is a part even of no rows: it tells the columns. A final table
-is one file of its name in the folder state/.
+A table of outputs, events or a recording's rows is a folder of part-00000.parquet, part-00001.parquet, and so on. The
+parts by number hold its rows in delivered order. A table without rows has a part too, which holds the columns. A final
+table is one file of its name in the folder state/.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from streaming_core.errors import BadInput
 
 PART_ROWS = 1 << 20  # rows after which a writer begins another part
 AHEAD = 2  # tables that are read while one is in use
-WAITING = 4  # tables at most that a writer was given and has not written
+WAITING = 4  # tables at most that wait for a writer
 _INT64 = np.iinfo(np.int64)
 T = TypeVar("T")
 
@@ -46,8 +46,10 @@ def states(folder: Path) -> dict[str, Parts]:
 
 @dataclass(frozen=True)
 class Parts:
-    """A table in files, in delivered order. Whatever reads them raises BadInput, which names the file, for one that is
-    missing, truncated or damaged."""
+    """A table in files, in delivered order.
+
+    Every method that reads raises BadInput for a missing, truncated or damaged file, and names the file.
+    """
 
     paths: list[Path]
 
@@ -58,13 +60,13 @@ class Parts:
 
     @cached_property
     def _footers(self) -> list[tuple[pa.Schema, int]]:
-        found = []
+        footers = []
         for path in self.paths:
             with _open(path) as file:
-                found.append((file.schema_arrow, file.metadata.num_rows))
-            if found[-1][0] != found[0][0]:
+                footers.append((file.schema_arrow, file.metadata.num_rows))
+            if footers[-1][0] != footers[0][0]:
                 raise BadInput(f"{path} must have the same columns as {self.paths[0].name}")
-        return found
+        return footers
 
     @property
     def schema(self) -> pa.Schema:

@@ -87,12 +87,12 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, i
 
 def layout(record: Resolved) -> list[dict]:
     """The columns of a row as the runtime has them in a program."""
-    found = []
+    columns = []
     for slot in record.event[0].values():
         assert isinstance(slot.type, Scalar | Text | Array)  # events and outputs hold no container
         kind = slot.type.item if isinstance(slot.type, Array) else slot.type
-        found.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
-    return found
+        columns.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
+    return columns
 
 
 def _text(column: pa.Array) -> np.ndarray:
@@ -184,8 +184,8 @@ def _queues(raw: np.ndarray, slot: Slot) -> pa.Array:
     columns, before = [], 0  # bytes of a row's fields before the one at hand
     for scalar in slot.type.fields.values():
         begins = data + before * capacities + first * scalar.width
-        found = [ctypes.string_at(a, n * scalar.width) for a, n in zip(begins.tolist(), lengths.tolist(), strict=True)]
-        columns.append(_scalars(np.frombuffer(b"".join(found), scalar.dtype), scalar))
+        parts = [ctypes.string_at(a, n * scalar.width) for a, n in zip(begins.tolist(), lengths.tolist(), strict=True)]
+        columns.append(_scalars(np.frombuffer(b"".join(parts), scalar.dtype), scalar))
         before += scalar.width
     return _lists(lengths, pa.StructArray.from_arrays(columns, names=list(slot.type.fields)))
 
@@ -194,8 +194,8 @@ def _growing(raw: np.ndarray, slot: Slot) -> pa.Array:
     """Sets as lists of keys, other growing containers as lists of pairs."""
     heads = raw[:, :16].copy()
     addresses, lengths = heads.view("<u8")[:, 0].tolist(), heads.view("<u4")[:, 2].astype(np.int64)
-    found = [ctypes.string_at(a, n * 16) for a, n in zip(addresses, lengths.tolist(), strict=True) if n]
-    keys, values = np.frombuffer(b"".join(found), "<i8").reshape(-1, 2).T.copy()
+    parts = [ctypes.string_at(a, n * 16) for a, n in zip(addresses, lengths.tolist(), strict=True) if n]
+    keys, values = np.frombuffer(b"".join(parts), "<i8").reshape(-1, 2).T.copy()
     match slot.type:
         case Set(item):
             return _lists(lengths, _scalars(keys, item))
@@ -224,10 +224,12 @@ def text_fields(record: Resolved) -> list[str]:
 
 
 def row_bytes(record: Resolved, tables: Iterable[pa.Table], rows: int) -> float | None:
-    """Mean bytes of so many rows as the runtime holds them: header, fields, text; None if there are no rows.
+    """Return the mean size of a row in the runtime, in bytes: header, fields and text; None if there are no rows.
 
     Args:
-        tables: their texts, and what else there is; not looked at if the record has none.
+        record: The record of the rows.
+        tables: The rows as columns; read only if the record has texts.
+        rows: The number of rows.
     """
     texts, total = text_fields(record), rows * record.event[1]
     for table in tables if texts else ():

@@ -1,18 +1,17 @@
-"""The two streams of TPCx-BB that the queries of Scaling Ordered Stream Processing read: clicks in a web shop and sales
-in stores (workloads B.0.1; sizes and shares from the kit's schema at scale factor 1).
+"""Two streams of TPCx-BB: clicks in a web shop, and sales in stores.
 
-A visit, or a ticket, is a unit: its draws are addressed by its number, which is 1000 times the second of the stream in
-which it begins, and its rank among those of that second. A period is a day: clicks of a visit may cross midnight once,
-for a visit is shorter than a day. NULL is -1.
+The queries of Scaling Ordered Stream Processing read them (workloads B.0.1). Sizes and shares are those of the kit's
+schema at scale factor 1. NULL is -1.
+
+A unit is a visit or a ticket. Its number addresses its draws: 1000 times the second in which the unit begins, plus its
+rank within that second. A period is a day. A visit is shorter than a day, so its clicks cross midnight at most once.
 """
-
-from __future__ import annotations
 
 from functools import lru_cache
 
 import numpy as np
 
-from streaming_core.api import Param
+from streaming_core.api import Param, i32, i64, record
 from streaming_core.errors import BadInput
 from streaming_core.generator.distributions import Discrete, bell, exponential, proportional, weighted
 from streaming_core.generator.draws import Draws
@@ -52,16 +51,52 @@ SALES = {
     ),
 }
 
+
+@record
+class Click:
+    """A click in the web shop, as the kit's table has it; -1 stands for NULL.
+
+    `ts` counts seconds, `date_sk` days and `time_sk` the seconds of the day. `sales_sk` is the purchase that the click
+    belongs to, if there is one.
+    """
+
+    ts: i64
+    date_sk: i64
+    time_sk: i64
+    sales_sk: i64
+    item_sk: i64
+    web_page_sk: i64
+    user_sk: i64
+
+
+@record
+class Sale:
+    """A line of a ticket of a store, as the kit's table has it; -1 stands for NULL.
+
+    `ts` counts seconds, `date_sk` days and `time_sk` the seconds of the day. `net_paid` is in cents.
+    """
+
+    ts: i64
+    date_sk: i64
+    time_sk: i64
+    item_sk: i64
+    customer_sk: i64
+    store_sk: i64
+    ticket: i64
+    quantity: i32
+    net_paid: i64
+
+
 # In the order of their names: 0 ad, 1 dynamic, 2 feedback, 3 general, 4 order, 5 protected, 6 review, 7 welcome.
 PAGE_TYPES = ("ad", "dynamic", "feedback", "general", "order", "protected", "review", "welcome")
 CATEGORIES = (79_006, 556_814, 929_263, 66_370, 82_067, 51_004, 53_600, 212_836, 68_293, 50_000)  # weights, from 1 on
-# By how many tenths a category's sales have risen after the days of the trend; the odd ones fall.
+# The growth of a category's sales over the days of the trend, in tenths; the sales of odd categories fall.
 TREND = (-5, 1, -4, 2, -3, 3, -2, 4, -1, 5)
-POPULAR = 10_000  # the first of four items that a share of all lines is about
+POPULAR = 10_000  # the first of four items that a share of all lines sells
 
 
 def categories(params: dict) -> np.ndarray:
-    """int64: category of each item, 1.., or -1; item 0 does not exist."""
+    """Return the category of each item as int64, from 1 on, or -1; item 0 does not exist."""
     draws = Draws(0, "bb.items", 0, params["items"] + 1)
     category = 1 + weighted(CATEGORIES[: params["categories"]]).pick(draws.u53(0))
     category[draws.chance(1, params["null_ratio"])] = -1
@@ -70,30 +105,30 @@ def categories(params: dict) -> np.ndarray:
 
 
 def page_types(params: dict) -> np.ndarray:
-    """int64: type of each page, an index of PAGE_TYPES; page 0 does not exist."""
+    """Return the type of each page as int64, an index into PAGE_TYPES; page 0 does not exist."""
     return Draws(0, "bb.pages", 0, params["pages"] + 1).below(0, len(PAGE_TYPES))
 
 
 def chosen(numbers: str, highest: int) -> np.ndarray:
-    """int64: 1 at each of the numbers, 0 at the others of 0..highest; what lies beyond does not exist here.
+    """Return 1 at each number of a list, and 0 at the others of 0..highest, as int64; ignore higher numbers.
 
     Raises:
-        BadInput: it is no list of whole numbers from 0 on, with commas between them.
+        BadInput: The text is no list of whole numbers from 0 on, separated by commas.
     """
-    found = np.zeros(highest + 1, np.int64)
+    flags = np.zeros(highest + 1, np.int64)
     for word in numbers.split(","):
         if not (word.strip().isascii() and word.strip().isdigit()):
             raise BadInput(f"a list must be numbers separated by commas, such as 1,2,3; got {numbers!r}")
         if int(word) <= highest:
-            found[int(word)] = 1
-    return found
+            flags[int(word)] = 1
+    return flags
 
 
 def sales(params: dict, seed: int, day: int) -> dict[str, np.ndarray]:
-    """The lines of a day's tickets, a period of `store_sales`; net_paid in cents, below 3,000,000.
+    """Make the lines of a day's tickets: a period of `store_sales`. `net_paid` is in cents, below 3,000,000.
 
-    All lines of a ticket are of one second. `stream`: tickets of a second take turns, line by line; `kit`: one ticket
-    after the other, lines by item.
+    All lines of a ticket have one second. In mode `stream`, the tickets of a second take turns, line by line. In mode
+    `kit`, they follow one another, with lines by item.
     """
     ticket, second, size = _tickets(params, seed, day)
     of = np.repeat(np.arange(len(ticket)), size)
@@ -134,10 +169,10 @@ def sales(params: dict, seed: int, day: int) -> dict[str, np.ndarray]:
 
 
 def clicks(params: dict, seed: int, day: int, by_type: bool = False) -> dict[str, np.ndarray]:
-    """The clicks of a day, a period of `web_clickstreams`.
+    """Make the clicks of a day: a period of `web_clickstreams`.
 
-    Clicks of one user and second: those without a sale first, then by item; `by_type`: by the name of the page's type
-    before that.
+    Of the clicks of one user and second, those without a sale come first, then lower items. With `by_type`, the name of
+    the page's type decides before that.
     """
     days = [day] if params["mode"] == "kit" or day == 0 else [day - 1, day]
     parts = [_visited(_key(params), seed, d) for d in days]
@@ -181,7 +216,7 @@ CLICKS_OF_VISIT = 15.2  # four visitors of 11..21, one buyer of 3..6 and 1..14
 
 
 def _arrivals(params: dict, seed: int, name: str, day: int, size: float) -> tuple[np.ndarray, np.ndarray]:
-    """Units that begin on a day, and the second of the stream in which each does: a Poisson process."""
+    """Return the units that begin on a day, and the second in which each begins: a Poisson process."""
     law = _poisson(params["events_per_day"] / (DAY * size))
     count = law.pick(Draws(seed, name, day * DAY, (day + 1) * DAY).u53(0))
     second = np.repeat(np.arange(day * DAY, (day + 1) * DAY), count)
@@ -190,7 +225,7 @@ def _arrivals(params: dict, seed: int, name: str, day: int, size: float) -> tupl
 
 
 def _tickets(params: dict, seed: int, day: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tickets of a day, in which of its seconds each is written, and how many lines it has."""
+    """Return the tickets of a day, with the second of the day and the number of lines of each."""
     ticket, second = _arrivals(params, seed, "bb.tickets", day, LINES_OF_TICKET)
     draws = Draws(seed, "bb.ticket", units=ticket)
     second = second - day * DAY if params["mode"] == "stream" else draws.below(3, DAY)
@@ -198,8 +233,12 @@ def _tickets(params: dict, seed: int, day: int) -> tuple[np.ndarray, np.ndarray,
 
 
 def _clicked(params: dict, seed: int, day: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The clicks of visits that begin on a day: second of the stream, visit, and number within it; by visit, its number
-    and how many of its clicks are no purchases."""
+    """Return the clicks of the visits that begin on a day.
+
+    Returns:
+        By click: the second of the stream, the index of the visit, and the number of the click within the visit. By
+        visit: its number, and how many of its clicks are no purchases.
+    """
     visit, start = _arrivals(params, seed, "bb.visits", day, CLICKS_OF_VISIT)
     draws = Draws(seed, "bb.visit", units=visit)
     buyer = draws.chance(0, 0.2)
@@ -219,9 +258,9 @@ def _key(params: dict) -> tuple:
     return tuple(sorted(params.items()))
 
 
-@lru_cache(maxsize=2)  # what begins on a day is needed for the next one too
+@lru_cache(maxsize=2)  # visits of a day also have clicks on the next one
 def _visited(key: tuple, seed: int, day: int) -> dict[str, np.ndarray]:
-    """Columns of the clicks of visits that begin on a day, visit by visit; `second` of the stream instead of ts."""
+    """Return the columns of a day's visits, visit by visit, with the `second` of the stream instead of `ts`."""
     params = dict(key)
     second, of, number, visit, looks = _clicked(params, seed, day)
     each, draws = Draws(seed, "bb.click", units=visit[of] * LINES + number), Draws(seed, "bb.visit", units=visit)
@@ -248,7 +287,7 @@ def _visited(key: tuple, seed: int, day: int) -> dict[str, np.ndarray]:
 
 @lru_cache(maxsize=4)
 def _items(n: int) -> Discrete:
-    """Of a line: 5 % are about four items, 40 % normal, 55 % uniform."""
+    """Return the law of the item of a line: 5 % are one of four items, 40 % are normal, 55 % uniform."""
     weights = 0.40 * bell(n, 60.0) + 0.55 / n
     first = min(POPULAR, n - 3) - 1
     weights[first : first + 4] += 0.05 / 4
@@ -257,13 +296,16 @@ def _items(n: int) -> Discrete:
 
 @lru_cache(maxsize=4)
 def _people(n: int) -> Discrete:
-    """Customers: half of them normal, half uniform."""
+    """Return the law of customers: half of the draws are normal, half uniform."""
     return proportional(0.5 * bell(n, 400.0) + 0.5 / n)
 
 
 @lru_cache(maxsize=1)
 def _gaps() -> Discrete:
-    """Whole seconds between two clicks: exponential with mean 60, 3000 at most, so that a visit stays one session."""
+    """Return the law of the whole seconds between two clicks: exponential with mean 60.
+
+    The longest gap is 3000 seconds, so a visit stays one session.
+    """
     ends = 1.0 - exponential(np.arange(1, 3_002) / -60.0)
     ends[-1] = 1.0
     return proportional(np.diff(ends, prepend=0.0))
@@ -271,7 +313,7 @@ def _gaps() -> Discrete:
 
 @lru_cache(maxsize=4)
 def _poisson(mean: float) -> Discrete:
-    """Arrivals of one second."""
+    """Return the law of the number of arrivals within a second."""
     weights = [float(exponential(np.array([-mean]))[0])]
     while len(weights) <= mean or weights[-1] > 1e-18:
         weights.append(weights[-1] * mean / len(weights))

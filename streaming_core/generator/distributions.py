@@ -1,7 +1,7 @@
-"""Distributions, drawn from by integer thresholds, and the arithmetic that they are made with.
+"""Distributions with integer thresholds, and the arithmetic that computes the thresholds.
 
-Everything here is integers, or doubles that only see + - * / (libm's last bits differ between hosts), so the same
-events come out on every host.
+All values are integers, or doubles that only + - * / produce, because the last bits of libm differ between hosts. So
+every host makes the same events.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from streaming_core.errors import BadInput
 
 
 class Discrete:
-    """A distribution over 0..n-1 by integer thresholds: the first k with threshold[k] >= u, u of 53 bits.
+    """A distribution over 0..n-1: a draw u of 53 bits picks the first k with threshold[k] >= u.
 
-    A table guides each draw to where its search begins; the few that stand far away are found by bisection.
+    A table holds where the search for each draw begins. Bisection finds the few thresholds that lie far from there.
     """
 
     def __init__(self, thresholds: np.ndarray):
@@ -29,7 +29,7 @@ class Discrete:
         self._guide = np.searchsorted(thresholds, cells).astype(np.int32)
 
     def pick(self, u: np.ndarray) -> np.ndarray:
-        """int64 values for draws `u` (`Draws.u53`)."""
+        """Return the values for draws `u` (`Draws.u53`), as int64."""
         k = self._guide[u >> self._shift].astype(np.int64)
         behind = np.flatnonzero(self.thresholds[k] < u)
         for _ in range(3):
@@ -46,7 +46,7 @@ _recorded: list[dict[str, np.ndarray]] = []
 
 @contextmanager
 def recorded() -> Iterator[dict[str, np.ndarray]]:
-    """Collects the Zipf thresholds that are asked for inside the block, by `zipf(n, theta)` as text."""
+    """Collect the Zipf thresholds that the block requests, by `zipf(n, theta)` as text."""
     _recorded.append({})
     try:
         yield _recorded[-1]
@@ -55,16 +55,16 @@ def recorded() -> Iterator[dict[str, np.ndarray]]:
 
 
 def note(tables: dict[str, np.ndarray]) -> None:
-    """Puts thresholds into every collection that is being made."""
+    """Add thresholds to every open collection."""
     for collected in _recorded:
         collected.update(tables)
 
 
 def zipf(n: int, theta: float) -> Discrete:
-    """P(k) proportional to (k+1)^-theta for k = 0..n-1: small numbers are hot; theta = 0 is uniform."""
-    found = _zipf(n, theta)
-    note({f"zipf({n}, {theta})": found.thresholds})
-    return found
+    """Return P(k) proportional to (k+1)^-theta for k = 0..n-1: small numbers are hot, and theta 0 is uniform."""
+    law = _zipf(n, theta)
+    note({f"zipf({n}, {theta})": law.thresholds})
+    return law
 
 
 @lru_cache(maxsize=256)
@@ -79,14 +79,14 @@ def _zipf(n: int, theta: float) -> Discrete:
 
 
 def weighted(weights: Sequence[int]) -> Discrete:
-    """P(k) proportional to the integer weights."""
+    """Return P(k) proportional to the integer weights."""
     total, sums = sum(weights), np.cumsum(np.array(weights, dtype=object))
-    # u below T is (T of 2^53); the threshold is the last u that still belongs to k.
+    # A draw below T has the probability T / 2^53. The threshold is the last u that still belongs to k.
     return Discrete(np.array([(int(s) << 53) // total - 1 for s in sums], np.int64))
 
 
 def proportional(weights: np.ndarray) -> Discrete:
-    """P(k) proportional to the doubles `weights`, the first of which is above 0."""
+    """Return P(k) proportional to the doubles `weights`; the first weight is above 0."""
     sums = np.cumsum(weights)
     thresholds = np.floor(sums / sums[-1] * float(1 << 53)).astype(np.int64)
     thresholds[-1] = 1 << 53
@@ -94,7 +94,7 @@ def proportional(weights: np.ndarray) -> Discrete:
 
 
 def bell(n: int, deviation: float) -> np.ndarray:
-    """The normal density around the middle of 0..n-1, at each of them; the doubles sum up to 1."""
+    """Return the normal density around the middle of 0..n-1 at each number, as doubles that sum up to 1."""
     distance = (np.arange(n) - (n - 1) / 2.0) / deviation
     square = distance * distance
     weights = exponential(np.maximum((square - square.min()) * -0.5, -1000.0))
@@ -102,7 +102,7 @@ def bell(n: int, deviation: float) -> np.ndarray:
 
 
 def logarithm(x: np.ndarray) -> np.ndarray:
-    """Natural logarithm of x >= 1 with + - * / only: x = m * 2^e, ln m = 2 artanh((m-1)/(m+1))."""
+    """Compute the natural logarithm of x >= 1 with + - * / only: x = m * 2^e, ln m = 2 artanh((m-1)/(m+1))."""
     m, e = np.frexp(x)
     low = m < 0.7071067811865476
     m, e = np.where(low, m * 2.0, m), np.where(low, e - 1, e)
@@ -114,7 +114,7 @@ def logarithm(x: np.ndarray) -> np.ndarray:
 
 
 def exponential(x: np.ndarray) -> np.ndarray:
-    """e^x with + - * / only: x = k ln 2 + r, Taylor in r."""
+    """Compute e^x with + - * / only: x = k ln 2 + r, Taylor in r."""
     k = np.floor(x / 0.6931471805599453 + 0.5)
     r, total = x - k * 0.6931471805599453, np.ones_like(x)
     for d in range(16, 0, -1):

@@ -1,4 +1,4 @@
-"""Skewed keys out of partitions (TStream, section VI-B): how many of an event's lie in one, and which."""
+"""Skewed keys of partitions (TStream, section VI-B): how many keys of an event lie in each partition, and which."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ATTEMPTS = 64
 
 
 class Keys:
-    """Skewed keys 0..n_items-1 out of `parts` ranges of equal size, the rest belonging to the last one.
+    """Skewed keys 0..n_items-1 in `parts` ranges of equal size; the last range also has the rest.
 
-    A table smaller than the number of parts has a part per key. Without `partitioned` there is one range.
+    A table with fewer keys than parts has one part for each key. Without `partitioned` there is one range.
     """
 
     def __init__(self, n_items: int, theta: float, parts: int, partitioned: bool):
@@ -27,15 +27,22 @@ class Keys:
         zipf(n_items, theta)
 
     def start(self, draws: Draws, lane: int) -> np.ndarray:
-        """The partition an event starts with: the one of a Zipf key."""
+        """Return the first partition of each event: that of a Zipf key."""
         if self.parts == 1:
             return np.zeros(len(draws), np.int64)
         key = zipf(self.n_items, self.theta).pick(draws.u53(lane))
         return np.minimum(key // self.size, self.parts - 1)
 
     def partitions(self, draws: Draws, first: np.ndarray, n: int, neighbours: bool, lane: int = 32) -> list[np.ndarray]:
-        """The `n` partitions of each event, if it is a multi-partition one: its first and those that follow it, or
-        others out of all, each equally likely and each once. `lane`: of the first draw, of one for each partition."""
+        """Return the `n` partitions of each event, in case it is a multi-partition event.
+
+        Args:
+            draws: The draws of the events.
+            first: The first partition of each event.
+            n: The number of partitions.
+            neighbours: The other partitions follow the first; if false, they are random and distinct.
+            lane: The lane of the first draw; each partition takes one.
+        """
         if neighbours:
             return [(first + i) % self.parts for i in range(n)]
         every, whole, single = (
@@ -43,13 +50,13 @@ class Keys:
             np.zeros(len(first), np.int64),
             np.zeros(len(first), bool),
         )
-        found = [first]
+        partitions = [first]
         for i in range(1, n):
-            found.append(every.draw(draws, lane + i, whole, single, (1, 1), found))
-        return found
+            partitions.append(every.draw(draws, lane + i, whole, single, (1, 1), partitions))
+        return partitions
 
     def shares(self, length: int, partitions: int) -> list[int]:
-        """How many of its keys a multi-partition event has in each of its partitions.
+        """Return how many keys a multi-partition event has in each of its partitions.
 
         Each partition gets an equal share, rounded up, as long as one key is left for each partition behind it.
 
@@ -64,8 +71,11 @@ class Keys:
         return shares
 
     def pools(self, need: int) -> np.ndarray:
-        """Per partition, from how many keys on from its first one `need` distinct keys are drawn: its own, and whole
-        next partitions while those are too few."""
+        """Return the size of each partition's pool, from which an event draws `need` distinct keys.
+
+        A pool begins at the first key of its partition. It has the keys of the partition, and those of the next
+        partitions as long as there are too few.
+        """
         if need not in self._pools:
             sizes = np.full(self.parts, self.size, np.int64)
             sizes[-1] = self.n_items - self.size * (self.parts - 1)
@@ -86,16 +96,17 @@ class Keys:
         needs: tuple[int, int],
         avoid: Sequence[np.ndarray] = (),
     ) -> np.ndarray:
-        """One key per event, unlike those in `avoid`, int64.
+        """Draw one key for each event, other than those in `avoid`, as int64.
 
-        A key that is taken is drawn again, 63 times at most; then the next free key of its pool is taken.
+        An event that hits a key to avoid draws again, 63 times at most. Then it takes the next free key of its pool.
 
         Args:
-            lane: number of this draw within the event, below 64.
-            partition: where each event looks for it.
-            multi: which events are multi-partition ones.
-            needs: how many distinct keys a single- and a multi-partition event wants from that partition in all.
-            avoid: fewer columns than there are keys.
+            draws: The draws of the events.
+            lane: The number of this draw within the event, below 64.
+            partition: The partition of each event's key.
+            multi: Which events are multi-partition events.
+            needs: How many distinct keys a single- and a multi-partition event draw from that partition in all.
+            avoid: Columns of keys; there are fewer columns than keys.
         """
         single, several = self.pools(needs[0]), self.pools(needs[1])
         sizes = np.unique(np.concatenate([single, several]))
@@ -109,7 +120,7 @@ class Keys:
             u = draws.u53(lane + LANES * attempt, rows)
             keys[rows] = self._fresh(u, base[rows], None if pool is None else pool[rows], sizes)
             rows = rows[_clashes(keys[rows], [other[rows] for other in avoid])]
-        # One after the other: through the pool, and should other partitions' keys fill that, through the whole table.
+        # Try one key after the other: first in the pool, then in the whole table, if other keys fill the pool.
         steps = 0
         while len(rows):
             steps += 1
@@ -120,7 +131,7 @@ class Keys:
         return keys
 
     def _fresh(self, u: np.ndarray, base: np.ndarray, pool: np.ndarray | None, sizes: np.ndarray) -> np.ndarray:
-        """Zipf keys of the pools that begin at `base`; `pool` None: all are of the one size there is."""
+        """Draw Zipf keys of the pools that begin at `base`; with `pool` None, all pools have the one size."""
         if pool is None:
             keys = zipf(int(sizes[0]), self.theta).pick(u)
         else:
@@ -134,7 +145,7 @@ class Keys:
 
 
 def _clashes(keys: np.ndarray, avoid: Sequence[np.ndarray]) -> np.ndarray:
-    """Which keys equal one of the columns to avoid."""
+    """Tell which keys equal one of the columns to avoid."""
     taken = np.zeros(len(keys), bool)
     for other in avoid:
         taken |= keys == other

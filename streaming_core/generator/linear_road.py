@@ -1,21 +1,20 @@
 """Position reports and requests of the vehicles on Linear Road's expressways, in closed form (workloads, part L).
 
-A vehicle enters, travels at about its own speed and reports every 30 s until it leaves; nothing on the road slows it
-down but an accident of its own. So where it is at its i-th report follows from its draws and i alone, and any half
-minute of the simulation is made by itself: every vehicle on the road reports once in it.
+A vehicle enters, travels at about its own speed, and reports every 30 s until it leaves. Only an accident of its own
+slows it down. So its draws and i alone determine its position at the i-th report. A period is half a minute, in which
+every vehicle on the road reports once; the generator makes each period by itself.
 
-Expressways are 100 segments of 5,280 feet. Speeds are miles per hour: 1 mph covers 44 feet in 30 s. All of this module
-sees a direction's vehicles as travelling up; those of direction 1 are turned round when they report.
+An expressway has 100 segments of 5,280 feet. Speeds are in miles per hour: 1 mph covers 44 feet in 30 s. Inside this
+module, all vehicles travel up; those of direction 1 are turned round when they report.
 
-When the simulated time is over it is repeated, as Viper's injectors do: the same vehicles with the same ids report the
-same again, `seconds` later. Who is still on the road when it is over leaves it with its last report.
+The simulation repeats without end, as Viper's injectors do: `seconds` later, vehicles with the same ids send the same
+reports. A vehicle that is still on the road at the end leaves it with its last report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -27,10 +26,10 @@ from streaming_core.generator.periods import by_period
 
 SEGMENT, SEGMENTS = 5_280, 100
 PERIOD = 30  # seconds between two reports of a vehicle
-FEET = 44  # that 1 mph covers meanwhile
-REPORTS = 4_096  # more than a vehicle can make
+FEET = 44  # distance that 1 mph covers in a PERIOD
+REPORTS = 4_096  # more than a vehicle can send
 REPORT, BALANCE, EXPENDITURE, TRAVEL = 0, 2, 3, 4  # types of events
-DAYS = 69  # of which there is a history of tolls
+DAYS = 69  # length of the history of tolls
 UNUSED = -1
 NEVER = 1 << 30
 MOST = 1 << 23  # vehicles, about: 100 bytes each
@@ -55,8 +54,9 @@ class Road:
     """The vehicles of one simulation, in the order in which they enter.
 
     Vehicles are Poisson arrivals, at 20 % of `veh_per_s` at both ends of the simulation and at all of it in the middle.
-    Base speeds are 20 to 60 mph, uniformly. About 34 % of the first million reports are from another segment than their
-    vehicle's last, as Viper says; later fewer (32 % of all), as who stays long on the road is slow.
+    Base speeds are 20 to 60 mph, uniformly. Of the first million reports, about 34 % come from another segment than the
+    vehicle's report before, as Viper says. Later there are fewer (32 % of all), because the vehicles that stay long on
+    the road are slow.
     """
 
     def __init__(self, seed: int, xways: int, seconds: int, veh_per_s: float, congestion: bool, accidents: bool):
@@ -71,15 +71,15 @@ class Road:
         self.dir = draws.below(0, 2)
         first = draws.below(1, SEGMENTS - 2)
         self._start = first * SEGMENT + draws.below(2, SEGMENT)
-        # Feet to the exit's segment, two further on at least. Nobody goes through a segment between two reports.
+        # Feet to the exit's segment, at least two segments on. No vehicle crosses a whole segment between two reports.
         self._goal = (first + 2 + draws.below(3, SEGMENTS - 2 - first)) * SEGMENT - self._start
         self._speed = 20 + draws.below(4, 41)
         # A vehicle's accident: it stops at report `_stop` for `_stay` reports, `_stopped` feet from where it entered.
         self._stop, self._stay = np.full(len(place), NEVER), np.zeros(len(place), np.int64)
         self._stopped, self._stop_lane = np.zeros(len(place), np.int64), np.zeros(len(place), np.int64)
-        self._last = (seconds - 1 - self.entry) // PERIOD  # the last report there is time for
-        everybody = np.arange(len(place))
-        self.reports = np.minimum(self._arrives(everybody, self._goal), self._last) + 1
+        self._last = (seconds - 1 - self.entry) // PERIOD  # the last report before the end of the simulation
+        vehicles = np.arange(len(place))
+        self.reports = np.minimum(self._arrives(vehicles, self._goal), self._last) + 1
         if accidents:
             for xway in range(xways):
                 self._accidents(xway)
@@ -88,18 +88,18 @@ class Road:
         return len(self.entry)
 
     def reporting(self, start: int) -> tuple[np.ndarray, np.ndarray]:
-        """(vehicles, number of the report of each) in the 30 seconds from `start` on."""
+        """Return the vehicles that report in the 30 seconds from `start` on, and the number of each one's report."""
         entered = np.searchsorted(self.entry, start + PERIOD)
         number = (start - self.entry[:entered] + PERIOD - 1) // PERIOD
         vehicles = np.flatnonzero(number < self.reports[:entered])
         return vehicles, number[vehicles]
 
     def draws(self, name: str, vehicles: np.ndarray, number: np.ndarray) -> Draws:
-        """Draws of single reports."""
+        """Return the draws of single reports."""
         return Draws(self._seed, name, units=vehicles * REPORTS + number)
 
     def positions(self, vehicles: np.ndarray, number: np.ndarray) -> dict[str, np.ndarray]:
-        """speed, lane, seg and pos of these vehicles at these reports."""
+        """Return speed, lane, seg and pos of these vehicles at these reports."""
         pos = self._start[vehicles] + self._travelled(vehicles, number)
         pos = np.where(self.dir[vehicles] == 0, pos, SEGMENTS * SEGMENT - 1 - pos)
         stop = self._stop[vehicles]
@@ -114,27 +114,27 @@ class Road:
         return 1 + self.draws("lr.lane", vehicles, number).below(0, 3)
 
     def _swing(self, vehicles: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """By how much, in mph, all reports up to this one together are off the base speed.
+        """Return the sum of the deviations from the base speed up to this report, in mph.
 
-        Reports go in pairs, one as much above it (-5..5) as the other below, so nothing has to be added up; the first
-        has the other half of a pair that is not there.
+        Reports form pairs: one is as much above the base speed (-5..5) as the other is below. So nothing has to be
+        added up. The first report is the second half of a pair that has no first half.
         """
         off = self.draws("lr.swing", vehicles, number // 2).below(0, 11) - 5
         return np.where(number % 2 == 1, off, 0)
 
     def _slow(self, vehicles: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """How many of the reports 1..number are in the congestion."""
+        """Return how many of the reports 1..number are in the congestion."""
         begin, end = (-((self.entry[vehicles] - t) // PERIOD) for t in self._third)
         return np.clip(number + 1, np.maximum(begin, 1), np.maximum(end, 1)) - np.maximum(begin, 1)
 
     def _pace(self, vehicles: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """The base speed at a report."""
+        """Return the base speed at a report, in mph."""
         speed, begin, end = self._speed[vehicles], *self._third
         time = self.entry[vehicles] + PERIOD * number
         return np.where((time >= begin) & (time < end), speed * 3 // 5, speed)
 
     def _undisturbed(self, vehicles: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Feet travelled up to a report without an accident."""
+        """Return the feet travelled up to a report, without an accident."""
         miles = self._speed[vehicles] * number + self._swing(vehicles, number)
         if self._third[0] < NEVER:
             speed = self._speed[vehicles]
@@ -142,17 +142,17 @@ class Road:
         return miles * FEET
 
     def _travelled(self, vehicles: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Feet travelled up to a report: who has stopped goes on from there, at the speed it then has."""
+        """Return the feet travelled up to a report. A vehicle that stopped goes on from there, at its speed then."""
         feet = self._undisturbed(vehicles, number)
         rows = np.flatnonzero(number >= self._stop[vehicles])
-        who = vehicles[rows]
-        until = self._stop[who] + self._stay[who]
-        since = feet[rows] - self._undisturbed(who, until - 1)
-        feet[rows] = self._stopped[who] + np.where(number[rows] < until, 0, since)
+        stopped = vehicles[rows]
+        until = self._stop[stopped] + self._stay[stopped]
+        since = feet[rows] - self._undisturbed(stopped, until - 1)
+        feet[rows] = self._stopped[stopped] + np.where(number[rows] < until, 0, since)
         return feet
 
     def _arrives(self, vehicles: np.ndarray, feet: np.ndarray) -> np.ndarray:
-        """The first report at which each has travelled so far, or one more than there is time for, by bisection."""
+        """Find the first report at which each has travelled so far, by bisection; one after the last if none."""
         low, high = np.zeros(len(vehicles), np.int64), self._last[vehicles] + 1
         while (low < high).any():
             middle = (low + high) // 2
@@ -162,10 +162,10 @@ class Road:
         return low
 
     def _accidents(self, xway: int) -> None:
-        """Accidents of one expressway, one 10 +- 5 minutes after the other; none where nobody comes by.
+        """Add the accidents of one expressway, 10 +- 5 minutes apart; skip one that no second vehicle would meet.
 
-        A vehicle in a travel lane stops. The next that comes by stops where it stands, in its lane. Both go on after 10
-        to 20 minutes of their own; at least four reports of one are together with four of the other.
+        A vehicle in a travel lane stops. The next vehicle that passes stops at the same position and lane. Each
+        continues 10 to 20 minutes after its own stop. At least four reports of one coincide with four of the other.
         """
         time, number, here = 0, 0, np.flatnonzero(self.xway == xway)
         while True:
@@ -202,9 +202,9 @@ class Road:
 
 
 def _arrivals(seed: int, xways: int, seconds: int, veh_per_s: float) -> np.ndarray:
-    """How many vehicles enter each expressway in each second, by inversion; int64, (seconds, xways).
+    """Draw how many vehicles enter each expressway in each second, by inversion: int64 of shape (seconds, xways).
 
-    None in the last 30 seconds: a vehicle reports twice at least.
+    No vehicle enters in the last 30 seconds, because each reports at least twice.
     """
     second = np.arange(seconds - PERIOD)
     ramp = np.rint(1e6 * np.sin(np.pi * second / seconds)) / 1e6  # rounded: the sine's last bits differ between hosts
@@ -224,70 +224,70 @@ def _arrivals(seed: int, xways: int, seconds: int, veh_per_s: float) -> np.ndarr
 
 
 @lru_cache(maxsize=4)
-def _road(*asked: Any) -> Road:
-    return Road(*asked)
+def _road(seed: int, xways: int, seconds: int, veh_per_s: float, congestion: bool, accidents: bool) -> Road:
+    return Road(seed, xways, seconds, veh_per_s, congestion, accidents)
 
 
 def road(params: dict, seed: int) -> Road:
-    """The simulation that these parameters (those of `PARAMS` they do not name have their defaults) ask for."""
+    """Return the simulation with these parameters; those of `PARAMS` that are missing have their defaults."""
     names = ("xways", "seconds", "veh_per_s", "congestion", "accidents")
     return _road(seed, *(params.get(name, PARAMS[name].default) for name in names))
 
 
 def events(*columns: str, reports_only: bool = False) -> Callable:
-    """A generator of Linear Road's events, for `App.generates`, with the parameters `PARAMS`.
+    """Return a generator of Linear Road's events, for `App.generates`, with the parameters `PARAMS`.
 
-    Events are in the order of time, vehicle and type. A vehicle asks for something at the time of a report: half of the
+    Events are in the order of time, vehicle and type. A vehicle sends a request at the time of a report. Half of the
     requests are for its balance (type 2), a tenth for a day's expenditure (3), the others for a travel time (4).
 
     Args:
-        columns: which there are beside ts, of type, vid, speed, xway, lane, dir, seg, pos, qid, s_init, s_end, dow, tod
-            and day; -1 where an event of its type has no such thing. A qid is a request's own within a repetition.
-        reports_only: events of type 0 and no others.
+        *columns: The columns besides `ts`: any of type, vid, speed, xway, lane, dir, seg, pos, qid, s_init, s_end, dow,
+            tod and day. A value is -1 if events of that type have no such field. A qid is unique within a repetition.
+        reports_only: Make only position reports (type 0).
     """
 
-    def find(params: dict, seed: int, period: int) -> tuple:
-        """The road, when this half minute begins, who reports in it, and who asks with which of these reports."""
+    def reports_of(params: dict, seed: int, period: int) -> tuple:
+        """Return the road, the repetition, the vehicles, the numbers of their reports, and the requests with kinds."""
         traffic, steps = road(params, seed), -(-params.get("seconds", PARAMS["seconds"].default) // PERIOD)
         vehicles, number = traffic.reporting(period % steps * PERIOD)
-        asks, kinds = np.empty(0, np.int64), np.empty(0, np.int64)
+        asking, kinds = np.empty(0, np.int64), np.empty(0, np.int64)
         if not reports_only:
             draws = traffic.draws("lr.requests", vehicles, number)
-            asks = np.flatnonzero(draws.chance(0, params["request_ratio"]))
-            kinds = np.array([BALANCE] * 5 + [EXPENDITURE] + [TRAVEL] * 4)[draws.below(1, 10)[asks]]
+            asking = np.flatnonzero(draws.chance(0, params["request_ratio"]))
+            kinds = np.array([BALANCE] * 5 + [EXPENDITURE] + [TRAVEL] * 4)[draws.below(1, 10)[asking]]
             if params["no_type4"]:
-                asks, kinds = asks[kinds != TRAVEL], kinds[kinds != TRAVEL]
-        return traffic, period // steps, vehicles, number, asks, kinds
+                asking, kinds = asking[kinds != TRAVEL], kinds[kinds != TRAVEL]
+        return traffic, period // steps, vehicles, number, asking, kinds
 
     def count(params: dict, seed: int, period: int) -> int:
-        _, _, vehicles, _, asks, _ = find(params, seed, period)
-        return len(vehicles) + len(asks)
+        _, _, vehicles, _, asking, _ = reports_of(params, seed, period)
+        return len(vehicles) + len(asking)
 
     def make(params: dict, seed: int, period: int) -> dict[str, np.ndarray]:
-        traffic, repetition, vehicles, number, asks, kinds = find(params, seed, period)
+        traffic, repetition, vehicles, number, asking, kinds = reports_of(params, seed, period)
         time = traffic.entry[vehicles] + PERIOD * number
         kind = np.concatenate([np.zeros(len(vehicles), np.int64), kinds])
-        of = np.concatenate([np.arange(len(vehicles)), asks])  # the report each event belongs to
+        of = np.concatenate([np.arange(len(vehicles)), asking])  # the report each event belongs to
         order = np.argsort((time[of] * len(traffic) + vehicles[of]) * 8 + kind)
         kind, of = kind[order], of[order]
         direction = traffic.dir[vehicles]
         if not reports_only and params["invalid_ratio"] > 0:
             invalid = traffic.draws("lr.invalid", vehicles, number).chance(0, params["invalid_ratio"])
             direction = np.where(invalid, 2, direction)
-        said = {**traffic.positions(vehicles, number), "xway": traffic.xway[vehicles], "dir": direction}
+        fields = {**traffic.positions(vehicles, number), "xway": traffic.xway[vehicles], "dir": direction}
         ts = repetition * params.get("seconds", PARAMS["seconds"].default) + time
-        made = {"ts": ts[of], "type": kind, "vid": vehicles[of]}
-        made |= {name: np.where(kind == REPORT, values[of], UNUSED) for name, values in said.items()}
-        made["xway"] = np.where(kind == BALANCE, UNUSED, said["xway"][of])
+        values_of = {"ts": ts[of], "type": kind, "vid": vehicles[of]}
+        values_of |= {name: np.where(kind == REPORT, values[of], UNUSED) for name, values in fields.items()}
+        values_of["xway"] = np.where(kind == BALANCE, UNUSED, fields["xway"][of])
         if "qid" in columns:
-            made |= _requests(traffic, kind, vehicles[of], number[of])
-        return {name: made[name] for name in ("ts", *columns)}
+            values_of |= _requests(traffic, kind, vehicles[of], number[of])
+        return {name: values_of[name] for name in ("ts", *columns)}
 
     return by_period(make, count)
 
 
 def _requests(traffic: Road, kind: np.ndarray, vehicles: np.ndarray, number: np.ndarray) -> dict[str, np.ndarray]:
-    """What only requests say."""
+    """Return the columns that only requests have."""
     draws = traffic.draws("lr.asked", vehicles, number)
 
     def only(which: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -309,11 +309,11 @@ _reports = events("vid", "pos", "speed", "xway", "lane", "dir", "seg", reports_o
 
 
 def position_reports(params: dict, seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
-    """Position reports, a generator of events: each drawn by itself, or Linear Road's vehicles' (workloads A.4).
+    """Make position reports: independent draws, or the reports of Linear Road's vehicles (workloads A.4).
 
-    Drawn (`input` zipf, CHOICE-25), segments are so by Zipf and all else uniformly; it takes the parameters segments,
-    theta, vehicles, max_speed and reports_per_s. With `input` linear_road it takes veh_per_s and seconds. In both, a
-    share of invalid_ratio has a speed of -1.
+    With `input` zipf (CHOICE-25), segments follow Zipf's law, and all other fields are uniform. The parameters are
+    segments, theta, vehicles, max_speed and reports_per_s. With `input` linear_road, they are veh_per_s and seconds. In
+    both cases, a share of invalid_ratio has a speed of -1.
     """
     if params["input"] == "linear_road":
         columns = _reports(params, seed, start, stop)

@@ -1,4 +1,4 @@
-"""Events by the period: a generator of events out of one that makes those of a second, a visit, a vehicle."""
+"""Generators by period: they turn a function that makes the events of a period into a generator of events."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ from streaming_core.generator.distributions import note, recorded
 Columns = Mapping[str, "np.ndarray | pa.Array | list[bytes]"]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-RECENT = 4  # streams, and periods of each, that are kept
-EMPTY = 10_000  # periods one after the other in which nothing may happen
+RECENT = 4  # streams to keep, and periods of each
+EMPTY = 10_000  # consecutive periods that may have no events
 
 
 def by_period(
     make: Callable[[dict, int, int], Columns], count: Callable[[dict, int, int], int] | None = None
 ) -> Callable[[dict, int, int, int], Columns]:
-    """A generator of events out of one of periods: the events of period 0, then those of period 1, without end.
+    """Return a generator of the events of period 0, then those of period 1, without end.
 
-    For events that are no function of their number alone: those of a visit, of a vehicle, of a second. Draws are
-    addressed by (period or unit, draw), so any period can be made by itself; where it begins in the stream hangs on how
-    many events those before it have. These numbers are kept, and the columns of the last few periods, so that a stream
-    that is asked for slice by slice makes every period once. A period should have 2^20 events at most: a few are in
-    memory, and nothing else that grows but 8 bytes a period.
+    Use it for events that do not follow from their number alone: those of a visit, of a vehicle, of a second. (period
+    or unit, draw) addresses the draws, so `make` can make any period by itself. The number of events in the periods
+    before decides where a period begins in the stream.
+
+    The generator keeps these numbers, and the columns of the last few periods. So a stream that a caller requests slice
+    by slice makes each period once. A period should have 2^20 events at most, because a few periods are in memory.
+    Beyond that, memory grows by 8 bytes per period.
 
     Args:
-        make: `make(params, seed, period)` gives the columns of a period, of 0 or more events in their final order, `ts`
-            not less than in the periods before. Always the same ones, whatever else was asked for.
-        count: `count(params, seed, period)`, how many events `make` gives, where that is cheaper to say: who makes a
-            part far into the stream then counts what is before it, and makes none of it.
+        make: `make(params, seed, period)` returns the columns of a period: any number of events in their final order.
+            `ts` is not less than in the periods before. The same call always returns the same columns.
+        count: `count(params, seed, period)` returns the number of events of `make`, if that is cheaper. A process that
+            makes a part far into the stream then counts the events before it, and makes none of them.
 
     Returns:
-        What `App.generates` takes. One thread at a time may call it.
+        A generator for `App.generates`. One thread at a time may call it.
 
     Raises:
-        BadInput: (the generator) columns of different lengths, not as many events as counted, or none for long.
+        BadInput: The generator raises it if columns have different lengths, if a period has another number of events
+            than counted, or if too many periods have none.
     """
     streams: OrderedDict[tuple, _Stream] = OrderedDict()
 
@@ -55,23 +58,23 @@ def by_period(
 
 
 class _Stream:
-    """The events of one workload, made by the period."""
+    """The events of one workload, period by period."""
 
     def __init__(self, make: Callable, count: Callable | None, params: dict, seed: int):
-        self._make, self._count, self._asked = make, count, (dict(params), seed)
-        self._ends: list[int] = []  # how many events there are up to the end of each period
-        # Columns of the last periods, and the Zipf thresholds they were drawn with: those are recorded (`recorded`)
+        self._make, self._count, self._workload = make, count, (dict(params), seed)
+        self._ends: list[int] = []  # the number of events up to the end of each period
+        # The columns of the last periods, and the Zipf thresholds of their draws. `recorded` collects the thresholds
         # whether a period is made or only served.
         self._recent: OrderedDict[int, tuple[Columns, dict[str, np.ndarray]]] = OrderedDict()
 
     def events(self, start: int, stop: int) -> Columns:
-        """Events start..stop-1."""
+        """Return the events start..stop-1."""
         while not self._ends or self._ends[-1] <= start:
             period = len(self._ends)
             if self._count is None:
                 self._columns(period)
             else:
-                self._end(period, self._count(*self._asked, period))
+                self._end(period, self._count(*self._workload, period))
         parts: list[Columns] = []
         period, at = bisect_right(self._ends, start), start
         while not parts or at < stop:
@@ -86,7 +89,7 @@ class _Stream:
     def _columns(self, period: int) -> Columns:
         if period not in self._recent:
             with recorded() as tables:
-                columns = self._make(*self._asked, period)
+                columns = self._make(*self._workload, period)
             lengths = {len(values) for values in columns.values()}
             if len(lengths) != 1:
                 raise BadInput(
@@ -99,7 +102,7 @@ class _Stream:
         return columns
 
     def _end(self, period: int, events: int) -> None:
-        """Notes or checks how many events a period has; it is at most one behind those that are known."""
+        """Note the number of events of the next period, or check that of a known one."""
         end = events + (self._ends[period - 1] if period else 0)
         if period == len(self._ends):
             self._ends.append(end)
@@ -110,7 +113,7 @@ class _Stream:
 
 
 def _used(recent: OrderedDict[Key, Value], key: Key) -> Value:
-    """The value of `key`, now the last to go when there are more than a few."""
+    """Return the value of `key`, and mark it as the most recent; forget the oldest if there are too many."""
     recent.move_to_end(key)
     if len(recent) > RECENT:
         recent.popitem(last=False)
@@ -118,7 +121,7 @@ def _used(recent: OrderedDict[Key, Value], key: Key) -> Value:
 
 
 def _joined(parts: list) -> np.ndarray | pa.Array | list[bytes]:
-    """Values one after the other."""
+    """Concatenate the values of several parts."""
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], pa.Array):

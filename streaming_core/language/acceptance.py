@@ -1,10 +1,11 @@
-"""Whether an application keeps to the operator language: yes, or the one line that says where it does not, and why.
+"""The check that an application keeps to the operator language. A violation is one line: where it is, and why.
 
-Asked where an application is loaded, with its defaults, so that no command takes one that breaks the language; where a
-workload is asked for and where kernels are compiled, with the parameters at hand. These decide sizes, which branches
-are ever taken and what constants hold, and with that now and then whether an operator has a type.
+Three places call it. When an application is loaded, its defaults are checked, so every command rejects an application
+that breaks the language. When a workload is made and when kernels are compiled, the parameters in use are checked:
+sizes, constants and reachable branches depend on them, and so may the type of an operator.
 
-Costs a few milliseconds for each application and set of parameters (the largest here, lr, 25), once in a process.
+A check takes a few milliseconds for each application and set of parameters, once in a process. The largest
+application, lr, takes 25.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from streaming_core.language.typed import Program
 
 
 def accept(app: App, params: dict[str, Any]) -> None:
-    """Reads every operator of an application, bound with these parameters.
+    """Accept an application with these parameters.
 
     Raises:
-        BadInput: one is not part of the language; the line says where and why.
+        BadInput: An operator is not part of the language; the line says where and why.
     """
     _read(app, tuple(params.items()))
 

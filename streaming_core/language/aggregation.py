@@ -47,8 +47,8 @@ class Windowing(Protocol):
     def _module(self) -> str:
         """The module of its application."""
 
-    def window(self, **declared: Any) -> Any:
-        """A windowed operator over it."""
+    def window(self, *, size: int | str, advance: int | str | None, kind: str, delay: int | str | None) -> Any:
+        """Windows over it."""
 
     def process(self, fn: Callable, state: Record, output: Record) -> Any:
         """A stateful operator over it."""
@@ -205,14 +205,14 @@ class WindowedStream:
         """The windowed operator; with `again`, united with the one that calls it for late rows too."""
         extent = self._extent
         assert isinstance(extent, Extent)
-        declared: dict[str, Any] = {
-            "key": self._key, "kind": extent.kind, "advance": extent.advance, "size": extent.size, "state": state,
-            "output": output,
-        }  # fmt: skip
-        results = self._stream.window(**declared, delay=extent.delay, update=update, result=result)
+        size, advance, kind = extent.size, extent.advance, extent.kind
+        windows = self._stream.window(size=size, advance=advance, kind=kind, delay=extent.delay)
+        results = windows.key_by(self._key).apply(update, state, output, result)
         if again is None:
             return results
-        return results.union(self._marked(update.__name__).window(**declared, delay=self._whole_delay, update=again))
+        marked = self._marked(update.__name__)
+        late = marked.window(size=size, advance=advance, kind=kind, delay=self._whole_delay)
+        return results.union(late.key_by(self._key).apply(again, state, output))
 
     def _again(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable | None:
         """The update function that emits the result again for a late row; None: windows take no late rows."""

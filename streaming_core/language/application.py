@@ -7,7 +7,7 @@ The type of an operator is what lets the engine parallelise it, so it is declare
 | stateless            | `stream.flat_map(fn, Output)`                    | events                   |
 | partitioned stateful | `stream.key_by(field).process(fn, state=, ...)`  | keys                     |
 | stateful             | `stream.process(fn, state=, ...)`                | nothing                  |
-| windowed             | `stream.window(...)`, `app.window(a, b, ...)`    | keys                     |
+| windowed             | `app.window(a, b, ...).key_by(...).apply(...)`   | keys                     |
 | transaction          | `@app.transaction(input=, output=)`              | operations on rows       |
 
 Operator functions are plain Python over scalars, records and containers (the language: language/typed):
@@ -15,17 +15,18 @@ Operator functions are plain Python over scalars, records and containers (the la
     stateless:            fn(row, out), or fn(row, scratch, out)
     stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
     windowed:             keys(row, keys), update(row, window, state, out), result(window, state, out),
-                          slide(window, state); of several streams all states in place of one (language/window.py)
+                          slide(window, state); with several streams, all their states (language/windowed.py)
     transaction:          fn(request, txn); post: fn(request, txn, out)
 
 Rows come from `app.source(Event)`, or as streams with a record each from `app.sources(Left, Right)`.
 
-A pipeline is a DAG: a stream may be taken by any number of operators, and `a.union(b, ...)` is one stream of several of
-one record type. One event at a time, in the order in which operators are declared; who takes a union gets, of each
-event, first what `a` put out, then `b`, and so on.
+A pipeline is a DAG. Any number of operators can take a stream. `a.union(b, ...)` unites several streams of one record.
 
-`out.emit(field=value, ...)` any number of times; `out.drop()` declares the input invalid: it is counted as dropped, and
-the function ends there (what it has emitted stays).
+The meaning is sequential: one event at a time passes the operators in the order of their declaration. For each event, a
+union delivers first the rows of `a`, then those of `b`, and so on.
+
+A function calls `out.emit(field=value, ...)` any number of times. `out.drop()` declares the input invalid: it counts as
+dropped, and the function ends there. Rows that it has already emitted stay.
 """
 
 from __future__ import annotations
@@ -51,19 +52,19 @@ from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, S
 from streaming_core.language.sinks import gathered
 from streaming_core.language.sources import Sources, united
 from streaming_core.language.stream import Stream
-from streaming_core.language.window import EVERY, KINDS, Window
+from streaming_core.language.windowed import Windows
 
-# What a name is that becomes a column, a file or a view of SQL.
+# A name that can be a column, a file or a view of SQL.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A view of a final table in the SQL of an invariant.
 _STATE_VIEW = re.compile(r"\bstate_\w")
-# How a row of a table is found (App.table).
+# The ways to look up a row of a table (App.table).
 LOOKUPS = ("dense", "hash", "insert")
 
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """A read-only side table: `build(params)` -> 1-D int64 or float64 array; operators read `table[i]`."""
+    """A read-only side table. `build(params)` returns a 1-D int64 or float64 array; operators read `table[i]`."""
 
     name: str
     build: Callable[[dict], np.ndarray]
@@ -71,8 +72,12 @@ class Constant:
 
 @dataclass(frozen=True)
 class Unordered:
-    """What agrees with the sequential meaning when nobody keeps order: `columns` of the outputs, as a multiset, and the
-    final states of the operators `states`."""
+    """The parts of a result that a run without order shares with the oracle.
+
+    Attributes:
+        columns: Columns of the outputs, compared as a multiset.
+        states: Operators whose final states are equal.
+    """
 
     columns: tuple[str, ...]
     states: tuple[str, ...]
@@ -80,16 +85,18 @@ class Unordered:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A shared table: rows of `row`, which `init(key, params) -> dict | None` initialises (None: zero).
-
-    `init` takes all keys at once, and gives columns (App.table, language/tables.py).
+    """A shared table of rows (App.table, language/tables.py).
 
     Attributes:
-        index: the number of the table.
-        key: the type of the keys; None: they are the numbers 0..size-1.
-        lookup: `dense`, `hash` or `insert`, or the name of the parameter that is it.
-        keys: gives the keys of a table with lookup `hash`; None: the integers 0..size-1.
-        where: file and line of the declaration.
+        name: The name.
+        row: The record of a row.
+        size: The number of rows, or the name of the parameter that holds it.
+        init: `init(key, params)` returns the initial columns for all keys at once; None: zero.
+        index: The number of the table.
+        key: The type of the keys; None: the keys are the numbers 0..size-1.
+        lookup: `dense`, `hash` or `insert`, or the name of the parameter that says which.
+        keys: `keys(params)` returns the keys of a table with lookup `hash`; None: the integers 0..size-1.
+        where: The file and line of the declaration.
     """
 
     name: str
@@ -104,13 +111,17 @@ class Table:
 
 
 class Transaction:
-    """Returned by `@app.transaction`; `@name.post` adds the post-processing function."""
+    """The result of `@app.transaction`; `@name.post` adds the post-processing function."""
 
     def __init__(self, app: App, operator: Operator):
         self._app, self.operator = app, operator
 
     def post(self, fn: Callable) -> Callable:
-        """`fn(request, txn, out)`, after the state access: `txn.accepted`, `txn.result(table, i)` = i-th `txn.read`."""
+        """Declare `fn(request, txn, out)`, which runs after the state access.
+
+        `txn.accepted` tells whether the transaction was accepted. `txn.result(table, i)` is the row of the i-th
+        `txn.read`.
+        """
         self.operator.functions["post"] = fn
         return fn
 
@@ -119,11 +130,11 @@ class App:
     """One streaming application.
 
     Args:
-        name: lower case id, as on the command line.
-        params: name -> Param.
-        profiles: name -> Profile, sets of values with a meaning (`--profile`).
-        reads: for documentation, the paper and section the application comes from.
-        time: the unit of `ts`, in which durations such as "1m" are counted: ns, us, ms, s, m, h or d.
+        name: The name, in lower case, as on the command line.
+        params: The parameters by name.
+        profiles: Named sets of parameters (`--profile`).
+        reads: The paper and section that the application comes from, for documentation.
+        time: The unit of `ts`, which durations such as "1m" use: ns, us, ms, s, m, h or d.
     """
 
     def __init__(
@@ -151,24 +162,24 @@ class App:
         self.operators: list[Operator] = []
         self.constants: list[Constant] = []
         self.invariants: dict[str, str] = {}
-        self._by_order: set[str] = set()  # invariants that hang on order
+        self._by_order: set[str] = set()  # invariants that hold in total order only
         self.unordered: Unordered | None = None
         self._event: Record | None = None
-        self.streams: Sources | None = None  # of an application of several sources
-        self.delay: int | str | None = None  # how far `ts` of a source may go back; None: it does not
+        self.streams: Sources | None = None  # only if there are several sources
+        self.delay: int | str | None = None  # how far `ts` of a source may go back; None: it never does
         self._generators: tuple[Callable, ...] = ()
         self._outputs: Record | None = None
         self._sinks: dict[str, Stream] = {}
         self._converters: tuple[str, ...] = ()  # the operators in front of several sinks
         frame = inspect.currentframe()
         assert frame is not None
-        assert frame.f_back is not None  # who declares the application
+        assert frame.f_back is not None  # the frame that declares the application
         caller = frame.f_back.f_globals
         self._module: str = caller.get("__name__", "")
         self.file = caller.get("__file__", "")
         self.doc = (caller.get("__doc__") or "").strip()
 
-    # What every application has once it is declared: who asks has one that was checked.
+    # Parts that every declared application has. Only callers that hold a checked application read them.
 
     @property
     def event(self) -> Record:
@@ -192,13 +203,13 @@ class App:
 
     @property
     def generators(self) -> tuple[Callable, ...]:
-        """What makes the rows of each source (`generates`)."""
+        """The generator of each source (`generates`)."""
         assert self._generators, f"app {self.name} has no generator yet"
         return self._generators
 
     @property
     def generator(self) -> Callable:
-        """What makes the events of an application of one source."""
+        """The generator of an application with one source."""
         [generator] = self.generators
         return generator
 
@@ -209,7 +220,7 @@ class App:
     # --- declaration -------------------------------------------------------------------------------------------
 
     def constant(self, build: Callable[[dict], np.ndarray]) -> Constant:
-        """Decorator: a read-only side table for the operators."""
+        """Declare a read-only side table for the operators; usable as a decorator."""
         constant = Constant(build.__name__, build)
         self.constants.append(constant)
         return constant
@@ -225,26 +236,27 @@ class App:
         lookup: str | None = None,
         keys: Callable[[dict], Any] | None = None,
     ) -> Table:
-        """A shared table. Without `key` it is dense: its keys are 0..size-1, and the key of a row is its number.
+        """Declare a shared table. Without `key` it is dense: a key is the number of its row, 0..size-1.
 
         Args:
-            row: what a row holds; every field begins as zero, or empty.
-            size: number of rows, or the name of the parameter that is it; at most 2^32-1.
-            init: what rows begin with. It is called once, with NumPy, and not row by row: `init(key, params)` takes the
-                keys of all rows as an int64 array, and gives a dict of columns by field, or None. The column of a
-                scalar is an array with a value for each row, or one value for all; that of an array a 2-D array, or one
-                row of items for all. So an `if` on `key` is an error: write `np.where(key < 10, ...)`. What a field
-                cannot hold is refused as a store of it would be. Text keys come as an object array of bytes.
-            key: the type of the keys, any integer type or `text`. The table then has a hash index.
-            lookup: how `txn.row(table, key)` finds a row, or the name of the parameter that says so. Default: `hash` if
+            name: The name of the table.
+            row: The record of a row; every field begins as zero, or empty.
+            size: The number of rows, or the name of the parameter that holds it; at most 2^32-1.
+            init: The values that rows begin with. `init(key, params)` is called once for all rows. It takes their keys
+                as an int64 array, and returns columns by field, or None. Text keys come as an object array of bytes.
+                The column of a scalar is an array with a value for each row, or one value. The column of an array field
+                is a 2-D array, or one row of items. An `if` on `key` is an error: write `np.where(key < 10, ...)`. A
+                value that does not fit into its field is an error too.
+            key: The type of the keys, any integer type or `text`. The table then has a hash index.
+            lookup: How `txn.row(table, key)` finds a row, or the name of the parameter that says so. Default: `hash` if
                 there is a `key`, else `dense`.
 
-                - `dense`: the key is the number of the row, and `key` only says what type it has.
-                - `hash`: by an index. The table has the keys that `keys` gives, and no others.
+                - `dense`: the key is the number of the row, and `key` only declares its type.
+                - `hash`: by an index. The table has the keys that `keys` returns, and no others.
                 - `insert`: by an index. The table starts empty. A row exists as soon as an event names its key, even if
-                  the event is rejected or dropped. `size` is the largest number of rows, and `init(None, params)` gives
-                  one value for all of them.
-            keys: `keys(params)` gives the `size` keys of a table with lookup `hash`, in any order: an array of
+                  the event is rejected or dropped. `size` is the largest number of rows, and `init(None, params)`
+                  returns one value for all of them.
+            keys: `keys(params)` returns the `size` keys of a table with lookup `hash`, in any order: an array of
                 integers, or a list of texts. Default: the integers 0..size-1.
 
         Raises:
@@ -253,7 +265,7 @@ class App:
         self._refuse("table", row, Text, Queue)
         frame = inspect.currentframe()
         assert frame is not None
-        assert frame.f_back is not None  # who declares the table
+        assert frame.f_back is not None  # the frame that declares the table
         where = frame.f_back.f_code.co_filename, frame.f_back.f_lineno
 
         def refusal(why: str) -> BadInput:
@@ -276,7 +288,7 @@ class App:
         return table
 
     def source(self, event: Record, delay: int | str | None = None) -> Stream:
-        """The application's only input stream.
+        """Declare the application's only input stream.
 
         Args:
             event: the record of its rows.
@@ -298,14 +310,15 @@ class App:
         return Stream(self, [operator])
 
     def sources(self, *records: Record, delay: int | str | None = None) -> tuple[Stream, ...]:
-        """The application's input streams, one for each record, by whose names they go (language/sources.py).
+        """Declare several input streams, one for each record, with the names of the records (language/sources.py).
 
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
         stream), and numbered in it: `row.seq`. A silent stream delays no other. With a `delay` (see `source`), `ts`
         of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
 
         Raises:
-            BadInput: fewer than two records, one of them twice or without order, or fields whose names clash.
+            BadInput: There are fewer than two records, or one of them twice. Or a record has no integer field `ts`, or
+                names of fields clash.
         """
         streams = united(self.name, records)
         source = self.source(streams.event, delay)
@@ -316,97 +329,31 @@ class App:
         self,
         *streams: Stream,
         size: int | str,
-        state: Record | tuple[Record, ...],
-        update: Callable | tuple[Callable, ...],
-        output: Record,
-        kind: str = "multi",
         advance: int | str | None = None,
-        key: Record | str | None = None,
-        keys: Callable | tuple[Callable, ...] | None = None,
-        every: int | str | None = None,
-        result: Callable | None = None,
-        slide: Callable | None = None,
+        kind: str = "multi",
         delay: int | str | None = None,
         idle: int | str | None = None,
-        multiplicity: str = "set",
-    ) -> Stream:
-        """A windowed operator over one or several streams, named as its (first) `update` (STRETCH, section 4.2: O+).
+    ) -> Windows:
+        """Begin the declaration of a windowed operator over streams (STRETCH, section 4.2: O+).
 
-        Keys: `key="field"`, a field of the rows; or `key=Record, keys=fn`, where `fn(row, keys)` says
-        `keys.add(field=value, ...)` as often as the row has keys, a function for each stream; or `every=n`: every row
-        has the keys 0..n-1, `window.key.index`.
+        Continue with the keys of a row, `key_by`, and with the functions, `apply` (language/windowed.py).
 
-        Functions, of which `update` is one for each stream; `states` are all states, one for each stream:
-
-            update(row, window, *states, out)     a row meets a window of one of its keys
-            result(window, *states, out)          a window has expired
-            slide(window, *states)                a single window has advanced, to where `window` now says
-
-        `window.start`, `window.end` and `window.key` can be read. What is put out for a window belongs to its end:
-        `out.emit(ts=window.end, ...)`.
+        Windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. All durations may be text such
+        as "1m", or names of parameters.
 
         Args:
-            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
-                `delay` and `idle` may be durations such as "1m". These, `every` and `multiplicity` may be names of
-                parameters.
+            *streams: One or several streams, whose records have an integer field `ts`.
+            size: The length of a window. A session ends `size` after the latest row of its key.
+            advance: The time from the start of one window to that of the next; None for sessions.
             kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`:
-                one for each burst of rows of a key. It ends `size` after the latest row, and has no `advance`.
-            delay: how far behind the latest row's `ts` another row's may be and still be counted. With several streams,
-                the latest row is that of the stream that is furthest behind. Default: the `delay` of the sources for
-                kind `multi`, or 0.
-            idle: a stream that is further behind the others than this, or has had no row, delays no window. None:
-                windows wait for every stream. For kind `multi`: windows of other kinds go by the latest row of any
-                stream.
-            multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
-
-        Raises:
-            BadInput: the declaration contradicts itself, or asks rows for what they have not.
+                one for each burst of rows of a key.
+            delay: How far the `ts` of a row may lie behind that of the latest row. With several streams, the latest row
+                is that of the stream that is furthest behind. Default: the `delay` of the sources for kind `multi`,
+                else 0.
+            idle: A stream that is further behind the others than this, or that has had no row, delays no window.
+                None: windows of kind `multi` wait for every stream. Other kinds go by the latest row of any stream.
         """
-        updates = update if isinstance(update, tuple) else (update,)
-        states = state if isinstance(state, tuple) else (state,)
-        name = getattr(updates[0], "__name__", "window") if updates else "window"
-
-        def refusal(why: str) -> BadInput:
-            return BadInput(f"app {self.name}: window {name}: {why}")
-
-        for stream in streams:
-            if stream._app is not self:
-                raise refusal(f"cannot use a stream of app {stream._app.name}")
-            ts = stream._record.fields.get("ts")
-            if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
-                raise refusal(f"{stream._record!r} needs an integer field ts")
-        if not streams or not len(streams) == len(updates) == len(states):
-            counts = f"got {len(updates)} updates and {len(states)} states for {len(streams)} streams"
-            raise refusal(f"each stream needs one update function and one state; {counts}")
-        if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
-            raise refusal('declare the keys in one way: key="field", or key=Record and keys=function, or every=number')
-        self._check_kind(kind, advance, slide, refusal)
-        functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
-        if keys is not None:
-            key_functions = keys if isinstance(keys, tuple) else (keys,)
-            if len(key_functions) != len(streams):
-                raise refusal(
-                    f"each stream needs one keys function; got {len(key_functions)} for {len(streams)} streams"
-                )
-            functions |= {f"keys_{i}": fn for i, fn in enumerate(key_functions)}
-        functions |= {role: fn for role, fn in (("result", result), ("slide", slide)) if fn is not None}
-        for one in states:
-            self._refuse("state", one, Text)
-        window = Window(
-            kind,
-            1 if advance is None else in_units(advance, self.time),
-            in_units(size, self.time),
-            in_units(self._default_delay(kind) if delay is None else delay, self.time),
-            None if idle is None else in_units(idle, self.time),
-            self._key(streams, key, refusal),
-            key if isinstance(key, str) else None,
-            every,
-            multiplicity,
-            tuple(i for i, stream in enumerate(streams) for _ in stream._operators),
-            states,
-        )
-        inputs = Stream(self, [operator for stream in streams for operator in stream._operators])
-        return self._add("windowed", updates[0], inputs, output, functions, window=window)
+        return Windows(self, streams, size, advance, kind, delay, idle)
 
     def join(
         self,
@@ -418,7 +365,7 @@ class App:
         band: dict[str, tuple[str, float]] | None = None,
         name: str = "join",
     ) -> Stream:
-        """The pairs of rows with the same key whose `ts` differ by at most `within` (language/joining.py).
+        """Join rows with the same key whose `ts` differ by at most `within` (language/joining.py).
 
         A pair has the later `ts`, the key, and the other fields of both rows. Fields of the same name get the name of
         their record in front: `order_price`, `payment_price`.
@@ -437,70 +384,59 @@ class App:
         """
         return joined(self, left, right, on, within, band or {}, name)
 
-    @staticmethod
-    def _check_kind(kind: str, advance: int | str | None, slide: Callable | None, refusal: Callable) -> None:
-        """Raise BadInput unless a window of this kind has the arguments that it needs, and no others."""
-        if kind not in KINDS:
-            raise refusal(unknown("kind", kind, KINDS))
-        if slide is not None and kind != "single":
-            raise refusal('slide works only with kind="single"; remove slide, or change the kind')
-        if (advance is None) != (kind == "session"):
-            raise refusal(f'kind "{kind}" {"has no" if advance is not None else "needs an"} advance')
-
     def _default_delay(self, kind: str) -> int | str:
         """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
         return self.delay if self.delay is not None and kind == "multi" else 0
 
-    def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
-        """The record of a window's keys."""
-        if key is None:
-            return EVERY
-        if isinstance(key, str):
-            kind, *others = (stream._record.fields.get(key) for stream in streams)
-            if kind is None or any(other != kind for other in others):
-                raise refusal(f"all streams need a field {key!r} of the same type")
-            key = Record("Key", {key: kind}, None)
-        for name, kind in key.fields.items():
-            if not isinstance(kind, Scalar | Text) or (isinstance(kind, Scalar) and kind.is_float):
-                raise refusal(f"key field {name} must be an integer or a text")
-        return key
-
     def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
-        """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
+        """Return a decorator: `fn(request, txn)` declares the transaction of one event (TStream, section IV-B).
 
-        `txn.row(table, key)` names a row; `txn.require(condition, row, ...)` reads the state before the transaction,
-        any false rejects all of it: `condition(row, ..., request)` over any rows of any tables, or over none;
-        `txn.modify(row, fn)` with `fn(row, request)`; `txn.read(row)` takes the row's scalars at this point of the
-        program, or unchanged ones if the transaction is rejected; `txn.drop()`. An integer 0 <= i < 2^32 behind the
-        rows of `require` or the function of `modify` becomes one more argument, after the request: which position of
-        the event this is about. A condition over several rows sees no set, map, counter or top-k of theirs.
+        - `txn.row(table, key)` names a row.
+        - `txn.require(condition, row, ...)` reads the state before the transaction. `condition(row, ..., request)`
+          takes any rows of any tables, or none. If one condition is false, the whole transaction is rejected.
+        - `txn.modify(row, fn)` changes a row by `fn(row, request)`.
+        - `txn.read(row)` takes the scalars of a row at this point of the program. If the transaction is rejected, they
+          are unchanged.
+        - `txn.drop()` drops the event.
+
+        An integer 0 <= i < 2^32 can follow the rows of `require`, or the function of `modify` and its rows. It becomes
+        one more argument, after the request, and tells the function which position of the event it handles.
 
         `txn.modify(row, fn, other, ...)` with `fn(row, other, ..., request)` also reads other rows, as they were before
-        the transaction, whatever it does to them: READ_MODIFY(d, f(t)) of Table II. Of these it sees no set, map,
-        counter or top-k. A WRITE with a condition of its own is a function that leaves its row alone where that does
-        not hold; what `require` asks for is asked for all operations of the transaction.
+        the transaction: READ_MODIFY(d, f(t)) of Table II. A function that reads several rows sees none of their sets,
+        maps, counters and top-ks. A WRITE with a condition of its own is a function that leaves its row alone if the
+        condition is false. A condition of `require` covers all operations of the transaction.
 
-        Several transactional operators become one joint operator (TStream, section V) by being called, one after the
-        other, by the function that is decorated: each is a function `fn(request, txn)` like it. Their operations are
-        at sub-timestamps (seq, 0), (seq, 1), ... in the order of the calls: a later one sees what an earlier one did,
-        and a condition of any that fails rejects all of them. Only the decorated function itself may drop the event.
+        To join several transactional operators (TStream, section V), call them one after the other in the decorated
+        function; each is a function `fn(request, txn)`. Their operations have the sub-timestamps (seq, 0), (seq, 1),
+        and so on, in the order of the calls. A later operation sees the effect of an earlier one. A condition that
+        fails rejects all of them. Only the decorated function itself may drop the event.
         """
 
         def declare(fn: Callable) -> Transaction:
             source = self.source(input)
-            stream = self._add("transaction", fn, source, output, {"plan": fn})
+            name = getattr(fn, "__name__", "")
+            stream = self._add(Operator("transaction", name, source._operators, output, {"plan": fn}))
             stream.sink()
             return Transaction(self, stream._operators[0])
 
         return declare
 
     def generates(self, *fns: Callable) -> Callable:
-        """Decorator: `fn(params, seed, start, stop) -> dict[column, array]`: events start..stop-1 with `ts` and every
-        field of the event record; event i depends on (seed, params, i) alone. Text columns are lists of bytes.
+        """Declare the generator; usable as a decorator.
 
-        Of several sources there is one for each, in their order: `app.generates(lefts, rights)`. It makes the rows
-        start..stop-1 of its stream, whose `ts` never decreases, and knows nothing of the others. Fewer rows than were
-        asked for are the last ones: the stream is silent from there on.
+        `fn(params, seed, start, stop)` returns the events start..stop-1 as columns: `ts` and every field of the record.
+        Event i depends on (seed, params, i) alone. Text columns are lists of bytes.
+
+        With several sources, declare one generator for each, in their order: `app.generates(lefts, rights)`. A
+        generator makes the rows start..stop-1 of its stream, whose `ts` never decreases. If it returns fewer rows than
+        requested, its stream ends there.
+
+        Args:
+            *fns: The generators.
+
+        Raises:
+            BadInput: An argument is not a function.
         """
         if not fns or not all(map(inspect.isfunction, fns)):
             raise BadInput(f"app {self.name}: write @app.generates above the generator, without parentheses")
@@ -508,11 +444,16 @@ class App:
         return fns[0]
 
     def agrees_unordered(self, *columns: str, states: tuple[str, ...] = ()) -> None:
-        """Says what a run without order must still have in common with the oracle: these columns of the outputs, as a
-        multiset, and the final states of these operators. An application that does not say so runs in total order only.
+        """Declare the parts of a result that do not depend on the order of events.
+
+        Without this declaration, the application runs in total order only.
+
+        Args:
+            *columns: Columns of the outputs; a run without order must emit the same multiset as the oracle.
+            states: Operators whose final states must be equal.
 
         Raises:
-            BadInput: no column, one the outputs have not, or an operator without state.
+            BadInput: There is no column, the outputs lack one, or an operator has no state.
         """
         if not columns:
             raise BadInput(f"app {self.name}: agrees_unordered: name at least one output column")
@@ -524,36 +465,49 @@ class App:
         self.unordered = Unordered(columns, states)
 
     def invariant(self, name: str, sql: str, by_order: bool = False) -> None:
-        """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds.
-        `:name` stands for the value of the parameter of that name.
+        """Declare an invariant: SQL that selects the rows that violate it.
 
-        A run without order is as if its events had come in another one: outputs keep the `seq` of their event, but
-        the n-th event by `seq` need not be the n-th that took effect, and `sub` says nothing. An invariant that would
-        not hold then is `by_order`, and is asked of runs in total order only.
+        Args:
+            name: What holds, as a sentence.
+            sql: A query over the views `events`, `outputs` and `state_<table>`. `:name` stands for the value of a
+                parameter.
+            by_order: The invariant holds only in total order, so runs without order are not checked. In such a run,
+                outputs keep the `seq` of their event, but events take effect in any order, and `sub` has no meaning.
         """
         self.invariants[name] = sql
         if by_order:
             self._by_order.add(name)
 
-    def inherit_invariants(self, other: App) -> None:
-        """Adds the invariants of an application with the same events, outputs and states."""
-        for name, sql in other.invariants.items():
-            self.invariant(name, sql, by_order=name in other._by_order)
+    def inherit_invariants(self, other: App, *names: str) -> None:
+        """Add invariants of another application.
 
-    def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None, window=None) -> Stream:
-        for role, function in functions.items():
+        Args:
+            other: The application that declares them. It has the same events and outputs.
+            *names: The invariants to add. Default: all of them; then both applications also have the same states.
+        """
+        for name in names or other.invariants:
+            self.invariant(name, other.invariants[name], by_order=name in other._by_order)
+
+    def _add(self, operator: Operator) -> Stream:
+        """Add an operator in front of the sinks, and return its stream.
+
+        Raises:
+            BadInput: A function is no plain `def`, a record does not fit its role, or the name is taken.
+        """
+        for role, function in operator.functions.items():
             if not inspect.isfunction(function):
-                raise BadInput(f"app {self.name}: the {role} function of a {kind} operator must be a plain def")
-        self._refuse("output", output, *CONTAINERS)
-        self._refuse("state", state, Text)
-        self._refuse("scratch", scratch, Text, *GROWING)
-        if kind == "partitioned" and "key" in state.fields:
+                raise BadInput(
+                    f"app {self.name}: the {role} function of a {operator.kind} operator must be a plain def"
+                )
+        self._refuse("output", operator.output, *CONTAINERS)
+        self._refuse("state", operator.state, Text)
+        self._refuse("scratch", operator.scratch, Text, *GROWING)
+        if operator.kind == "partitioned" and "key" in operator.kept.fields:
             raise BadInput(
-                f"app {self.name}: {state!r}: the field name 'key' is reserved for the key; rename the field"
+                f"app {self.name}: {operator.state!r}: the field name 'key' is reserved for the key; rename the field"
             )
-        if any(operator.name == fn.__name__ for operator in self.operators):
-            raise BadInput(f"app {self.name}: two operators have the function name {fn.__name__}; rename one")
-        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch, window)
+        if any(other.name == operator.name for other in self.operators):
+            raise BadInput(f"app {self.name}: two operators have the function name {operator.name}; rename one")
         sinks = [one for one in self.operators if one.kind == "sink"]
         self.operators = [one for one in self.operators if one.kind != "sink"] + [operator, *sinks]
         return Stream(self, [operator])
@@ -589,10 +543,10 @@ class App:
         self.outputs = stream._record
         self.operators.append(Operator("sink", name, stream._operators, None))
 
-    # --- what others ask ---------------------------------------------------------------------------------------
+    # --- the declared application ------------------------------------------------------------------------------
 
     def holds(self, order: str, params: dict[str, Any] | None = None, gives_state: bool = True) -> dict[str, str]:
-        """The invariants that must hold of a run, by name. A parameter is one value in them, whatever it is.
+        """Return the invariants that must hold for a run, by name, with the values of the parameters.
 
         Args:
             order: The order of the run, `total` or `none`.
@@ -610,21 +564,21 @@ class App:
         }
 
     def results(self, params: dict[str, Any] | None = None) -> dict[str, pa.Schema]:
-        """Columns of what a run of it leaves, by the names that invariants read: `outputs`, `state_<table>`."""
+        """Return the columns of a run's results, by the names that invariants read: `outputs`, `state_<table>`."""
         values = self.bind(params)
-        found = {"outputs": self.outputs.resolve(values).arrow(("seq", "sub"))}
+        schemas = {"outputs": self.outputs.resolve(values).arrow(("seq", "sub"))}
         for table in self.tables:
             state = table.row.resolve(values).arrow()
             key = pa.binary() if isinstance(table.key, Text) else pa.int64()
-            found[f"state_{table.name}"] = state.insert(0, pa.field("key", key, nullable=False))
+            schemas[f"state_{table.name}"] = state.insert(0, pa.field("key", key, nullable=False))
         for operator in self.operators:
             if operator.state is not None:
                 state = operator.state.resolve(values).arrow()
                 if operator.key is not None:
                     key = pa.binary() if isinstance(operator.input.fields[operator.key], Text) else pa.int64()
                     state = state.insert(0, pa.field("key", key, nullable=False))
-                found[f"state_{operator.name}"] = state
-        return found
+                schemas[f"state_{operator.name}"] = state
+        return schemas
 
     @property
     def kind(self) -> str:
@@ -633,7 +587,7 @@ class App:
         return "transaction" if "transaction" in kinds else "windowed" if "windowed" in kinds else "dataflow"
 
     def operator(self, name: str) -> Operator:
-        """The operator of that name. Raises BadInput, with those there are, if there is none."""
+        """Return the operator of that name; raise BadInput, with the known names, if there is none."""
         for operator in self.operators[1:-1]:
             if operator.name == name:
                 return operator
@@ -641,16 +595,16 @@ class App:
         raise BadInput(f"app {self.name}: {unknown('operator', name, known)}")
 
     def upto(self, name: str) -> App:
-        """What lies in front of an operator, as an application: its outputs are what the operator takes.
+        """Return the pipeline in front of an operator as an application, whose outputs are the operator's input.
 
-        In front of a transaction, and of an operator that takes the events or the streams that they are made of, lies
-        nothing: the outputs are the events.
+        If the operator takes the events or all streams of the sources, or is a transaction, the outputs are the
+        events.
         """
         operator, streams = self._alone(name)
         return self._cut(self.operators[:1] if streams else operator.inputs)
 
     def through(self, name: str) -> App:
-        """An operator and what lies in front of it, as an application: its outputs are what the operator puts out."""
+        """Return the pipeline up to an operator as an application, whose outputs are those of the operator."""
         return self._cut([self.operator(name)])
 
     def _cut(self, taken: list[Operator]) -> App:
@@ -661,7 +615,7 @@ class App:
         return self._derived(kept, taken, taken[0].emitted)
 
     def only(self, name: str) -> App:
-        """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
+        """Return an operator as an application, whose events are its input, and whose outputs are its own."""
         operator, streams = self._alone(name)
         source = Operator("source", "source", [], self.event if streams else operator.input)
         if streams:
@@ -672,8 +626,14 @@ class App:
         return self._derived([source, replace(operator, inputs=[source], window=window)], None, operator.emitted)
 
     def _alone(self, name: str) -> tuple[Operator, list[Operator]]:
-        """The operator of that name, if its input is one sequence of rows of one record; that is the events too if it
-        takes all streams that they are made of: then these belong to it."""
+        """Return an operator whose input is one sequence of rows, and the stream operators that belong to it.
+
+        An operator that takes all streams of the sources also has one sequence as its input: the events. The operators
+        that make the streams then belong to it.
+
+        Raises:
+            BadInput: The operator takes several other streams.
+        """
         operator = self.operator(name)
         if operator.window is None or len(operator.window.states) == 1:
             return operator, []
@@ -683,7 +643,7 @@ class App:
         return operator, streams
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
-        """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""
+        """Return this application with only these operators; its sink takes `sunk`, or the output of the last one."""
         derived = copy.copy(self)
         derived.event, derived.outputs = kept[0].emitted, outputs
         derived.operators = [*kept, Operator("sink", "outputs", kept[-1:] if sunk is None else sunk, None)]
@@ -692,10 +652,10 @@ class App:
         return derived
 
     def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """All parameters: defaults overlaid with `params`, checked.
+        """Return the value of each parameter: that of `params`, or the default.
 
         Raises:
-            BadInput: unknown name, wrong type, out of bounds.
+            BadInput: A parameter is unknown, has the wrong type, or is out of bounds.
         """
         values = {name: p.default for name, p in self.declared.items()}
         for name, value in (params or {}).items():
@@ -705,7 +665,7 @@ class App:
         return values
 
     def check(self) -> App:
-        """Raises BadInput unless the declaration is complete."""
+        """Return this application, or raise BadInput if its declaration is incomplete."""
         if self._event is None or self._outputs is None or not self._generators:
             missing = [
                 what

@@ -1,6 +1,7 @@
-"""Functions of operators that no file holds, because Lockstep writes them: those of streams, aggregates and joins.
+"""Functions of operators that Lockstep writes itself: those of streams, aggregates and joins.
 
-Everything that reads an application reads them as if they stood in its file: `inspect` finds their sources.
+No file holds them, but `inspect` finds their sources. So every reader treats them like functions of the application's
+file.
 """
 
 from __future__ import annotations
@@ -12,21 +13,24 @@ from typing import Any
 
 
 def function(module: str, text: str, names: dict[str, Any] | None = None) -> Callable:
-    """The function with this source, as one of `module`, which can use what has these names.
+    """Compile a function from its source.
 
-    Its file is a name that stands for this very text.
+    Args:
+        module: The module that the function appears to belong to.
+        text: The source. The name of the function's file identifies this text.
+        names: The objects that the function can use, by name.
     """
     name = text.split("(")[0].removeprefix("def ")
     file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     namespace: dict[str, Any] = {**(names or {}), "__name__": module}
     exec(compile(text, file, "exec"), namespace)
-    made = namespace[name]
-    assert callable(made)
-    return made
+    compiled = namespace[name]
+    assert callable(compiled)
+    return compiled
 
 
 def text_of(function: Callable) -> str:
-    """The source of a generated function; empty if the function lies in a file."""
+    """Return the source of a generated function; empty if the function lies in a file."""
     file = function.__code__.co_filename
     return "".join(linecache.getlines(file)) if file.startswith("<") else ""

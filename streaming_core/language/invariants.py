@@ -1,4 +1,7 @@
-"""Invariants: SQL in which `:name` stands for the value of a parameter, which is one value whatever is in it."""
+"""The SQL of invariants, in which `:name` stands for the value of a parameter.
+
+The value is always one literal, whatever it contains.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,24 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# Of SQL, what is no place for a value (texts, quoted names, comments), or `:name`.
+# In SQL, a part that holds no value (a text, a quoted name, a comment), or `:name`.
 _QUOTED_OR_VALUE = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|:(\w+)""", re.DOTALL)
 
 
 def with_values(sql: str, values: Mapping[str, Any]) -> str:
-    """The SQL with the values of the parameters that it names; what stands in quotes or comments stays."""
+    """Return the SQL with the values of the parameters that it names; quotes and comments stay as they are."""
     return _QUOTED_OR_VALUE.sub(
-        lambda found: _literal(values[found[1]]) if found[1] in values else found[0],
+        lambda match: _literal(values[match[1]]) if match[1] in values else match[0],
         sql,
     )
 
 
 def quoted_value(sql: str, names: Iterable[str]) -> str | None:
-    """A parameter that the SQL names within quotes, if there is one: a text, which brings its own, would end them."""
-    quoted = [found[0] for found in _QUOTED_OR_VALUE.finditer(sql) if found[0][0] in "'\"`"]
+    """Return a parameter that the SQL names within quotes, or None.
+
+    The value of a text has quotes of its own, which would end these.
+    """
+    quoted = [match[0] for match in _QUOTED_OR_VALUE.finditer(sql) if match[0][0] in "'\"`"]
     return next((name for name in names if any(re.search(rf":{name}\b", text) for text in quoted)), None)
 
 

@@ -198,8 +198,6 @@ def joined(
     def written(source: Callable[[int], str]) -> tuple[Callable, ...]:
         return tuple(generated.function(app._module, source(number)) for number in range(2))
 
-    keys: dict[str, Any] = {"key": join.key, "keys": written(join.keys)} if band else {"key": on}
-    return app.window(
-        left, right, **keys, advance=1, size=span + 1, kind="single",
-        state=join.states, update=written(join.update), output=join.output,
-    )  # fmt: skip
+    windows = app.window(left, right, advance=1, size=span + 1, kind="single")
+    keyed = windows.key_by(join.key, written(join.keys)) if band else windows.key_by(on)
+    return keyed.apply(written(join.update), join.states, join.output)

@@ -1,8 +1,10 @@
 """Records: fixed-width rows of scalars, text slices, fixed arrays and containers.
 
-A record is declared as a class with annotations and used in three roles: an event or output (its row starts with the
-`seq` of the input event that caused it), a table row, or the state of a key. Fields widen to 64 bits when an operator
-loads them; a store that would lose bits is an error of the event's operator. There is no u64.
+An application declares a record as a class with annotations. A record has one of three roles: event or output, row of a
+table, or state. The row of an event or output starts with `seq`, the number of the input event that caused it.
+
+Fields widen to 64 bits when an operator loads them. A store that would lose bits is an error of the event's operator.
+There is no u64.
 """
 
 from __future__ import annotations
@@ -70,17 +72,17 @@ boolean = Scalar("boolean", np.dtype("u1"), 0, 1)
 
 MOST_ITEMS = 1_000_000  # of an array, a ring or a top-k
 
-# The one NaN there is. Which operand's NaN an operation hands on, and with which sign, is a compiler's choice: so a NaN
-# takes these bits wherever a double is kept, that is in events when they are read, in initial values and constants, and
-# whenever an operator stores or emits one. Nothing in the language tells two NaNs apart in between.
+# The only NaN. A compiler chooses which operand's NaN an operation returns, and with which sign. So every stored NaN
+# gets these bits: in events when they are read, in initial values and constants, and when an operator stores or emits
+# one. In between, nothing in the language can tell two NaNs apart.
 NAN_BITS = 0x7FF8000000000000
 [NAN] = struct.unpack("<d", struct.pack("<Q", NAN_BITS))
 
 
 def one_nan(values: np.ndarray) -> np.ndarray:
-    """The values of an array of doubles, of which every NaN is the one there is; a copy if one was not a number."""
-    strange = np.isnan(values)
-    return np.where(strange, NAN, values) if strange.any() else values
+    """Return an array of doubles with NAN_BITS in every NaN; a copy if there is a NaN."""
+    is_nan = np.isnan(values)
+    return np.where(is_nan, NAN, values) if is_nan.any() else values
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ text = Text()
 
 
 class _Sized:
-    """Makes `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter's name) and `Array[u32, "d*d"]` declarations."""
+    """A field type with arguments: `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter), `Array[u32, "d*d"]`."""
 
     def __class_getitem__(cls: Any, arguments: Any) -> Any:
         values = arguments if isinstance(arguments, tuple) else (arguments,)
@@ -141,15 +143,20 @@ class Ring(_Sized):
 
 @dataclass(frozen=True)
 class Set(_Sized):
-    """Distinct integers in insertion order. `add(x)` -> bool (was new), `x in s`, `len(s)`, `s.at(i)`, `clear()`."""
+    """Distinct integers in insertion order.
+
+    Operators use: `add(x)` -> bool (whether x is new), `x in s`, `len(s)`, `s.at(i)`, `clear()`.
+    """
 
     item: Scalar
 
 
 @dataclass(frozen=True)
 class Map(_Sized):
-    """Integer keys to scalars in insertion order. `get(k, default)`, `put(k, v)`, `k in m`, `len(m)`, `key_at(i)`,
-    `value_at(i)`, `clear()`."""
+    """Integer keys with scalar values, in insertion order.
+
+    Operators use: `get(k, default)`, `put(k, v)`, `k in m`, `len(m)`, `key_at(i)`, `value_at(i)`, `clear()`.
+    """
 
     key: Scalar
     value: Scalar
@@ -157,30 +164,38 @@ class Map(_Sized):
 
 @dataclass(frozen=True)
 class Counter(_Sized):
-    """Integer keys to counts in insertion order. `add(k, n)` -> new count, `get(k)` (0 if absent), `len(c)`,
-    `key_at(i)`, `value_at(i)`, `clear()`."""
+    """Integer keys with counts, in insertion order.
+
+    Operators use: `add(k, n)` -> new count, `get(k)` (0 if absent), `len(c)`, `key_at(i)`, `value_at(i)`, `clear()`.
+    """
 
     key: Scalar
 
 
 @dataclass(frozen=True)
 class TopK(_Sized):
-    """The `capacity` best (score, key) pairs, score descending then key ascending. `offer(key, score)` replaces the
-    key's former score; `len(t)`, `key_at(i)`, `score_at(i)`, `clear()`."""
+    """The `capacity` best pairs of key and score: highest score first, then lowest key.
+
+    Operators use: `offer(key, score)` (replaces the former score of the key), `len(t)`, `key_at(i)`, `score_at(i)`,
+    `clear()`.
+    """
 
     capacity: int | str
 
 
 @dataclass(frozen=True)
 class Queue(_Sized):
-    """Rows of a record of scalars, oldest first; kept as columns, so that a scan over a field reads adjacent values.
+    """Rows of a record of scalars, oldest first. Each field is a column, so a scan over a field reads adjacent values.
 
-    Operators use: `append(field=value, ...)` -> None (every field, evaluated in the order written; what a field cannot
-    hold is an OverflowError, and then no row is added), `popleft()` -> None (the oldest row goes; IndexError if there
-    is none), `len(queue)`, `queue[i].field` (0 = oldest, read-only; IndexError outside 0..len - 1), `clear()`.
+    Operators use:
 
-    Operators' states may have queues, tables none. Memory is bounded by the most rows a queue has held, however many
-    have come and gone.
+    - `append(field=value, ...)` adds a row. It needs every field, and evaluates the values in the written order. A
+      value that does not fit raises OverflowError, and no row is added.
+    - `popleft()` removes the oldest row, or raises IndexError if there is none.
+    - `queue[i].field` reads a field; 0 is the oldest row. Outside 0..len - 1 it raises IndexError.
+    - `len(queue)`, `clear()`.
+
+    States can have queues, tables cannot. The largest number of rows that a queue has held bounds its memory.
     """
 
     item: Record
@@ -374,16 +389,19 @@ class Resolved:
 
     @cached_property
     def growing(self) -> list[dict[str, Any]]:
-        """Of each growing container in a row without header: `offset`, where its head lies, and how it keeps what it
-        holds, pairs, `indexed` (all but a top-k) or not, or a queue's `columns`, by their widths."""
-        found: list[dict[str, Any]] = []
+        """The growing containers of a row without header.
+
+        `offset` is the place of the head. Containers of pairs have `indexed`, which is false for a top-k. A queue has
+        `columns`, the widths of its fields in bytes.
+        """
+        containers: list[dict[str, Any]] = []
         for slot in self.state[0].values():
             if isinstance(slot.type, PAIRS):
-                found.append({"offset": slot.offset, "indexed": not isinstance(slot.type, TopK)})
+                containers.append({"offset": slot.offset, "indexed": not isinstance(slot.type, TopK)})
             elif isinstance(slot.type, Queue):
                 columns = [scalar.width for scalar in slot.type.fields.values()]
-                found.append({"offset": slot.offset, "columns": columns})
-        return found
+                containers.append({"offset": slot.offset, "columns": columns})
+        return containers
 
     @cached_property
     def grows(self) -> bool:

@@ -22,14 +22,14 @@ def gathered(app: str, records: dict[str, Record]) -> tuple[Record, dict[str, st
     """The output of several sinks.
 
     Args:
-        app: The application, for refusals.
+        app: The name of the application, for errors.
         records: By the name of each sink, in their order, the record of its rows.
 
     Returns:
         The record of the output. By name, the source of the function of the operator in front of each sink.
 
     Raises:
-        BadInput: There are too many sinks, fields get into each other's way, or a row cannot fill a column.
+        BadInput: There are too many sinks, two fields need the same column, or a row cannot fill a column.
     """
 
     def refusal(why: str) -> BadInput:
@@ -38,14 +38,14 @@ def gathered(app: str, records: dict[str, Record]) -> tuple[Record, dict[str, st
     if len(records) > MOST:
         raise refusal(f"at most {MOST} are possible, got {len(records)}")
     fields: dict[str, FieldType] = {TAG: u8}
-    meant: dict[str, tuple[str, FieldType]] = {TAG: ("", u8)}
+    owners: dict[str, tuple[str, FieldType]] = {TAG: ("", u8)}
     columns: dict[str, dict[str, str]] = {}
     for sink, record in records.items():
         columns[sink] = {}
         for field, kind in record.fields.items():
             is_shared = all(other.fields.get(field, kind) == kind for other in records.values())
             column = field if is_shared else f"{sink}_{field}"
-            if meant.setdefault(column, (field, kind)) != (field, kind):
+            if owners.setdefault(column, (field, kind)) != (field, kind):
                 raise refusal(f"field {field} of sink {sink} needs column {column}, which is another one; rename it")
             fields[column] = kind
             columns[sink][column] = field
@@ -58,8 +58,8 @@ def gathered(app: str, records: dict[str, Record]) -> tuple[Record, dict[str, st
                 if not isinstance(kind, Scalar | Text) or (isinstance(kind, Text) and not texts):
                     raise refusal(f"sink {sink} has nothing for column {column}; let its rows have a field {column}")
                 values[column] = texts[0] if isinstance(kind, Text) else _zero(kind)
-        given = ", ".join(f"{column}={values[column]}" for column in fields)
-        functions[f"to_{sink}"] = f"def to_{sink}(row, out):\n    out.emit({given})\n"
+        emitted = ", ".join(f"{column}={values[column]}" for column in fields)
+        functions[f"to_{sink}"] = f"def to_{sink}(row, out):\n    out.emit({emitted})\n"
     return Record("_or_".join(records), fields, None), functions
 
 

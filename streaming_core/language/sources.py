@@ -28,12 +28,12 @@ MOST = 1 << 8  # streams: the tag is a u8
 
 @dataclass(frozen=True)
 class Sources:
-    """Streams by number.
+    """The streams of an application, by number.
 
     Attributes:
-        records: of each its record, by whose name it goes.
-        columns: of each where its fields lie, by field.
-        event: the physical record.
+        records: The record of each stream, which also names it.
+        columns: For each stream, the column of each field.
+        event: The physical record.
     """
 
     records: tuple[Record, ...]
@@ -42,59 +42,72 @@ class Sources:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the streams are called."""
+        """The names of the streams."""
         return tuple(record.name for record in self.records)
 
     def stream(self, number: int, module: str) -> Callable:
-        """The function of the operator that puts a stream together; written like one of the application's `module`."""
+        """Return the function of the operator that emits the rows of a stream, as if it stood in `module`."""
         record, columns = self.records[number], self.columns[number]
-        given = ", ".join(f"{field}=row.{column}" for field, column in columns.items())
-        text = f"def {record.name}(row, out):\n    if row.{TAG} == {number}:\n        out.emit({given})\n"
+        values = ", ".join(f"{field}=row.{column}" for field, column in columns.items())
+        text = f"def {record.name}(row, out):\n    if row.{TAG} == {number}:\n        out.emit({values})\n"
         return generated.function(module, text)
 
 
 def united(app: str, records: tuple[Record, ...]) -> Sources:
-    """The physical record of these.
+    """Unite the records of several streams into one physical record.
 
     Raises:
-        BadInput: fewer than two, one of them twice, one without an order, or fields that get into each other's way.
+        BadInput: There are fewer than two records, or one of them twice. Or a record has no integer field `ts`, or two
+            fields need the same column.
     """
-
-    def refusal(why: str) -> BadInput:
-        return BadInput(f"app {app}: sources: {why}")
-
-    for record in records:
-        if not isinstance(record, Record):
-            raise refusal(f"{record!r} is not a record; put @record above its class")
-    names = [record.name for record in records]
-    if not 2 <= len(records) <= MOST:
-        raise refusal(f"needs 2 to {MOST} records, got {len(records)}; use app.source for one stream")
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise refusal(f"two streams have record {twice}, but each stream needs its own record")
-    for record in records:
-        ts = record.fields.get("ts")
-        if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
-            raise refusal(f"record {record.name} needs an integer field ts, because Lockstep orders the streams by it")
-        if ts != records[0].fields["ts"]:
-            raise refusal(f"field ts must have the same type in {records[0].name} and {record.name}")
-        for field, kind in record.fields.items():
-            if isinstance(kind, CONTAINERS):
-                raise refusal(f"record {record.name}: {field} is a {type(kind).__name__}, which no event can hold")
-        if TAG in record.fields:
-            raise refusal(
-                f"record {record.name}: the field name {TAG} is reserved for the stream's number; choose another one"
-            )
+    _check_records(app, records)
     columns: list[dict[str, str]] = []
-    meant: dict[str, tuple[str, FieldType]] = {}  # by column, of which fields it holds the values
+    owners: dict[str, tuple[str, FieldType]] = {}  # for each column, the field whose values it holds
     for record in records:
         columns.append({})
         for field, kind in record.fields.items():
             is_shared = all(other.fields.get(field, kind) == kind for other in records)
             column = field if is_shared else f"{record.name}_{field}"
-            if meant.setdefault(column, (field, kind)) != (field, kind):
-                raise refusal(
-                    f"record {record.name}: fields {field} and {meant[column][0]} both need column {column}; rename one"
-                )
+            if owners.setdefault(column, (field, kind)) != (field, kind):
+                reason = f"fields {field} and {owners[column][0]} both need column {column}; rename one"
+                raise _refusal(app, f"record {record.name}: {reason}")
             columns[-1][field] = column
-    fields = {column: kind for column, (_, kind) in meant.items()}
-    return Sources(records, tuple(columns), Record("_or_".join(names), {**fields, TAG: u8}, None))
+    fields = {column: kind for column, (_, kind) in owners.items()}
+    name = "_or_".join(record.name for record in records)
+    return Sources(records, tuple(columns), Record(name, {**fields, TAG: u8}, None))
+
+
+def _refusal(app: str, why: str) -> BadInput:
+    return BadInput(f"app {app}: sources: {why}")
+
+
+def _check_records(app: str, records: tuple[Record, ...]) -> None:
+    """Raise BadInput unless each record can be a stream beside the others."""
+    for record in records:
+        if not isinstance(record, Record):
+            raise _refusal(app, f"{record!r} is not a record; put @record above its class")
+    names = [record.name for record in records]
+    if not 2 <= len(records) <= MOST:
+        raise _refusal(app, f"needs 2 to {MOST} records, got {len(records)}; use app.source for one stream")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise _refusal(app, f"two streams have record {twice}, but each stream needs its own record")
+    for record in records:
+        _check_fields(app, record, records[0])
+
+
+def _check_fields(app: str, record: Record, first: Record) -> None:
+    """Raise BadInput unless the fields of a record can be columns of the physical record."""
+    ts = record.fields.get("ts")
+    if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
+        raise _refusal(
+            app, f"record {record.name} needs an integer field ts, because Lockstep orders the streams by it"
+        )
+    if ts != first.fields["ts"]:
+        raise _refusal(app, f"field ts must have the same type in {first.name} and {record.name}")
+    for field, kind in record.fields.items():
+        if isinstance(kind, CONTAINERS):
+            raise _refusal(app, f"record {record.name}: {field} is a {type(kind).__name__}, which no event can hold")
+    if TAG in record.fields:
+        raise _refusal(
+            app, f"record {record.name}: the field name {TAG} is reserved for the stream's number; choose another one"
+        )

@@ -10,6 +10,7 @@ from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Record, Scalar, Text
+from streaming_core.language.windowed import Windows
 
 
 def _is_key(kind: FieldType | None) -> bool:
@@ -17,18 +18,22 @@ def _is_key(kind: FieldType | None) -> bool:
     return isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)
 
 
+def _name(fn: Callable) -> str:
+    """The name of an operator with this function; empty if it is no function, which the application rejects."""
+    return getattr(fn, "__name__", "")
+
+
 class Pipeline(Protocol):
     """The application that the streams belong to."""
 
     name: str
-
-    def _add(self, *args: Any, **kwargs: Any) -> Stream: ...
-
     _module: str
 
-    def _sink(self, stream: Stream, name: str) -> None: ...
+    def _add(self, operator: Operator) -> Stream:
+        """Add an operator to the application."""
 
-    def window(self, *args: Any, **kwargs: Any) -> Stream: ...
+    def _sink(self, stream: Stream, name: str) -> None:
+        """Add a sink to the application."""
 
 
 class Stream:
@@ -72,12 +77,12 @@ class Stream:
 
         The scratch row has scalars, arrays and rings. It is zero and empty at each event.
         """
-        return self._app._add("stateless", fn, self, output, {"map": fn}, scratch=scratch)
+        return self._app._add(Operator("stateless", _name(fn), self._operators, output, {"map": fn}, scratch=scratch))
 
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A stateful operator: `fn(row, state, out)`, one state for all events."""
         functions = {"process": fn} | ({"flush": flush} if flush else {})
-        return self._app._add("stateful", fn, self, output, functions, state=state)
+        return self._app._add(Operator("stateful", _name(fn), self._operators, output, functions, state=state))
 
     def key_by(self, key: str) -> KeyedStream:
         """This stream, keyed by an integer or text field."""
@@ -89,9 +94,17 @@ class Stream:
             raise BadInput(f"key_by({key!r}): {self._record.name} has the integer and text fields {', '.join(keys)}")
         return KeyedStream(self, key)
 
-    def window(self, **declared: Any) -> Stream:
-        """A windowed operator over this stream alone; the arguments are those of App.window."""
-        return self._app.window(self, **declared)
+    def window(
+        self,
+        *,
+        size: int | str,
+        advance: int | str | None = None,
+        kind: str = "multi",
+        delay: int | str | None = None,
+        idle: int | str | None = None,
+    ) -> Windows:
+        """Begin the declaration of a windowed operator over this stream alone; see App.window."""
+        return Windows(self._app, (self,), size, advance, kind, delay, idle)
 
     def sink(self, name: str = "outputs") -> None:
         """End the pipeline: the rows that arrive here are the output of the application.
@@ -113,8 +126,10 @@ class KeyedStream:
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
         functions = {"process": fn} | ({"flush": flush} if flush else {})
-        add = self._stream._app._add
-        return add("partitioned", fn, self._stream, output, functions, key=self._key, state=state)
+        stream = self._stream
+        return stream._app._add(
+            Operator("partitioned", _name(fn), stream._operators, output, functions, key=self._key, state=state)
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError, with the method that was probably meant."""

@@ -7,15 +7,16 @@ Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` o
    late. With `idle`, W ignores streams without a mark, and streams whose mark is more than `idle` below the highest
    mark. A `single` window slides with the latest row of any stream, so its `idle` is 0.
 2. Windows with end <= W expire, ascending in l, within l by key group and then in first-touched order: `result` is
-   called. A `multi` window goes with that; a `single` one advances, `slide` is called, and it goes once no row of its
-   key falls in it any more.
+   called. A `multi` window then ends. A `single` window advances, and `slide` is called. It ends once no row of its key
+   lies in it any more.
    Each burst of rows of a key has a `session`. It begins at the earliest `ts` of these rows, and ends at the latest
-   `ts` plus `size`, the gap. It expires as others do, and goes with that.
-3. For l ascending among the row's windows that are still open (of `single`: the earliest of them), for the row's keys
-   in the order in which they were given: `update`. A row without any open window is late: it is dropped and counted.
-   A row joins the open session of its key, or begins one; it is late if its own session would have expired.
+   `ts` plus `size`, the gap. It expires like other windows, and then ends.
+3. `update` is called for the row's open windows, ascending in l, and in each for the row's keys in the order in which
+   the row added them. Of `single` windows, only the earliest open one counts. A row without any open window is late: it
+   is dropped and counted. A row joins the open session of its key, or begins one; it is late if its own session would
+   have expired.
 
-At the end of the stream everything expires. What is put out carries the `seq` of the event that was being processed.
+At the end of the stream all windows expire. An output carries the `seq` of the event that caused it.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ from streaming_core.language.record import Record, i64
 
 KINDS = ("multi", "single", "session")
 MULTIPLICITIES = ("set", "bag")
-MOST = 1 << 61  # of advance, size, delay and ts: their sums are integers still
-MOST_KEYS = 1 << 20  # of every row: each is a call of the operator and, sooner or later, a state
+MOST = 1 << 61  # largest advance, size, delay and ts: their sums still fit into 64 bits
+MOST_KEYS = 1 << 20  # keys that every row can have: each costs a call of the operator and a state
 # The key of windows that have keys 0..every-1.
 EVERY = Record("Every", {"index": i64}, "One of the keys that every row has.")
 
 
 @dataclass(frozen=True)
 class Window:
-    """A declaration. Numbers, and the multiplicity, may be parameters' names.
+    """The windows of an operator, as declared. Numbers and the multiplicity may be names of parameters.
 
-    Args:
+    Attributes:
         kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`: one
             for each burst of rows of a key.
-        advance, size, delay: in units of `ts`. Of a session `size` is the gap, and `advance` 1.
-        idle: in units of `ts`; None: the watermark waits for every stream.
-        key: the fields of a key.
-        field: the field of the rows that is their only key, if one is.
-        every: every row has the keys 0..every-1, if not None.
-        multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`); or the name of the
-            parameter that says so.
-        streams: of each input of the operator, which of the streams it belongs to.
-        states: one record for each stream, or the only one.
+        advance, size, delay: In units of `ts`. For a session, `size` is the gap, and `advance` is 1.
+        idle: In units of `ts`; None: the watermark waits for every stream.
+        key: The record of a key.
+        field: The field of the rows that is their only key, if there is one.
+        every: Every row has the keys 0..every-1, if not None.
+        multiplicity: Whether a key that a row adds twice counts once (`set`) or twice (`bag`), or the parameter that
+            says so.
+        streams: For each input of the operator, the number of its stream.
+        states: One record for each stream, or the only one.
     """
 
     kind: str
@@ -65,7 +66,7 @@ class Window:
     states: tuple[Record, ...]
 
     def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
-        """The numbers of the declaration under these parameters.
+        """Return the numbers of the declaration under these parameters.
 
         Raises:
             BadInput: A number is not an integer, or out of bounds.
@@ -94,7 +95,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Its numbers, and whether a row's keys are a set: what they come to, each reading works out by itself."""
+    """The numbers of a window, and whether the keys of a row are a set. Each engine derives its behaviour from them."""
 
     advance: int
     size: int

@@ -1,13 +1,13 @@
-"""Dummy work: operators that cost more than they have to, so that what an engine adds can be weighed against them."""
+"""Extra work for operators: it makes them expensive, so that a benchmark can compare an engine's overhead with them."""
 
 from __future__ import annotations
 
 
-def burn(value, rounds):
-    """0, after `rounds` rounds of mixing `value`, each waiting for the one before it: written like an operator.
+def burn(value: int, rounds: int) -> int:
+    """Mix `value` in `rounds` rounds, each of which waits for the one before, and return 0. Operators can call it.
 
-    About one value in 2^64 gives 1, so no compiler can leave the rounds out; whatever executes the operator gets the
-    same. A round must not be invertible: of a bijection LLVM works out beforehand which value it would take.
+    About one value in 2^64 returns 1, so no compiler can leave the rounds out. Every engine computes the same result. A
+    round must not be invertible: LLVM would compute beforehand the value for which a bijection returns 1.
     """
     mixed = value
     for _ in range(rounds):

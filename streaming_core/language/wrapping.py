@@ -1,7 +1,7 @@
-"""Makes numba's signed integers wrap around, in whatever is compiled after this was imported.
+"""A patch that makes numba's signed integers wrap around in all code compiled after this import.
 
-numba tells LLVM that sums, differences and products of signed integers do not overflow, and LLVM believes it: of
-`x * x % 6` it takes the unsigned remainder, because a square cannot be negative. Operators wrap around.
+numba tells LLVM that sums, differences and products of signed integers do not overflow. LLVM relies on it: for
+`x * x % 6` it takes the unsigned remainder, because a square cannot be negative. Operators wrap around instead.
 """
 
 from numba.cpython import numbers

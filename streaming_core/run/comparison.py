@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from streaming_core.data import comparison
-from streaming_core.data.comparison import SHOWN, Difference, Found
+from streaming_core.data.comparison import SHOWN, Difference, Differences
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import BadInput, one_line, refusal
 from streaming_core.exit_codes import ExitCode
@@ -101,7 +101,7 @@ class Diff:
             kept = sum(d.table == table for d in self.differences)
             self.differences += differences[: max(0, SHOWN - kept)]
 
-    def take(self, found: Found) -> None:
+    def take(self, found: Differences) -> None:
         """Adds what the rows of two tables differ in."""
         self.add(found.table, found.differences, found.counts.total())
 

@@ -283,9 +283,8 @@ def test_a_window_joins_two_streams_through_queues(seed):
     app = App("joined")
     source = app.source(Quote)
     app.window(
-        source.flat_map(of_left, Quote), source.flat_map(of_right, Quote), every=2, advance=1, size=size, kind="single",
-        state=(Side, Side), update=(from_left, from_right), output=Match,
-    ).sink()  # fmt: skip
+        source.flat_map(of_left, Quote), source.flat_map(of_right, Quote), size=size, advance=1, kind="single"
+    ).key_by(every=2).apply(update=(from_left, from_right), state=(Side, Side), output=Match).sink()
     app.generates(lambda *arguments: {})
     interpreter, loop = Interpreter(app.check(), {}), Loop(app, {})
     made = interpreter.process(table)

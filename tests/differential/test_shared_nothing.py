@@ -25,6 +25,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.run.way import Pinned
 from tests.differential.case import Case
+from tests.support.windows import declare_window
 
 
 @record
@@ -156,10 +157,17 @@ KINDS = {
 def application(kind):
     app = App(kind)
     source = app.source(Event)
-    app.window(
-        source, source, keys=(words, words), key=Word, state=(Before, Kept), update=(from_nothing, keep), output=Found,
+    declare_window(
+        app,
+        source,
+        source,
+        keys=(words, words),
+        key=Word,
+        state=(Before, Kept),
+        update=(from_nothing, keep),
+        output=Found,
         **KINDS[kind],
-    ).sink()  # fmt: skip
+    ).sink()
     app.generates(lambda *arguments: {})
     return app.check()
 

@@ -132,20 +132,24 @@ def written(number):
     parts = [stream(r, name, states, i, keys, limits[i], i == endless) for i, name in enumerate(names)]
     advance = r.randint(1, 9)
     windows = [
-        f"    *app.sources({', '.join(names)}),",
-        f"    {KEYS[keys].format(keys=', '.join(f'keys_{i}' for i in range(count)))},",
-        f"    advance={advance}, size={advance + r.choice([0, 7, 33])}, kind={kind!r},",
-        f"    state=({'State, ' * count}), update=({', '.join(f'update_{i}' for i in range(count))}), output=Output,",
+        f"*app.sources({', '.join(names)}), advance={advance}, size={advance + r.choice([0, 7, 33])}, kind={kind!r}"
     ]
+    declared_keys = [KEYS[keys].format(keys=", ".join(f"keys_{i}" for i in range(count)))]
+    updates = ", ".join(f"update_{i}" for i in range(count))
+    functions = [f"state=({'State, ' * count}), update=({updates}), output=Output"]
     if kind == "multi":
         key = "window.key.index" if keys == "every" else "window.key.k"
         parts.append(
             f"\ndef told(window, {states}, out):\n"
             f"    out.emit(ts=window.end, stream=-1, key={key}, n=len(s0.rows), total=s{count - 1}.total)\n\n"
         )
-        windows.append(f"    result=told, delay={r.choice([0, 0, 30])}, multiplicity={r.choice(['set', 'bag'])!r},")
+        functions.append("result=told")
+        windows.append(f"delay={r.choice([0, 0, 30])}")
+        declared_keys.append(f"multiplicity={r.choice(['set', 'bag'])!r}")
     generators = ", ".join(f"rows_{i}" for i in range(count))
-    return HEAD + "\n".join([*parts, "\napp.window(", *windows, f").sink()\napp.generates({generators})\n"])
+    declared = f"\nwindows = app.window({', '.join(windows)}).key_by({', '.join(declared_keys)})"
+    applied = f"windows.apply({', '.join(functions)}).sink()"
+    return HEAD + "\n".join([*parts, declared, applied, f"app.generates({generators})\n"])
 
 
 def agree(app, seed):

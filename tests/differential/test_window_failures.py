@@ -17,6 +17,7 @@ from streaming_core.run.way import AXES, Pinned
 from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
 from tests.support.draws import seeds
+from tests.support.windows import declare_window
 
 EVENTS = 80
 DRAWS = 12  # data sets of a seed
@@ -98,26 +99,28 @@ def totals_again(window, state, out):
 
 
 def multi(app):
-    app.source(Event).window(**MULTI).sink()
+    declare_window(app.source(Event), **MULTI).sink()
 
 
 def sliding(app):
-    app.source(Event).window(**SLIDING).sink()
+    declare_window(app.source(Event), **SLIDING).sink()
 
 
 def silent(app):
     """A single window whose expiry calls no function."""
-    app.source(Event).window(**{name: SLIDING[name] for name in SLIDING if name not in ("result", "slide")}).sink()
+    declare_window(
+        app.source(Event), **{name: SLIDING[name] for name in SLIDING if name not in ("result", "slide")}
+    ).sink()
 
 
 def sessions(app):
     again = {"update": summed_again, "result": totals_again}
-    app.source(Event).window(**SESSION).window(**SESSION | again).sink()
+    declare_window(declare_window(app.source(Event), **SESSION), **(SESSION | again)).sink()
 
 
 def chained(app):
     again = {**MULTI, "update": summed_again, "result": totals_again, "delay": 40}
-    app.source(Event).flat_map(spread, Event).window(**MULTI).window(**again).sink()
+    declare_window(declare_window(app.source(Event).flat_map(spread, Event), **MULTI), **again).sink()
 
 
 MULTI = {

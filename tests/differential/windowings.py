@@ -97,21 +97,24 @@ class Windowing(Dataflow):
         if len(streams) > 1:
             update = f"({update}, {self.update(table, False, states[::-1])})"
             record = f"({record}, {record})"
-        said = [f"{one if len(streams) == 1 else two}, kind={kind!r}, size={size}, state={record}, update={update}"]
+        keys = [one if len(streams) == 1 else two]
+        windows = [*streams, f"kind={kind!r}", f"size={size}"]
+        functions = [f"state={record}", f"update={update}"]
         if kind != "session":
-            said.append(f"advance={advance}")
+            windows.append(f"advance={advance}")
         if kind == "multi":
             idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None
-            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
+            windows.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
         if kind != "single":
-            said.append(f"multiplicity={r.choice(('set', 'bag'))!r}")
+            keys.append(f"multiplicity={r.choice(('set', 'bag'))!r}")
         others = ["other"] * (len(streams) - 1)
         if r.random() < 0.85 or not emits:
-            said.append(f"result={self.with_others(self.result(table), others)}")
+            functions.append(f"result={self.with_others(self.result(table), others)}")
         if kind == "single" and r.random() < 0.5:
             slides = self.function("slides", ["window", "row", *others], ["row.times += 1", "row.few[0] = 7"])
-            said.append(f"slide={slides}")
-        return f"app.window({', '.join(streams)}, {', '.join(said)}, output=Event)"
+            functions.append(f"slide={slides}")
+        declared = f"app.window({', '.join(windows)}).key_by({', '.join(keys)})"
+        return f"{declared}.apply({', '.join(functions)}, output=Event)"
 
     def with_others(self, name: str, others: list[str]) -> str:
         """The function of this name, which takes these states as well."""

@@ -69,8 +69,8 @@ _DECIDE = {
     "!=": operator.ne,
 }
 
-# Methods of containers: argument types and result ("k"/"v": the key's or value's type as loaded; "r": a row, whose
-# fields are given by name).
+# Methods of containers: the types of the arguments, and the type of the result. "i" is an integer, "v" the type that a
+# value loads as, and "r" a row with named fields.
 METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
     Set: {"add": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},
@@ -91,7 +91,7 @@ METHODS: dict[type, dict[str, tuple[str, str]]] = {
     TopK: {"offer": ("ii", "none"), "key_at": ("i", "int"), "score_at": ("i", "int"), "clear": ("", "none")},
     Queue: {"append": ("r", "none"), "popleft": ("", "none"), "clear": ("", "none")},
 }
-# What changes no container: the methods, and what `len`, `in` and `[i]` are read as.
+# The methods that change no container; `len`, `in` and `[i]` become "length", "contains" and "item".
 READING = frozenset({"get", "at", "key_at", "value_at", "score_at", "length", "contains", "item"})
 
 
@@ -118,37 +118,47 @@ class Expressions(Scope):
                 return self.attribute(node)
             case ast.BinOp(left=left, op=op, right=right):
                 return self.binary(node, op, self.expression(left), self.expression(right))
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                truth = self.condition(operand)
-                return Node("const", BOOL, data=not truth.data) if truth.op == "const" else Node("not", BOOL, [truth])
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)) if type(n) is not bool:
-                return self.literal(node, -n)
-            case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                inverted = self.expression(operand)
-                if inverted.kind == BOOL:
-                    raise self.fail(node, "~ does not work on a boolean; write `not`")
-                return Node("invert", INT, [self.integer(node, inverted)])
-            case ast.UnaryOp(op=op, operand=operand):
-                signed = self.number(node, self.expression(operand))
-                signed = self.cast(signed, join(INT, signed.kind))
-                return signed if isinstance(op, ast.UAdd) else Node("neg", signed.kind, [signed])
+            case ast.UnaryOp():
+                return self.unary(node)
             case ast.BoolOp(op=op, values=values):
                 return self.logical(node, "all" if isinstance(op, ast.And) else "any", values)
             case ast.Compare():
                 return self.comparison(node)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                condition, one, other = self.condition(test), self.expression(body), self.expression(orelse)
-                joined = self.joined(node, one.kind, other.kind)
-                if condition.op == "const":  # a parameter decided it
-                    return self.cast(one if condition.data else other, joined)
-                return Node("ifexp", joined, [condition, self.cast(one, joined), self.cast(other, joined)])
+            case ast.IfExp():
+                return self.choice(node)
             case ast.Subscript():
                 return self.subscript(node)
             case ast.Call():
                 return self.call(node)
         raise self.foreign(node)
 
+    def unary(self, node: ast.UnaryOp) -> Node:
+        """Type an expression with one operand: `not x`, `-x`, `+x`, `~x`."""
+        match node.op, node.operand:
+            case ast.Not(), operand:
+                truth = self.condition(operand)
+                return Node("const", BOOL, data=not truth.data) if truth.op == "const" else Node("not", BOOL, [truth])
+            case ast.USub(), ast.Constant(value=int() | float() as n) if type(n) is not bool:
+                return self.literal(node, -n)
+            case ast.Invert(), operand:
+                inverted = self.expression(operand)
+                if inverted.kind == BOOL:
+                    raise self.fail(node, "~ does not work on a boolean; write `not`")
+                return Node("invert", INT, [self.integer(node, inverted)])
+        signed = self.number(node, self.expression(node.operand))
+        signed = self.cast(signed, join(INT, signed.kind))
+        return signed if isinstance(node.op, ast.UAdd) else Node("neg", signed.kind, [signed])
+
+    def choice(self, node: ast.IfExp) -> Node:
+        """Type `x if condition else y`; if a parameter decides the condition, only one side remains."""
+        condition, one, other = self.condition(node.test), self.expression(node.body), self.expression(node.orelse)
+        joined = self.joined(node, one.kind, other.kind)
+        if condition.op == "const":
+            return self.cast(one if condition.data else other, joined)
+        return Node("ifexp", joined, [condition, self.cast(one, joined), self.cast(other, joined)])
+
     def literal(self, node: ast.AST, value: Any) -> Node:
+        """Type a constant: a boolean, an integer of 64 bits or a float."""
         value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, bool):
             return Node("const", BOOL, data=value)
@@ -162,6 +172,7 @@ class Expressions(Scope):
         raise self.fail(node, reason + advice.of_value(value))
 
     def parameter(self, node: ast.AST, name: str) -> Node:
+        """Type the value of a parameter, which is a constant."""
         if name not in self.program.params:
             raise self.fail(node, unknown("parameter", name, self.program.params))
         value = self.program.params[name]
@@ -170,6 +181,7 @@ class Expressions(Scope):
         return self.literal(node, value)
 
     def name(self, node: ast.Name, name: str) -> Node:
+        """Type a variable, or a number, parameter or constant of the file."""
         if name in self.locals:
             # A kernel would read an arbitrary value from an unset variable. In unreachable code any type is right.
             if name not in (self.variables if self.assigned is None else self.assigned):
@@ -188,6 +200,7 @@ class Expressions(Scope):
         return self.literal(node, value)
 
     def attribute(self, node: ast.Attribute) -> Node:
+        """Type a field of a row or window, or a parameter as `app.params.name`."""
         value = self.outer(node)
         if isinstance(value, ParamRef):
             return self.parameter(node, value.name)
@@ -229,6 +242,7 @@ class Expressions(Scope):
         return self.expression(node)
 
     def of_window(self, node: ast.Attribute, window: Node) -> Node:
+        """Type `window.start`, `window.end` or `window.key`."""
         if node.attr == "key":
             return Node("windowkey", window.kind.key, [window])
         if node.attr not in ("start", "end"):
@@ -236,6 +250,7 @@ class Expressions(Scope):
         return Node(f"window{node.attr}", INT, [window])
 
     def field(self, node: ast.AST, row: Node, name: str) -> Slot:
+        """Return the slot of a field that the row has in its role."""
         if isinstance(row.kind, WindowKind):
             raise self.fail(node, "cannot assign to a field of a window")
         if not isinstance(row.kind, RowKind):
@@ -253,6 +268,7 @@ class Expressions(Scope):
         return row.kind.slots[name]
 
     def binary(self, node: ast.AST, op: ast.operator, left: Node, right: Node) -> Node:
+        """Type an operation on two numbers, which are converted to the type of the result."""
         name = _BINARY.get(type(op))
         if name is None:
             raise self.foreign(node)
@@ -272,11 +288,13 @@ class Expressions(Scope):
         return Node(name, kind, [self.cast(left, kind), self.cast(right, kind)])
 
     def logical(self, node: ast.AST, op: str, values: list[ast.expr]) -> Node:
+        """Type `and` or `or`, which return one of their operands as Python does."""
         parts = [self.number(v, self.expression(v)) for v in values]
         joined = self.joined(node, *(p.kind for p in parts))
         return Node(op, joined, [self.cast(p, joined) for p in parts])
 
     def comparison(self, node: ast.Compare) -> Node:
+        """Type a comparison, a chain of comparisons, or `in`."""
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             box = self.expression(node.comparators[0])
             value = self.integer(node, self.expression(node.left))
@@ -290,7 +308,7 @@ class Expressions(Scope):
             if sign is None:
                 raise self.foreign(node)
             right = self.expression(following)
-            # Evaluated once or twice, the middle of a chain is the same: nothing in it does anything.
+            # The chain evaluates its middle twice, so nothing in it may have an effect.
             if i + 1 < len(node.ops) and any(map(_acts, within([right]))):
                 raise self.fail(
                     node, "the middle of a < b < c cannot contain a call; assign its result to a variable first"
@@ -300,6 +318,7 @@ class Expressions(Scope):
         return parts[0] if len(parts) == 1 else Node("all", BOOL, parts)
 
     def compared(self, node: ast.AST, sign: str, left: Node, right: Node) -> Node:
+        """Type one comparison of two numbers or two texts."""
         if left.kind == TEXT and right.kind == TEXT and sign in ("==", "!="):
             equal = Node("textequal", BOOL, [left, right])
             return equal if sign == "==" else Node("not", BOOL, [equal])
@@ -311,6 +330,7 @@ class Expressions(Scope):
         return Node("compare", BOOL, [left, right], sign)
 
     def subscript(self, node: ast.Subscript) -> Node:
+        """Type an item of an array, ring, constant or text, or a slice of a text."""
         owner = self.expression(node.value)
         if isinstance(node.slice, ast.Slice):
             if node.slice.step is not None:
@@ -341,6 +361,7 @@ class Expressions(Scope):
         raise self.fail(node, f"cannot index {owner.kind}")
 
     def call(self, node: ast.Call) -> Node:
+        """Type a call of a method, of a function of the file, or of one of Python's functions."""
         if isinstance(node.func, ast.Attribute):
             return self.method(node)
         name = self.called(node)
@@ -352,29 +373,40 @@ class Expressions(Scope):
             raise self.fail(node, f"unknown function {name}(){advice.of_call(name, self.usable())}")
         self.positional(node)
         args = [self.expression(a) for a in node.args]
-        kinds = [a.kind for a in args]
-        if name in self.names:
-            function = self.names[name]
-            if not inspect.isfunction(function):
-                raise self.fail(node, f"cannot call {name}{advice.of_value(function)}")
-            if NONE in kinds:
-                raise self.fail(node, f"an argument of {name}() is a call that returns nothing")
-            # The reader follows the transaction through the calls to learn the order of its accesses.
-            if kinds.count(PLAN) > 1:
-                raise self.fail(node, f"{name}() can take the transaction only once")
-            typed = self.program.function(function, kinds, self.output)
-            return Node("call", typed.kind, args, typed)
+        return self.own_call(node, name, args) if name in self.names else self.python_call(node, name, args)
+
+    def own_call(self, node: ast.Call, name: str, args: list[Node]) -> Node:
+        """Type a call of a function of the file."""
+        function, kinds = self.names[name], [a.kind for a in args]
+        if not inspect.isfunction(function):
+            raise self.fail(node, f"cannot call {name}{advice.of_value(function)}")
+        if NONE in kinds:
+            raise self.fail(node, f"an argument of {name}() is a call that returns nothing")
+        # The reader follows the transaction through the calls to learn the order of its accesses.
+        if kinds.count(PLAN) > 1:
+            raise self.fail(node, f"{name}() can take the transaction only once")
+        typed = self.program.function(function, kinds, self.output)
+        return Node("call", typed.kind, args, typed)
+
+    def length(self, value: Node) -> Node | None:
+        """Type `len(value)`; None if the value has no length."""
+        match value.kind:
+            case ArrayKind(count=count):
+                return Node("const", INT, data=count)
+            case TableKind(constant=constant):
+                return Node("const", INT, data=len(self.program.constant(constant)))
+            case BoxKind():
+                return Node("method", INT, [value], "length")
+            case kind if kind == TEXT:
+                return Node("textlength", INT, [value])
+        return None
+
+    def python_call(self, node: ast.Call, name: str, args: list[Node]) -> Node:
+        """Type a call of one of Python's functions: len, min, max, abs, int, float or bool."""
         match name, args:
             case "len", [value]:
-                match value.kind:
-                    case ArrayKind(count=count):
-                        return Node("const", INT, data=count)
-                    case TableKind(constant=constant):
-                        return Node("const", INT, data=len(self.program.constant(constant)))
-                    case BoxKind():
-                        return Node("method", INT, [value], "length")
-                    case kind if kind == TEXT:
-                        return Node("textlength", INT, [value])
+                if (length := self.length(value)) is not None:
+                    return length
             case (("min" | "max"), [_, _, *_]):
                 joined = self.joined(node, *(self.number(node, a).kind for a in args))
                 return Node(name, joined, [self.cast(a, joined) for a in args])
@@ -402,6 +434,7 @@ class Expressions(Scope):
         return node.func.id
 
     def method(self, node: ast.Call) -> Node:
+        """Type a call of a method of a text, a container or a transaction."""
         assert isinstance(node.func, ast.Attribute)
         owner, name = self.expression(node.func.value), node.func.attr
         if owner.kind == OUT:
@@ -437,6 +470,7 @@ class Expressions(Scope):
             raise self.fail(node, f"cannot change {box.where}: the row is read-only here")
 
     def place(self, node: ast.Call, owner: Node, name: str) -> Node:
+        """Type `txn.row(table, key)` or `txn.result(table, i)`."""
         table = self.outer(node.args[0])
         if not isinstance(table, Table):
             raise self.fail(node, f"the first argument of txn.{name} must be a table of the application")
@@ -487,6 +521,7 @@ class Expressions(Scope):
         return Node("cast", kind, [value], line=value.line)
 
     def number(self, node: ast.AST, value: Node) -> Node:
+        """Return the value if it is a number."""
         if value.kind == TEXT:
             raise self.fail(node, f"a text is not a number; {advice.OF_TEXT}")
         if value.kind not in NUMBERS:
@@ -494,18 +529,21 @@ class Expressions(Scope):
         return value
 
     def integer(self, node: ast.AST, value: Node) -> Node:
+        """Return the value as an integer, if it is one or a boolean."""
         if value.kind not in (BOOL, INT):
             remedy = "; convert it with int(...)" if value.kind == FLOAT else ""
             raise self.fail(node, f"{value.kind} is not an integer{remedy}")
         return self.cast(value, INT)
 
     def truth(self, node: ast.AST, value: Node) -> Node:
+        """Return a number as a boolean: whether it is not zero."""
         value = self.number(node, value)
         if value.op == "const":
             return Node("const", BOOL, data=bool(value.data))
         return value if value.kind == BOOL else Node("truth", BOOL, [value], line=value.line)
 
     def condition(self, node: ast.expr) -> Node:
+        """Type an expression as a boolean."""
         return self.truth(node, self.expression(node))
 
     def accepted(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:

@@ -34,16 +34,16 @@ MOST_ROWS = 100  # rows that a condition or modification can read
 
 
 class Reader(Expressions):
-    """Reads one function at one combination of argument types."""
+    """The reader of one function at one combination of argument types."""
 
     returned: Any = None  # the type of what it returns, as far as known
 
     def __init__(self, program: Bound, function: Callable, arguments: tuple, output: Record | None):
         super().__init__(program, function, arguments, output)
-        self.breaks: list[list] = []  # of each loop around: what is assigned at its breaks
+        self.breaks: list[list] = []  # for each enclosing loop, the variables with a value at each `break`
 
     def read(self) -> Function:
-        """Types the function: variables' types grow until nothing changes."""
+        """Type the function: repeat until the types of its variables no longer grow."""
         while True:
             before = dict(self.variables), self.returned
             self.assigned = {name for name, _ in self.parameters}
@@ -65,6 +65,7 @@ class Reader(Expressions):
     # --- statements --------------------------------------------------------------------------------------------------
 
     def block(self, statements: list[ast.stmt]) -> list[Node]:
+        """Type statements that follow one another."""
         out: list[Node] = []
         for statement in statements:
             nodes = self.statement(statement)
@@ -93,61 +94,85 @@ class Reader(Expressions):
         return self.returned
 
     def statement(self, node: ast.stmt) -> list[Node]:
+        """Type one statement."""
         match node:
-            case ast.Pass():
-                return [Node("pass", NONE)]
-            case ast.Break():
-                self.breaks[-1].append(self.assigned)
-                self.assigned = None
-                return [Node("break", NONE)]
-            case ast.Continue():
-                self.assigned = None
-                return [Node("continue", NONE)]
-            case ast.Return(value=None):
-                self.leave(node, NONE)
-                return [Node("return", NONE)]
-            case ast.Return(value=ast.expr() as value):
-                result = self.expression(value)
-                return [Node("return", NONE, [self.cast(result, self.leave(node, result.kind))])]
+            case ast.Pass() | ast.Break() | ast.Continue() | ast.Return():
+                return [self.jump(node)]
             case ast.Assign(targets=[target], value=value):
                 return [self.store(node, target, self.expression(value))]
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 return [self.store(node, target, self.expression(value))]
-            case ast.AugAssign(target=target, op=op, value=value):
-                load = ast.parse(ast.unparse(target), mode="eval").body
-                for part in ast.walk(load):
-                    ast.copy_location(part, node)
-                whole = ast.copy_location(ast.BinOp(load, op, value), node)
-                return [self.store(node, target, self.expression(whole))]
-            case ast.If(test=test, body=body, orelse=orelse):
-                condition, before = self.condition(test), self.assigned
-                known = condition.data if condition.op == "const" else None
-                one, after = self.branch(body, None if known is False else before)
-                other, instead = self.branch(orelse, None if known is True else before)
-                self.assigned = _on_all_paths([after, instead])
-                return [Node("if", NONE, [condition, one, other])]
-            case ast.While(test=test, body=body, orelse=[]):
-                condition, before = self.condition(test), self.assigned
-                self.breaks.append([])
-                known = condition.data if condition.op == "const" else None
-                turn, _ = self.branch(body, None if known is False else before)
-                ends = self.breaks.pop()
-                self.assigned = _on_all_paths(ends) if known is True else before
-                return [Node("while", NONE, [condition, turn])]
+            case ast.AugAssign():
+                return [self.augmented(node)]
+            case ast.If():
+                return [self.conditional(node)]
+            case ast.While(orelse=[]):
+                return [self.while_loop(node)]
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]) if self.is_range(call):
-                bounds = [self.integer(a, self.expression(a)) for a in call.args]
-                if not 1 <= len(bounds) <= 3 or call.keywords:
-                    raise self.fail(node, "range() takes one to three integers")
-                before = self.assigned
-                self.assign(node, name, INT)
-                self.breaks.append([])
-                turn, _ = self.branch(node.body, self.assigned)
-                self.breaks.pop()
-                self.assigned = before  # the loop may run zero times
-                return [Node("for", NONE, [bounds, turn], name)]
+                return [self.for_loop(node, name, call)]
             case ast.Expr(value=ast.Call() as call):
                 return self.effect(call)
         raise self.foreign(node)
+
+    def jump(self, node: ast.Pass | ast.Break | ast.Continue | ast.Return) -> Node:
+        """Type `pass`, or a statement that leaves a loop turn, a loop or the function."""
+        match node:
+            case ast.Pass():
+                return Node("pass", NONE)
+            case ast.Break():
+                self.breaks[-1].append(self.assigned)
+                self.assigned = None
+                return Node("break", NONE)
+            case ast.Continue():
+                self.assigned = None
+                return Node("continue", NONE)
+            case ast.Return(value=None):
+                self.leave(node, NONE)
+                return Node("return", NONE)
+            case ast.Return(value=ast.expr() as value):
+                result = self.expression(value)
+                return Node("return", NONE, [self.cast(result, self.leave(node, result.kind))])
+        raise self.foreign(node)
+
+    def augmented(self, node: ast.AugAssign) -> Node:
+        """Type `target += value` as `target = target + value`."""
+        load = ast.parse(ast.unparse(node.target), mode="eval").body
+        for part in ast.walk(load):
+            ast.copy_location(part, node)
+        whole = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
+        return self.store(node, node.target, self.expression(whole))
+
+    def conditional(self, node: ast.If) -> Node:
+        """Type `if`; a branch that a parameter rules out is unreachable."""
+        condition, before = self.condition(node.test), self.assigned
+        known = condition.data if condition.op == "const" else None
+        one, after = self.branch(node.body, None if known is False else before)
+        other, instead = self.branch(node.orelse, None if known is True else before)
+        self.assigned = _on_all_paths([after, instead])
+        return Node("if", NONE, [condition, one, other])
+
+    def while_loop(self, node: ast.While) -> Node:
+        """Type a `while` loop."""
+        condition, before = self.condition(node.test), self.assigned
+        self.breaks.append([])
+        known = condition.data if condition.op == "const" else None
+        turn, _ = self.branch(node.body, None if known is False else before)
+        ends = self.breaks.pop()
+        self.assigned = _on_all_paths(ends) if known is True else before
+        return Node("while", NONE, [condition, turn])
+
+    def for_loop(self, node: ast.For, name: str, call: ast.Call) -> Node:
+        """Type `for name in range(...)`."""
+        bounds = [self.integer(a, self.expression(a)) for a in call.args]
+        if not 1 <= len(bounds) <= 3 or call.keywords:
+            raise self.fail(node, "range() takes one to three integers")
+        before = self.assigned
+        self.assign(node, name, INT)
+        self.breaks.append([])
+        turn, _ = self.branch(node.body, self.assigned)
+        self.breaks.pop()
+        self.assigned = before  # the loop may run zero times
+        return Node("for", NONE, [bounds, turn], name)
 
     def is_range(self, call: ast.Call) -> bool:
         """Whether a call is a call of Python's `range`."""
@@ -162,6 +187,7 @@ class Reader(Expressions):
         return self.variables[name]
 
     def store(self, node: ast.stmt, target: ast.expr, value: Node) -> Node:
+        """Type an assignment to a variable, a field of a row or an item of an array."""
         match target:
             case ast.Name(id=name):
                 if value.kind == NONE:
@@ -220,6 +246,7 @@ class Reader(Expressions):
         return [Node("effect", NONE, [self.expression(call)])]
 
     def emit(self, call: ast.Call) -> Node:
+        """Type `out.emit(field=value, ...)`."""
         assert self.output is not None  # a function with an `out` has an output record
         output = self.program.resolved(self.output)
         return Node("emit", NONE, self.fields(call, "emit", output, output.event[0]), output)
@@ -315,6 +342,7 @@ class Reader(Expressions):
         return [Node("fit", INT, [self.integer(call, self.expression(v))], what, call.lineno) for v in values]
 
     def named(self, node: ast.expr, what: str) -> Callable:
+        """Return the function that an argument of `txn.require` or `txn.modify` names."""
         function = self.outer(node)
         if isinstance(function, Transaction) or not inspect.isfunction(function):
             raise self.fail(node, f"txn.{what} takes a function here; write it with def at the top level of the file")

@@ -120,9 +120,7 @@ class Key:
     word: text
 
 
-app.source(Event).window(
-    FUNCTIONS, advance=1, size="k", state=State, output=Output
-).sink()
+app.source(Event).window(advance=1, size="k").key_by(KEYS).apply(FUNCTIONS, state=State, output=Output).sink()
 """
 TAIL = """
 
@@ -130,14 +128,21 @@ TAIL = """
 def events(params, seed, start, stop):
     return {}
 """
+
+
+def _window(keys: str, functions: str) -> str:
+    """The declaration with these arguments of `key_by` and `apply`."""
+    return WINDOW.replace("KEYS", keys).replace("FUNCTIONS", functions)
+
+
 KINDS = {
     "process": ("row, state, out", PROCESS),
     "queue": ("row, state, out", PROCESS.replace("State", "Held")),
     "plan": ("event, txn", "\n\noperated = app.transaction(input=Event, output=Output)(operate)\n" + PLAN),
     "post": ("event, txn, out", POST),
-    "update": ("row, window, state, out", WINDOW.replace("FUNCTIONS", "every=1, update=operate")),
-    "result": ("window, state, out", WINDOW.replace("FUNCTIONS", 'key="a", update=idle, result=operate')),
-    "keys": ("row, keys", WINDOW.replace("FUNCTIONS", "keys=operate, key=Key, update=idle")),
+    "update": ("row, window, state, out", _window("every=1", "update=operate")),
+    "result": ("window, state, out", _window('"a"', "update=idle, result=operate")),
+    "keys": ("row, keys", _window("Key, keys=operate", "update=idle")),
 }
 
 REFUSED = {

@@ -21,6 +21,7 @@ from streaming_core.run.way import Pinned, RunSpec
 from tests.differential.case import Case, Events, strategies
 from tests.differential.windows import check_executed
 from tests.support.draws import seeds
+from tests.support.windows import declare_window
 
 
 def stream(ts, **columns):
@@ -152,7 +153,7 @@ def test_the_delay_of_the_source_is_that_of_its_windows(delay):
     for declared in ({}, {"delay": 7}, {"kind": "single"}):
         app = App("delayed", params={"late": Param(5000)})
         source = app.source(Tick, delay=delay)
-        source.window(every=1, advance=5, size=10, state=Count, update=count_tick, output=Tick, **declared)
+        declare_window(source, every=1, advance=5, size=10, state=Count, update=count_tick, output=Tick, **declared)
         found.append(app.operators[1].window.bound("count_tick", app.bind()).delay)
     assert found == [5000, 7, 0]
 
@@ -258,10 +259,16 @@ def counts(window, lefts, rights, out):
 def counting(lefts, rights, **declared):
     """Windows that count rows of two streams, and events of these."""
     app = App("counting")
-    app.window(
-        *app.sources(Left, Right), key="key", state=(Count, Count), update=(count_left, count_right), result=counts,
-        output=Counts, **declared,
-    ).sink()  # fmt: skip
+    declare_window(
+        app,
+        *app.sources(Left, Right),
+        key="key",
+        state=(Count, Count),
+        update=(count_left, count_right),
+        result=counts,
+        output=Counts,
+        **declared,
+    ).sink()
     app.generates(*(stream(rows["ts"], **{n: v for n, v in rows.items() if n != "ts"}) for rows in (lefts, rights)))
     events = len(lefts["ts"]) + len(rights["ts"])
     return app.check(), workload.generate_chunk(app, {}, events, 1, 0, events)
@@ -424,10 +431,9 @@ def test_what_is_kept_does_not_grow_while_a_stream_is_silent():
     lefts = np.arange(ROWS)
     rights = np.concatenate([np.arange(100), np.arange(2_000, 2_050)])
     app = App("kept")
-    app.window(
-        *app.sources(Left, Right), every=2, advance=1, size=SIZE, kind="single", state=(Kept, Kept),
-        update=(keep_left, keep_right), output=Sizes,
-    ).sink()  # fmt: skip
+    app.window(*app.sources(Left, Right), size=SIZE, advance=1, kind="single").key_by(every=2).apply(
+        update=(keep_left, keep_right), state=(Kept, Kept), output=Sizes
+    ).sink()
     app.generates(
         stream(lefts, key=lefts, value=lefts),
         stream(rights, key=rights, value=np.zeros(150, int), line=[b""] * 150),
@@ -525,10 +531,8 @@ def told(window, orders, shipments, out):
 
 
 orders, shipments = app.sources(Order, Shipment)
-app.window(
-    orders, shipments, key="item", advance=10, size=30, state=(Count, Count), update=(ordered, shipped), result=told,
-    output=Pair,
-).sink()
+windows = app.window(orders, shipments, advance=10, size=30).key_by("item")
+windows.apply(state=(Count, Count), update=(ordered, shipped), result=told, output=Pair).sink()
 
 
 def made(params, seed, start, stop):

@@ -8,6 +8,7 @@ from streaming_core.api import App, i64, record
 from tests.streaming_core.language.windowed import interpreted
 from tests.support import by_hand
 from tests.support.draws import seeds
+from tests.support.windows import declare_window
 
 
 @record
@@ -62,10 +63,17 @@ def counts(window, lefts, rights, out):
 def counting(**declared):
     app = App("watermarks")
     source = app.source(Event)
-    app.window(
-        source.flat_map(to_left, Row), source.flat_map(to_right, Row), key="key", state=(Count, Count),
-        update=(count_left, count_right), result=counts, output=Counts, **declared,
-    ).sink()  # fmt: skip
+    declare_window(
+        app,
+        source.flat_map(to_left, Row),
+        source.flat_map(to_right, Row),
+        key="key",
+        state=(Count, Count),
+        update=(count_left, count_right),
+        result=counts,
+        output=Counts,
+        **declared,
+    ).sink()
     return app
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from streaming_core.api import App, Queue, i64, record
 from tests.streaming_core.language.windowed import interpreted
+from tests.support.windows import declare_window
 
 
 @record
@@ -56,7 +57,7 @@ def length(window, state, out):
 def windowed(update=counted, result=total, state=Sum, **changed):
     app = App("far")
     declared = {"every": 1, "advance": 1, "size": 1, "state": state, "update": update, "result": result}
-    app.source(Event).window(**(declared | changed), output=Found).sink()
+    declare_window(app.source(Event), **(declared | changed), output=Found).sink()
     return app
 
 

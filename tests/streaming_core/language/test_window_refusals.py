@@ -77,10 +77,12 @@ def test_windows_that_make_no_sense_are_refused(changed, said):
 def test_rows_without_time_have_no_windows():
     app = App("untimed")
     with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) needs an integer field ts"):
-        app.source(Untimed).window(every=1, advance=1, size=1, state=Sum, update=lambda *args: None, output=Found)
+        app.source(Untimed).window(size=1, advance=1).key_by(every=1).apply(
+            update=lambda *args: None, state=Sum, output=Found
+        )
     other = App("other").source(Event)
     with pytest.raises(BadInput, match="a stream of app other"):
-        app.window(other, every=1, advance=1, size=1, state=Sum, update=summed, output=Found)
+        app.window(other, size=1, advance=1).key_by(every=1).apply(update=summed, state=Sum, output=Found)
 
 
 def divides(row, window, state, out):
@@ -152,9 +154,8 @@ def counted(window, state, out):
     out.emit(ts=window.end, user=window.key.user, n=state.n)
 
 
-app.source(Event).flat_map(moved, Event).window(
-    key="user", advance=10, size=30, state=Count, update=seen, result=counted, output=Counted
-).sink()
+windows = app.source(Event).flat_map(moved, Event).window(advance=10, size=30).key_by("user")
+windows.apply(state=Count, update=seen, result=counted, output=Counted).sink()
 
 
 @app.generates
@@ -193,9 +194,9 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
 def test_an_app_of_two_streams_is_not_run_alone():
     app = App("two")
     source = app.source(Event)
-    app.window(
-        source, source, every=1, advance=1, size=1, state=(Sum, Sum), update=(both, both), output=Found
-    ).sink()  # fmt: skip
+    app.window(source, source, size=1, advance=1).key_by(every=1).apply(
+        update=(both, both), state=(Sum, Sum), output=Found
+    ).sink()
     for part in (app.only, app.upto):
         with pytest.raises(BadInput, match="two: cannot record or run both alone, because it takes several streams"):
             part("both")

@@ -21,6 +21,7 @@ from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
 from tests.streaming_core.language.windowed import Event, Found, Pair, Sum, interpreted, pairs, summed, told
 from tests.support.draws import seeds
+from tests.support.windows import declare_window
 
 MINUTE = 60_000
 
@@ -36,10 +37,9 @@ def ordered(keys):
 def test_the_longest_tweet_of_each_hashtag_as_the_paper_traces_it():
     """STRETCH, appendices C to E: figure 15 and listing 16."""
     app = App("longest")
-    app.source(Tweet).window(
-        keys=hashtags, key=Hashtag, advance=30 * MINUTE, size=60 * MINUTE, state=Longest, update=longer,
-        result=longest, output=LongestTweet,
-    ).sink()  # fmt: skip
+    app.source(Tweet).window(size=60 * MINUTE, advance=30 * MINUTE).key_by(Hashtag, keys=hashtags).apply(
+        update=longer, state=Longest, output=LongestTweet, result=longest
+    ).sink()
 
     def at(hour, minute):
         return (60 * hour + minute) * MINUTE
@@ -96,10 +96,9 @@ def test_windows_are_what_their_definition_says(seed, multiplicity):
     ts = np.cumsum(steps) - 5 - (rng.integers(0, 2 * delay + 1, 120) if delay else 0)  # some too late, some below zero
     rows = [(int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in ts]
     app = App("sums", params={"advance": Param(advance), "late": Param(delay), "given": Param("set")})
-    app.source(Event).window(
-        keys=pairs, key=Pair, advance="advance", size=size, delay="late",
-        multiplicity="given" if seed % 3 else multiplicity, state=Sum, update=summed, result=told, output=Found,
-    ).sink()  # fmt: skip
+    app.source(Event).window(size=size, advance="advance", delay="late").key_by(
+        Pair, keys=pairs, multiplicity="given" if seed % 3 else multiplicity
+    ).apply(update=summed, state=Sum, output=Found, result=told).sink()
     made, interpreter = interpreted(app, rows, given=multiplicity)
     wanted, late = expected_sums(rows, advance, size, delay, multiplicity == "set")
     assert [tuple(v for k, v in row.items() if k != "sub") for row in made] == wanted
@@ -148,10 +147,9 @@ def test_a_single_window_that_slides_finds_what_many_find(seed):
         ("multi", Sum, summed, told, None), ("single", Recent, remembered, recalled, purge)
     ):  # fmt: skip
         app = App(f"sums_{kind}")
-        app.source(Event).window(
-            keys=pairs, key=Pair, advance=advance, size=size, kind=kind, state=state, update=update, result=result,
-            slide=slide, output=Found,
-        ).sink()  # fmt: skip
+        app.source(Event).window(size=size, advance=advance, kind=kind).key_by(Pair, keys=pairs).apply(
+            update=update, state=state, output=Found, result=result, slide=slide
+        ).sink()
         found, interpreter = interpreted(app, rows)
         made.append(Counter((r["seq"], r["ts"], r["start"], r["a"], r["b"], r["n"], r["total"]) for r in found))
         assert interpreter.dropped_late == 0
@@ -192,8 +190,8 @@ def test_sessions_are_what_their_definition_says(seed, base):
     steps = np.cumsum(rng.choice([0, 0, 1, 2, 40], 120)) + 30 - rng.choice([0, 0, 3, 30], 120)
     rows = [(base + int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in steps]
     app = App("sessions", params={"gap": Param(gap)})
-    app.source(Event).window(
-        keys=pairs, key=Pair, size="gap", kind="session", state=Sum, update=summed, result=told, output=Found
+    app.source(Event).window(size="gap", kind="session").key_by(Pair, keys=pairs).apply(
+        update=summed, state=Sum, output=Found, result=told
     ).sink()
     made, interpreter = interpreted(app, rows)
     wanted, late = expected_sessions(rows, gap)
@@ -211,8 +209,8 @@ def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_f
     group = key_group((0,))
     one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
     app = App("together")
-    app.source(Event).window(
-        key="value", size=10, kind="session", state=Sum, update=summed, result=value_told, output=Found
+    app.source(Event).window(size=10, kind="session").key_by("value").apply(
+        update=summed, state=Sum, output=Found, result=value_told
     ).sink()
     rows = [(0, one), (1, other), (4, one), (5, other), (10, 7), (11, 7), (5, one), (14, 7), (15, 7)]
     made, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
@@ -222,8 +220,8 @@ def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_f
 def test_sessions_of_keys_that_every_row_has_end_in_steps():
     keys = 5000
     app = App("every")
-    app.source(Event).window(
-        every=keys, size=10, kind="session", state=Sum, update=summed, result=every_told, output=Found
+    app.source(Event).window(size=10, kind="session").key_by(every=keys).apply(
+        update=summed, state=Sum, output=Found, result=every_told
     ).sink()
     app.generates(lambda *args: {})
     made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (9, 0, 1), (40, 0, 1)])
@@ -258,10 +256,9 @@ def test_a_session_of_several_streams_has_the_rows_of_all(seed):
     rows = [(int(t), 0, int(rng.integers(0, 4))) for t in steps]
     app = App("both")
     source = app.source(Event)
-    app.window(
-        source, source, key="value", size=7, kind="session", state=(Sum, Sum), update=(from_pair, from_other),
-        result=both_told, output=Found,
-    ).sink()  # fmt: skip
+    app.window(source, source, size=7, kind="session").key_by("value").apply(
+        update=(from_pair, from_other), state=(Sum, Sum), output=Found, result=both_told
+    ).sink()
     made, _ = interpreted(app, rows)
     ends = [row for row in made if row["first"] == 1]
     assert sum(row["n"] for row in ends) == sum(row["b"] for row in ends) == len(rows)
@@ -270,9 +267,9 @@ def test_a_session_of_several_streams_has_the_rows_of_all(seed):
 
 def test_sessions_without_a_result_go_all_the_same():
     app = App("silent")
-    app.source(Event).window(
-        key="value", size=5, kind="session", state=Sum, update=numbered, output=Found
-    ).sink()  # fmt: skip
+    app.source(Event).window(size=5, kind="session").key_by("value").apply(
+        update=numbered, state=Sum, output=Found
+    ).sink()
     made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (8, 0, 1), (13, 0, 1), (14, 0, 2), (14, 0, 1)])
     assert [(row["start"], row["ts"], row["n"]) for row in made] == [
         (0, 5, 1), (0, 9, 2), (0, 13, 3), (13, 18, 1), (14, 19, 1), (13, 19, 2),
@@ -361,10 +358,13 @@ def every_end(window, state, out):
 def behind(name, **second):
     """Windows behind windows, whose update and result both emit texts of rows and of keys."""
     app = App(name)
-    first = app.source(Said).window(
-        keys=phrases, key=Phrase, advance=3, size=7, delay=2, state=Seen, update=said, result=ended, output=Phrases
+    first = (
+        app.source(Said)
+        .window(size=7, advance=3, delay=2)
+        .key_by(Phrase, keys=phrases)
+        .apply(update=said, state=Seen, output=Phrases, result=ended)
     )
-    first.window(key="rest", state=Sum, update=by_end, result=every_end, output=Ends, **second).sink()
+    declare_window(first, key="rest", state=Sum, update=by_end, result=every_end, output=Ends, **second).sink()
     return app
 
 
@@ -448,10 +448,9 @@ def test_a_join_of_two_streams_meets_every_pair_once(seed):
     app = App("joined", params={"n": Param(3)})
     source = app.source(Event)
     left, right = source.flat_map(to_left, Left), source.flat_map(to_right, Right)
-    app.window(
-        left, right, every="n", advance=1, size=size, kind="single", state=(Times, Times),
-        update=(from_left, from_right), output=Match,
-    ).sink()  # fmt: skip
+    app.window(left, right, size=size, advance=1, kind="single").key_by(every="n").apply(
+        update=(from_left, from_right), state=(Times, Times), output=Match
+    ).sink()
     made, _ = interpreted(app, rows)
     wanted = Counter()
     for i, (ts, side, value) in enumerate(rows):
@@ -498,8 +497,8 @@ def in_a_row(operators, delay=300):
     app.generates(lambda *arguments: {})
     stream = app.source(Event)
     for number in range(operators):
-        stream = stream.window(
-            keys=several, key=Pair, advance=1, size=2, delay=delay, state=Sum, output=Event, **passed_on(number)
+        stream = declare_window(
+            stream, keys=several, key=Pair, advance=1, size=2, delay=delay, state=Sum, output=Event, **passed_on(number)
         )
     stream.sink()
     return app
@@ -541,10 +540,10 @@ def of_value(row, keys):
 def test_rows_of_the_end_that_expire_many_windows_are_all_taken():
     """At the end, the first operator emits rows of three windows. Each lets many keys expire in the second one."""
     app, first, second = App("ends"), passed_on(0) | {"result": each_key}, passed_on(1)
-    stream = app.source(Event).window(
-        keys=many, key=Pair, advance=10, size=10, delay=100, state=Sum, output=Event, **first
+    stream = declare_window(
+        app.source(Event), keys=many, key=Pair, advance=10, size=10, delay=100, state=Sum, output=Event, **first
     )
-    stream.window(keys=of_value, key=Pair, advance=5, size=5, state=Sum, output=Event, **second).sink()
+    declare_window(stream, keys=of_value, key=Pair, advance=5, size=5, state=Sum, output=Event, **second).sink()
     made, _ = interpreted(app, [(ts, 1500, 0) for ts in (1, 11, 21)])
     assert len(made) == 3 * 1500
 

@@ -7,6 +7,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from tests.differential.windows import check_executed
+from tests.support.windows import declare_window
 
 
 def interpreted(app, rows, end=None, **params):
@@ -91,5 +92,5 @@ def counted(**changed):
         "keys": pairs, "key": Pair, "advance": 2, "size": 4, "state": Sum, "update": summed, "result": told,
         "output": Found,
     }  # fmt: skip
-    source.window(**(declared | changed)).sink()
+    declare_window(source, **declared | changed).sink()
     return app

@@ -366,7 +366,7 @@ def passing():
 
     app = App("passing")
     rows = app.source(Moment).flat_map(words, Moment)
-    windows = rows.window(key="line", advance=10, size=30, state=Sum, update=met, result=ended, output=Ended)
+    windows = rows.window(size=30, advance=10).key_by("line").apply(update=met, state=Sum, output=Ended, result=ended)
     windows.flat_map(frequent, Ended).sink()
 
     @app.generates
