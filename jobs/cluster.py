@@ -37,12 +37,12 @@ from streaming_core.data.digest import add, format_digest, joint_digest
 from streaming_core.data.parts import Parts, part_path, write_tables
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.language.application import App
-from streaming_core.run import engine
+from streaming_core.run.folder import earlier_report, held, run_anew
+from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
-from streaming_core.run.yardstick import Turns
+from streaming_core.run.yardstick import Turns, yardstick_of
 
-WORK = ".run"  # below the folder of the run, while it is at work
 FAILURES = {error.__name__: error for error in (BadInput, RunFailed, CommandFailed)}
 MERGED = 1 << 16  # rows of each share that are merged at a time
 
@@ -70,48 +70,44 @@ def run_cell(
     app = registry.load(spec.app)
     spec.check(app)
     opened = workload.read(source, app, spec.params)
-    params = tuple(opened.manifest["params"].items())
-    prepared = task.prepared(spec.app, params)
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / "spec.json").exists():
-        storage.write_json(out / "spec.json", spec.model_dump(mode="json"))
-    work = out / WORK
-    shutil.rmtree(work, ignore_errors=True)
-    load_before = os.getloadavg()[0]
-    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: engine.yardstick_of(prepared.program, opened))
-    numbers = itertools.count()
+    prepared = task.prepared(spec.app, tuple(opened.manifest["params"].items()))
+    run = PreparedRun(spec, prepared.program, opened, os.getloadavg()[0])
+    with held(spec, out) as is_complete:
+        if is_complete:
+            return earlier_report(out, app, opened, say)
+        return run_anew(out, lambda work: _run_passes(spark, run, prepared, work, say))
+
+
+def _run_passes(
+    spark: SparkSession, run: PreparedRun, prepared: Prepared, work: Path, say: Callable[[str], None]
+) -> RunReport:
+    """Make all passes of a cell, and write outputs and state of the first one into `work`."""
+    spec, opened = run.spec, run.workload
+    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: yardstick_of(run.program, opened))
+    params, numbers = tuple(opened.manifest["params"].items()), itertools.count()
 
     def one_pass(number: int) -> tuple[Pass, Sample]:
         pass_ = Pass(
-            spec.app, params, str(source.resolve()), opened.rows, opened.end, spec.threads,
-            str(work.resolve() / str(next(numbers))), number == 0,
+            spec.app, params, str(opened.directory.resolve()), opened.rows, opened.end, spec.threads,
+            str(work.resolve() / "passes" / str(next(numbers))), number == 0,
         )  # fmt: skip
         sample = _measured(spark, prepared, pass_, opened.manifest["content_digest"], number)
         say(f"a pass took {sample.seconds:.1f} s")
         return pass_, sample
 
-    try:
-        first, sample = one_pass(0)
-        states = publish(prepared, first, out)
-        shutil.rmtree(first.folder)
-        samples = [sample]
-        for number in range(1, 1 + spec.repetitions):
-            samples.append(turns.repetition(lambda: one_pass(number)[1], samples[0]))  # noqa: B023 - called in this turn
-            shutil.rmtree(work)
-    except BaseException:
-        for name in engine.PUBLISHED:
-            shutil.rmtree(out / name, ignore_errors=True)
-        raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    report = engine.report_of(
-        spec,
-        prepared.program,
-        opened,
-        samples,
-        states,
-        {"binding": None, "memory": None},
-        load_before,
+    def repeat(number: int) -> Sample:
+        return one_pass(number)[1]
+
+    first, sample = one_pass(0)
+    state_digest = publish(prepared, first, work)
+    samples = [sample]
+    for number in range(1, 1 + spec.repetitions):
+        shutil.rmtree(work / "passes")
+        samples.append(turns.repetition(partial(repeat, number), samples[0]))
+    shutil.rmtree(work / "passes")
+    outcome = Outcome(
+        samples=samples,
+        state_digest=state_digest,
         peak_memory_bytes=max(sample.costs["task_peak_bytes"] for sample in samples),
         yardstick=turns.yardstick,
         host={
@@ -120,8 +116,7 @@ def run_cell(
             **turns.host,
         },
     )
-    storage.write_json(out / "report.json", report.model_dump(mode="json"))
-    return report
+    return report_of(run, outcome)
 
 
 def _measured(spark: SparkSession, prepared: Prepared, pass_: Pass, content_digest: str, number: int) -> Sample:

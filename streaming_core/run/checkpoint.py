@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -33,6 +33,9 @@ from streaming_core.data.digest import add, digest_table
 from streaming_core.data.parts import Parts, part_path
 from streaming_core.errors import BadInput
 from streaming_core.storage import replacing, sweep_files, sync
+
+if TYPE_CHECKING:
+    from streaming_core.kernels.program import Program
 
 FOLDER = ".checkpoint"
 MAGIC = "lockstep checkpoint 1"
@@ -173,6 +176,12 @@ def opened(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | 
     yield found
     if (out / "report.json").exists():
         shutil.rmtree(out / FOLDER, ignore_errors=True)
+
+
+def table_layout(program: Program) -> list[dict[str, Any]]:
+    """The layout of the tables in memory, which the images of a checkpoint depend on."""
+    names = ("name", "rows", "stride", "growing", "index")
+    return [{name: table.get(name) for name in names} for table in program.description["tables"]]
 
 
 def read(path: Path) -> Checkpoint | None:

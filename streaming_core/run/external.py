@@ -42,9 +42,11 @@ from streaming_core.errors import BadInput, CommandFailed, RunFailed, one_line
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.process import end_group, start
-from streaming_core.run import engine as own
+from streaming_core.run.folder import earlier_report, held, run_anew
+from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import LOG, Latency, RunReport, Sample
 from streaming_core.run.way import External, RunSpec
+from streaming_core.run.yardstick import yardstick_of
 
 LINES = 3  # of the log, in an error
 MAX_LINE = 200
@@ -75,11 +77,11 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, li
     opened = workload.read(source, app, spec.params)
     engine = engines.load(spec.executor)
     environment.check(engine)
-    with own.folder_of(spec, out) as is_complete:
+    with held(spec, out) as is_complete:
         if is_complete:
-            return own.complete(out, app, opened, say)
+            return earlier_report(out, app, opened, say)
         limit = min(limit, engine.manifest.limit)
-        return own.run_anew(out, lambda folder: _passes(spec, engine, app, opened, source, folder, limit))
+        return run_anew(out, lambda folder: _passes(spec, engine, app, opened, source, folder, limit))
 
 
 def _passes(
@@ -99,14 +101,9 @@ def _passes(
     peak_memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     samples, yardstick, host = _samples(spec, report, opened, program)
     os.replace(result / "outputs", work / "outputs")
-    return own.report_of(
-        spec,
-        program,
-        opened,
-        samples,
-        None,
-        {"binding": None, "memory": None},
-        load_before,
+    outcome = Outcome(
+        samples=samples,
+        state_digest=None,
         peak_memory_bytes=peak_memory,
         yardstick=yardstick,
         host={
@@ -116,6 +113,7 @@ def _passes(
             **host,
         },
     )
+    return report_of(PreparedRun(spec, program, opened, load_before), outcome)
 
 
 # --- the process -----------------------------------------------------------------------------------------------------
@@ -249,7 +247,7 @@ def _samples(
     loop, host = None, {}
     if groups and spec.seconds and opened.rows:
         try:
-            loop = own.yardstick_of(program, opened)
+            loop = yardstick_of(program, opened)
             loop.one_pass()  # as warm as the engine
         except (BadInput, CommandFailed, RunFailed) as error:
             loop, host = None, {"yardstick": f"the loop was not measured: {error}"}

@@ -13,7 +13,7 @@ import json
 
 from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
-from streaming_core.run.engine import topology
+from streaming_core.run.probe import topology
 
 NAME = "this host"
 ONE_NODE = "measured; each socket is a thread; bandwidth is null because all threads share the memory"

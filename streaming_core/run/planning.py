@@ -21,8 +21,9 @@ from streaming_core.planner.graph import GROUPS
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.model import Estimate, Places, estimate
 from streaming_core.planner.placed import Placed
-from streaming_core.run import engine, host, trial
+from streaming_core.run import host, probe, trial
 from streaming_core.run import profile as profiles
+from streaming_core.run.one_pass import Progress
 from streaming_core.run.profile import Profile
 from streaming_core.run.report import Better, Chosen, Planned, Sample
 from streaming_core.run.way import RunSpec
@@ -39,7 +40,7 @@ def profile_of(
     source: Path | None = None,
     measured: Path | None = None,
     channel: str | None = None,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Profile, Path | None]:
     """The profile of an application, and where it is kept: the one that was `measured` before, else that of a workload,
     else of one that is generated for it with these parameters.
@@ -119,7 +120,7 @@ def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT
 
 
 def planned(
-    spec: RunSpec, opened: workload.Workload, progress: engine.Progress | None = None
+    spec: RunSpec, opened: workload.Workload, progress: Progress | None = None
 ) -> tuple[Planned, Callable[[Sample], Planned]]:
     """The plan for a run over a workload that leaves it to be found, and what is said of it after a pass.
 
@@ -130,7 +131,7 @@ def planned(
         BadInput: as `find`.
     """
     profile, path = profiles.kept(opened, spec.option("channel") or profiles.CHANNEL, spec.batch, progress)
-    threads = min(spec.threads, len(engine.topology()["cores"]))
+    threads = min(spec.threads, len(probe.topology()["cores"]))
     found, chosen = find(profile, threads=threads), None
     default = replicated(opened.app, threads)
     if found.as_plan() != default:

@@ -32,7 +32,9 @@ from streaming_core.language.operator import Operator
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.planner import graph as planned
 from streaming_core.planner.document import Amount, Document
-from streaming_core.run import engine
+from streaming_core.run import one_pass, probe, provenance
+from streaming_core.run.blocks import BLOCK, Blocks
+from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.report import TaskCost
 from streaming_core.run.way import DEFAULT_BATCH, RunSpec
 from streaming_core.storage import absolute, digest_of
@@ -222,7 +224,7 @@ def measure(
     channel: str = CHANNEL,
     batch: int = DEFAULT_BATCH,
     repetitions: int = 5,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Profile:
     """Measures an application over the first events of a workload.
 
@@ -240,7 +242,7 @@ def measure(
     if not source.rows:
         raise BadInput(f"workload {source.directory} has no events to measure; use one with at least 1 event")
     program = compile_app(app, params)
-    blocks = engine.Blocks(first_events(source), program, engine.BLOCK)
+    blocks = Blocks(first_events(source), program, BLOCK)
     able = [name_of(o) for o in app.operators if o.kind in REPLICATED]
     chosen = list(_patterns(able))
     results: set[str] = set()
@@ -250,7 +252,7 @@ def measure(
         way = spec.model_copy(update={"plan": plan})
         found = []
         for _ in range(times):
-            sample, _, _ = engine.one_pass(way, program, blocks, export=False)
+            sample, _, _ = one_pass.run(way, program, blocks, PassRequest(exports_state=False))
             results.add(sample.digest)
             if len(results) > 1:
                 raise RunFailed(
@@ -293,7 +295,7 @@ def kept(
     source: workload.Workload,
     channel: str = CHANNEL,
     batch: int = DEFAULT_BATCH,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Profile, Path | None]:
     """The profile of a workload that was measured before with the same code and parameters on this machine, else
     measured now and kept beside the workload; and where it lies. None: nothing may be written there."""
@@ -303,8 +305,8 @@ def kept(
         "workload": source.manifest["content_digest"],
         "channel": channel,
         "batch": batch,
-        "build": engine.build(),
-        "machine": engine.topology(),
+        "build": provenance.build(),
+        "machine": probe.topology(),
     }
     directory = absolute(source.directory)
     path = directory.with_name(f"{directory.name}.profiles") / f"{digest_of(about)[:16]}.json"

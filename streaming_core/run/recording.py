@@ -30,7 +30,9 @@ from streaming_core.errors import BadInput, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle import oracle
-from streaming_core.run import engine
+from streaming_core.run import one_pass, provenance
+from streaming_core.run.blocks import BLOCK, Blocks, block_size
+from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.way import Pinned, RunSpec
 
 _KEYS = {"app", "operator", "params", "workload", "code_digest", "content_digest", "rows", "end", "by", "parts"}
@@ -45,7 +47,7 @@ def record(
     out: Path,
     spec: RunSpec,
     program: Program | None = None,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Writes what the operator takes into `out` when the application runs over `source` as `spec` says.
 
@@ -71,13 +73,16 @@ def record(
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
         way = _of(spec, {"sink", *(o.name for o in part.operators)})
-        blocks = engine.Blocks(replace(source, app=part), compiled, engine.block_size(way), keep=0)
-        sample, _, _ = engine.one_pass(
-            way, compiled, blocks, "verified", sink="parquet", folder=folder, progress=progress, export=False
+        blocks = Blocks(replace(source, app=part), compiled, block_size(way), keep=0)
+        sample, _, _ = one_pass.run(
+            way,
+            compiled,
+            blocks,
+            PassRequest("verified", sink="parquet", folder=folder, progress=progress, exports_state=False),
         )
         return sample.digest
 
-    by = {"spec": spec.model_dump(mode="json"), "build": engine.build()}
+    by = {"spec": spec.model_dump(mode="json"), "build": provenance.build()}
     return _write(source, operator, part, Path(out), by, write)
 
 
@@ -153,7 +158,7 @@ def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
         schema = source.app.event.resolve(source.manifest["params"]).arrow(("seq", "sub"))
         digest = (0, 0)
         with Writer(folder / "outputs", schema) as files:
-            for events in ahead(source.blocks(engine.BLOCK)):
+            for events in ahead(source.blocks(BLOCK)):
                 rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
                 rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
                 files.write(rows)

@@ -18,8 +18,11 @@ from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.record import Resolved
 from streaming_core.oracle import oracle
-from streaming_core.run import comparison, engine, recording
+from streaming_core.run import comparison, one_pass, recording
+from streaming_core.run.blocks import BLOCK, Blocks, block_size
+from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.recording import Recording
+from streaming_core.run.report import Sample
 from streaming_core.run.way import RunSpec, executors_of
 from streaming_core.storage import atomic_directory, write_json
 
@@ -60,7 +63,7 @@ def replay(
     repetitions: int = 5,
     out: Path | None = None,
     program: Program | None = None,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Replayed:
     """Runs the operator alone on its recorded input, holds the result against the oracle's, and measures it.
 
@@ -82,18 +85,21 @@ def replay(
     app, params = source.app, source.manifest["params"]
     program = program.part(app) if program else compile_app(app, params)
     spec = RunSpec.parse({"app": app.name, "executor": executors_of(app.kind)[0], "threads": 1})
-    blocks = engine.Blocks(source, program, engine.block_size(spec))
+    blocks = Blocks(source, program, block_size(spec))
     try:
         with atomic_directory(Path(out)) if out else tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            first, state, _ = engine.one_pass(
-                spec, program, blocks, "verified", sink="parquet", folder=folder, progress=progress
+            first, state, _ = one_pass.run(
+                spec, program, blocks, PassRequest("verified", sink="parquet", folder=folder, progress=progress)
             )
             _verify(source, first, folder)
             seconds = []
             for number in range(repetitions):
-                sample, _, _ = engine.one_pass(
-                    spec, program, blocks, "peak", number + 1, "count", progress=progress, export=False
+                sample, _, _ = one_pass.run(
+                    spec,
+                    program,
+                    blocks,
+                    PassRequest("peak", number + 1, "count", progress=progress, exports_state=False),
                 )
                 if sample.outputs != first.outputs:
                     raise RunFailed(
@@ -121,7 +127,7 @@ def replay(
     return replayed
 
 
-def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
+def _verify(source: Recording, sample: Sample, folder: Path) -> None:
     """Raises RunFailed unless the oracle makes of the recording what lies in `folder`."""
     theirs = folder / ".oracle"
     theirs.mkdir()
@@ -139,4 +145,4 @@ def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
 
 def _bytes(folder: Path, record: Resolved, rows: int) -> float | None:
     """Mean bytes of the rows in a folder's parts."""
-    return row_bytes(record, Parts.of(folder).slices(engine.BLOCK, text_fields(record)), rows)
+    return row_bytes(record, Parts.of(folder).slices(BLOCK, text_fields(record)), rows)

@@ -17,8 +17,10 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
 from streaming_core.planner.document import Amount, Document
-from streaming_core.run import engine
+from streaming_core.run import one_pass
 from streaming_core.run import profile as profiles
+from streaming_core.run.blocks import Blocks, block_size
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import digest_of
 
@@ -70,7 +72,7 @@ def of(spec: RunSpec, opened: workload.Workload, found: Plan, replicated: Plan, 
 
 def _measured(spec: RunSpec, opened: workload.Workload, found: Plan, replicated: Plan) -> dict[str, list[float]]:
     program = compile_app(opened.app, opened.manifest["params"])
-    blocks = engine.Blocks(profiles.first_events(opened), program, engine.block_size(spec))
+    blocks = Blocks(profiles.first_events(opened), program, block_size(spec))
     ways = {
         name: spec.model_copy(update={"plan": plan, "pin": True})
         for name, plan in (("found_per_s", found), ("replicated_per_s", replicated))
@@ -78,7 +80,7 @@ def _measured(spec: RunSpec, opened: workload.Workload, found: Plan, replicated:
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(ROUNDS + 1):
         for name, way in ways.items():
-            sample, _, _ = engine.one_pass(way, program, blocks, export=False)
+            sample, _, _ = one_pass.run(way, program, blocks, PassRequest(exports_state=False))
             if number:
                 rates[name].append(sample.events_per_s or 0.0)
     return rates

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streaming_core import interruption
+from streaming_core.data import workload
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
+from streaming_core.kernels.program import Program
+from streaming_core.run.blocks import BLOCK, Blocks
 from streaming_core.run.disturbance import Disturbance
 from streaming_core.run.processor import processor
 from streaming_core.run.report import Sample
@@ -110,6 +113,14 @@ class Turns:
                 warm = [one()]
         self._disturbance = Disturbance()
         return warm
+
+
+def yardstick_of(program: Program, opened: workload.Workload) -> Yardstick:
+    """Compile the loop of a workload's application."""
+    from streaming_core.oracle.loop import Loop  # loads the compiler, which cached kernels do not need
+
+    loop = Loop(program.app, opened.manifest["params"])
+    return Yardstick(loop, Blocks(opened, program, BLOCK, decode=loop.decode), opened.end)
 
 
 def keep_memory() -> None:

@@ -32,7 +32,9 @@ from streaming_core.bench.race import Race
 from streaming_core.bench.reconfigurations import columns
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.report import Latency, Load, Reconfiguration, Sample
 from streaming_core.run.way import EXECUTORS, Pinned
 from tests.differential.case import Events
@@ -644,8 +646,8 @@ def test_the_default_plan_is_the_runtimes():
         params = opened.bind({})
         program = compile_app(opened, params)
         table = workload.generate_chunk(opened, params, 50, 1, 0, 50)
-        blocks = engine.Blocks(Events([table]), program, 50)
-        sample, _, _ = engine.one_pass(Pinned(app=app, threads=2), program, blocks, export=False)
+        blocks = Blocks(Events([table]), program, 50)
+        sample, _, _ = one_pass.run(Pinned(app=app, threads=2), program, blocks, PassRequest(exports_state=False))
         ran = {}
         for task in sample.tasks:
             if task.role not in ("keys", "merge"):

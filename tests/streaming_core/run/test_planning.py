@@ -9,7 +9,7 @@ import pytest
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
-from streaming_core.run import engine, planning, profile, trial
+from streaming_core.run import planning, probe, profile, trial
 from streaming_core.run.report import Planned, RunReport, Sample, TaskCost
 from streaming_core.run.way import Pinned, RunSpec
 from tests.streaming_core.cli.test_command import refused
@@ -97,7 +97,7 @@ def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, made, tmp_
 
 
 def test_threads_beyond_the_cores_have_nothing_to_do(made):
-    cores = len(engine.topology()["cores"])
+    cores = len(probe.topology()["cores"])
     spec = Pinned(app="wc", threads=cores + 3, plan="auto")
     found, _ = planning.planned(spec, workload.read(made / "wc"))
     assert max(thread for places in found.plan.values() for thread in places) < cores
@@ -281,7 +281,7 @@ def test_a_workload_may_lie_where_nothing_may_be_written(command, made, monkeypa
         raise BadInput(f"cannot write {path}: Permission denied")
 
     monkeypatch.setattr(profile.Profile, "save", refuse)
-    monkeypatch.setattr(profile.engine, "build", lambda: "another")
+    monkeypatch.setattr(profile.provenance, "build", lambda: "another")
     code, shown, _ = command("plan", "wc", "--input", made / "wc", "--machine", "server_a", "--json")
     assert (code, json.loads(shown)["profile"]) == (0, None)
 
