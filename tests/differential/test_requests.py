@@ -66,7 +66,7 @@ def test_requests_from_another_thread_change_no_result(counted, threads):
     for one in found:
         assert one.by == "request"
         assert one.owners in shares
-        assert one.asked <= one.posted
+        assert one.requested <= one.posted
     assert [one.event for one in found] == sorted(one.event for one in found)
 
 
@@ -96,9 +96,9 @@ def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counte
     found = passed(counted, asking, threads=2).reconfigurations
     # The last one may have come when nothing was dealt any more.
     assert [one.replicas for one in found] in (made, made[:-1])
-    assert found[0].asked == 0
+    assert found[0].requested == 0
     for one, following in itertools.pairwise(found):
-        assert max(over.at for over in one.gone_over) <= following.asked
+        assert max(over.at for over in one.gone_over) <= following.requested
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e6])

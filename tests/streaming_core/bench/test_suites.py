@@ -552,7 +552,7 @@ def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
         Load(at=at, period=10**9, replicas=2, most=2, worked=10**9, arrived=1, dealt=1, pending=0) for at in (9, 10)
     ]
     change = Reconfiguration(
-        operator="x", event=10, owners=[0, 1], moved=1, cells=2, asked=10**9, posted=10**9, by="threshold",
+        operator="x", event=10, owners=[0, 1], moved=1, cells=2, requested=10**9, posted=10**9, by="threshold",
         gone_over=[{"replica": 1, "at": 10**9 + 5_000, "waited": 0}],
     )  # fmt: skip
     sample = Sample.model_construct(

@@ -431,7 +431,7 @@ def test_a_plan_that_measures_slower_loses_to_the_replicated_plan(made, monkeypa
     )
     for name, (found, replicated) in pairs.items():
         monkeypatch.setattr(
-            trial, "_measured", lambda *_, a=found, b=replicated: {"found_per_s": a, "replicated_per_s": b}
+            trial, "_measured", lambda *_, a=found, b=replicated: {"candidate_per_s": a, "replicated_per_s": b}
         )
         monkeypatch.setattr(trial, "of", lambda *given: original(*given[:-1], None))
         said, judge = planning.planned(spec, source)
@@ -445,8 +445,8 @@ def test_a_trial_is_measured_once(made, tmp_path, monkeypatch):
     source, spec = workload.read(made / "wc"), Pinned(app="wc", threads=2, plan="auto")
     plans = {"source": [0], "split": [0], "count": [1], "sink": [1]}, planning.replicated(source.app, 2)
     first = trial.of(spec, source, *plans, tmp_path / "profile.json")
-    assert len(first.found_per_s) == len(first.replicated_per_s) == trial.ROUNDS
-    assert min(first.found_per_s + first.replicated_per_s) > 0
+    assert len(first.candidate_per_s) == len(first.replicated_per_s) == trial.ROUNDS
+    assert min(first.candidate_per_s + first.replicated_per_s) > 0
     monkeypatch.setattr(trial, "_measured", lambda *_: pytest.fail("measured again"))
     assert trial.of(spec, source, *plans, tmp_path / "profile.json") == first
 
