@@ -108,8 +108,8 @@ def end_groups(leaders: Sequence[Mapping[str, Any]], grace: float = GRACE_SECOND
     """End process groups, also those of other parents: SIGTERM, then SIGKILL once their leaders have ended.
 
     Args:
-        leaders: the `identity` of each group's leader; a leader that has ended is passed over.
-        grace: seconds that the leaders get to end.
+        leaders: The `identity` of each group's leader. A leader that has ended is ignored.
+        grace: Seconds that the leaders get to end.
     """
     present = [leader for leader in leaders if alive(leader)]
     for leader in present:
@@ -136,7 +136,7 @@ class Process:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen | None = None
-        self._killed_at: float | None = None  # when `kill` was called
+        self._killed_at: float | None = None  # the time of the call of `kill`
 
     def run(
         self,
@@ -150,8 +150,10 @@ class Process:
         """Run a command, pass the lines of its output and errors to `say`, and return its exit code.
 
         Args:
-            command: program and arguments.
+            command: Program and arguments.
+            say: Receives each line.
             environment: Added to this process's environment. Put secrets here: other users can read a command line.
+            folder: The folder that the command starts in; None: the current one.
             tether: Give the child an input that ends with this process.
             is_application: The command runs a user's application: of this process's environment, it gets
                 `for_applications` only.

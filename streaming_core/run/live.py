@@ -188,7 +188,12 @@ def _about(batch: MicroBatch) -> str:
 
 
 class _Progress:
-    """The progress of a run: the engine's position in the recorded events, and the outputs that were written."""
+    """The progress of a run: the engine's position in the recorded events, and the written outputs.
+
+    Attributes:
+        spent: Processor time and energy.
+        position: The position behind the last micro-batch.
+    """
 
     def __init__(
         self, spec: RunSpec, program: Program, engine: PassEngine, folder: Path, durable: checkpoint.Checkpoints | None
@@ -276,7 +281,7 @@ class _Progress:
         return table.slice(known)
 
     def _check_written(self) -> None:
-        """Once all written outputs are made again, compare the two."""
+        """Compare the two once the engine has made all written outputs again."""
         if self._left < 0 or (self._left == 0 and self._replayed != self._written):
             raise self._changed()
 
