@@ -128,7 +128,7 @@ def record_oracle(source: workload.Workload, operator: str, out: Path, mode: str
 def _write(
     source: workload.Workload, operator: str, part: App, out: Path, by: dict, write: Callable[[Path], str]
 ) -> dict[str, Any]:
-    """Make the folder and its manifest. `write` puts outputs/ and state/ into a folder; it returns the outputs' digest."""
+    """Make the folder and its manifest. `write` fills a folder with outputs/, and returns the digest of the outputs."""
     if len(part.operators) == 2:
         write = _events(source, len(part.operators[-1].inputs))
     try:
