@@ -22,11 +22,11 @@ from typing import Any
 GRACE_SECONDS = 15
 POLL_SECONDS = 0.05
 
-# Looked up here, because a child must not import between fork and exec: another thread may have held the import lock.
+# Resolved here, because a child must not import between fork and exec: another thread may have held the import lock.
 _PRCTL, _PR_SET_PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
-# The variables that a user's application sees. A list of secrets could never be complete, so this one is of the rest.
+# The variables that a user's application sees. A list of secrets could never be complete, so this list has the rest.
 APPLICATION_VARIABLES = (
     *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOCKSTEP_ENGINES", "LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK"),
     *("LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"),

@@ -94,7 +94,7 @@ def record(
 
 
 def _of(spec: RunSpec, names: set[str]) -> RunSpec:
-    """The spec, with only these operators in its plan and its schedule, because the runtime does not know the others."""
+    """The spec with only these operators in its plan and its schedule: the runtime does not know the others."""
     if not isinstance(spec, Pinned):
         return spec
     if spec.needs_plan:
