@@ -1,7 +1,7 @@
 """The comparison of a run with the oracle's result: every row, column and bit, the order, all final tables and counts.
 
 It compares outputs in delivered order, a slice at a time. If rows are missing, added or out of order, it matches them
-by (seq, sub), a range of seq at a time, so that it can name the difference. It compares floats by their bits.
+by (seq, sub), a range of seq at a time. So it can name the difference. It compares floats by their bits.
 
 An empty stream makes no rows. Two sides without rows are equal if they have the same columns and digests. A regression
 that compared nothing is a matter of jobs/validate_outputs.py. No rows on one side only is a difference.
