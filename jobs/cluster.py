@@ -4,8 +4,8 @@ Spark moves rows between the stages of the application (`streaming_core/cluster/
 the compiled kernels (`streaming_core/cluster/task.py`). Before each stage but the first, Spark shuffles the rows by
 share, and sorts each partition by (seq, rank).
 
-A pass is one Spark job, from the events to the digest of the outputs. Its time is that of the job, with the reading of
-the events and the moving of rows. All events are there at once, so the latency of an event is the time of the pass.
+A pass is one Spark job, from the events to the digest of the outputs. Its time is that of the job, with reading the
+events and moving rows. All events arrive at the start, so the latency of an event is the time of the pass.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from streaming_core import storage
 from streaming_core.apps import registry
 from streaming_core.cluster import task
 from streaming_core.cluster.stages import Stage
-from streaming_core.cluster.task import BEGIN, Figures, Pass, Prepared, exit_column, state_parts
+from streaming_core.cluster.task import BEGIN, Figures, Prepared, SparkPass, exit_column, state_parts
 from streaming_core.cluster.wire import ddl, field_column, spark_type
 from streaming_core.data import workload
 from streaming_core.data.digest import add, format_digest, joint_digest
 from streaming_core.data.parts import Parts, part_path, write_tables
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.language.application import App
-from streaming_core.run import engine
+from streaming_core.run.folder import earlier_report, held, run_anew
+from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
-from streaming_core.run.yardstick import Turns
+from streaming_core.run.yardstick import Turns, yardstick_of
 
-WORK = ".run"  # below the folder of the run, while it is at work
 FAILURES = {error.__name__: error for error in (BadInput, RunFailed, CommandFailed)}
-MERGED = 1 << 16  # rows of each share that are merged at a time
+MERGED = 1 << 16  # rows of each share in memory while states are merged
 
 
 def run_cell(
@@ -53,11 +53,12 @@ def run_cell(
     """Run a cell on Spark; write outputs, state and, last, report.json into `out`.
 
     Args:
-        spark: a session; its executors see the folders of `source` and `out`, and import this checkout.
-        spec: a spec of executor spark.
-        source: the folder of the workload.
-        out: the folder of the run: new, or with nothing but its spec.json.
-        say: takes a line about each pass.
+        spark: A session. Its executors see the folders of `source` and `out`, and import this checkout.
+        spec: A spec of executor spark.
+        source: The folder of the workload.
+        out: The folder of the run: new, or with nothing but its spec.json. If it holds this run already, its report is
+            returned.
+        say: Receives a line about each pass.
 
     Returns:
         The report, with one sample for each pass.
@@ -70,48 +71,44 @@ def run_cell(
     app = registry.load(spec.app)
     spec.check(app)
     opened = workload.read(source, app, spec.params)
-    params = tuple(opened.manifest["params"].items())
-    prepared = task.prepared(spec.app, params)
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / "spec.json").exists():
-        storage.write_json(out / "spec.json", spec.model_dump(mode="json"))
-    work = out / WORK
-    shutil.rmtree(work, ignore_errors=True)
-    load_before = os.getloadavg()[0]
-    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: engine.yardstick_of(prepared.program, opened))
-    numbers = itertools.count()
+    prepared = task.prepared(spec.app, tuple(opened.manifest["params"].items()))
+    run = PreparedRun(spec, prepared.program, opened, os.getloadavg()[0])
+    with held(spec, out) as is_complete:
+        if is_complete:
+            return earlier_report(out, app, opened, say)
+        return run_anew(out, lambda work: _run_passes(spark, run, prepared, work, say))
 
-    def one_pass(number: int) -> tuple[Pass, Sample]:
-        pass_ = Pass(
-            spec.app, params, str(source.resolve()), opened.rows, opened.end, spec.threads,
-            str(work.resolve() / str(next(numbers))), number == 0,
+
+def _run_passes(
+    spark: SparkSession, run: PreparedRun, prepared: Prepared, work: Path, say: Callable[[str], None]
+) -> RunReport:
+    """Make all passes of a cell, and write outputs and state of the first one into `work`."""
+    spec, opened = run.spec, run.workload
+    turns = Turns(spec.seconds if opened.rows else 0.0, lambda: yardstick_of(run.program, opened))
+    params, numbers = tuple(opened.manifest["params"].items()), itertools.count()
+
+    def one_pass(number: int) -> tuple[SparkPass, Sample]:
+        pass_ = SparkPass(
+            spec.app, params, str(opened.directory.resolve()), opened.rows, opened.end, spec.threads,
+            str(work.resolve() / "passes" / str(next(numbers))), number == 0,
         )  # fmt: skip
         sample = _measured(spark, prepared, pass_, opened.manifest["content_digest"], number)
         say(f"a pass took {sample.seconds:.1f} s")
         return pass_, sample
 
-    try:
-        first, sample = one_pass(0)
-        states = publish(prepared, first, out)
-        shutil.rmtree(first.folder)
-        samples = [sample]
-        for number in range(1, 1 + spec.repetitions):
-            samples.append(turns.repetition(lambda: one_pass(number)[1], samples[0]))  # noqa: B023 - called in this turn
-            shutil.rmtree(work)
-    except BaseException:
-        for name in engine.PUBLISHED:
-            shutil.rmtree(out / name, ignore_errors=True)
-        raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    report = engine.report_of(
-        spec,
-        prepared.program,
-        opened,
-        samples,
-        states,
-        {"binding": None, "memory": None},
-        load_before,
+    def repeat(number: int) -> Sample:
+        return one_pass(number)[1]
+
+    first, sample = one_pass(0)
+    state_digest = publish(prepared, first, work)
+    samples = [sample]
+    for number in range(1, 1 + spec.repetitions):
+        shutil.rmtree(work / "passes")
+        samples.append(turns.repetition(partial(repeat, number), samples[0]))
+    shutil.rmtree(work / "passes")
+    outcome = Outcome(
+        samples=samples,
+        state_digest=state_digest,
         peak_memory_bytes=max(sample.costs["task_peak_bytes"] for sample in samples),
         yardstick=turns.yardstick,
         host={
@@ -120,12 +117,11 @@ def run_cell(
             **turns.host,
         },
     )
-    storage.write_json(out / "report.json", report.model_dump(mode="json"))
-    return report
+    return report_of(run, outcome)
 
 
-def _measured(spark: SparkSession, prepared: Prepared, pass_: Pass, content_digest: str, number: int) -> Sample:
-    """Make a pass; returns its sample."""
+def _measured(spark: SparkSession, prepared: Prepared, pass_: SparkPass, content_digest: str, number: int) -> Sample:
+    """Make a pass; return its sample."""
     began = time.perf_counter()
     run_pass(spark, prepared, pass_)
     seconds = time.perf_counter() - began
@@ -158,7 +154,7 @@ def _measured(spark: SparkSession, prepared: Prepared, pass_: Pass, content_dige
 
 
 def costs(prepared: Prepared, all_figures: list[tuple[str, Figures]]) -> dict[str, int]:
-    """Where the time of a pass went: seconds of the tasks of each stage, and rows that were moved."""
+    """The costs of a pass: the times of the tasks of each stage, and the rows that entered it."""
     known = {"task_peak_bytes": max(one.peak for _, one in all_figures)}
     for name in [*(stage.name for stage in prepared.stages), "sink"]:
         own = [one for stage, one in all_figures if stage == name]
@@ -172,7 +168,7 @@ def costs(prepared: Prepared, all_figures: list[tuple[str, Figures]]) -> dict[st
 # --- the Spark job -----------------------------------------------------------------------------------------------
 
 
-def run_pass(spark: SparkSession, prepared: Prepared, pass_: Pass) -> None:
+def run_pass(spark: SparkSession, prepared: Prepared, pass_: SparkPass) -> None:
     """Run all stages and the sink of a pass.
 
     Raises:
@@ -214,7 +210,7 @@ def run_pass(spark: SparkSession, prepared: Prepared, pass_: Pass) -> None:
 
 
 def dealt(
-    spark: SparkSession, pass_: Pass, prepared: Prepared, stage: Stage | None, arriving: list[DataFrame]
+    spark: SparkSession, pass_: SparkPass, prepared: Prepared, stage: Stage | None, arriving: list[DataFrame]
 ) -> DataFrame:
     """The rows of a consumer (None: the sink), each share in a partition of its own, in the order of (seq, rank)."""
     shares = stage.shares(pass_.shares) if stage else pass_.shares
@@ -231,7 +227,7 @@ def dealt(
     return rows.repartitionById(shares, F.col("share")).sortWithinPartitions("seq", "rank")
 
 
-def _share(pass_: Pass, stage: Stage | None) -> Column:
+def _share(pass_: SparkPass, stage: Stage | None) -> Column:
     """The share of a row of a consumer."""
     if stage is None:
         number = F.col("seq") * pass_.shares / F.lit(max(pass_.events, 1))
@@ -246,7 +242,7 @@ def _share(pass_: Pass, stage: Stage | None) -> Column:
     return F.col("share")  # a dealer has dealt them
 
 
-def failure(pass_: Pass, error: Exception) -> Exception:
+def failure(pass_: SparkPass, error: Exception) -> Exception:
     """The error to raise for a failure of Spark: that of the task that failed, if one did."""
     notes = [json.loads(path.read_text()) for path in sorted(Path(pass_.folder, "failures").glob("*.json"))]
     for note in sorted(notes, key=lambda note: note["line"]):
@@ -254,7 +250,7 @@ def failure(pass_: Pass, error: Exception) -> Exception:
     return error
 
 
-def figures(pass_: Pass) -> list[tuple[str, Figures]]:
+def figures(pass_: SparkPass) -> list[tuple[str, Figures]]:
     """The figures of all tasks of a pass, each with the name of its stage."""
     paths = sorted(Path(pass_.folder, "tasks").glob("*.json"))
     return [(path.stem.rpartition("-")[0], Figures.of(json.loads(path.read_text()))) for path in paths]
@@ -263,7 +259,7 @@ def figures(pass_: Pass) -> list[tuple[str, Figures]]:
 # --- results -----------------------------------------------------------------------------------------------------
 
 
-def publish(prepared: Prepared, pass_: Pass, out: Path) -> str:
+def publish(prepared: Prepared, pass_: SparkPass, out: Path) -> str:
     """Move the outputs of a pass into the folder of the run, and merge the states of all shares into its tables.
 
     Returns:
@@ -286,7 +282,7 @@ def publish(prepared: Prepared, pass_: Pass, out: Path) -> str:
     return states_digest(prepared.program.app, pass_)
 
 
-def states_digest(app: App, pass_: Pass) -> str:
+def states_digest(app: App, pass_: SparkPass) -> str:
     """The digest of the final states (`data/digest.py: state_digest`), from those of the shares."""
     known = figures(pass_)
     names = [operator.name for operator in app.operators if operator.state is not None]

@@ -21,7 +21,7 @@ from jobs.tasks import run_tasks
 from streaming_core.errors import BadInput, line_of
 from streaming_core.oracle.oracle import source_digest
 from streaming_core.regression.home import Home
-from streaming_core.run import engine
+from streaming_core.run import engine, probe, provenance
 
 
 def facts(token: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def facts(token: str) -> dict[str, Any]:
     runtime = sorted((package / "runtime" / "src").rglob("*.rs"))
     path, fault = Path(token), None
     try:
-        engine.topology()
+        probe.topology()
     except ImportError as error:
         fault = line_of(error)
     return {
@@ -47,7 +47,7 @@ def facts(token: str) -> dict[str, Any]:
         "Python": platform.python_version(),
         "pyspark": pyspark.__version__,
         "code": f"{source_digest(package, *runtime)} {source_digest(Path(__file__).parent)}",
-        "build": engine.build(),
+        "build": provenance.build(),
         "token": path.read_text() if path.is_file() else None,
         "fault": fault,
     }

@@ -24,13 +24,13 @@ from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
 from streaming_core.exit_codes import ExitCode
 from streaming_core.interruption import Interrupted
 
-# What the libraries take of an address space before anything is done. OpenBLAS, which numpy brings along, ends the
-# process with code 1 where it finds no room.
+# The address space that the libraries need before a command starts. OpenBLAS, which numpy loads, ends the process with
+# code 1 if it gets none.
 ROOM = 192 << 20
 
 
 def begin(name: str) -> None:
-    """From here on an uncaught exception, such as that of an import, ends the process as `end` does."""
+    """Make an uncaught exception, such as that of an import, end the process as `end` does."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
         sys.exit(_ended(name, error))
@@ -40,8 +40,8 @@ def begin(name: str) -> None:
 
 
 def end(name: str, command: Callable[[], int | None]) -> NoReturn:
-    """Runs the command of this name and exits with its code, or with that of what it raises."""
-    # What cannot be written in the terminal's encoding is shown as an escape; a name in it is no reason to fail.
+    """Run the command of this name. Exit with its code, or with the code of its exception."""
+    # Python writes characters outside the terminal's encoding as escapes. A name with one must not fail the command.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -56,7 +56,7 @@ def end(name: str, command: Callable[[], int | None]) -> NoReturn:
 
 
 def say(name: str, message: str) -> None:
-    """One line on stderr."""
+    """Write one line to stderr."""
     try:
         print(f"{name}: {' '.join(message.split())}", file=sys.stderr, flush=True)
     except OSError:
@@ -64,8 +64,8 @@ def say(name: str, message: str) -> None:
 
 
 def _check_room() -> None:
-    """Raises MemoryError where a limit leaves no room to load the libraries."""
-    # No command multiplies matrices, and threads for that would need room each.
+    """Raise MemoryError if a limit leaves no room to load the libraries."""
+    # No command multiplies matrices, and each thread for that would need room.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         mmap.mmap(-1, ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ).close()
@@ -74,22 +74,22 @@ def _check_room() -> None:
 
 
 def _check_names() -> None:
-    """Raises BadInput for names that Python and the library that reads and writes Parquet would take for two."""
+    """Raise BadInput for a name that Python and the Parquet library would encode differently."""
     home = os.environ.get("LOCKSTEP_HOME", "")
-    for what, text in (*(("argument", argument) for argument in sys.argv[1:]), ("LOCKSTEP_HOME", home)):
+    for kind, text in (*(("argument", argument) for argument in sys.argv[1:]), ("LOCKSTEP_HOME", home)):
         encoded = os.fsencode(text)
         if encoded == text.encode("utf-8", "surrogatepass"):
             continue
         try:
             encoded.decode("utf-8")
         except UnicodeDecodeError:
-            raise BadInput(f"{what} {encoded!r} is not valid UTF-8; use another name") from None
+            raise BadInput(f"{kind} {encoded!r} is not valid UTF-8; use another name") from None
         encoding = sys.getfilesystemencoding()
-        raise BadInput(f"{what} {encoded!r}: this system reads it as {encoding}; set PYTHONUTF8=1")
+        raise BadInput(f"{kind} {encoded!r}: this system reads it as {encoding}; set PYTHONUTF8=1")
 
 
 def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
-    """Says in one line what ended a command, if anything is wrong; its exit code, once all that it printed is out."""
+    """Flush the output of a command, report its error in one line, and return its exit code."""
     message = None
     if error is not None:
         message, code = _line(error)
@@ -131,7 +131,7 @@ def _line(error: BaseException) -> tuple[str | None, int]:
             return "out of memory", ExitCode.COMMAND_FAILED
         case OSError() if error.errno:
             return _line(refusal(error))
-        case OSError() | ImportError():  # libraries tell at length what to try; the cause says what is wrong
+        case OSError() | ImportError():  # libraries add long advice; the cause is short
             return f"cannot load a library: {_cause(error)}", ExitCode.COMMAND_FAILED
     last = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" ({last[0].filename}:{last[0].lineno})" if last else ""
@@ -146,6 +146,6 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _give_up(stream: TextIO) -> None:
-    """Lets the interpreter flush a stream at its end that can take nothing."""
+    """Redirect a broken stream to nowhere, so that the interpreter can flush it at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
-# Errors of the system that are the fault of a path, whatever the state of the machine.
+# System errors that are the fault of a path, not of the machine.
 _OF_THE_PATH = frozenset(
     getattr(errno, name)
     for name in ("EACCES", "EEXIST", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOENT", "ENOTDIR", "EPERM", "EROFS")

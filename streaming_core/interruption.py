@@ -1,11 +1,11 @@
-"""Signals that ask a command to end (SIGTERM, Ctrl-C): noted when they come, looked at where the command can end.
+"""Signals that ask a command to end (SIGTERM, Ctrl-C). The command notes them, and ends where it can.
 
-A handler written in Python raises wherever the main thread happens to be: in a callback of LLVM, say, where the
-exception is printed and lost, and the command goes on to its end. So the handler is the runtime's (interruption.rs),
-which only notes that a signal came: threads at work look between two batches, and Python calls `check` after every
-compilation, between blocks and passes, and before anything is published. A second SIGINT ends the process at once.
+A handler written in Python raises an exception wherever the main thread is. In a callback of LLVM, for example, Python
+prints the exception and drops it, and the command continues. So the runtime has the handler (interruption.rs), which
+only notes the signal. Worker threads look for it between two batches. Python calls `check` after every compilation,
+between blocks and passes, and before it publishes anything. A second SIGINT ends the process at once.
 
-In a process that does not `heed` (a Spark task, a test) `check` does nothing, and signals do what they did.
+In a process without `heeded` (a Spark task, a test), `check` does nothing, and signals keep their actions.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import contextmanager
 
 from streaming_core.exit_codes import ExitCode
 
-_noted: Callable[[], int] = int  # 0, until `heeded`
+_noted: Callable[[], int] = int  # returns 0 outside of `heeded`
 
 
 class Interrupted(BaseException):
-    """A signal came. No `Exception`: nobody handles it on the way but to clean up."""
+    """A signal came. It is no `Exception`, so that code on the way only cleans up."""
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -28,14 +28,14 @@ class Interrupted(BaseException):
 
 
 def check() -> None:
-    """Raises Interrupted once a signal has come."""
+    """Raise Interrupted once a signal has come."""
     if number := _noted():
         raise Interrupted(number)
 
 
 @contextmanager
 def heeded() -> Iterator[None]:
-    """Notes signals for the length of the block, in the main thread; once one has come, to the end of the process."""
+    """Note signals during the block, in the main thread. After a first signal, note them to the end of the process."""
     from streaming_core import _runtime
 
     global _noted
@@ -46,5 +46,5 @@ def heeded() -> Iterator[None]:
     finally:
         if not _noted():
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.getsignal(number))  # the action that Python knows of
+                signal.signal(number, signal.getsignal(number))  # the action that Python has recorded
             _noted = int

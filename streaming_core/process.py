@@ -22,11 +22,11 @@ from typing import Any
 GRACE_SECONDS = 15
 POLL_SECONDS = 0.05
 
-# Looked up here, because a child must not import between fork and exec: another thread may have held the import lock.
+# Resolved here, because a child must not import between fork and exec: another thread may have held the import lock.
 _PRCTL, _PR_SET_PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
-# The variables that a user's application sees. A list of secrets could never be complete, so this one is of the rest.
+# The variables that a user's application sees. A list of secrets could never be complete, so this list has the rest.
 APPLICATION_VARIABLES = (
     *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOCKSTEP_ENGINES", "LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK"),
     *("LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"),
@@ -108,8 +108,8 @@ def end_groups(leaders: Sequence[Mapping[str, Any]], grace: float = GRACE_SECOND
     """End process groups, also those of other parents: SIGTERM, then SIGKILL once their leaders have ended.
 
     Args:
-        leaders: the `identity` of each group's leader; a leader that has ended is passed over.
-        grace: seconds that the leaders get to end.
+        leaders: The `identity` of each group's leader. A leader that has ended is ignored.
+        grace: Seconds that the leaders get to end.
     """
     present = [leader for leader in leaders if alive(leader)]
     for leader in present:
@@ -136,7 +136,7 @@ class Process:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen | None = None
-        self._killed_at: float | None = None  # when `kill` was called
+        self._killed_at: float | None = None  # the time of the call of `kill`
 
     def run(
         self,
@@ -150,8 +150,10 @@ class Process:
         """Run a command, pass the lines of its output and errors to `say`, and return its exit code.
 
         Args:
-            command: program and arguments.
+            command: Program and arguments.
+            say: Receives each line.
             environment: Added to this process's environment. Put secrets here: other users can read a command line.
+            folder: The folder that the command starts in; None: the current one.
             tether: Give the child an input that ends with this process.
             is_application: The command runs a user's application: of this process's environment, it gets
                 `for_applications` only.

@@ -109,7 +109,7 @@ class Lock:
             self._file = None
 
 
-def _is(file, path: Path) -> bool:
+def _is(file: IO[str], path: Path) -> bool:
     here = os.fstat(file.fileno())
     try:
         there = os.stat(path)

@@ -7,7 +7,8 @@ from pydantic.fields import FieldInfo
 from infra.reference.fields import bounds, default
 from infra.reference.markdown import code, codes, next_pages, paragraph, table, text
 from infra.reference.markdown import page as whole_page
-from streaming_core.run.way import EXECUTORS, NAMED_PLANS, STRATEGIES, Requires, RunSpec, values_of
+from streaming_core.run.strategies import STRATEGIES
+from streaming_core.run.way import EXECUTORS, NAMED_PLANS, Requires, RunSpec, values_of
 
 PLANS = {
     "replicated": "Each operator has a replica on each thread.",

@@ -25,7 +25,7 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.interruption import Interrupted
 from streaming_core.process import Process
 from streaming_core.regression.home import Home
-from streaming_core.run import engine
+from streaming_core.run import provenance
 from streaming_core.storage import atomic_directory, digest_of
 
 PACKAGE = "streaming_core"
@@ -53,7 +53,7 @@ class Build(NamedTuple):
 
 def checkout() -> Build:
     """This checkout as it is now, with or without changes."""
-    return Build(engine.build(), ROOT)
+    return Build(provenance.build(), ROOT)
 
 
 def resolve(ref: str) -> str:

@@ -92,9 +92,9 @@ def installed(name: str) -> str | None:
 def fault() -> str | None:
     """Why the engine of this build does not load here; None if it does."""
     try:
-        from streaming_core.run import engine
+        from streaming_core.run import probe
 
-        engine.topology()
+        probe.topology()
     except Exception as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return None

@@ -23,7 +23,7 @@ from infra.checkout import ROOT
 from infra.services.build import PACKAGE, Build
 from infra.services.unpack import hash_of
 from streaming_core.regression.home import Home
-from streaming_core.run.engine import BUILD_FILE
+from streaming_core.run.provenance import BUILD_FILE
 from streaming_core.storage import atomic_directory
 
 # The programs that run on a host, with what they import. `unpack` needs no place there.

@@ -15,7 +15,7 @@ from streaming_core.bench.race import Race
 from streaming_core.bench.results import Record
 from streaming_core.bench.rounds import Row
 from streaming_core.errors import BadInput
-from streaming_core.run import engine
+from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import AUTO_PLAN, ENGINE_EXECUTORS, RunSpec, executors_of
 
 
@@ -24,7 +24,7 @@ def run(
     events: int | None,
     threads: list[int] | None,
     repetitions: int,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
     quick: bool = False,
 ) -> dict[str, Any]:
     """Benchmarks applications; returns the host, the settings and one result per application and way.

@@ -24,7 +24,9 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.language.record import Record, boolean, f64, i64
 from streaming_core.oracle.loop import Loop
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import BLOCK
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import Pinned
 
 EVENTS = 2_000_000
@@ -91,8 +93,8 @@ def _measure() -> Iterator[Row]:
     app = application()
     bound = app.bind()
     program = compile_app(app, bound)
-    with prepared(app, program, EVENTS, engine.BLOCK) as (source, blocks):
-        tables = list(source.blocks(engine.BLOCK))
+    with prepared(app, program, EVENTS, BLOCK) as (source, blocks):
+        tables = list(source.blocks(BLOCK))
     events = pa.concat_tables(tables)
     specs = [Pinned.model_validate({"app": app.name, "threads": threads}) for threads in (1, 2)]
     seconds: dict[str, list[float]] = {}
@@ -108,7 +110,7 @@ def _measure() -> Iterator[Row]:
         spent = {"loop": (time.perf_counter() - began, time.process_time() - before)}
         expected, pairs = format_digest(*loop.digest), loop.digest[0]
         for spec in specs:
-            sample, _, _ = engine.one_pass(spec, program, blocks, export=False)
+            sample, _, _ = one_pass.run(spec, program, blocks, PassRequest(exports_state=False))
             spent[f"gate {spec.threads}"] = EVENTS / sample.events_per_s, EVENTS * (sample.cpu_ns or 0) / 1e9
             results[f"gate {spec.threads}"] = sample.digest == expected and sample.in_order
         for count in (1, 2):

@@ -69,7 +69,10 @@ SHARED = (
             "language",
             "machine_code.py",
             "oracle/loop",
+            "run/blocks.py",
             "run/engine.py",
+            "run/one_pass.py",
+            "run/passes.py",
             "run/way.py",
             "run/yardstick.py",
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from streaming_core.run import engine
+from streaming_core.run import probe
 
 TASKS = Path("/proc/self/task")
 
@@ -22,7 +22,7 @@ def confined(threads: int) -> Iterator[list[int]]:
 
     Yields the cores. With at least as many threads as cores, nothing changes.
     """
-    cores = [core["id"] for core in engine.topology()["cores"]][:threads]
+    cores = [core["id"] for core in probe.topology()["cores"]][:threads]
     if len(cores) < threads or set(cores) == os.sched_getaffinity(0):
         yield cores
         return

@@ -20,7 +20,8 @@ from streaming_core.bench.ratios import Row, right, threads_of
 from streaming_core.bench.stretch_sentences import OURS, PUBLISHED, SHARED, middle, milliseconds, passes
 from streaming_core.bench.subject import Subject
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
-from streaming_core.run import engine
+from streaming_core.run.controller import decider
+from streaming_core.run.one_pass import Rates
 from streaming_core.run.way import Pinned
 
 THRESHOLD, MODEL = "threshold", "model"
@@ -48,7 +49,7 @@ def decision(starting: int, load: float, most: int = PAPERS_THREADS) -> int | No
     period = 100_000_000
     seen = {"at": period, "period": period, "replicas": starting, "most": most, "pending": 0}
     seen |= {"worked": round(load * starting * period), "arrived": 1000, "dealt": 1000}
-    return engine.decider(THRESHOLD)(seen)
+    return decider(THRESHOLD)(seen)
 
 
 def _table(load: float) -> str:
@@ -147,7 +148,7 @@ def _provisioning(counts: list[int]) -> Sweep:
         return Pinned.model_validate(fields | more)
 
     def heat(phases: tuple[tuple[float, float], ...], ways: list[Pinned]) -> Heat:
-        def pace(race: Subject, peak: float) -> engine.Rates:
+        def pace(race: Subject, peak: float) -> Rates:
             return open_loop.phased(phases, peak, race.events)
 
         return Heat("scalejoin", switching.JOIN, ways, pace=pace)
@@ -215,7 +216,7 @@ HEDGING = (
 )
 
 
-def _own(race: Subject, peak: float) -> engine.Rates:
+def _own(race: Subject, peak: float) -> Rates:
     return open_loop.own_rates(*joins.cost(race), SHARE, peak)
 
 
@@ -299,7 +300,7 @@ def simulated(controller: str, loads: np.ndarray, most: int = PAPERS_THREADS) ->
         loads: The work that arrives in each period, as a multiple of what one replica can do in it.
         most: The number of replicas that can have keys.
     """
-    decide = engine.decider(controller)
+    decide = decider(controller)
     period, unit = 1_000_000_000 // PERIODS, 1_000  # events of the work of one replica in a period
     replicas, pending = most, 0.0
     for number, load in enumerate(loads.tolist(), 1):

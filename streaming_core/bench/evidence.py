@@ -14,7 +14,7 @@ from streaming_core.bench import results
 from streaming_core.bench import suite as suites
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from streaming_core.run import engine
+from streaming_core.run.one_pass import Progress
 from streaming_core.storage import digest_of, save_json
 
 
@@ -22,7 +22,7 @@ def run(
     events: int | None,
     threads: list[int] | None,
     repetitions: int,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
     keep: Callable[[dict[str, Any]], object] = lambda evidence: None,
     quick: bool = False,
 ) -> dict[str, Any]:

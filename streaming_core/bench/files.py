@@ -28,6 +28,8 @@ from streaming_core.data.parts import Parts, write_file
 from streaming_core.oracle import oracle
 from streaming_core.regression.home import Home
 from streaming_core.run import engine
+from streaming_core.run.blocks import BLOCK
+from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import RunSpec, executors_of
 
 APPS, EVENTS = ("gs", "wc"), {"gs": 5_000_000, "wc": 500_000}
@@ -38,7 +40,7 @@ def run(
     events: int | None,
     threads: list[int] | None,
     repetitions: int,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
     quick: bool = False,
 ) -> dict[str, Any]:
     """Measures applications, with default parameters, from file to file.
@@ -114,7 +116,7 @@ def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
     started = time.perf_counter()
     for path in reads.paths:
         with pq.ParquetFile(path) as file:
-            for _ in file.iter_batches(engine.BLOCK):
+            for _ in file.iter_batches(BLOCK):
                 pass
     took = time.perf_counter() - started
     for path in writes.paths:

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from streaming_core.errors import BadInput
-from streaming_core.run import cores, engine
+from streaming_core.run import cores, probe, provenance
 from streaming_core.run.energy import Meter
 from streaming_core.run.processor import governor, processor
 from streaming_core.run.way import MAX_THREADS
@@ -44,7 +44,7 @@ def facts(repetitions: int, probe_seconds: float = PROBE_SECONDS) -> dict[str, A
     """
     return {
         "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "build": engine.build(),
+        "build": provenance.build(),
         "host": {
             "cores": os.cpu_count() or 1,
             "machine": platform.machine(),
@@ -57,7 +57,7 @@ def facts(repetitions: int, probe_seconds: float = PROBE_SECONDS) -> dict[str, A
             "round_trip_ns": cores.round_trips(),
             "longest_pause_ms": longest_pause(probe_seconds) * 1e3,
         },
-        "topology": engine.topology(),
+        "topology": probe.topology(),
         "repetitions": repetitions,
     }
 

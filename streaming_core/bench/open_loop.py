@@ -15,7 +15,8 @@ import numpy as np
 
 from streaming_core.bench.passes import Pass
 from streaming_core.bench.statistics import summary
-from streaming_core.run import engine
+from streaming_core.run.one_pass import Rates
+from streaming_core.run.report import Sample
 
 INSTANTS = 60  # of a pass: points of a chart
 FEW = 12  # phases that are told one by one
@@ -38,7 +39,7 @@ def under_load(load: float, rate: float, passes: Sequence[Pass]) -> Row:
     return row
 
 
-def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> engine.Rates:
+def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> Rates:
     """Returns the rates, each with its first event, that spread all events over consecutive phases.
 
     Args:
@@ -47,7 +48,7 @@ def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> e
         events: The number of events.
     """
     parts = [lasts * share for lasts, share in phases]
-    rates: engine.Rates = []
+    rates: Rates = []
     for (_, share), before in zip(phases, itertools.accumulate([0.0, *parts]), strict=False):
         first = round(events * before / sum(parts))
         if not rates or first > rates[-1][0]:
@@ -55,7 +56,7 @@ def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> e
     return rates
 
 
-def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> engine.Rates:
+def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> Rates:
     """Returns the rates at which events arrive by their own times, at a speed that this machine sustains.
 
     Seconds of event time take the same time each. Within a second, events arrive evenly. At the speed chosen, the
@@ -71,7 +72,7 @@ def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> en
     capacity = peak * work.sum() / len(ts)
     speed = float(share * capacity / max(np.add.reduceat(work, firsts).max(), 1))
     gaps = [*(np.diff(seconds) - 1).tolist(), 0]
-    rates: engine.Rates = []
+    rates: Rates = []
     for first, count, gap in zip(firsts.tolist(), counts.tolist(), gaps, strict=True):
         rates.append((first, count * speed))
         if gap:  # seconds without events: the next event comes so much later
@@ -80,7 +81,7 @@ def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> en
     return rates
 
 
-def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliveries: np.ndarray) -> list[Row]:
+def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray) -> list[Row]:
     """Returns the rows of a pass whose rate changes: INSTANTS rows for the first pass, one for others.
 
     The row of a pass has its latencies in microseconds and its changes of owners. If there are few phases, it has the
@@ -148,7 +149,7 @@ def over_time(number: int, rates: engine.Rates, sample: engine.Sample, deliverie
     return [whole, *instants]
 
 
-def _begins(rates: engine.Rates, events: int) -> list[float]:
+def _begins(rates: Rates, events: int) -> list[float]:
     """Returns when each phase begins, and when the last one ends, in seconds."""
     lasts = [(then - first) / rate for (first, rate), (then, _) in itertools.pairwise([*rates, (events, 0.0)])]
     return list(itertools.accumulate(lasts, initial=0.0))

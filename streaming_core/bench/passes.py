@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from streaming_core.bench.requests import Asking
-from streaming_core.run import engine
-from streaming_core.run.report import Latency
+from streaming_core.run.one_pass import Beside
+from streaming_core.run.report import Latency, Sample
 
 MOST_RUNS = 1_000  # of a pass: each also takes time that is not measured
 
@@ -36,7 +36,7 @@ class Pass:
         is_right: Whether the result of every run equals the loop's.
     """
 
-    samples: list[engine.Sample] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
     deliveries: list[np.ndarray] = field(default_factory=list)
     voluntary: int = 0
     involuntary: int = 0
@@ -95,7 +95,7 @@ def watching(one: Pass) -> Iterator[None]:
     one.involuntary += after.ru_nivcsw - before.ru_nivcsw
 
 
-def beside(one: Pass, asking: Asking | None) -> engine.Beside:
+def beside(one: Pass, asking: Asking | None) -> Beside:
     """Returns the context of a run: it counts context switches, and makes requests for reconfigurations."""
 
     @contextmanager

@@ -36,7 +36,7 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
     }
     copied = [one.bytes for one in ones]
     row |= {"copied_p50_bytes": ranked(copied, 50), "copied_max_bytes": max(copied, default=None)}
-    heard = [(one.posted - one.asked) / 1e3 for one in ones if one.posted is not None and one.asked is not None]
+    heard = [(one.posted - one.requested) / 1e3 for one in ones if one.posted is not None and one.requested is not None]
     waits = [over.waited / 1e3 for sample in samples for one in sample.reconfigurations for over in one.gone_over]
     for name, found in (("switch", times), ("heard", heard), ("waited", waits)):
         row |= {f"{name}_p{rank}_us": ranked(found, rank) for rank in (50, 99)}

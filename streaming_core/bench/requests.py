@@ -87,7 +87,7 @@ class Asking:
             yield
 
     def block_ends(self, kind: str, done: int, events: int) -> None:
-        """Makes a request, if they are made between blocks; an `engine.Progress`."""
+        """Makes a request, if they are made between blocks; an `one_pass.Progress`."""
         if self._requests.is_between and done < events:
             self._ask()
 

@@ -25,7 +25,10 @@ from streaming_core.bench.subject import prepared
 from streaming_core.bench.suite import Claim, Experiment, Plot
 from streaming_core.data.digest import format_digest
 from streaming_core.kernels.program import compile_app
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import BLOCK, Blocks
+from streaming_core.run.one_pass import Beside, PassRequest
+from streaming_core.run.report import Sample
 from streaming_core.run.way import Pinned
 
 EVENTS = 10_000_000
@@ -54,7 +57,7 @@ class Watch:
         self.seconds: list[float] = []
 
     def note(self, kind: str, done: int, events: int) -> None:
-        """Notes the memory; an `engine.Progress`."""
+        """Notes the memory; an `Progress`."""
         self.events.append(done)
         self.bytes.append(self._process.memory_info().rss)
         self.seconds.append(time.monotonic() - self._began)
@@ -89,9 +92,9 @@ def _measure() -> Iterator[Row]:
     app = registry.load("scalejoin")
     bound = app.bind(PARAMS)
     program = compile_app(app, bound)
-    with prepared(app, program, EVENTS, min(engine.BLOCK, max(1, EVENTS // 8))) as (source, blocks):
+    with prepared(app, program, EVENTS, min(BLOCK, max(1, EVENTS // 8))) as (source, blocks):
         loop = Loop(app, bound)
-        for table in source.blocks(engine.BLOCK):
+        for table in source.blocks(BLOCK):
             loop.run(*loop.decode(table), keep=False)
         loop.finish(EVENTS)
         expected = format_digest(*loop.digest)
@@ -112,18 +115,20 @@ def _measure() -> Iterator[Row]:
 def _pass(
     spec: Pinned,
     program: Any,
-    blocks: engine.Blocks,
+    blocks: Blocks,
     expected: str,
     rate: float = 0.0,
-    beside: engine.Beside | None = None,
-) -> tuple[engine.Sample, Watch, bool]:
+    beside: Beside | None = None,
+) -> tuple[Sample, Watch, bool]:
     """Makes a pass. Returns its sample, its memory, and whether the outputs are those of the loop."""
     watch = Watch()
-    sample, _, _ = engine.one_pass(spec, program, blocks, rate=rate, progress=watch.note, export=False, beside=beside)
+    sample, _, _ = one_pass.run(
+        spec, program, blocks, PassRequest(rate=rate, progress=watch.note, exports_state=False, beside=beside)
+    )
     return sample, watch, sample.digest == expected and sample.in_order
 
 
-def _rows(spec: Pinned, sample: engine.Sample, watch: Watch, is_right: bool, **columns: Any) -> Iterator[Row]:
+def _rows(spec: Pinned, sample: Sample, watch: Watch, is_right: bool, **columns: Any) -> Iterator[Row]:
     """Yields the row of a pass, and a row for each note of its memory."""
     changes = "with reconfigurations" if columns else "without"
     whole: Row = {

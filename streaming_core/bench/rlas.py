@@ -160,7 +160,7 @@ def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
     graphs = [known.graph(registry.load(app), threads, median) for median in (False, True)]
     for number, row in enumerate(rows):
         row["chosen"] = (FOUND, DEFAULT)[number] if number < 2 else RANDOM
-        sockets, cores = planning.placed(machine, row["plan"])
+        sockets, cores = planning.places_of(machine, row["plan"])
         predicted = [estimate(graph, machine, sockets, cores=cores).sustained.ingress for graph in graphs]
         row["predicted_per_s"], row["median_predicted_per_s"] = predicted
         row["error"], row["median_error"] = (abs(row["events_per_s"] - p) / row["events_per_s"] for p in predicted)

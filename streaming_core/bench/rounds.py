@@ -13,12 +13,14 @@ from streaming_core.bench.reconfigurations import seen, switched
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.statistics import interval, median, summary
 from streaming_core.bench.subject import Subject, Turn
-from streaming_core.run import cores, engine
+from streaming_core.run import cores
+from streaming_core.run.one_pass import Rates
+from streaming_core.run.report import Sample
 from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 
 Row = dict[str, Any]
 # Returns the rates of an open-loop source from the workload and the peak rate of the first way.
-Pace = Callable[[Subject, float], engine.Rates]
+Pace = Callable[[Subject, float], Rates]
 
 
 class Rounds:
@@ -122,7 +124,7 @@ class Rounds:
         self,
         i: int,
         times: int | None = None,
-        rate: float | engine.Rates = 0.0,
+        rate: float | Rates = 0.0,
         is_first: bool = False,
         middle: bool = False,
     ) -> Pass:
@@ -204,7 +206,7 @@ class Rounds:
             row["outputs_per_s"] = race.outputs_per_event * row["events_per_s"]
         return row
 
-    def _breakdown(self, samples: list[engine.Sample]) -> dict[str, float | None]:
+    def _breakdown(self, samples: list[Sample]) -> dict[str, float | None]:
         """Returns nanoseconds per event and component, summed over threads."""
         events = self._race.events
         return {
@@ -212,7 +214,7 @@ class Rounds:
             for part in samples[0].breakdown
         }
 
-    def _costs(self, samples: list[engine.Sample]) -> dict[str, float | None]:
+    def _costs(self, samples: list[Sample]) -> dict[str, float | None]:
         """Returns a scheme's own times in nanoseconds per event, summed over threads, and its counts per interval."""
         events, costs = self._race.events, {}
         for name in samples[0].costs:
@@ -254,7 +256,7 @@ def joined(row: Row, more: Row) -> Row:
     return row | more | {"rounds": row["rounds"] | more.get("rounds", {})}
 
 
-def _of_runs(passes: list[Pass]) -> tuple[list[engine.Sample], list]:
+def _of_runs(passes: list[Pass]) -> tuple[list[Sample], list]:
     samples = [sample for one in passes for sample in one.samples]
     return samples, [made for one in passes for made in one.deliveries]
 
@@ -267,7 +269,7 @@ def _columns(rounds: dict[str, list[float | None]], known: dict[str, list] | Non
     return row
 
 
-def _operators(samples: list[engine.Sample]) -> dict[str, Row]:
+def _operators(samples: list[Sample]) -> dict[str, Row]:
     """Returns for each operator its rows, and the nanoseconds of an input row: the median over the runs.
 
     All tasks of an operator count. `quantiles` are those of its first replica.

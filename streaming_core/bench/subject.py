@@ -30,8 +30,10 @@ from streaming_core.data.digest import add, format_digest
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.regression.home import Home
-from streaming_core.run import engine, external, planning
+from streaming_core.run import external, one_pass, planning
+from streaming_core.run.blocks import BLOCK, Blocks, block_size
 from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.one_pass import PassRequest, Rates
 from streaming_core.run.way import External, RunSpec
 from streaming_core.run.yardstick import keep_memory
 
@@ -40,7 +42,7 @@ KEEP = 1 << 30  # blocks: all of them
 
 
 @contextmanager
-def prepared(app: App, program: Program, events: int, block: int) -> Iterator[tuple[workload.Workload, engine.Blocks]]:
+def prepared(app: App, program: Program, events: int, block: int) -> Iterator[tuple[workload.Workload, Blocks]]:
     """The events of a compiled application, and blocks of them that are decoded already, so that no pass decodes.
 
     The events lie in a folder that goes with the block. The decoded ones stay.
@@ -50,7 +52,7 @@ def prepared(app: App, program: Program, events: int, block: int) -> Iterator[tu
     with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as folder:
         workload.write(app, program.params, events, SEED, Path(folder) / "workload")
         source = workload.read(Path(folder) / "workload", app)
-        blocks = engine.Blocks(source, program, block, keep=KEEP)
+        blocks = Blocks(source, program, block, keep=KEEP)
         for _ in blocks:
             pass
         yield source, blocks
@@ -116,16 +118,16 @@ class Subject:
         self._folder = folder
         workload.write(self.app, bound, events, SEED, folder / "workload")
         self.source = workload.read(folder / "workload", self.app)
-        self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
+        self._decoded = [self.loop.decode(table) for table in self.source.blocks(BLOCK)]
         self.preparation = time.monotonic() - began
-        self._blocks: dict[int, engine.Blocks] = {}  # by their size in events
+        self._blocks: dict[int, Blocks] = {}  # by their size in events
         self._expected: dict[str, tuple[str, str]] = {}  # digests of outputs and final state, by order
         self._planned: dict[str, RunSpec] = {}  # specs with the plan that was found, by the spec's digest
         self._meter = meter or Meter()
         self.handwritten = tuple(handwritten)
         self._handwritten = None
         if handwritten:
-            blocks = engine.Blocks(self.source, self.program, engine.BLOCK)
+            blocks = Blocks(self.source, self.program, BLOCK)
             self._handwritten = Handwritten(self.app, self.program, blocks, folder, handwritten, params)
             weakref.finalize(self, self._handwritten.close)
 
@@ -198,7 +200,7 @@ class Subject:
         self,
         spec: RunSpec,
         times: int,
-        rate: float | engine.Rates,
+        rate: float | Rates,
         requests: Requests | None,
         loop_seconds: float,
         deliveries: bool,
@@ -213,24 +215,26 @@ class Subject:
         outputs, final = self._expected[order]
         if spec.sink == "count":
             outputs = outputs.partition(":")[0]
-        size = engine.block_size(spec)
+        size = block_size(spec)
         if requests is not None and requests.is_between:
             size = max(1, min(size, self.events // requests.times))
         for number in range(times):
             asking = Asking(requests, loop_seconds) if requests is not None else None
             is_last = number + 1 == times
-            sample, state, more = engine.one_pass(
+            sample, state, more = one_pass.run(
                 spec,
                 self.program,
                 self._blocks_of(size),
-                progress=asking.block_ends if asking is not None else None,
-                rate=rate,
-                export=is_last,
-                meter=self._meter,
-                beside=beside(one, asking),
-                deliveries=deliveries,
-                sink=spec.sink,
-                middle=middle,
+                PassRequest(
+                    sink=spec.sink,
+                    rate=rate,
+                    progress=asking.block_ends if asking is not None else None,
+                    exports_state=is_last,
+                    meter=self._meter,
+                    beside=beside(one, asking),
+                    records_deliveries=deliveries,
+                    trims_latencies=middle,
+                ),
             )
             digest = sample.digest.partition(":")[0] if spec.sink == "count" else sample.digest
             one.is_right &= digest == outputs and (sample.in_order or order == "none")
@@ -259,10 +263,10 @@ class Subject:
     def outputs(self) -> pa.Table:
         """Returns the outputs of the loop, from one run without timing."""
         self.loop.reset()
-        tables = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
+        tables = [self.loop.process(table) for table in self.source.blocks(BLOCK)]
         return pa.concat_tables([self.loop.output_schema.empty_table(), *tables])
 
-    def _blocks_of(self, size: int) -> engine.Blocks:
+    def _blocks_of(self, size: int) -> Blocks:
         if size not in self._blocks:
-            self._blocks[size] = engine.Blocks(self.source, self.program, size, keep=KEEP)
+            self._blocks[size] = Blocks(self.source, self.program, size, keep=KEEP)
         return self._blocks[size]

@@ -19,7 +19,7 @@ from streaming_core.bench.requests import Requests
 from streaming_core.bench.results import Record
 from streaming_core.bench.rounds import Pace, Row
 from streaming_core.errors import BadInput
-from streaming_core.run import engine
+from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import RunSpec
 
 MOVED = 1.5  # round trips between cores that differ by this factor are those of different cores
@@ -182,7 +182,7 @@ def run(
     events: int | None,
     threads: list[int] | None,
     repetitions: int,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
     keep: Callable[[dict[str, Any]], object] = lambda results: None,
     quick: bool = False,
 ) -> dict[str, Any]:
@@ -238,7 +238,7 @@ class Heats:
     repetitions: int
     quick: bool
 
-    def run(self, counts: list[int], progress: engine.Progress | None) -> dict[str, Any]:
+    def run(self, counts: list[int], progress: Progress | None) -> dict[str, Any]:
         """Runs all heats and returns the experiment with its rows and conclusions, as JSON values."""
         experiment = self.experiment
         repetitions = self.repetitions if self.quick else max(self.repetitions, experiment.rounds)

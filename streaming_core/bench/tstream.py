@@ -34,7 +34,7 @@ from streaming_core.bench.tstream_sentences import (
     steps,
 )
 from streaming_core.bench.tstream_workloads import INTERVALS, PAPER, THREE_WRITES
-from streaming_core.run import engine
+from streaming_core.run import probe
 from streaming_core.run.way import Pooled, Transactional
 
 SCHEMES = (PUBLISHED, *BASELINES, BOUND, DEFAULT)
@@ -95,7 +95,7 @@ def _relative(rows: list[Row]) -> Iterator[str]:
 
 def one_socket() -> int:
     """Returns the number of cores of the first socket, in the order in which threads are bound to cores."""
-    cores = engine.topology()["cores"]
+    cores = probe.topology()["cores"]
     return sum(1 for _ in itertools.takewhile(lambda core: core["socket"] == cores[0]["socket"], cores))
 
 
@@ -142,7 +142,7 @@ def _latency(counts: list[int]) -> Sweep:
 
 
 def _pools(counts: list[int]) -> Sweep:
-    threads, topology, notes = max(counts), engine.topology(), []
+    threads, topology, notes = max(counts), probe.topology(), []
     pools = list(POOLS)
     if topology["is_mock"] or topology["sockets"] == 1:
         notes.append(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from streaming_core.bench.ratios import Row, best, compare, most, pick, quantity, threads_of, versus
-from streaming_core.run import engine
+from streaming_core.run import probe
 
 APPS = ("gs", "sl", "ob", "tp")
 BASELINES = ("lock", "mvlk", "pat")
@@ -66,7 +66,7 @@ def host_cores(rows: list[Row]) -> str:
 
 def host_sockets(rows: list[Row]) -> str:
     """Returns that no memory is remote, if so."""
-    nodes = len(engine.topology()["nodes"])
+    nodes = len(probe.topology()["nodes"])
     if nodes > 1:
         return f"This machine has {nodes} memory nodes; the paper's has 4. The time for remote memory is an estimate."
     return (

@@ -322,7 +322,7 @@ def run(
         print(f"plan auto, threads of each operator: {places}")
         print(f"plan auto, prediction: {report.planned.events_per_s:,.0f} events/s{off}")
         if chosen := report.planned.chosen:
-            rates = f"{chosen.found_per_s:,.0f} and {chosen.replicated_per_s:,.0f} events/s"
+            rates = f"{chosen.candidate_per_s:,.0f} and {chosen.replicated_per_s:,.0f} events/s"
             print(
                 f"plan auto, choice: the {chosen.plan} plan; found and replicated plan measured {rates}, ratio "
                 f"{chosen.ratio:.2f}, median of {chosen.rounds} rounds"
@@ -752,7 +752,7 @@ def probe(
 
     With --machine, measures them too. `streaming-core plan --machine` takes the file.
     """
-    from streaming_core.run.engine import topology
+    from streaming_core.run.probe import topology
 
     facts = topology()
     if machine is not None and machine.is_dir():

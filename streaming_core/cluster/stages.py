@@ -25,8 +25,8 @@ class Step:
     """Operators that run one behind the other, without other rows between them.
 
     Attributes:
-        operators: the first one, and stateless ones behind it.
-        inputs: pairs of two numbers. The first is that of an earlier step of the stage, or -1 for the stage's own rows.
+        operators: The first one, and stateless ones behind it.
+        inputs: Pairs of two numbers. The first is that of an earlier step of the stage, or -1 for the stage's own rows.
             The second is that of the input of the first operator.
     """
 
@@ -44,8 +44,8 @@ class Exit:
     """The rows of a stage for one consumer.
 
     Attributes:
-        consumer: an operator with state, or the sink.
-        inputs: as in `Step`, with the numbers of the consumer's inputs.
+        consumer: An operator with state, or the sink.
+        inputs: As in `Step`, with the numbers of the consumer's inputs.
     """
 
     consumer: Operator
@@ -59,12 +59,12 @@ class Exit:
 
 @dataclass(frozen=True)
 class Stage:
-    """See the module.
+    """A part of an application that a task runs without moving rows; see the module.
 
     Attributes:
-        operator: the operator with state that it begins with; None: the events.
-        steps: in topological order. The first one of a stage with an operator begins with that operator.
-        exits: one for each consumer.
+        operator: The operator with state that it begins with; None: the events.
+        steps: In topological order. The first one of a stage with an operator begins with that operator.
+        exits: One for each consumer.
     """
 
     operator: Operator | None
@@ -77,12 +77,12 @@ class Stage:
         return self.operator.name if self.operator else "events"
 
     def shares(self, shares: int) -> int:
-        """The number of tasks, of as many as may be. An operator without keys has one state, so one task."""
+        """The number of tasks, `shares` at most. An operator without keys has one state, so one task."""
         return 1 if self.operator is not None and self.operator.kind == "stateful" else shares
 
 
 def has_state(operator: Operator) -> bool:
-    """Whether rows must be moved before the operator can run."""
+    """Whether Spark must move rows before the operator can run."""
     return operator.kind in ("partitioned", "stateful", "windowed")
 
 

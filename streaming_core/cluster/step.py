@@ -29,8 +29,8 @@ class Outputs:
 
     Attributes:
         rows: `seq` and the fields of the record.
-        positions: per row the position of its input, or the number of the flushed key; shape (rows,).
-        order: per row bytes that order it among the outputs of the same input, in all tasks.
+        positions: By row, the position of its input, or the number of the flushed key; shape (rows,).
+        order: By row, bytes that order it among the outputs of the same input, in all tasks.
     """
 
     rows: pa.Table
@@ -39,7 +39,7 @@ class Outputs:
 
 
 class Intake:
-    """What an operator takes: tables as rows of the runtime."""
+    """The input of an operator: it encodes tables as rows of the runtime."""
 
     def __init__(self, whole: Program, operator: Operator):
         """Resolve the records of the operator's streams."""
@@ -135,9 +135,9 @@ class Running:
         """Start the engine.
 
         Args:
-            whole: the program of the application, which holds the kernels.
-            step: the step.
-            share: the number of the share, and the number of shares.
+            whole: The program of the application, which holds the kernels.
+            step: The step.
+            share: The number of the share, and the number of shares.
         """
         self._operator = step.operators[0]
         self._intake = Intake(whole, self._operator)
@@ -167,10 +167,10 @@ class Running:
         """End the stream.
 
         Args:
-            end: the seq of the end.
+            end: The seq of the end.
 
         Returns:
-            What the end puts out, and the final state of an operator that exports one, by ascending key.
+            The outputs of the end, and the final state of an operator that exports one, by ascending key.
         """
         with runtime_failures():
             self._engine.finish(end)

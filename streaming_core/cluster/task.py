@@ -49,18 +49,18 @@ TAKEN, FLUSHED = b"\x00", b"\x01"
 
 
 @dataclass(frozen=True)
-class Pass:
+class SparkPass:
     """One pass of an application over a workload. Tasks get it by value.
 
     Attributes:
-        app: name of the application.
-        params: all parameters.
-        workload: folder of the workload.
-        events: number of events.
-        end: the seq of the end of the stream.
-        shares: number of tasks of a stage.
-        folder: where tasks write; all machines see it.
-        writes: whether the sink writes outputs and tasks write states. It always digests them.
+        app: Name of the application.
+        params: All parameters.
+        workload: Folder of the workload.
+        events: Number of events.
+        end: The seq of the end of the stream.
+        shares: Number of tasks of a stage.
+        folder: The folder that tasks write to; all machines see it.
+        writes: Whether the sink writes outputs and tasks write states. It always digests them.
     """
 
     app: str
@@ -97,7 +97,7 @@ class Prepared:
         return cls(compile_app(app, params), stages(app))
 
     def intake(self, consumer: Operator) -> Intake:
-        """What an operator with state, or the sink, takes."""
+        """The input of an operator with state, or of the sink."""
         return Intake(self.program, consumer)
 
     def arriving(self, stage: Stage | None) -> pa.Schema:
@@ -108,7 +108,7 @@ class Prepared:
         return pa.schema([pa.field(field_column(field.name), field.type) for field in own])
 
     def columns(self, stage: Stage) -> pa.Schema:
-        """The columns of the rows that leave a stage, as Spark carries them: those of each exit have its number."""
+        """The columns of the rows that leave a stage, as Spark carries them. Those of each exit have its number."""
         columns = LEADING
         for number, exit_ in enumerate(stage.exits):
             for column in wire_schema(self.intake(exit_.consumer).columns):
@@ -147,18 +147,19 @@ def _join(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 @dataclass
 class Figures:
-    """What a task reports.
+    """The figures of a task.
 
     Attributes:
-        rows_in, rows_out: rows taken, and rows for consumers.
-        read: rows and hash of the events that it read.
-        written: the same of the outputs of the sink, or of an operator's final state.
-        dropped: events that operators dropped.
-        late: rows that came too late for every window.
-        seconds: from the task's first row to its end.
-        engine: seconds of the runtime.
-        cpu: processor seconds of the Python process.
-        peak: the most resident memory of the Python process so far, in bytes.
+        rows_in: Rows that entered.
+        rows_out: Rows for consumers.
+        read: Number and hash of the events that it read.
+        written: Number and hash of the sink's outputs, or of the rows of an operator's final state.
+        dropped: Events that operators dropped.
+        late: Rows that came too late for every window.
+        seconds: From the task's first row to its end.
+        engine: Seconds of the runtime.
+        cpu: Processor seconds of the Python process.
+        peak: The most resident memory of the Python process so far, in bytes.
     """
 
     rows_in: int = 0
@@ -175,10 +176,10 @@ class Figures:
 
     @classmethod
     def of(cls, known: dict[str, Any]) -> Figures:
-        """The figures that a task wrote."""
+        """Make figures of the JSON that a task wrote."""
         return cls(**known | {name: tuple(known[name]) for name in ("read", "written")})
 
-    def write(self, pass_: Pass, stage: str, share: int) -> None:
+    def write(self, pass_: SparkPass, stage: str, share: int) -> None:
         """Write the figures of a task that has ended."""
         self.seconds, self.cpu = time.monotonic() - self._began[0], time.process_time() - self._began[1]
         self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -189,9 +190,13 @@ class Figures:
 
 
 class StageTask:
-    """A stage at work on one share, or on a range of the events."""
+    """A stage at work on one share, or on a range of the events.
 
-    def __init__(self, pass_: Pass, number: int, share: int):
+    Attributes:
+        figures: The figures of the task.
+    """
+
+    def __init__(self, pass_: SparkPass, number: int, share: int):
         """Start the engines of the stage's steps."""
         self._pass, self._share = pass_, share
         self._prepared = pass_.prepared
@@ -216,25 +221,25 @@ class StageTask:
         return program.event.arrow() if operator is None else Intake(program, operator).columns
 
     def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """Take rows in order; yields rows for the consumers."""
+        """Take rows in order; yield rows for the consumers."""
         self.figures.rows_in += rows.table.num_rows
         if self._stage.operator is None:
-            yield from self._go_on({-1: rows}, 0)
+            yield from self._run_steps({-1: rows}, 0)
             return
         outputs = self._steps[0].process(rows.table)
         ranks = _join(rows.ranks.take(to_arrow(outputs.positions)), outputs.order)
         is_end = to_numpy(outputs.rows.column("seq")) == self._pass.end
         if is_end.any():
             ranks = _join(pc.if_else(to_arrow(is_end), pa.scalar(TAKEN), pa.scalar(b"")), ranks)
-        yield from self._go_on({0: Rows(outputs.rows, ranks)}, 1)
+        yield from self._run_steps({0: Rows(outputs.rows, ranks)}, 1)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """End the stream; yields the rows that operators emit at its end, and writes state and figures."""
+        """End the stream: yield the rows that operators emit at its end, and write state and figures."""
         if self._stage.operator is not None:
             outputs, state = self._steps[0].finish(self._pass.end)
             if outputs.rows.num_rows:
                 ranks = self._flushed(outputs, state)
-                yield from self._go_on({0: Rows(outputs.rows, ranks)}, 1)
+                yield from self._run_steps({0: Rows(outputs.rows, ranks)}, 1)
             if state is not None:
                 self.figures.written = digest_table(state, ("key",) if "key" in state.column_names else ())
                 if self._pass.writes:
@@ -260,13 +265,13 @@ class StageTask:
         write_file(part, state)
         os.replace(part, folder / f"{self._share:05d}.parquet")
 
-    def _go_on(self, rows: dict[int, Rows], first: int) -> Iterator[pa.RecordBatch]:
+    def _run_steps(self, rows: dict[int, Rows], first: int) -> Iterator[pa.RecordBatch]:
         """Take rows through the steps from number `first` on, and yield those of the exits."""
         for number in range(first, len(self._steps)):
             step = self._stage.steps[number]
-            if taken := self._inputs(step, rows):
-                outputs = self._steps[number].process(taken.table)
-                ranks = _join(taken.ranks.take(to_arrow(outputs.positions)), outputs.order)
+            if inputs := self._inputs(step, rows):
+                outputs = self._steps[number].process(inputs.table)
+                ranks = _join(inputs.ranks.take(to_arrow(outputs.positions)), outputs.order)
                 rows[number] = Rows(outputs.rows, ranks)
         for number, exit_ in enumerate(self._stage.exits):
             for source, input_ in exit_.inputs:
@@ -312,11 +317,11 @@ def sortable(keys: pa.ChunkedArray) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(words), [None, pa.py_buffer(ends), pa.py_buffer(words.tobytes())])
 
 
-# --- what Spark calls --------------------------------------------------------------------------------------------
+# --- functions that Spark calls ------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _noting_failure(pass_: Pass, stage: str, share: Callable[[], int]) -> Iterator[None]:
+def _noting_failure(pass_: SparkPass, stage: str, share: Callable[[], int]) -> Iterator[None]:
     """Write the failure of a task for the driver, which Spark gives only a traceback."""
     try:
         yield
@@ -327,7 +332,7 @@ def _noting_failure(pass_: Pass, stage: str, share: Callable[[], int]) -> Iterat
         raise
 
 
-def read_events(pass_: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_events(pass_: SparkPass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The stage of the events, on the ranges of events whose numbers come in column `id`."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -335,7 +340,7 @@ def read_events(pass_: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
                 yield from _read_range(pass_, number)
 
 
-def _read_range(pass_: Pass, number: int) -> Iterator[pa.RecordBatch]:
+def _read_range(pass_: SparkPass, number: int) -> Iterator[pa.RecordBatch]:
     first, end = (pass_.events * at // pass_.shares for at in (number, number + 1))
     task = StageTask(pass_, 0, number)
     opened = workload.read(Path(pass_.workload), pass_.prepared.program.app)
@@ -352,7 +357,7 @@ def _read_range(pass_: Pass, number: int) -> Iterator[pa.RecordBatch]:
     yield from task.finish()
 
 
-def run_stage(pass_: Pass, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_stage(pass_: SparkPass, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A stage with an operator, on rows in the order of (seq, rank), share by share.
 
     The first row of a share has seq BEGIN.
@@ -372,8 +377,8 @@ def run_stage(pass_: Pass, number: int, batches: Iterable[pa.RecordBatch]) -> It
             yield from task.finish()
 
 
-def run_sink(pass_: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The sink, on rows as for `run_stage`: numbers the outputs of each event, digests them, and writes them."""
+def run_sink(pass_: SparkPass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The sink, on rows as for `run_stage`: number the outputs of each event, digest them, and write them."""
     schema = pass_.prepared.program.output.arrow(("seq", "sub"))
     share = -1
     with _noting_failure(pass_, "sink", lambda: share):
@@ -394,7 +399,7 @@ def run_sink(pass_: Pass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 class _Sink:
     """The outputs of one share, which is a range of events."""
 
-    def __init__(self, pass_: Pass, share: int, schema: pa.Schema):
+    def __init__(self, pass_: SparkPass, share: int, schema: pa.Schema):
         self._pass, self._share, self._schema = pass_, share, schema
         self._figures = Figures()
         self._last, self._next = BEGIN, 0
@@ -413,8 +418,8 @@ class _Sink:
         begins = np.zeros(len(seqs), np.int64)
         begins[starts] = starts
         subs = numbers - np.maximum.accumulate(begins)
-        goes_on = int(starts[0]) if len(starts) else len(seqs)
-        subs[:goes_on] = numbers[:goes_on] + self._next
+        same_event = int(starts[0]) if len(starts) else len(seqs)  # rows of the last event of the table before
+        subs[:same_event] = numbers[:same_event] + self._next
         self._last, self._next = int(seqs[-1]), int(subs[-1]) + 1
         outputs = table.add_column(1, self._schema.field("sub"), to_arrow(subs)).cast(self._schema)
         self._figures.rows_in += len(seqs)
@@ -445,6 +450,6 @@ def _by_share(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table
             yield int(shares[begin]), pa.Table.from_batches([part.slice(first)])
 
 
-def state_parts(pass_: Pass, operator: str) -> Parts:
+def state_parts(pass_: SparkPass, operator: str) -> Parts:
     """The states of an operator's shares."""
     return Parts(sorted(Path(pass_.folder, "state", operator).glob("[0-9]*.parquet")))

@@ -32,11 +32,11 @@ def smallest(
     """Find a prefix that differs and whose last event makes it differ, by bisection.
 
     Args:
-        differs: Runs the first so many events, and tells whether the answer is wrong.
+        differs: Runs the first so many events; returns whether the answer is wrong.
         events: The number of all events, with which the answer was wrong.
-        guess: The event that caused the first differing row, if it is known. It is tried first.
+        guess: The event that caused the first differing row, if known. The search tries it first.
         seconds: No run begins after this time.
-        clock: Tells the time in seconds.
+        clock: Returns the time in seconds.
     """
     end = clock() + seconds
     good, bad, is_confirmed = -1, events, False

@@ -37,7 +37,7 @@ class Cell:
     Attributes:
         application: The application.
         workload: The name of the workload.
-        about: What is difficult about it.
+        about: Its difficulty.
         threads: Worker threads.
         batch: Events in a batch.
         params: The parameters that differ from their defaults.
@@ -71,7 +71,7 @@ class Report:
     Attributes:
         engine: The engine.
         cells: All cells.
-        left_out: Application, workload and reason of each workload that there is not.
+        left_out: Application, workload and reason of each workload that does not exist.
     """
 
     engine: str
@@ -89,7 +89,7 @@ class Report:
         return f"lockstep conformance --engine {self.engine} {words}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines: JSON values only."""
+        """The result as JSON values."""
         return {
             "engine": self.engine,
             "verdict": ("conforms", "differs")[self.exit_code],
@@ -129,16 +129,16 @@ def run(
     Args:
         engine: An engine, or an executor of Lockstep.
         folder: A folder for workloads, oracles and outputs, which is new or empty.
-        applications: Those to run. All that the engine declares if empty.
-        workloads: The workloads to run. All if empty.
-        threads: The numbers of threads. 1 and 3 if empty, as far as the engine has them.
-        keep: Whether the files of what differs stay in `folder`.
+        applications: The applications to run. Empty: all that the engine declares.
+        workloads: The workloads to run. Empty: all.
+        threads: The numbers of threads. Empty: 1 and 3, if the engine has as many.
+        keep: Whether the files of workloads that differ stay in `folder`.
         seconds: The time for the search for the event that causes a difference, for each workload.
-        say: Takes a line about each workload.
+        say: Receives a line about each workload.
 
     Raises:
-        BadInput: The engine, an application or a workload is unknown, the engine is not installed, or `folder` holds
-            something.
+        BadInput: The engine, an application or a workload is unknown, the engine is not installed, or `folder` is not
+            empty.
         CommandFailed: The disk is full, or fails.
     """
     apps, most = _applications(engine, applications)
@@ -189,7 +189,7 @@ def _applications(engine: str, names: Sequence[str]) -> tuple[list[App], int]:
 
 
 def _cells(engine: str, app: App, case: Case, threads: Sequence[int], folder: Path, seconds: float) -> Iterator[Cell]:
-    """The cells of a workload. The first that is not equal says which event causes it."""
+    """Run the cells of a workload. Search the causing event of the first one that is not equal."""
     is_searched = False
     for number in threads:
         cell = Cell(
@@ -223,7 +223,7 @@ def _event(case: Case, seq: int | None) -> dict[str, Any] | None:
 def _cause(
     engine: str, app: App, case: Case, threads: int, folder: Path, seq: int | None, seconds: float
 ) -> prefix.Prefix:
-    """The smallest prefix that differs. The files of that prefix stay, those of others are removed."""
+    """Search the smallest prefix that differs. Keep the files of that prefix, and remove those of others."""
 
     def differs(events: int) -> bool:
         place = folder / f"first-{events}"

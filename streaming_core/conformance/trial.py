@@ -1,4 +1,4 @@
-"""A trial: a workload, or its first events, on an engine; the outputs beside the oracle's.
+"""A trial: a workload, or its first events, on an engine, and the comparison of its outputs with the oracle's.
 
 A trial's folder holds `workload`, `oracle`, and `threads-N`, the folder of the run.
 """
@@ -22,7 +22,7 @@ from streaming_core.run.comparison import Diff, diff
 from streaming_core.run.way import External, RunSpec
 
 LIMIT = 120.0  # seconds that an engine may take for a workload, even if its manifest allows more
-SHOWN = 3  # rows of either side that are kept of a difference without order
+SHOWN = 3  # rows of either side that an outcome keeps of a difference without order
 
 Row = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Outcome:
 
     Attributes:
         verdict: `equal`, `different`, or `failed` if the engine crashed, hung, or broke the contract.
-        reason: What differs in numbers, or the failure; empty if equal.
+        reason: The numbers of differing rows, or the failure; empty if equal.
         outputs: The number of outputs that the oracle has.
         rows: The first row that differs, of outputs in order. Without order, the first rows that are missing or extra.
     """

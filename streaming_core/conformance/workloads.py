@@ -1,11 +1,11 @@
 """Adversarial workloads of any application: small, deterministic, each with one kind of difficulty.
 
 A workload begins with events of the application's generator. If the application has windows, their `ts` are spread
-over several windows. A kind then changes the events, or the parameters. What it changes follows from the declarations:
-the types of the fields, the keys, the windows, the streams and the parameters.
+over several windows. A kind then changes the events, or the parameters. Its changes follow from the declarations: the
+types of the fields, the keys, the windows, the streams and the parameters.
 
-The oracle decides what is valid. Events that it refuses are taken out of a workload. If nothing stays, the workload is
-left out.
+The oracle decides which events are valid. A workload omits events that the oracle refuses. A workload without events
+does not exist.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPAN = 8  # windows that the events of most workloads cover
 FEW = 7  # different events, where events repeat
 NEAR = 24  # numbers of several streams are below it, so that rows of different streams meet
 TRIAL = 20  # events that show whether parameters work
-ROUNDS = 8  # of taking refused events out
+ROUNDS = 8  # rounds of removing refused events
 
 Row = dict[str, Any]
 Make = Callable[["Material"], list[Row]]
@@ -48,7 +48,7 @@ class Case:
 
     Attributes:
         name: The name of its kind.
-        about: What is difficult about it.
+        about: Its difficulty.
         params: The parameters that differ from their defaults.
         events: The events, with `seq`.
         refused: Events that are left out, because the oracle refuses them.
@@ -68,7 +68,7 @@ class Kind:
     """A kind of workload.
 
     Attributes:
-        about: What is difficult about it, in one line.
+        about: Its difficulty, in one line.
         make: Makes the rows. Raises `Unfit` where the application has nothing to make it from.
         params: The parameters that it sets.
         batch: Events in a batch.
@@ -86,11 +86,11 @@ class Unfit(Exception):
     """Why a kind of workload does not exist for an application."""
 
 
-# --- what workloads are made from -----------------------------------------------------------------------------------
+# --- the material of workloads --------------------------------------------------------------------------------------
 
 
 class Material:
-    """Events of an application's generator under some parameters, and what its declarations say of them.
+    """Events of an application's generator under some parameters, and the declarations about them.
 
     Attributes:
         app: The application.

@@ -1,4 +1,4 @@
-"""External engines: what one declares (`contract`), where they are (`registry`), where one runs (`environment`).
+"""External engines: their manifests and tasks (`contract`), their folders (`registry`), their `environment`.
 
 `run/external.py` runs a cell on one.
 """

@@ -28,7 +28,7 @@ class _Model(BaseModel):
 
 
 class Manifest(_Model):
-    """What an engine declares: the file `engine.yaml` in its folder. The folder's name is the engine's."""
+    """The declaration of an engine: the file `engine.yaml` in its folder. The folder's name is the engine's."""
 
     system: str = Field(min_length=1, max_length=60, description="What pages call the engine, such as `Polars 2.1`.")
     command: list[str] = Field(

@@ -57,7 +57,7 @@ class Last(NamedTuple):
 
 
 def decisions(home: Home) -> list[Decision]:
-    """Everything that was decided, oldest first.
+    """All decisions, oldest first.
 
     Raises:
         BadInput: an entry was changed, removed or moved, or a file cannot be read.
@@ -88,15 +88,15 @@ def entries(home: Home, any_version: bool = False) -> list[tuple[dict[str, Any],
     """
     # Read the last entry first: a writer may append more while this function reads.
     last = _read_last(home)
-    found = sorted(_entries(home, any_version), key=lambda pair: pair[0]["entry"])
+    ordered = sorted(_entries(home, any_version), key=lambda pair: pair[0]["entry"])
     before = Last(0, FIRST)
-    for row, path in found:
+    for row, path in ordered:
         before = _follows(before, row, path)
         if before.entry == last.entry and before.digest != last.digest:
             raise _refusal(path, f"entry {before.entry} is not the one that {last_file(home).name} names")
     if before.entry < last.entry:
         raise _refusal(home.raw(TABLE), f"entry {before.entry + 1} of {last.entry} is missing")
-    return found
+    return ordered
 
 
 def linked(before: Last, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Where things lie below LOCKSTEP_HOME, and how runs are numbered."""
+"""The folders below LOCKSTEP_HOME, and the ids of runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Home:
     """Paths below LOCKSTEP_HOME (default `.lockstep`), and no others.
 
     Raises:
-        BadInput: a name, which may have come from anywhere, would lead elsewhere.
+        BadInput: A name would lead out of the folder. Names may come from anyone.
     """
 
     def __init__(self, root: str | os.PathLike | None = None):
@@ -35,8 +35,10 @@ class Home:
         return below(self.root / "workloads", app, address)
 
     def imported(self, app: str, name: str) -> Path:
-        """Folder of an imported workload that goes by a name; nothing can make it again, so it stays until a person
-        removes it."""
+        """Folder of an imported workload, by its name.
+
+        Lockstep cannot make it again, so it stays until a person removes it.
+        """
         return below(self.root / "imported", app, name)
 
     def oracle(self, app: str, address: str) -> Path:
@@ -69,7 +71,7 @@ class Home:
 
     @property
     def reports(self) -> Path:
-        """Folder of everything made to be looked at."""
+        """Folder of the pages, and of the results of benchmarks."""
         return self.root / "reports"
 
     def report(self, run_id: str, name: str) -> Path:
@@ -77,5 +79,5 @@ class Home:
         return below(self.reports, run_id, name)
 
     def log(self, name: str) -> Path:
-        """File that a server writes its words to."""
+        """File with the log of a server."""
         return below(self.root / "logs", f"{name}.log")

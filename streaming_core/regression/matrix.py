@@ -1,4 +1,4 @@
-"""The plan of a regression run: which cells, on which workloads. Written once, before anything runs."""
+"""The plan of a regression run: its cells and their workloads. It is written once, before anything runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from streaming_core.storage import write_json
 MAX_CELLS = 1024
 
 
-Imported = dict[str, dict[str, Any]]  # by application, the manifest of the events that it runs on
+Imported = dict[str, dict[str, Any]]  # application -> the manifest of the imported events that it runs on
 
 
 def imported(regression: RegressionSpec, home: Home) -> Imported:
     """The imported events that the request names.
 
     Raises:
-        BadInput: there are none of that name, or of other parameters than asked; or an application that is not run.
+        BadInput: There is no import of that name, or it has other parameters than the request. Or the request does
+            not run the application.
     """
-    found: Imported = {}
+    manifests: Imported = {}
     for name, called in regression.data.items():
         if name not in regression.applications:
             raise BadInput(f"data: the request imports events for {name!r} but does not run it; add it to applications")
@@ -39,47 +40,48 @@ def imported(regression: RegressionSpec, home: Home) -> Imported:
                 f"data: {unknown(f'import of {name}', called, known)}; create it with "
                 f"`lockstep import {name} FILES --name {called}`"
             )
-        found[name] = workload.read_manifest(folder)
-        workload.check_request(folder, found[name], registry.load(name), regression.params.get(name))
-    return found
+        manifests[name] = workload.read_manifest(folder)
+        workload.check_request(folder, manifests[name], registry.load(name), regression.params.get(name))
+    return manifests
 
 
 def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[list[RunSpec], list[dict]]:
-    """The matrix: the cells to run, and those left out because their applications do not run that way.
+    """The matrix: the cells to run, and the cells left out because their applications do not run that way.
 
-    A request is for every application; one of them that supports less than others does not make it wrong. On imported
-    events an application has the parameters that they were imported with.
+    A request is valid even if an application does not support a strategy that others do. On imported events, an
+    application has the parameters of the import.
 
     Args:
-        data: what `imported` finds.
+        regression: The request.
+        data: The manifests that `imported` returns.
 
     Returns:
-        The cells, and {reason, cells: their names} per reason.
+        The cells, and for each reason {reason, cells: the names of the cells left out}.
 
     Raises:
-        BadInput: unknown application or parameter, nothing to run, or too much.
+        BadInput: An application or a parameter is unknown, or the request has no cell or too many.
     """
-    asked = {name: registry.load(name) for name in regression.applications if name in registry.names()}
-    events = dict.fromkeys(asked, regression.events)
+    apps = {name: registry.load(name) for name in regression.applications if name in registry.names()}
+    events = dict.fromkeys(apps, regression.events)
     for name, manifest in (data or {}).items():
-        defaults, bound = asked[name].bind(), asked[name].bind(manifest["params"])
+        defaults, bound = apps[name].bind(), apps[name].bind(manifest["params"])
         own = {param: value for param, value in bound.items() if value != defaults[param]}
         regression = regression.model_copy(update={"params": regression.params | {name: own}})
         events[name] = manifest["events"]
     kept: list[RunSpec] = []
     left_out: dict[str, list[str]] = {}
-    for spec in regression.cells(registry.kinds() | {name: app.kind for name, app in asked.items()}):
-        asked[spec.app].bind(spec.params)
+    for spec in regression.cells(registry.kinds() | {name: app.kind for name, app in apps.items()}):
+        apps[spec.app].bind(spec.params)
         try:
-            spec.check(asked[spec.app])
+            spec.check(apps[spec.app])
         except BadInput as error:
             left_out.setdefault(str(error), []).append(spec.cell)
         else:
             kept.append(spec)
             # The replicas of a plan that still has to be found are unknown.
             known = spec.threads > 1 and not spec.needs_plan and "schedule" in spec.options()
-            if regression.reconfigurations and known and asked[spec.app].kind == "windowed":
-                kept.append(reconfigured(spec, asked[spec.app], regression.reconfigurations, events[spec.app]))
+            if regression.reconfigurations and known and apps[spec.app].kind == "windowed":
+                kept.append(reconfigured(spec, apps[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
         raise BadInput(f"the request has no cell that can run: {'; '.join(left_out)}")
     lanes = len(regression.hosts) if regression.placement == "every" else 1
@@ -107,7 +109,7 @@ def reconfigured(spec: RunSpec, app: App, times: int, events: int) -> RunSpec:
 
 
 def omissions(planned: dict) -> list[str]:
-    """A line per reason for which cells were left out of a plan."""
+    """A line for each reason for leaving cells out of a plan."""
     return [
         f"{reason['reason']} ({len(reason['cells'])} cell{'s' * (len(reason['cells']) > 1)})"
         for reason in planned.get("left_out", [])
@@ -122,10 +124,10 @@ def plan(
     matrix: dict | None = None,
     spark: str = SPARK,
 ) -> dict:
-    """Checks the request and writes runs/<run id>/plan.json; returns what `draft` does.
+    """Check the request, and write the plan that `draft` returns to runs/<run id>/plan.json.
 
     Raises:
-        BadInput: as `draft`, or there is a plan of that run id.
+        BadInput: As `draft`, or that run already has a plan.
     """
     path = home.run(run_id) / "plan.json"
     drawn = draft(regression, home, run_id, origin, matrix, spark)
@@ -143,11 +145,15 @@ def draft(
     matrix: dict[str, Any] | None = None,
     spark: str = SPARK,
 ) -> dict[str, Any]:
-    """The plan of a run, which is written nowhere.
+    """The plan of a run, without writing it.
 
     Args:
-        matrix: the named matrix of the request (matrices.Request.matrix).
-        spark: the Spark connection of the run.
+        regression: The request.
+        home: LOCKSTEP_HOME.
+        run_id: The id of the run.
+        origin: The interface that the request came from.
+        matrix: The named matrix of the request (matrices.Request.matrix).
+        spark: The Spark connection of the run.
 
     Returns:
         The plan has run_id, origin, created_at, regression, matrix, workloads, cells and left_out (as `cells` has it).
@@ -156,7 +162,7 @@ def draft(
         with it. A cell on Spark has the Spark connection as its host, with every placement, and keeps its name.
 
     Raises:
-        BadInput: as `imported` and `cells`. Or the run id has another form. Or a cell runs on Spark, and the name of
+        BadInput: As `imported` and `cells`. Or the run id has another form. Or a cell runs on Spark, and the name of
             the connection is too long. Or a cell runs on another engine, and this machine is not among the hosts.
     """
     if not RUN_ID.fullmatch(run_id):
@@ -193,15 +199,17 @@ def draft(
     return _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | content
 
 
-def refuse(home: Home, run_id: str, origin: str, asked: dict[str, Any], why: str) -> None:
-    """Writes runs/<run id>/plan.json of a request that is refused: it has no cells, and says why (`refused`). What was
-    planned before stays what it is."""
+def refuse(home: Home, run_id: str, origin: str, request: dict[str, Any], why: str) -> None:
+    """Write the plan of a refused request: it has no cells, and `refused` holds the reason.
+
+    An earlier plan of the run stays.
+    """
     path = home.run(run_id) / "plan.json"
     if not path.exists():
         nothing: dict[str, Any] = {"workloads": [], "cells": [], "left_out": []}
-        write_json(path, _about(run_id, origin, asked) | nothing | {"refused": why})
+        write_json(path, _about(run_id, origin, request) | nothing | {"refused": why})
 
 
-def _about(run_id: str, origin: str, asked: dict[str, Any]) -> dict[str, Any]:
+def _about(run_id: str, origin: str, request: dict[str, Any]) -> dict[str, Any]:
     created_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"run_id": run_id, "origin": origin, "created_at": created_at, "regression": asked}
+    return {"run_id": run_id, "origin": origin, "created_at": created_at, "regression": request}

@@ -1,18 +1,24 @@
-"""The verdict: when a cell is equal to its oracle, and when a run is green. The one statement of both rules.
+"""The verdict on a cell and on a run. This module alone defines both.
 
-A cell's verdict follows from rows of the raw tables (warehouse.py): what the comparison found (`verdicts`, one row per
-check), what was measured (`samples`, one row per pass), and how the cell ended (`cells`). It is computed when a run is
-loaded and kept in the cell's row; everybody else asks `of`, which reads it there, and judges a cell that has none: one
-of a run that is not loaded yet.
+A cell's verdict follows from rows of the raw tables (warehouse.py):
 
-- A result that differs outranks everything else: other checks that agree, a later attempt that failed. So do passes
-  whose digests are not all the same.
-- `invariant_broken`: what was compared agrees, but rows break an invariant of the application. So do its oracle's: it
-  is the application, or what was declared of it, that is wrong.
-- A cell that failed is never excused, not even a bound.
-- `equal` is what is left when nothing speaks against it: every check agreed, and each compared something. A check that
-  compared nothing has not passed, and a cell without checks was not run.
-- A bound that ran is `not_comparable`, whatever it produced.
+- `verdicts` has the findings of the comparison, one row per check;
+- `samples` has the measurements, one row per pass;
+- `cells` has the way in which the cell ended.
+
+The loader judges each cell of a run and stores the verdict in the cell's row. All other code calls `of`, which reads it
+there. `of` judges a cell without a stored verdict, because its run is not loaded yet.
+
+These rules apply, the first one first:
+
+- `different`: a result differs, or the digests of the passes do. This outranks checks that agree, and a later attempt
+  that failed.
+- `invariant_broken`: the results agree, but rows break an invariant of the application. The oracle's rows break it too,
+  so the application or its declaration is wrong.
+- `failed`: the cell failed. This holds for a bound too.
+- `not_run`: no check compared a row, or the cell has no checks.
+- `not_comparable`: the cell is a bound that ran. Its results do not matter.
+- `equal`: every check agreed, and each compared rows.
 """
 
 from __future__ import annotations
@@ -29,26 +35,26 @@ Row = Mapping[str, Any]
 
 
 class Verdict(NamedTuple):
-    """What became of a cell: one of VERDICTS, and one line on why it is not `equal` (None when it is)."""
+    """The verdict on a cell: one of VERDICTS, and the reason in one line (None if the verdict is `equal`)."""
 
     verdict: str
     reason: str | None
 
 
 def of(cell: Row, checks: Sequence[Row], samples: Sequence[Row]) -> Verdict:
-    """The verdict on a cell: the one that it was loaded with, else what `judge` says."""
+    """The verdict on a cell: the stored one, else that of `judge`."""
     if cell.get("verdict") is not None:
         return Verdict(cell["verdict"], cell.get("reason"))
     return judge(cell, checks, samples)
 
 
 def judge(cell: Row, checks: Sequence[Row], samples: Sequence[Row]) -> Verdict:
-    """The verdict on a cell, from what was found.
+    """Judge a cell by its rows.
 
     Args:
-        cell: `is_bound`, and once the run is loaded `status` and `error`.
-        checks: its rows of the raw table `verdicts`.
-        samples: its rows of the raw table `samples`.
+        cell: `is_bound`, and if the run is loaded, `status` and `error`.
+        checks: Its rows of the raw table `verdicts`.
+        samples: Its rows of the raw table `samples`.
     """
     verdicts = {row["verdict"] for row in checks}
     digests = {row["digest"] for row in samples}
@@ -76,8 +82,10 @@ def of_run(
     """The verdict on every cell of a run, by name.
 
     Args:
-        planned: names of the cells that were planned, also of those that nothing is known of; None: those of `cells`.
-        cells, checks, samples: the run's rows of the raw tables.
+        planned: Names of the planned cells, also of those without rows; None: the cells in `cells`.
+        cells: The run's rows of the raw table `cells`.
+        checks: Its rows of the raw table `verdicts`.
+        samples: Its rows of the raw table `samples`.
     """
     known, compared, measured = {row["cell"]: row for row in cells}, _by_cell(checks), _by_cell(samples)
     missing = {"is_bound": False, "status": "not_run"}
@@ -88,30 +96,27 @@ def of_run(
 
 
 def is_green(verdicts: Iterable[str]) -> bool:
-    """Whether a run whose planned cells have these verdicts is right: each is equal, or a bound that ran.
-
-    A run of nothing is not green.
-    """
-    found = set(verdicts)
-    return bool(found) and found <= GREEN
+    """Whether a run is green: each of its planned cells is equal, or a bound that ran. A run without cells is not."""
+    distinct = set(verdicts)
+    return bool(distinct) and distinct <= GREEN
 
 
 def _compared(check: Row) -> bool:
-    """Whether there was a row to compare on either side."""
+    """Whether a check compared a row of either side."""
     return max(check.get("expected_rows") or 0, check.get("actual_rows") or 0) > 0
 
 
 def _finding(checks: Sequence[Row], verdict: str) -> str | None:
-    """`<check>: <what it found>` of the check that tells most, if one found anything.
+    """`<check>: <its finding>` of the most specific check that has a finding.
 
-    One that has `verdict` tells more than another, rows tell more than digests and counts do.
+    Checks with this verdict come first; checks of rows come before those of digests and counts.
     """
-    told = {"outputs": 0, "digest": 2, "counts": 2}
-    for row in sorted(checks, key=lambda row: (row["verdict"] != verdict, told.get(row["check"], 1))):
+    ranks = {"outputs": 0, "digest": 2, "counts": 2}
+    for row in sorted(checks, key=lambda row: (row["verdict"] != verdict, ranks.get(row["check"], 1))):
         counted = ", ".join(f"{row[name]} {_counted(row, name)}" for name in COUNTS if row.get(name))
         nothing = "no row was compared" if row["verdict"] == "equal" and not _compared(row) else ""
-        if found := "; ".join(filter(None, (row.get("detail"), counted, nothing))):
-            return f"{row['check']}: {found}"
+        if finding := "; ".join(filter(None, (row.get("detail"), counted, nothing))):
+            return f"{row['check']}: {finding}"
     return None
 
 
@@ -122,7 +127,7 @@ def _counted(check: Row, name: str) -> str:
 
 
 def _by_cell(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    by_cell: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["cell"], []).append(row)
-    return found
+        by_cell.setdefault(row["cell"], []).append(row)
+    return by_cell

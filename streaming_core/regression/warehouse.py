@@ -1,8 +1,15 @@
-"""Schemas of the raw warehouse: the only truth about past runs, immutable Parquet, replaced whole per run.
+"""The raw warehouse: the only truth about past runs, in immutable Parquet files. Each run has a file per table.
 
-Grain: cells = one row per planned cell; samples = one per measured pass; verdicts = one per cell and check;
-violations = the first differing rows of a verdict, capped; pairs = one per cell and pair of passes beside the baseline.
-Decisions are of no run: each has an id of its own, formed as a run's. Their rows form a chain (decisions.py).
+| table | rows |
+|---|---|
+| cells | one per planned cell |
+| samples | one per measured pass |
+| verdicts | one per cell and check |
+| violations | the first differing rows of a verdict, VIOLATION_CAP at most |
+| pairs | one per cell and pair of passes beside the baseline |
+| decisions | one per entry of the chain of decisions (decisions.py) |
+
+A decision belongs to no run. It has an id of its own, in the form of a run id.
 """
 
 from __future__ import annotations
@@ -70,8 +77,8 @@ CELLS = pa.schema(
         ("host", pa.string()),
         ("load_before", pa.float64()),
         ("load_after", pa.float64()),
-        ("yardstick", pa.string()),  # of which loop, on which processor, loop_seconds of its samples are; null: of none
-        ("steal", pa.float64()),  # this and those that follow: while it was measured (run/disturbance.py)
+        ("yardstick", pa.string()),  # loop and processor of the samples' loop_seconds; null: no loop ran
+        ("steal", pa.float64()),  # this and the next four: during the measurement (run/disturbance.py)
         ("others", pa.float64()),
         ("preempted", pa.float64()),
         ("mhz_before", pa.float64()),
@@ -82,7 +89,7 @@ CELLS = pa.schema(
         ("output_digest", pa.string()),
         ("state_digest", pa.string()),
         ("started_at", pa.timestamp("us", tz="UTC")),
-        ("verdict", pa.string()),  # verdict.judge's, as is the reason
+        ("verdict", pa.string()),  # from verdict.judge, as is the reason
         ("reason", pa.string()),
     ]
 )
@@ -99,8 +106,8 @@ SAMPLES = pa.schema(
         ("digest", pa.string()),
         ("in_order", pa.bool_()),
         ("seconds", pa.float64()),
-        ("passes", pa.int32()),  # of a repetition, which this is the median pass of
-        ("loop_seconds", pa.float64()),  # median pass of the compiled loop, in turns with these; null: none
+        ("passes", pa.int32()),  # passes of the repetition; the sample is the median one
+        ("loop_seconds", pa.float64()),  # median pass of the compiled loop, in turns with these; null: no loop ran
         ("events_per_s", pa.float64()),
         *_LATENCY,
         ("useful_s", pa.float64()),
@@ -112,8 +119,8 @@ SAMPLES = pa.schema(
         ("energy_joules", pa.float64()),
         ("dropped_invalid", pa.int64()),
         ("dropped_late", pa.int64()),
-        ("reconfigurations", pa.int32()),  # of windowed operators, as many as were gone through
-        ("slowest_reconfiguration_us", pa.float64()),  # from its event being dealt to the last replica concerned
+        ("reconfigurations", pa.int32()),  # completed reconfigurations of windowed operators
+        ("slowest_reconfiguration_us", pa.float64()),  # from the first event to the last replica concerned
         ("rejected", pa.int64()),
     ]
 )
@@ -156,24 +163,24 @@ VIOLATIONS = pa.schema(
 PAIRS = pa.schema(
     [
         (VERSION, pa.int32()),
-        ("run_id", pa.string()),  # the run whose cell it is, and whose build the baseline's is held against
+        ("run_id", pa.string()),  # the run of the cell; its build is compared with that of the baseline
         ("cell", pa.string()),
         ("pair", pa.int32()),  # from 0
         ("baseline", pa.string()),  # the commit whose build is the baseline
-        ("baseline_ref", pa.string()),  # as it was named: a branch, a tag, a commit
+        ("baseline_ref", pa.string()),  # the name in the request: a branch, a tag, a commit
         ("build", pa.string()),
         ("host", pa.string()),
-        ("first", pa.string()),  # baseline | build: which of them was measured first, by lot
-        ("passes", pa.int32()),  # of each of them, in a process of its own
-        ("baseline_seconds", pa.float64()),  # median over them
+        ("first", pa.string()),  # baseline | build: the one measured first, by lot
+        ("passes", pa.int32()),  # passes of each of them, in a process of its own
+        ("baseline_seconds", pa.float64()),  # median over the passes
         ("build_seconds", pa.float64()),
         ("baseline_digest", pa.string()),  # of outputs and final state
         ("build_digest", pa.string()),
-        ("steal", pa.float64()),  # this and `others`: as in cells, the greater of the two
+        ("steal", pa.float64()),  # this and `others`: as in cells, the greater value of the two sides
         ("others", pa.float64()),
         ("baseline_environment", pa.string()),  # digest of the requirements.lock of the baseline's commit
-        ("environment", pa.string()),  # in which both ran
-        ("error", pa.string()),  # why there is no pair; null where there is
+        ("environment", pa.string()),  # the environment of both
+        ("error", pa.string()),  # the reason for having no pair; null if there is one
         ("measured_at", pa.timestamp("us", tz="UTC")),
     ]
 )
@@ -181,12 +188,12 @@ PAIRS = pa.schema(
 DECISIONS = pa.schema(
     [
         (VERSION, pa.int32()),
-        ("run_id", pa.string()),  # its own id
+        ("run_id", pa.string()),  # the id of the entry
         ("entry", pa.int64()),  # from 1
         ("previous", pa.string()),  # digest of the entry before
         ("digest", pa.string()),  # of all other columns
         ("decision", pa.string()),  # acknowledged | withdrawn
-        ("of_run", pa.string()),  # whose red cell is acknowledged
+        ("of_run", pa.string()),  # the run of the acknowledged red cell
         ("cell", pa.string()),
         ("decided_by", pa.string()),
         ("why", pa.string()),
@@ -205,10 +212,10 @@ RAW = {
 
 
 def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
-    """One run's rows of a raw table; None when it has no part.
+    """Read one run's rows of a raw table; None if the run has no file.
 
     Raises:
-        BadInput: the part cannot be read, or is not of this version of the schema.
+        BadInput: The file cannot be read, or has another version of the schema.
     """
     path = home.part(table, run_id)
     if not path.exists():
@@ -224,7 +231,7 @@ def version_of(path: Path, table: str) -> int | None:
         The version. A file without rows cannot tell: then this version if it has its columns, else None.
 
     Raises:
-        BadInput: the file cannot be read, or its rows have no version or several.
+        BadInput: The file cannot be read, or its rows have no version or several.
     """
     part = Parts([path])
     if not part.rows:
@@ -244,7 +251,7 @@ def check_version(path: Path, table: str) -> None:
     """Check that a file of a raw table has this version of the schema.
 
     Raises:
-        BadInput: the file has another version or other columns, or cannot be read. The line says what to do.
+        BadInput: The file has another version or other columns, or cannot be read. The line says what to do.
     """
     version = version_of(path, table)
     if version is None or version < SCHEMA_VERSION:
@@ -274,7 +281,7 @@ def check_versions(home: Home) -> None:
 
 
 def parts(home: Home, table: str) -> Iterator[Path]:
-    """All files of a raw table, as Spark lists them: it reads every file whose name it does not take for hidden."""
+    """All files of a raw table, as Spark lists them: it ignores hidden names."""
     folder = home.raw(table)
     for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
@@ -286,13 +293,13 @@ def _is_hidden(name: str) -> bool:
 
 
 def way_columns(spec: RunSpec) -> dict:
-    """How a cell is executed, as columns of the raw table `cells`."""
+    """The way of executing a cell, as columns of the raw table `cells`."""
     fields = spec.model_dump(mode="json")
     return {name: canonical_json(v) if isinstance(v := fields[name], dict | list) else v for name in WAY}
 
 
 def spec_of(row: dict) -> RunSpec:
-    """The spec of a cell, read from its raw row alone. Fields that the row lacks have their defaults."""
+    """Make the spec of a cell from its raw row. Fields that the row lacks have their defaults."""
     fields = {name: row[name] for name in SPEC_FIELDS if row.get(name) is not None}
     for name in fields.keys() & JSON_FIELDS:
         if fields[name][:1] in ("[", "{"):  # a plan may also be a name

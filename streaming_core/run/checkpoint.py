@@ -1,18 +1,17 @@
-"""Checkpoints: what a run that was killed, at any moment, goes on from.
+"""Checkpoints: a run that was killed, at any moment, resumes from the last one.
 
 While a run with checkpoints is at work, its folder holds
 
-    .checkpoint/last           the checkpoint: one file, always whole, because a new one is renamed over it
-    .checkpoint/outputs/       parts that are closed; those beyond the checkpoint's number are made again
-    .checkpoint/state/         final state, once the last event is through
+    .checkpoint/last           the checkpoint: one file, always whole, because each new one replaces it by a rename
+    .checkpoint/outputs/       closed parts; a resumed run makes those beyond the checkpoint's number again
+    .checkpoint/state/         final state, after the last event
 
-and when everything is there, outputs and state are moved out, report.json is written, and .checkpoint goes, in this
-order. What must hold between any two of these steps: `last` speaks of outputs that are on the disk, and of input
-that it knows the digest of; whoever comes next takes back what was moved out and does again what `last` does not
-tell of. A folder with a report needs nothing any more.
+At its end, the run moves outputs and state out, writes report.json, and removes .checkpoint, in this order. Between
+any two of these steps, the disk has the outputs that `last` covers. `last` has the digest of the input so far. The next process moves the published folders back, and repeats the work after `last`. A folder with a report is
+complete.
 
-A checkpoint costs what the tables weigh, and four fsyncs; outputs and input are never written again. (Writing it while
-the engine is at its next events was tried: on two cores it gained nothing.)
+A checkpoint writes the tables, and takes four fsyncs. It never writes outputs or input again. Writing it while the
+engine processes the next events gained nothing on two cores.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -34,22 +33,25 @@ from streaming_core.data.parts import Parts, part_path
 from streaming_core.errors import BadInput
 from streaming_core.storage import replacing, sweep_files, sync
 
+if TYPE_CHECKING:
+    from streaming_core.kernels.program import Program
+
 FOLDER = ".checkpoint"
 MAGIC = "lockstep checkpoint 1"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands between two events.
+    """The position of a run between two events.
 
     Attributes:
-        read: number of the events before, and the sum of their hashes (`workload`, `digest`).
-        parts: closed files of outputs.
-        standing: the runtime's own figures, as it gave them (runtime/ABI.md).
-        cpu_seconds: spent by the engine so far.
-        resumed: events from which the run has been resumed.
-        about: what has to be the same for whoever goes on: JSON values by name.
-        images: of every table, its bytes, as the runtime gave them.
+        read: Number of the events before, and the sum of their hashes (`workload`, `digest`).
+        parts: Closed files of outputs.
+        standing: The runtime's own figures (runtime/ABI.md).
+        cpu_seconds: Processor time of the engine so far.
+        resumed: Events from which the run has resumed.
+        about: Facts that must be the same in the run that resumes: JSON values by name.
+        images: The bytes of every table, from the runtime.
     """
 
     read: tuple[int, int]
@@ -67,26 +69,34 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run folder. `last` is what the run goes on from, None at its beginning."""
+    """The checkpoints of one run folder.
+
+    Attributes:
+        out: The run folder.
+        folder: The folder of the unfinished results.
+        interval: Events between two checkpoints.
+        last: The checkpoint that the run resumes from; None at its beginning.
+        about: As in `Checkpoint`.
+    """
 
     def __init__(self, out: Path, about: dict[str, Any], interval: int):
         self.out, self.folder = out, out / FOLDER
         self.interval = interval
         self.last: Checkpoint | None = None
         self.about = about
-        self._kept = 0  # parts that are on the disk
+        self._kept = 0  # parts whose content is on the disk
 
     @property
     def resumed(self) -> list[int]:
-        """Events from which the run was resumed, this time included."""
+        """Events from which the run resumed, this time included."""
         return [*self.last.resumed, self.last.events] if self.last else []
 
     def part(self, number: int) -> Path:
-        """A file of outputs."""
+        """The file of a part of the outputs."""
         return part_path(self.folder / "outputs", number)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Replaces the checkpoint, whose parts are closed."""
+        """Replace the checkpoint. The parts of the new one are closed."""
         for number in range(self._kept, checkpoint.parts):
             sync(self.part(number))
         if checkpoint.parts > self._kept:
@@ -102,7 +112,7 @@ class Checkpoints:
         sync(self.folder)
 
     def publish(self) -> None:
-        """Moves outputs and final state out, for good once the caller has written the report."""
+        """Move outputs and final state out. They stay there once the caller has written the report."""
         for folder, _, names in os.walk(self.folder / "state"):
             for name in names:
                 sync(Path(folder) / name)
@@ -117,7 +127,7 @@ class Checkpoints:
         yield self.folder / "state", self.out / "state"
 
     def _recover(self, schema: pa.Schema | None) -> None:
-        """Reads the checkpoint, and leaves in the folder what belongs to it and nothing else."""
+        """Read the checkpoint, and remove everything else from the folder."""
         self.last = read(self.folder / "last")
         for name, value in self.last.about.items() if self.last else ():
             if self.about[name] != value:
@@ -155,28 +165,38 @@ class Checkpoints:
 
 @contextmanager
 def opened(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | None) -> Iterator[Checkpoints]:
-    """The checkpoints below `out`, which this process holds, ready to go on from. They are gone afterwards if `out` has
-    a report by then.
+    """Open the checkpoints below a folder for a run. Remove them afterwards if the folder has a report by then.
 
     Args:
-        about: what a checkpoint has to be about to be gone on from, see `Checkpoint`.
-        interval: events between two checkpoints.
-        schema: of the outputs; None when the run keeps none.
+        out: The run folder, which this process holds.
+        about: The facts that a checkpoint must share to resume from it, see `Checkpoint`.
+        interval: Events between two checkpoints.
+        schema: The columns of the outputs; None if the run keeps none.
 
     Raises:
-        BadInput: the checkpoint is damaged, or of something else.
+        BadInput: The checkpoint is damaged, or belongs to another run.
     """
     (out / FOLDER).mkdir(exist_ok=True)
     sync(out)
-    found = Checkpoints(out, about, interval)
-    found._recover(schema)
-    yield found
+    checkpoints = Checkpoints(out, about, interval)
+    checkpoints._recover(schema)
+    yield checkpoints
     if (out / "report.json").exists():
         shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 
+def table_layout(program: Program) -> list[dict[str, Any]]:
+    """The layout of the tables in memory, which the images of a checkpoint depend on."""
+    names = ("name", "rows", "stride", "growing", "index")
+    return [{name: table.get(name) for name in names} for table in program.description["tables"]]
+
+
 def read(path: Path) -> Checkpoint | None:
-    """The checkpoint in a file; None if there is none. Raises BadInput when it is damaged."""
+    """Read the checkpoint in a file; None if there is none.
+
+    Raises:
+        BadInput: The file is damaged.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,10 +1,12 @@
-"""Whether a run produced exactly what the oracle says: every row, column, bit, the order, every final table and count.
+"""The comparison of a run with the oracle's result: every row, column and bit, the order, all final tables and counts.
 
-Outputs are compared in delivered order, a slice at a time. If rows are missing, added or out of order, they are matched
-by (seq, sub), a range of seq at a time, so that the difference can be named. Floats are compared by their bits.
+It compares outputs in delivered order, a slice at a time. If rows are missing, added or out of order, it matches them
+by (seq, sub), a range of seq at a time. So it can name the difference. It compares floats by their bits.
 
-No rows on either side is equal, with the same columns and digests: it is what an empty stream makes. (That a regression
-has compared nothing is for jobs/validate_outputs.py to say.) No rows on one side only is a difference.
+An empty stream makes no rows. Two sides without rows are equal if they have the same columns and digests. A regression
+that compared nothing is a matter of jobs/validate_outputs.py. No rows on one side only is a difference.
+
+Start at `diff`.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Diff:
         return ExitCode.FAILED if self.differences else ExitCode.SUCCESS
 
     def text(self) -> str:
-        """For people."""
+        """The outcome as text for people."""
         if self.reason:
             return f"not comparable: {self.reason}"
         compared = f"{self.outputs} outputs"
@@ -77,7 +79,7 @@ class Diff:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines: JSON values only."""
+        """The outcome as JSON values."""
         return {
             "verdict": ("equal", "different", "not_comparable")[self.exit_code],
             "reason": self.reason,
@@ -95,74 +97,78 @@ class Diff:
         }
 
     def add(self, table: str, differences: list[Difference], count: int) -> None:
-        """Counts differences of a table and keeps the first ones."""
+        """Count differences of a table, and keep the first ones."""
         if count:
             self.counts[table] = self.counts.get(table, 0) + count
             kept = sum(d.table == table for d in self.differences)
             self.differences += differences[: max(0, SHOWN - kept)]
 
-    def take(self, found: Differences) -> None:
-        """Adds what the rows of two tables differ in."""
-        self.add(found.table, found.differences, found.counts.total())
+    def take(self, rows: Differences) -> None:
+        """Add the differences between the rows of two tables."""
+        self.add(rows.table, rows.differences, rows.counts.total())
 
 
 def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
-    """Compares the run in `run_dir` (an attempt's folder) with the oracle's result in `oracle_dir`; or what an operator
-    takes, recorded from a run, with a recording of the oracle's.
+    """Compare a run with the oracle's result, or two recordings of an operator's input.
 
-    Never raises for what the folders hold: what cannot be compared has a reason and exit code 2.
+    Args:
+        run_dir: The folder of the run (an attempt's folder), or of a recording from a run.
+        oracle_dir: The folder of the oracle's result, or of a recording from the oracle.
+
+    Returns:
+        The outcome. If the two cannot be compared, it has the reason and exit code 2; nothing is raised.
     """
     run_dir, oracle_dir = Path(run_dir), Path(oracle_dir)
-    found = Diff(str(run_dir), str(oracle_dir))
+    outcome = Diff(str(run_dir), str(oracle_dir))
     try:
         if recording.is_recording(run_dir) or recording.is_recording(oracle_dir):
-            _recordings(found, run_dir, oracle_dir)
-            return found
+            _recordings(outcome, run_dir, oracle_dir)
+            return outcome
         manifest = oracle.read_manifest(oracle_dir)
         report = read_report(run_dir)
-        found.reason = _incomparable(run_dir, report, manifest)
-        if found.reason is None:
+        outcome.reason = _incomparable(run_dir, report, manifest)
+        if outcome.reason is None:
             agrees = manifest["unordered"] if report.spec.get("order") == "none" else None
-            _rows(found, "outputs", run_dir, oracle_dir, agrees and agrees["columns"])
+            _rows(outcome, "outputs", run_dir, oracle_dir, agrees and agrees["columns"])
             if gives_state := executor_of(report.spec["executor"]).gives_state:
-                _states(found, run_dir, oracle_dir, agrees and agrees["states"])
+                _states(outcome, run_dir, oracle_dir, agrees and agrees["states"])
             else:
-                found.states = None
+                outcome.states = None
             counts = expected_counts(manifest, gives_state)
-            _samples(found, report, agrees or manifest, counts, ordered=agrees is None)
+            _samples(outcome, report, agrees or manifest, counts, ordered=agrees is None)
     except BadInput as error:
-        found.reason = str(error)
+        outcome.reason = str(error)
     except OSError as error:
-        found.reason = str(refusal(error))
-    return found
+        outcome.reason = str(refusal(error))
+    return outcome
 
 
 def compare(run_dir: Path, oracle_dir: Path) -> Diff:
-    """Compares the outputs, in order, and the final states in two folders of which it is known that they may be."""
-    found = Diff(str(run_dir), str(oracle_dir))
-    _rows(found, "outputs", run_dir, oracle_dir)
-    _states(found, run_dir, oracle_dir)
-    return found
+    """Compare the outputs, in order, and the final states in two folders that are known to be comparable."""
+    outcome = Diff(str(run_dir), str(oracle_dir))
+    _rows(outcome, "outputs", run_dir, oracle_dir)
+    _states(outcome, run_dir, oracle_dir)
+    return outcome
 
 
-def _recordings(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
+def _recordings(outcome: Diff, run_dir: Path, oracle_dir: Path) -> None:
     ours, theirs = recording.read_manifest(run_dir), recording.read_manifest(oracle_dir)
-    for what, one, other in (
+    for name, one, other in (
         *((key, ours[key], theirs[key]) for key in ("app", "operator", "code_digest")),
         *((f"workload {key}", ours["workload"][key], theirs["workload"][key]) for key in ("content_digest", "params")),
     ):
         if one != other:
-            found.reason = f"the recordings have different {what}: {one} and {other}"
+            outcome.reason = f"the recordings have different {name}: {one} and {other}"
             return
-    found.operator = ours["operator"]
-    _rows(found, "rows", run_dir, oracle_dir)
+    outcome.operator = ours["operator"]
+    _rows(outcome, "rows", run_dir, oracle_dir)
 
 
 def read_report(run_dir: Path) -> RunReport:
-    """report.json of a run's folder.
+    """Read report.json in the folder of a run.
 
     Raises:
-        BadInput: there is none, or it is no run report.
+        BadInput: The file is missing, or is no run report.
     """
     path = run_dir / "report.json"
     try:
@@ -197,54 +203,54 @@ def _incomparable(run_dir: Path, report: RunReport, manifest: dict) -> str | Non
 # --- outputs, state and passes ---------------------------------------------------------------------------------------
 
 
-def _rows(found: Diff, name: str, run_dir: Path, oracle_dir: Path, unordered: list[str] | None = None) -> None:
-    """Compares the rows in the folders of this name, in order; without order, these columns of them as multisets."""
+def _rows(outcome: Diff, name: str, run_dir: Path, oracle_dir: Path, unordered: list[str] | None = None) -> None:
+    """Compare the rows in the folders of this name, in order; without order, the columns `unordered` as multisets."""
     expected, actual = Parts.of(oracle_dir / name), Parts.of(run_dir / name)
     if not expected.paths:
         raise BadInput(f"{oracle_dir}: folder {name} is empty")
-    found.outputs = expected.rows
-    if not actual.paths:  # a run that ended has a file of these rows, even of none
+    outcome.outputs = expected.rows
+    if not actual.paths:  # a complete run has a file even without rows
         nothing = Difference(name, "table", {}, f"{expected.rows} rows", "no file")
-        found.add(name, [nothing], max(1, expected.rows))
+        outcome.add(name, [nothing], max(1, expected.rows))
         return
-    names = _columns(found, name, expected.schema, actual.schema, unordered)
+    names = _columns(outcome, name, expected.schema, actual.schema, unordered)
     if names is None:
         return
     if unordered is not None:
-        found.take(comparison.in_buckets(name, expected, actual, names))
+        outcome.take(comparison.in_buckets(name, expected, actual, names))
         return
-    found.take(comparison.matched(name, expected, actual, names))
+    outcome.take(comparison.matched(name, expected, actual, names))
 
 
-def _states(found: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None = None) -> None:
+def _states(outcome: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None = None) -> None:
     theirs, ours = states(oracle_dir), states(run_dir)
     for name in sorted(theirs.keys() | ours.keys() if only is None else only):
         table = f"state {name}"
         if name not in theirs or name not in ours:
-            words = ("no such table", "a table") if name not in theirs else ("a table", "no file")
-            found.add(table, [Difference(table, "table", {}, *words)], 1)
+            sides = ("no such table", "a table") if name not in theirs else ("a table", "no file")
+            outcome.add(table, [Difference(table, "table", {}, *sides)], 1)
             continue
         expected, actual = theirs[name], ours[name]
-        found.states = (found.states or 0) + expected.rows
-        names = _columns(found, table, expected.schema, actual.schema)
+        outcome.states = (outcome.states or 0) + expected.rows
+        names = _columns(outcome, table, expected.schema, actual.schema)
         if names is not None:
-            found.take(comparison.matched(table, expected, actual, names))
+            outcome.take(comparison.matched(table, expected, actual, names))
 
 
 def _columns(
-    found: Diff, table: str, expected: pa.Schema, actual: pa.Schema, needed: list[str] | None = None
+    outcome: Diff, table: str, expected: pa.Schema, actual: pa.Schema, needed: list[str] | None = None
 ) -> list[str] | None:
-    """The columns to compare: `needed`, or else all that both sides have; None where it takes one that only one has."""
+    """The columns to compare: `needed`, or else the common ones; None if only one side has a column that is needed."""
     faults = comparison.columns(table, expected, actual, needed)
-    found.add(table, faults, len(faults))
+    outcome.add(table, faults, len(faults))
     wrong = {name for fault in faults for name in fault.columns}
     if wrong.intersection(needed or comparison.keys_of(expected.names)):
         return None
     return needed or [name for name in expected.names if name not in wrong]
 
 
-def _samples(found: Diff, report: RunReport, manifest: dict, counts: dict[str, int], ordered: bool) -> None:
-    """Compares the digest and the counts of every pass with the oracle's, its order, and the digest of the state."""
+def _samples(outcome: Diff, report: RunReport, manifest: dict, counts: dict[str, int], ordered: bool) -> None:
+    """Compare the digest, the counts and the order of every pass with the oracle's, and the digest of the state."""
     wrong: list[tuple] = []
     for sample in report.samples:
         where = {"pass": f"{sample.kind} {sample.repetition}"}
@@ -255,11 +261,11 @@ def _samples(found: Diff, report: RunReport, manifest: dict, counts: dict[str, i
             wrong.append((where, "in order", "out of order", ("order",)))
     if report.state_digest is not None and report.state_digest != manifest["state_digest"]:
         wrong.append(({}, manifest["state_digest"], report.state_digest, ("state_digest",)))
-    found.add("passes", [Difference("passes", "digest", *told) for told in wrong], len(wrong))
+    outcome.add("passes", [Difference("passes", "digest", *fault) for fault in wrong], len(wrong))
 
 
 def expected_counts(manifest: dict, gives_state: bool) -> dict[str, int]:
-    """The counts that a run must report: that of outputs alone, for an engine that gives neither state nor counts."""
+    """The counts that a run must report. An engine that gives neither state nor counts reports outputs alone."""
     counts = oracle.expected_counts(manifest)
     return counts if gives_state else {"outputs": counts["outputs"]}
 

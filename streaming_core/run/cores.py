@@ -6,7 +6,7 @@ import itertools
 import statistics
 from typing import Any
 
-from streaming_core.run.engine import topology
+from streaming_core.run.probe import topology
 
 MOST_PAIRS = 64  # a measurement of one pair takes about two milliseconds
 FEW_PAIRS = 8  # for a measurement that is repeated

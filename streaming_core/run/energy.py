@@ -1,9 +1,9 @@
-"""What a pass spends: processor time, and energy of the processor packages, as Linux's powercap tree counts it (RAPL):
-`intel-rapl:N/energy_uj`.
+"""Processor time and energy of a pass. The energy is that of the processor packages (RAPL).
 
-A package counts what all of it takes, whoever runs on it. Counters move about once a millisecond and wrap around at
-`max_energy_range_uj`, which takes minutes: who measures for longer reads in between. Most virtual machines have no
-such tree, and most systems let only root read it: then there is no figure, and `why` says so.
+Linux counts it in its powercap tree, in the files `intel-rapl:N/energy_uj`. A package counts the energy of all
+processes. Counters move about once a millisecond. They wrap around at `max_energy_range_uj`, within minutes, so a
+longer measurement reads them in between. Most virtual machines have no such tree, and most systems let only root read
+it. Then there is no figure, and `why` gives the reason.
 
 Source: Linux, Documentation/power/powercap; the tree has the same layout on processors of other makers.
 """
@@ -19,11 +19,15 @@ ROOT = Path("/sys/class/powercap")
 
 
 class Meter:
-    """The packages found below `root`. `why`: why there is no figure; empty while there is one."""
+    """The energy counters of the packages below `root`.
+
+    Attributes:
+        why: The reason for having no figure; empty while there is one.
+    """
 
     def __init__(self, root: Path = ROOT):
         self.why = ""
-        self._packages: list[tuple[Path, int]] = []  # counter, and the value at which it starts anew
+        self._packages: list[tuple[Path, int]] = []  # counter, and the value at which it wraps around
         try:
             # `intel-rapl:0:1` is a part of package 0; `intel-rapl-mmio:0` counts the same package once more.
             for zone in sorted(root.glob("intel-rapl:*")):
@@ -37,7 +41,7 @@ class Meter:
         self.read()
 
     def read(self) -> list[int] | None:
-        """The counters now, in microjoules; None from the first time on that one cannot be read."""
+        """Read the counters, in microjoules. After the first failure, return None."""
         if self.why:
             return None
         try:
@@ -47,7 +51,7 @@ class Meter:
             return None
 
     def joules(self, before: list[int] | None, after: list[int] | None) -> float | None:
-        """What was spent between two readings, less than one turn of the counters apart; None without both."""
+        """The energy between two readings, less than one turn of the counters apart; None without both."""
         if before is None or after is None:
             return None
         turns = zip(before, after, (top for _, top in self._packages), strict=True)
@@ -67,7 +71,7 @@ class Spent:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Adds what is spent inside the block."""
+        """Add the time and the energy of the block."""
         meter = self._meter if self.joules is not None else None
         before = meter.read() if meter is not None else None
         started = time.process_time()

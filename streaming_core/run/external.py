@@ -1,13 +1,13 @@
-"""Runs a cell on another engine: calls its command, checks what it left, and writes a run's folder.
+"""Runs a cell on another engine: calls its command, checks its results, and writes a run's folder.
 
-The command gets a task and an empty folder (`engines/contract.py`). It writes outputs and a report there. Whatever
-contradicts the task or itself fails the cell, with one line and the last lines of the engine's log:
+The command gets a task and an empty folder (`engines/contract.py`). It writes outputs and a report there. A cell fails,
+with one line and the last lines of the engine's log, in these cases:
 
 - the process fails, or takes longer than the manifest's limit;
-- there is no report, or it is no report of this task;
+- the report is missing, or does not belong to this task;
 - outputs have other columns, or another digest or number than the report says.
 
-Whether the outputs are right is for the comparison with the oracle.
+The comparison with the oracle judges the outputs.
 
 The engine runs alone. The compiled loop runs after it, as often and as long as a repetition takes.
 """
@@ -42,9 +42,11 @@ from streaming_core.errors import BadInput, CommandFailed, RunFailed, one_line
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.process import end_group, start
-from streaming_core.run import engine as own
+from streaming_core.run.folder import earlier_report, held, run_anew
+from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import LOG, Latency, RunReport, Sample
 from streaming_core.run.way import External, RunSpec
+from streaming_core.run.yardstick import yardstick_of
 
 LINES = 3  # of the log, in an error
 MAX_LINE = 200
@@ -58,15 +60,15 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, li
     """Run a cell on the engine that the spec names; write outputs and, last, report.json into `out`.
 
     Args:
-        spec: a spec of class External.
-        source: the folder of the workload.
-        out: the folder of the run: new, or with nothing but its spec.json.
-        say: takes a line about the course of the run.
+        spec: A spec of class External.
+        source: The folder of the workload.
+        out: The folder of the run: new, or with nothing but its spec.json.
+        say: Receives a line about the run.
         limit: Seconds that the engine may take, if fewer than its manifest allows.
 
     Raises:
         BadInput: The request cannot be carried out, or the engine is not installed; nothing was written.
-        RunFailed: The engine failed, or left something that contradicts its task.
+        RunFailed: The engine failed, or its results contradict its task.
         CommandFailed: The disk is full, or fails.
     """
     assert isinstance(spec, External)
@@ -75,17 +77,17 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, li
     opened = workload.read(source, app, spec.params)
     engine = engines.load(spec.executor)
     environment.check(engine)
-    with own.folder_of(spec, out) as is_complete:
+    with held(spec, out) as is_complete:
         if is_complete:
-            return own.complete(out, app, opened, say)
+            return earlier_report(out, app, opened, say)
         limit = min(limit, engine.manifest.limit)
-        return own.run_anew(out, lambda folder: _passes(spec, engine, app, opened, source, folder, limit))
+        return run_anew(out, lambda folder: _passes(spec, engine, app, opened, source, folder, limit))
 
 
 def _passes(
     spec: External, engine: Engine, app: App, opened: workload.Workload, source: Path, work: Path, limit: float
 ) -> RunReport:
-    """Have the engine make all passes. Its outputs lie in `work` then, and its log in the folder above."""
+    """Make the engine run all passes. Its outputs go to `work`, and its log to the folder above."""
     log, result = work.with_name(LOG), work / "result"
     result.mkdir()
     load_before = os.getloadavg()[0]
@@ -99,14 +101,9 @@ def _passes(
     peak_memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     samples, yardstick, host = _samples(spec, report, opened, program)
     os.replace(result / "outputs", work / "outputs")
-    return own.report_of(
-        spec,
-        program,
-        opened,
-        samples,
-        None,
-        {"binding": None, "memory": None},
-        load_before,
+    outcome = Outcome(
+        samples=samples,
+        state_digest=None,
         peak_memory_bytes=peak_memory,
         yardstick=yardstick,
         host={
@@ -116,6 +113,7 @@ def _passes(
             **host,
         },
     )
+    return report_of(PreparedRun(spec, program, opened, load_before), outcome)
 
 
 # --- the process -----------------------------------------------------------------------------------------------------
@@ -166,16 +164,16 @@ def _call(engine: Engine, source: Path, work: Path, result: Path, log: Path, lim
     return time.monotonic() - began
 
 
-def _failure(engine: Engine, what: str, log: Path) -> RunFailed:
+def _failure(engine: Engine, fault: str, log: Path) -> RunFailed:
     """The error of an engine, with the last lines of its log."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 8192))
         lines = [line.strip()[:MAX_LINE] for line in file.read().decode("utf-8", "replace").splitlines()]
     last = " | ".join([line for line in lines if line][-LINES:])
-    return RunFailed(f"engine {engine.name}: {what}; its log {f'ends: {last}' if last else 'is empty'}")
+    return RunFailed(f"engine {engine.name}: {fault}; its log {f'ends: {last}' if last else 'is empty'}")
 
 
-# --- what it left ----------------------------------------------------------------------------------------------------
+# --- its results ----------------------------------------------------------------------------------------------------
 
 
 def _checked(
@@ -194,8 +192,8 @@ def _checked(
         RunFailed: The report or the outputs contradict the task, or each other.
     """
 
-    def fail(what: str) -> RunFailed:
-        return _failure(engine, what, log)
+    def fail(fault: str) -> RunFailed:
+        return _failure(engine, fault, log)
 
     try:
         report = Report.model_validate_json((result / "report.json").read_bytes())
@@ -240,7 +238,7 @@ def _other_columns(expected: pa.Schema, actual: pa.Schema) -> str:
 def _samples(
     spec: External, report: Report, opened: workload.Workload, program: Program
 ) -> tuple[list[Sample], str | None, dict[str, str]]:
-    """The samples of a run, the name of the loop beside it, and what `host` says of the loop."""
+    """The samples of a run, the name of the compiled loop, and facts about the loop for `host`."""
     peaks = [one for one in report.passes if one.kind == "peak"]
     size, rest = divmod(len(peaks), spec.repetitions or 1)
     groups, at = [], 0
@@ -249,8 +247,8 @@ def _samples(
     loop, host = None, {}
     if groups and spec.seconds and opened.rows:
         try:
-            loop = own.yardstick_of(program, opened)
-            loop.one_pass()  # as warm as the engine
+            loop = yardstick_of(program, opened)
+            loop.one_pass()  # warms the loop up, as the engine is warm
         except (BadInput, CommandFailed, RunFailed) as error:
             loop, host = None, {"yardstick": f"the loop was not measured: {error}"}
     samples = [_sample(report.passes[0], 0)]
@@ -275,7 +273,7 @@ def _sample(one: Pass, number: int) -> Sample:
         events=one.events,
         outputs=one.outputs,
         digest=one.digest,
-        in_order=True,  # files are in order, and nothing is known of the delivery
+        in_order=True,  # the files are in order; the order of delivery is unknown
         seconds=one.seconds,
         events_per_s=one.events / one.seconds,
         processing=latency,

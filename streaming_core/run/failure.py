@@ -1,4 +1,4 @@
-"""Failures of the runtime as errors of a run."""
+"""Turns failures of the runtime into errors of a run."""
 
 from __future__ import annotations
 

@@ -39,12 +39,15 @@ from streaming_core.data.agreement import states_digest
 from streaming_core.data.digest import add, digest_table
 from streaming_core.data.microbatch import MicroBatch, Position
 from streaming_core.data.parts import Parts, part_path, write_states, write_whole
-from streaming_core.errors import BadInput, refusal
+from streaming_core.errors import BadInput
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.run import checkpoint
+from streaming_core.run.blocks import Blocks, block_size
 from streaming_core.run.energy import Meter, Spent
-from streaming_core.run.engine import Blocks, Pass, block_size, final_state, report_of, sample_of, table_layout
 from streaming_core.run.failure import runtime_failures
+from streaming_core.run.folder import locked
+from streaming_core.run.one_pass import PassEngine, PassRequest, final_state, sample_of
+from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import RunReport
 from streaming_core.run.way import RunSpec
 
@@ -83,26 +86,17 @@ def run(spec: RunSpec, source: dict[str, Any], out: Path, feed: Feed, say: Calla
         raise BadInput("a live run cannot measure operators first: set plan replicated or a plan file, not plan auto")
     program = compile_app(app, app.bind(spec.params))
     request = {"options": spec.model_dump(mode="json"), "code": registry.code_digest(app), **source}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = storage.Lock(out / ".lock")
-        if not lock.take():
-            raise BadInput(f"another run is using the folder {out}; wait for it, or choose a new folder")
+    with locked(out):
+        _check_folder(out, request)
+        if (out / "report.json").exists():
+            shutil.rmtree(out / LIVE, ignore_errors=True)
+            say(f"{out} already holds this run; nothing to do")
+            return RunReport.model_validate_json((out / "report.json").read_bytes())
         try:
-            _check_folder(out, request)
-            if (out / "report.json").exists():
-                shutil.rmtree(out / LIVE, ignore_errors=True)
-                say(f"{out} already holds this run; nothing to do")
-                return RunReport.model_validate_json((out / "report.json").read_bytes())
-            try:
-                return _run(spec, program, source, out, feed, say)
-            except BadInput:
-                _forget(out)
-                raise
-        finally:
-            lock.leave(remove=True)
-    except OSError as error:
-        raise refusal(error, f"cannot write run folder {out}") from None
+            return _run(spec, program, source, out, feed, say)
+        except BadInput:
+            _forget(out)
+            raise
 
 
 def _check_folder(out: Path, request: dict[str, Any]) -> None:
@@ -138,12 +132,15 @@ def _run(
         shutil.rmtree(out / name, ignore_errors=True)
     keeping: AbstractContextManager[checkpoint.Checkpoints | None] = nullcontext()
     if spec.checkpoint_interval:
-        about = {"application code": registry.code_digest(program.app), "table layout": table_layout(program)}
+        about = {
+            "application code": registry.code_digest(program.app),
+            "table layout": checkpoint.table_layout(program),
+        }
         keeping = checkpoint.opened(live, about, spec.checkpoint_interval, None)
     with keeping as durable:
         options = spec.runtime_options | {"sink": "parquet", "rate": 0.0, "deliveries": False, "latencies": None}
-        with Pass(program, options, durable.last if durable else None) as work:
-            progress = _Progress(spec, program, work, out / "outputs", durable)
+        with PassEngine(program, options, durable.last if durable else None) as engine:
+            progress = _Progress(spec, program, engine, out / "outputs", durable)
             for batch in _recorded(live, program, progress.position):
                 progress.take(batch)
             if progress.position.batches:
@@ -157,24 +154,22 @@ def _run(
                 storage.write_text(live / CLOSED, f"{progress.position.batches}\n")
                 storage.sync(live)
             progress.finish()
-            state = final_state(work.engine, program)
-            metrics = json.loads(work.engine.metrics())
+            state = final_state(engine.runtime, program)
+            metrics = json.loads(engine.runtime.metrics())
     storage.sync(out / "outputs")
     write_states(out, state)
     storage.sync_tree(out / STATE)
     opened = microbatch.seal(live / BATCHES, out / WORKLOAD, program.app, program.app.bind(spec.params), source)
-    report = report_of(
-        spec,
-        program,
-        opened,
-        [sample_of(metrics, "verified", 0, opened.rows, progress.spent)],
-        states_digest(program.app, spec.order, state),
-        metrics,
-        load_before,
-        {"load_after": os.getloadavg()[0]},
+    outcome = Outcome(
+        samples=[sample_of(metrics, PassRequest("verified"), opened.rows, progress.spent)],
+        state_digest=states_digest(program.app, spec.order, state),
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        binding=metrics["binding"],
+        memory=metrics["memory"],
         resumed=durable.resumed if durable else [],
+        host={"load_after": os.getloadavg()[0]},
     )
+    report = report_of(PreparedRun(spec, program, opened, load_before), outcome)
     storage.write_json(out / "report.json", report.model_dump(mode="json"))
     storage.sync(out)
     shutil.rmtree(live, ignore_errors=True)
@@ -193,12 +188,17 @@ def _about(batch: MicroBatch) -> str:
 
 
 class _Progress:
-    """The progress of a run: the engine's position in the recorded events, and the outputs that were written."""
+    """The progress of a run: the engine's position in the recorded events, and the written outputs.
+
+    Attributes:
+        spent: Processor time and energy.
+        position: The position behind the last micro-batch.
+    """
 
     def __init__(
-        self, spec: RunSpec, program: Program, work: Pass, folder: Path, durable: checkpoint.Checkpoints | None
+        self, spec: RunSpec, program: Program, engine: PassEngine, folder: Path, durable: checkpoint.Checkpoints | None
     ):
-        self._program, self._work, self._folder, self._durable = program, work, folder, durable
+        self._program, self._engine, self._folder, self._durable = program, engine, folder, durable
         self._block = block_size(spec)
         last = durable.last if durable is not None else None
         self.spent = Spent(None, last.cpu_seconds) if last else Spent(Meter())
@@ -233,7 +233,7 @@ class _Progress:
         for rows, text in Blocks(batch, self._program, self._block, keep=0):
             interruption.check()
             with self.spent.counting():
-                self._work.process(rows, text)
+                self._engine.process(rows, text)
             new += self._write()
         self._save()
         return new
@@ -241,11 +241,11 @@ class _Progress:
     def finish(self) -> None:
         """End the stream, and write the last outputs."""
         with self.spent.counting():
-            self._work.engine.finish(self.position.total[0])
+            self._engine.runtime.finish(self.position.total[0])
         self._write()
         self.check_replay()
         if not self._parts:  # a part holds the columns
-            write_whole(part_path(self._folder, 0), self._work.schema, [])
+            write_whole(part_path(self._folder, 0), self._engine.schema, [])
 
     def check_replay(self) -> None:
         """Raise BadInput if the folder has more outputs than the recorded events make."""
@@ -254,7 +254,7 @@ class _Progress:
 
     def _write(self) -> int:
         """Write the new outputs of the engine as one part; return their number."""
-        tables = (new for table in self._work.outputs() if (new := self._new(table)).num_rows)
+        tables = (new for table in self._engine.outputs() if (new := self._new(table)).num_rows)
         first = next(tables, None)
         if first is None:
             return 0
@@ -266,7 +266,7 @@ class _Progress:
                 rows += table.num_rows
                 yield table
 
-        write_whole(part_path(self._folder, self._parts), self._work.schema, counted())
+        write_whole(part_path(self._folder, self._parts), self._engine.schema, counted())
         storage.sync(self._folder)
         self._parts += 1
         return rows
@@ -281,7 +281,7 @@ class _Progress:
         return table.slice(known)
 
     def _check_written(self) -> None:
-        """Once all written outputs are made again, compare the two."""
+        """Compare the two once the engine has made all written outputs again."""
         if self._left < 0 or (self._left == 0 and self._replayed != self._written):
             raise self._changed()
 
@@ -295,7 +295,7 @@ class _Progress:
         """Make a checkpoint if enough events were processed since the last one."""
         if self._durable is None or self.position.total[0] - self._saved < self._durable.interval:
             return
-        standing, images = self._work.engine.checkpoint()
+        standing, images = self._engine.runtime.checkpoint()
         about, resumed = self._durable.about, self._durable.resumed
         read = self.position.total
         self._durable.save(checkpoint.Checkpoint(read, 0, json.loads(standing), self.spent.cpu, resumed, about, images))

@@ -1,4 +1,7 @@
-"""Plans for an application: its profile, a machine, a strategy (`streaming_core.planner`)."""
+"""Plans for an application, from its profile, a machine and a strategy (`streaming_core.planner`).
+
+`planned` finds the plan of a run with plan auto. `find` and `profile_of` serve the command `streaming-core plan`.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,17 @@ from streaming_core.planner.graph import GROUPS
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.model import Estimate, Places, estimate
 from streaming_core.planner.placed import Placed
-from streaming_core.run import engine, host, trial
+from streaming_core.run import host, probe, trial
 from streaming_core.run import profile as profiles
+from streaming_core.run.one_pass import Progress
 from streaming_core.run.profile import Profile
 from streaming_core.run.report import Better, Chosen, Planned, Sample
 from streaming_core.run.way import RunSpec
 
-SEED = 1  # of a workload that is generated to be measured
-CHANGED = 0.25  # by which an operator's part of the work has changed
-SHARE = 0.05  # of all work: a smaller part is nothing to plan by
-LEAST = 0.1  # seconds of a pass: what a shorter one shows of the load is noise
+SEED = 1  # of a workload that is generated for the measurement
+CHANGED = 0.25  # relative change of an operator's share of the work that counts as a change
+SHARE = 0.05  # of all work; a plan does not depend on an operator with a smaller share
+LEAST = 0.1  # seconds of a pass; the load in a shorter pass is noise
 
 
 def profile_of(
@@ -39,14 +43,24 @@ def profile_of(
     source: Path | None = None,
     measured: Path | None = None,
     channel: str | None = None,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Profile, Path | None]:
-    """The profile of an application, and where it is kept: the one that was `measured` before, else that of a workload,
-    else of one that is generated for it with these parameters.
+    """Read or measure the profile of an application.
+
+    Args:
+        name: The application.
+        params: The parameters that differ from the defaults.
+        source: The folder of the workload to measure; None: a workload is generated for the measurement.
+        measured: The file of an earlier profile, which is read instead.
+        channel: The channel of the runs to plan for; None: the profile's own, or the default.
+        progress: Receives the progress of a measurement.
+
+    Returns:
+        The profile, and its file; None if it has no file.
 
     Raises:
-        BadInput: an application that is not planned, or a profile of another application, workload, channel, code or
-            parameters.
+        BadInput: The application has no plans, or the profile belongs to another application, workload, channel, code
+            or parameters.
     """
     app = registry.load(name)
     RunSpec.parse({"app": name, "executor": "pinned"} | ({"channel": channel} if channel else {})).check(app)
@@ -72,8 +86,8 @@ def profile_of(
     with tempfile.TemporaryDirectory() as folder:
         bound = app.bind(params)
         workload.write(app, bound, profiles.EVENTS, SEED, Path(folder) / "workload")
-        made = workload.read(Path(folder) / "workload", app)
-        return profiles.measure(made, channel or profiles.CHANNEL, progress=progress), None
+        generated = workload.read(Path(folder) / "workload", app)
+        return profiles.measure(generated, channel or profiles.CHANNEL, progress=progress), None
 
 
 def find(
@@ -86,7 +100,7 @@ def find(
     """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host.
 
     Raises:
-        BadInput: as `strategies.plan`, `Machine.named` and `host.machine`; or threads of another machine.
+        BadInput: As `strategies.plan`, `Machine.named` and `host.machine`; or threads of another machine.
     """
     return find_on(profile, machine_for(machine, threads), strategy, seed)
 
@@ -106,7 +120,7 @@ def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT
     """The plan that a strategy finds for a machine.
 
     Raises:
-        BadInput: as `strategies.plan`.
+        BadInput: As `strategies.plan`.
     """
     most = min(where.threads, GROUPS) if where.replicas_per_core is None else None
     try:
@@ -119,66 +133,66 @@ def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT
 
 
 def planned(
-    spec: RunSpec, opened: workload.Workload, progress: engine.Progress | None = None
+    spec: RunSpec, opened: workload.Workload, progress: Progress | None = None
 ) -> tuple[Planned, Callable[[Sample], Planned]]:
-    """The plan for a run over a workload that leaves it to be found, and what is said of it after a pass.
+    """Find the plan for a run with plan auto; return it, and a function that judges it after a pass.
 
     The run uses the replicated plan instead if that one measures faster (trial.py). Threads beyond the cores of this
-    host get no tasks: they would take turns with the others.
+    host get no tasks, because they would take turns with the others.
 
     Raises:
-        BadInput: as `find`.
+        BadInput: As `find`.
     """
     profile, path = profiles.kept(opened, spec.option("channel") or profiles.CHANNEL, spec.batch, progress)
-    threads = min(spec.threads, len(engine.topology()["cores"]))
-    found, chosen = find(profile, threads=threads), None
+    threads = min(spec.threads, len(probe.topology()["cores"]))
+    placed, chosen = find(profile, threads=threads), None
     default = replicated(opened.app, threads)
-    if found.as_plan() != default:
-        measured = trial.of(spec, opened, found.as_plan(), default, path)
+    if placed.as_plan() != default:
+        measured = trial.of(spec, opened, placed.as_plan(), default, path)
         chosen = Chosen(
-            plan="found" if measured.chosen == measured.found else "replicated",
-            found_per_s=statistics.median(measured.found_per_s),
+            plan="found" if measured.chosen == measured.candidate else "replicated",
+            candidate_per_s=statistics.median(measured.candidate_per_s),
             replicated_per_s=statistics.median(measured.replicated_per_s),
             ratio=measured.ratio,
-            rounds=len(measured.found_per_s),
+            rounds=len(measured.candidate_per_s),
         )
         if chosen.plan == "replicated":
-            sockets, cores = placed(found.machine, default)
-            found = replace(found, strategy="replicated", sockets=sockets, cores=cores, proved=False)
-    sustained = found.estimate.sustained
-    said = Planned(
-        plan=found.as_plan(),
-        strategy=found.strategy,
+            sockets, cores = places_of(placed.machine, default)
+            placed = replace(placed, strategy="replicated", sockets=sockets, cores=cores, proved=False)
+    sustained = placed.estimate.sustained
+    result = Planned(
+        plan=placed.as_plan(),
+        strategy=placed.strategy,
         events_per_s=sustained.ingress,
         bottleneck=str(sustained.bottleneck),
         chosen=chosen,
     )
-    return said, partial(judged, said, found, profile)
+    return result, partial(judged, result, placed, profile)
 
 
-def notes(found: Placed) -> list[str]:
-    """What a prediction leaves out."""
+def notes(placed: Placed) -> list[str]:
+    """Effects that a prediction leaves out, each in a sentence."""
     left_out = []
-    if all(operator.memory_bytes is None for operator in found.graph.operators):
+    if all(operator.memory_bytes is None for operator in placed.graph.operators):
         left_out.append("constraint 4 (bandwidth of local memory) is left out: no counter of DRAM traffic was read")
-    if merging := found.graph.mergers(list(found.replicas.values())):
-        shared = sum(found.machine.merge_core(number) is not None for number in range(len(merging)))
+    if merging := placed.graph.mergers(list(placed.replicas.values())):
+        shared = sum(placed.machine.merge_core(number) is not None for number in range(len(merging)))
         left_out.append(
             f"channel merge_sort adds {len(merging)} merge threads. {shared} of them share a core with a thread of the "
             "plan, and the prediction counts their work there"
         )
-    if found.machine.name != host.NAME:
-        clock, measured = found.machine.clock_ghz, found.graph.clock_ghz
+    if placed.machine.name != host.NAME:
+        clock, measured = placed.machine.clock_ghz, placed.graph.clock_ghz
         if clock is None or measured is None:
             of = "machine" if clock is None else "profile"
             left_out.append(
-                f"row times are those measured here, not scaled to {found.machine.name}: the {of} states no clock"
+                f"row times are those measured here, not scaled to {placed.machine.name}: the {of} states no clock"
             )
     return left_out
 
 
 def replicated(app: App, threads: int) -> dict[str, list[int]]:
-    """The runtime's default plan (plan.rs): a replica on each thread, or a single one, on threads in turn."""
+    """The runtime's default plan (plan.rs): a replica on each thread; of a stateful operator one, on threads in turn."""
     plan, turn = {}, 0
     for operator in app.operators:
         name = profiles.name_of(operator)
@@ -192,10 +206,21 @@ def replicated(app: App, threads: int) -> dict[str, list[int]]:
     return plan
 
 
-def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> Planned:
-    """The plan with how far off its prediction was; what of the load has changed since the profile was measured, which
-    was of the workload's first events; and the plan that would be better now, if there is one."""
-    # What the first pass takes beside, writing rows say, and what a rate allows, nobody has predicted.
+def judged(planned: Planned, placed: Placed, profile: Profile, peak: Sample) -> Planned:
+    """Compare the prediction for a plan with a pass.
+
+    The profile covers the first events of the workload, so the load may have changed since.
+
+    Args:
+        planned: The plan and its prediction.
+        placed: The same plan, as the planner sees it.
+        profile: The profile that it was made from.
+        peak: The sample of the pass.
+
+    Returns:
+        The plan with the error of its prediction, the changes of the load, and a better plan for that load, if any.
+    """
+    # The model does not cover an open-loop pass, nor the first pass, which also writes rows.
     if peak.kind != "peak" or not peak.events_per_s:
         return planned
     error = abs(peak.events_per_s - planned.events_per_s) / peak.events_per_s
@@ -204,20 +229,20 @@ def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> P
     changes = profile.changes(planned.plan, peak.tasks)
     work = {name: times * rows for name, (times, rows) in changes.items()}
     spent = {name: sum(t.execute_ns + t.others_ns for t in peak.tasks if t.operator == name) for name in work}
-    told = [name for name in work if spent[name] > SHARE * sum(spent.values())]
-    changed = {name: work[name] for name in told if max(work[name], 1 / work[name]) > 1 + CHANGED}
+    large = [name for name in work if spent[name] > SHARE * sum(spent.values())]
+    changed = {name: work[name] for name in large if max(work[name], 1 / work[name]) > 1 + CHANGED}
     better = None
     if changed:
-        again = find_on(profile.after(changes), found.machine)
-        now = estimate(again.graph, found.machine, found.sockets, cores=found.cores).sustained.ingress
+        again = find_on(profile.after(changes), placed.machine)
+        now = estimate(again.graph, placed.machine, placed.sockets, cores=placed.cores).sustained.ingress
         would = again.estimate.sustained.ingress
         if would > now * (1 + profiles.TOLERANCE):
             better = Better(plan=again.as_plan(), events_per_s=would, instead_of=now)
     return planned.model_copy(update={"error": error, "changed": changed, "better": better})
 
 
-def placed(machine: Machine, plan: dict[str, list[int]]) -> tuple[Places, Places]:
-    """Where a plan's threads are on a machine: per operator the sockets of its replicas, and the cores in them."""
+def places_of(machine: Machine, plan: dict[str, list[int]]) -> tuple[Places, Places]:
+    """The places of a plan's threads on a machine: per operator the sockets of its replicas, and the cores in them."""
     where = {machine.thread(i, core): (i, core) for i, cores in enumerate(machine.cores) for core in range(cores)}
     sockets = {name: [where[thread][0] for thread in places] for name, places in plan.items()}
     return sockets, {name: [where[thread][1] for thread in places] for name, places in plan.items()}
@@ -228,38 +253,38 @@ def in_order(plan: dict[str, list[int]], app: str) -> dict[str, list[int]]:
     return {name: plan[name] for name in profiles.names(registry.load(app)) if name in plan}
 
 
-def at_rate(found: Placed) -> Estimate:
-    """What a plan does at the rate that it sustains."""
-    return estimate(found.graph, found.machine, found.sockets, found.estimate.sustained.ingress, found.cores)
+def at_rate(placed: Placed) -> Estimate:
+    """The estimate of a plan at the rate that it sustains."""
+    return estimate(placed.graph, placed.machine, placed.sockets, placed.estimate.sustained.ingress, placed.cores)
 
 
 def rows_per_s(estimated: Estimate, operator: str) -> float:
-    """Rows that an operator takes."""
+    """Rows per second that enter an operator."""
     return sum(replica.rate for replica in estimated.of(operator))
 
 
 def busy(estimated: Estimate, operator: str) -> float:
-    """Of their threads' time, what the busiest of its replicas works."""
+    """The utilisation of the busiest replica of an operator, as a share of its thread's time."""
     return max(replica.utilisation for replica in estimated.of(operator))
 
 
-def as_dict(found: Placed) -> dict[str, Any]:
-    """JSON values: the plan, and what it is expected to do."""
-    sustained = found.estimate.sustained
-    estimated = at_rate(found)
+def as_dict(placed: Placed) -> dict[str, Any]:
+    """The plan and its prediction, as JSON values."""
+    sustained = placed.estimate.sustained
+    estimated = at_rate(placed)
     return {
-        "plan": found.as_plan(),
-        "strategy": found.strategy,
-        "machine": found.machine.name,
-        "pinned": found.pinned,
-        "proved": found.proved,
+        "plan": placed.as_plan(),
+        "strategy": placed.strategy,
+        "machine": placed.machine.name,
+        "pinned": placed.pinned,
+        "proved": placed.proved,
         "events_per_s": sustained.ingress,
         "rows_per_s": sustained.throughput,
         "bottleneck": str(sustained.bottleneck),
         "operators": {
-            name: {"rows_per_s": rows_per_s(estimated, name), "busy": busy(estimated, name)} for name in found.sockets
+            name: {"rows_per_s": rows_per_s(estimated, name), "busy": busy(estimated, name)} for name in placed.sockets
         },
-        "notes": notes(found),
+        "notes": notes(placed),
         "fetching_ns": [list(row) for row in estimated.fetching],
         "traffic_bytes_per_s": [list(row) for row in estimated.traffic],
     }

@@ -1,14 +1,16 @@
-"""Profiles: what the operators of an application cost, measured on the executor that will run the plan.
+"""Profiles: the costs of an application's operators, measured on the executor that will run the plan.
 
-A pass of executor `pinned` on one thread, which goes round all tasks, so that none interferes with another: per task
-the rows taken and put out, the time of executing a row, and of what else handing it on takes (BriskStream's T_e and
-Others, sections 3.1 and 6.3). Where BriskStream profiles an operator alone, it is here beside the others, as it will
-run: what lies in caches then does so here.
+A measurement is a pass of executor `pinned` on one thread. The thread cycles through all tasks, so none interferes with
+another. For each task, the profile has its rows, the time to execute a row, and the other time to hand it on. These are
+BriskStream's T_e and Others (sections 3.1 and 6.3). BriskStream profiles an operator alone. Here, it runs beside the
+others, as it will in a plan, so the caches hold the same data.
 
-What a row costs depends on who else there is. With several producers a gate merges; of rows that part at a keyed
-operator the paths are kept, so that they meet in order again; whoever has one neighbour does without. So there is a
-pass for each *pattern*, which operators have one replica and which have several: of few operators all patterns, of many
-those in which one differs from the others.
+The cost of a row depends on the number of replicas. With several producers, a gate merges. After a keyed operator, rows
+carry their path, so that they meet in order again. Operators with one producer and one consumer need neither. So there
+is a pass for each *pattern*: a choice of the operators that have several replicas. With few operators, a profile has
+all patterns. With many, it has those in which one operator differs from the others.
+
+`measure` makes a `Profile`; `kept` caches it beside its workload; `Profile.graph` is the input of the planner.
 """
 
 from __future__ import annotations
@@ -32,28 +34,31 @@ from streaming_core.language.operator import Operator
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.planner import graph as planned
 from streaming_core.planner.document import Amount, Document
-from streaming_core.run import engine
+from streaming_core.run import one_pass, probe, provenance
+from streaming_core.run.blocks import BLOCK, Blocks
+from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.report import TaskCost
 from streaming_core.run.way import DEFAULT_BATCH, RunSpec
 from streaming_core.storage import absolute, digest_of
 
 CHANNEL = "gate"
-EVENTS = 100_000  # of the workload that are measured: passes of tens of milliseconds
-READ = 200  # of which texts are measured
-SEVERAL = 2  # replicas where there are several
-WIDE = 64  # replicas by whose rows the shares of keys are known
-TOLERANCE = 0.05  # by which times of two measurements differ
-FEW = 4  # operators of which all patterns are measured
+EVENTS = 100_000  # measured events of the workload, so that a pass takes tens of milliseconds
+READ = 200  # events whose texts are measured
+SEVERAL = 2  # replicas of an operator that has several
+WIDE = 64  # replicas whose numbers of rows show the shares of the keys
+TOLERANCE = 0.05  # relative difference of the times of two measurements
+FEW = 4  # operators; a profile of more does not have all patterns
 MERGING = ("merge_sort",)  # channels that add a thread for each merge task
 REPLICATED = ("stateless", "partitioned", "windowed", "sink")
-# What plans call those that have no names in them; and where a source's rows come from.
+# The names of the source and the sink in a plan, and of the producer of the source's rows.
 SOURCE, SINK, EVENT = "source", "sink", "events"
 
 
 class Cost(Document):
-    """What rows of one operator cost in a pattern, all its replicas together; times in ns per row, medians over passes.
+    """The costs of an operator's rows in a pattern, all its replicas together.
 
-    Of a windowed operator rows are those in front of it: every replica reads each of them, `rows_in` counts it once.
+    Times are nanoseconds per row, as medians over passes. Every replica of a windowed operator reads all rows in front
+    of it; `rows_in` counts each of them once.
     """
 
     rows_in: Annotated[int, Field(ge=0)]
@@ -74,28 +79,28 @@ class Cost(Document):
 
     @property
     def row(self) -> float:
-        """All that a row takes, in ns."""
+        """Nanoseconds that a row takes in all."""
         return self.execute + self.others
 
     @property
     def selectivity(self) -> float:
-        """Rows put out of one."""
+        """Rows that leave per row that enters."""
         return self.rows_out / self.rows_in if self.rows_in else 0.0
 
 
 class Pattern(Document):
-    """One replica, or several, of each operator, and what all cost then; `source` and `sink` are among them."""
+    """One replica, or several, of each operator, and the costs of all operators then, `source` and `sink` included."""
 
     replicas: dict[str, int]
     costs: dict[str, Cost]
 
 
 class Profile(Document):
-    """What a planner knows of an application on this machine, over a workload.
+    """The costs of an application over a workload, on this machine.
 
     Attributes:
-        row_bytes: per operator and producer the mean bytes of a row, with its texts; `events` are the source's.
-        weights: per operator with keys the rows of each equal part of its key groups.
+        row_bytes: By operator and producer, the mean bytes of a row with its texts. The source's producer is `events`.
+        weights: By operator with keys, the rows of each equal part of its key groups.
     """
 
     version: Literal[1] = 1
@@ -119,7 +124,7 @@ class Profile(Document):
 
         Args:
             app: The application.
-            most: Replicas that an operator may have, where they share threads; None: as many as there are places.
+            most: Most replicas of an operator, where they share threads; None: as many as the machine has places.
             median: Whether T_e is the median over batches, as in the paper, and not the mean over rows. The median
                 leaves out rare work, such as closing a window. Finding the keys of windows has no median.
         """
@@ -140,9 +145,16 @@ class Profile(Document):
         )
 
     def changes(self, plan: Mapping[str, list[int]], tasks: list[TaskCost]) -> dict[str, tuple[float, float]]:
-        """Per operator how many times as long a row took in a pass of a plan as in the pattern that the plan was judged
-        by, and as many rows came of one. A machine that is slower as a whole has changed nothing: times are beside the
-        others'.
+        """Compare a pass of a plan with the pattern that the plan was judged by.
+
+        Times are relative to those of the other operators, so a machine that is slower as a whole shows no change.
+
+        Args:
+            plan: The plan.
+            tasks: The costs of the tasks in the pass.
+
+        Returns:
+            By operator, the factor of the time of a row, and the factor of the rows that leave per row that enters.
         """
         several = frozenset(name for name, places in plan.items() if len(places) > 1)
         by = self.graph(registry.load(self.app)).likest(several)
@@ -161,12 +173,12 @@ class Profile(Document):
         }
 
     def after(self, changes: Mapping[str, tuple[float, float]]) -> Profile:
-        """The profile with times and rows put out changed so many times, in all patterns."""
+        """The profile with times and rows multiplied by the factors of `changes`, in all patterns."""
 
         def cost_of(name: str, cost: Cost) -> Cost:
             times, rows = changes.get(name, (1.0, 1.0))
-            taken = {"execute": cost.execute * times, "others": cost.others * times}
-            return cost.changed(**taken, rows_out=round(cost.rows_out * rows))
+            scaled = {"execute": cost.execute * times, "others": cost.others * times}
+            return cost.changed(**scaled, rows_out=round(cost.rows_out * rows))
 
         def pattern_of(pattern: Pattern) -> Pattern:
             return pattern.changed(costs={name: cost_of(name, cost) for name, cost in pattern.costs.items()})
@@ -176,20 +188,20 @@ class Profile(Document):
     def _operator(self, operator: Operator, pattern: Pattern, most: int | None, median: bool) -> planned.Operator:
         name = name_of(operator)
         cost, sizes, weights = pattern.costs[name], self.row_bytes[name], self.weights.get(name)
-        given: dict[str, Any] = {"selectivity": cost.selectivity}
+        fields: dict[str, Any] = {"selectivity": cost.selectivity}
         if operator.kind == "windowed":
             reading = min(self._reading(name), cost.execute / pattern.replicas[name])
-            given |= {"read_ns": reading, "ns": cost.execute - pattern.replicas[name] * reading}
+            fields |= {"read_ns": reading, "ns": cost.execute - pattern.replicas[name] * reading}
         else:
-            given["ns"] = cost.median if median else cost.execute
+            fields["ns"] = cost.median if median else cost.execute
         if operator.kind == "partitioned" and weights and sum(weights):
-            given["weights"] = [part for part in weights for _ in range(planned.GROUPS // len(weights))]
+            fields["weights"] = [part for part in weights for _ in range(planned.GROUPS // len(weights))]
         inputs: list[dict[str, Any]] = []
         producers: list[str | None] = [name_of(o) for o in operator.inputs]
         for producer in producers or [None]:
             size = sizes[producer or EVENT]
             read = "read_bytes" if operator.kind == "windowed" else "bytes"
-            inputs.append(given | {"producer": producer, read: size})
+            inputs.append(fields | {"producer": producer, read: size})
         able = operator.kind in REPLICATED
         about = {"name": name, "kind": operator.kind, "inputs": inputs, "others_ns": cost.others}
         if self.channel in MERGING and name != SOURCE:
@@ -197,23 +209,26 @@ class Profile(Document):
         return planned.Operator.model_validate(about | {"most": most if able else 1})
 
     def _reading(self, name: str) -> float:
-        """ns that each replica of a windowed operator takes to read a row: two read it twice, and handle it once. By
-        the first two patterns that differ in nothing else."""
+        """Nanoseconds that each replica of a windowed operator takes to read a row.
+
+        Two replicas read a row twice and handle it once. So the first two patterns that differ only in the replicas of
+        this operator give the time.
+        """
         for alone in self.patterns:
-            twin = {**alone.replicas, name: SEVERAL}
-            several = next((one for one in self.patterns if one.replicas == twin), None)
+            replicas = {**alone.replicas, name: SEVERAL}
+            several = next((one for one in self.patterns if one.replicas == replicas), None)
             if alone.replicas[name] == 1 and several is not None:
                 return max(0.0, several.costs[name].execute - alone.costs[name].execute) / (SEVERAL - 1)
         return 0.0
 
 
 def name_of(operator: Operator) -> str:
-    """What a plan calls an operator: source and sink have no names of their own there."""
+    """The name of an operator in a plan, where source and sink have no names of their own."""
     return operator.kind if operator.kind in (SOURCE, SINK) else operator.name
 
 
 def names(app: App) -> list[str]:
-    """What a plan may name, in topological order."""
+    """The operators that a plan may name, in topological order."""
     return [name_of(operator) for operator in app.operators]
 
 
@@ -222,17 +237,20 @@ def measure(
     channel: str = CHANNEL,
     batch: int = DEFAULT_BATCH,
     repetitions: int = 5,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Profile:
-    """Measures an application over the first events of a workload.
+    """Measure an application over the first events of a workload.
 
     Args:
-        channel, batch: of the runs that plans are made for.
-        repetitions: passes of each pattern; times are medians over them.
+        source: The workload.
+        channel: The channel of the runs to plan for.
+        batch: The events in a batch of these runs.
+        repetitions: Passes of each pattern; times are medians over them.
+        progress: Receives the progress in patterns.
 
     Raises:
-        BadInput: an application that does not run so, or a workload without events.
-        RunFailed: an operator failed, or two passes had different results.
+        BadInput: The application does not run with this channel, or the workload has no events.
+        RunFailed: An operator failed, or two passes had different results.
     """
     app, params = source.app, source.manifest["params"]
     spec = RunSpec.parse({"app": app.name, "executor": "pinned", "channel": channel, "batch": batch})
@@ -240,7 +258,7 @@ def measure(
     if not source.rows:
         raise BadInput(f"workload {source.directory} has no events to measure; use one with at least 1 event")
     program = compile_app(app, params)
-    blocks = engine.Blocks(first_events(source), program, engine.BLOCK)
+    blocks = Blocks(first_events(source), program, BLOCK)
     able = [name_of(o) for o in app.operators if o.kind in REPLICATED]
     chosen = list(_patterns(able))
     results: set[str] = set()
@@ -248,16 +266,16 @@ def measure(
     def passes(replicas: Mapping[str, int], times: int) -> list[list[TaskCost]]:
         plan = {name: [0] * replicas.get(name, 1) for name in names(app)}
         way = spec.model_copy(update={"plan": plan})
-        found = []
+        tasks = []
         for _ in range(times):
-            sample, _, _ = engine.one_pass(way, program, blocks, export=False)
+            sample, _, _ = one_pass.run(way, program, blocks, PassRequest(exports_state=False))
             results.add(sample.digest)
             if len(results) > 1:
                 raise RunFailed(
                     f"profile of {app.name}: two passes have different digests: {', '.join(sorted(results))}"
                 )
-            found.append(sample.tasks)
-        return found
+            tasks.append(sample.tasks)
+        return tasks
 
     patterns: list[Pattern] = []
     for done, several in enumerate(chosen):
@@ -285,7 +303,7 @@ def measure(
 
 
 def first_events(source: workload.Workload) -> workload.Workload:
-    """The first events of a workload, those that are measured."""
+    """The first events of a workload, which a profile measures."""
     return _First(source.directory, source.manifest, source.app)
 
 
@@ -293,33 +311,42 @@ def kept(
     source: workload.Workload,
     channel: str = CHANNEL,
     batch: int = DEFAULT_BATCH,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Profile, Path | None]:
-    """The profile of a workload that was measured before with the same code and parameters on this machine, else
-    measured now and kept beside the workload; and where it lies. None: nothing may be written there."""
+    """The profile beside a workload; if there is none for this code and machine, measure it and keep it there.
+
+    Args:
+        source: The workload.
+        channel: As for `measure`.
+        batch: As for `measure`.
+        progress: As for `measure`.
+
+    Returns:
+        The profile, and its file; None if the folder is not writable.
+    """
     about = {
         "code": registry.code_digest(source.app),
         "params": source.manifest["params"],
         "workload": source.manifest["content_digest"],
         "channel": channel,
         "batch": batch,
-        "build": engine.build(),
-        "machine": engine.topology(),
+        "build": provenance.build(),
+        "machine": probe.topology(),
     }
     directory = absolute(source.directory)
     path = directory.with_name(f"{directory.name}.profiles") / f"{digest_of(about)[:16]}.json"
     if path.exists():
         return Profile.read(path), path
-    found = measure(source, channel, batch, progress=progress)
+    profile = measure(source, channel, batch, progress=progress)
     try:
-        found.save(path)
+        profile.save(path)
     except BadInput:
-        return found, None
-    return found, path
+        return profile, None
+    return profile, path
 
 
 def _patterns(able: list[str]) -> Iterator[frozenset[str]]:
-    """Those that have several replicas: of few operators all choices, of many none, all, one, and all but one."""
+    """The choices of operators with several replicas. Many operators have none, all, one, and all but one."""
     every = frozenset(able)
     if len(able) <= FEW:
         for number in range(len(able) + 1):
@@ -331,15 +358,15 @@ def _patterns(able: list[str]) -> Iterator[frozenset[str]]:
 
 
 def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
-    """Of all tasks that belong to an operator."""
+    """The cost of an operator: that of all its tasks."""
 
     def of(tasks: list[TaskCost], *roles: str) -> list[TaskCost]:
         return [task for task in tasks if task.operator == name and task.role in roles]
 
     main = of(passes[0], "operator", SOURCE, SINK)
-    found_by = of(passes[0], "keys")
-    # What finds keys takes each row once, and belongs to handling it.
-    rows_in = sum(task.rows_in for task in found_by or main)
+    key_tasks = of(passes[0], "keys")
+    # These tasks read each row once, and are part of handling it.
+    rows_in = sum(task.rows_in for task in key_tasks or main)
     if not rows_in:
         return Cost(rows_in=0, rows_out=sum(task.rows_out for task in main), execute=0.0, others=0.0, quantiles=[])
     execute = [sum(t.execute_ns for t in of(tasks, "operator", "keys", SOURCE, SINK)) / rows_in for tasks in passes]
@@ -347,7 +374,7 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
     others = [sum(t.others_ns for t in tasks if t.operator == name and t.role != "merge") / rows_in for tasks in passes]
     merge = [sum(t.others_ns + t.execute_ns for t in of(tasks, "merge")) / rows_in for tasks in passes]
     quantiles = [task.execute_quantiles for tasks in passes for task in of(tasks, "operator", SOURCE, SINK)]
-    quantiles = [found for found in quantiles if found]
+    quantiles = [steps for steps in quantiles if steps]
     return Cost(
         rows_in=rows_in,
         rows_out=sum(task.rows_out for task in main),
@@ -359,19 +386,21 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
 
 
 def _row_bytes(source: workload.Workload) -> dict[str, dict[str, float]]:
-    """Per operator and producer the bytes of a row that it takes: the interpreter makes the first rows, where they have
-    texts."""
+    """The mean bytes of a row, by operator and producer.
+
+    Where rows have texts, the interpreter makes the first ones.
+    """
     app, params = source.app, source.manifest["params"]
     first = next(iter(source.blocks(READ)))
-    put_out = {}
+    sizes = {}
     for operator in app.operators[:-1]:
         record = operator.emitted.resolve(params)
-        put_out[name_of(operator)] = float(record.event[1])
+        sizes[name_of(operator)] = float(record.event[1])
         if text_fields(record):
-            made = first if operator.kind == SOURCE else _first_rows(app.through(operator.name), params, first)
-            put_out[name_of(operator)] = row_bytes(record, [made], made.num_rows) or float(record.event[1])
-    found = {name_of(o): {name_of(i): put_out[name_of(i)] for i in o.inputs} for o in app.operators[1:]}
-    return {SOURCE: {EVENT: put_out[SOURCE]}, **found}
+            rows = first if operator.kind == SOURCE else _first_rows(app.through(operator.name), params, first)
+            sizes[name_of(operator)] = row_bytes(record, [rows], rows.num_rows) or float(record.event[1])
+    by_operator = {name_of(o): {name_of(i): sizes[name_of(i)] for i in o.inputs} for o in app.operators[1:]}
+    return {SOURCE: {EVENT: sizes[SOURCE]}, **by_operator}
 
 
 def _first_rows(app: App, params: dict[str, Any], events: pa.Table) -> pa.Table:
@@ -384,10 +413,12 @@ class _First(workload.Workload):
 
     @property
     def rows(self) -> int:
+        """Number of events."""
         return min(EVENTS, super().rows)
 
     @property
     def end(self) -> int:
+        """Sequence number behind the last event."""
         return self.rows
 
     def read_on(

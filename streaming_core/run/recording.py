@@ -1,9 +1,9 @@
-"""Recordings: the rows that one operator of an application takes, in order, so that it can be run again alone.
+"""Recordings: the input rows of one operator of an application, in order, so that a replay can run it alone.
 
-What an operator takes is what the pipeline in front of it delivers: a recording is the outputs of the application cut
-off there (App.upto), executed in any way that keeps total order, or by the oracle. Each row stands beside the `seq` of
-the event that caused it, and `sub`, its rank among the rows of that event. What is flushed to the operator has the seq
-of the end of the stream and comes last: it takes that in before it flushes itself.
+A recording holds the outputs of the application cut off in front of the operator (App.upto). Any way of executing that
+keeps total order can make it, and so can the oracle. Each row has the `seq` of the event that caused it, and `sub`, its
+number among the rows of that event. Rows that a flush sends to the operator come last, with the seq of the end of the
+stream. They precede the operator's own flush.
 
 A recording is a folder: rows/part-*.parquet with seq, sub and the record's fields, and manifest.json, written last.
 """
@@ -30,7 +30,9 @@ from streaming_core.errors import BadInput, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle import oracle
-from streaming_core.run import engine
+from streaming_core.run import one_pass, provenance
+from streaming_core.run.blocks import BLOCK, Blocks, block_size
+from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.way import Pinned, RunSpec
 
 _KEYS = {"app", "operator", "params", "workload", "code_digest", "content_digest", "rows", "end", "by", "parts"}
@@ -45,22 +47,29 @@ def record(
     out: Path,
     spec: RunSpec,
     program: Program | None = None,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Writes what the operator takes into `out` when the application runs over `source` as `spec` says.
+    """Record the input of an operator while the application runs over a workload.
 
-    Only what lies in front of the operator is run, on the threads that a plan gives it and reconfigured as a schedule
-    says; the events, which the first operators and transactions take, are the same however they are executed. Returns
-    the manifest.
+    Only the operators in front of it run, on the threads of their plan, with the reconfigurations of their schedule.
+    The input of the first operators and of transactions is the events, for every way of executing.
 
     Args:
-        program: that of the application, if it is compiled already.
+        source: The workload.
+        operator: The operator.
+        out: The folder of the recording.
+        spec: The way of executing.
+        program: The program of the application, if it is compiled already.
+        progress: Receives the progress of the pass.
+
+    Returns:
+        The manifest.
 
     Raises:
-        BadInput: no such operator, one of several streams that are not the sources, an application that does not run
-            that way or without order, or `out` is not empty.
-        RunFailed: an operator in front failed.
-        CommandFailed: the disk is full, or fails.
+        BadInput: There is no such operator, or it has several streams that are not the sources. Or the application
+            does not run this way, or without order. Or `out` is not empty.
+        RunFailed: An operator in front failed.
+        CommandFailed: The disk is full, or fails.
     """
     app, params = source.app, source.manifest["params"]
     part = app.upto(operator)
@@ -71,18 +80,21 @@ def record(
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
         way = _of(spec, {"sink", *(o.name for o in part.operators)})
-        blocks = engine.Blocks(replace(source, app=part), compiled, engine.block_size(way), keep=0)
-        sample, _, _ = engine.one_pass(
-            way, compiled, blocks, "verified", sink="parquet", folder=folder, progress=progress, export=False
+        blocks = Blocks(replace(source, app=part), compiled, block_size(way), keep=0)
+        sample, _, _ = one_pass.run(
+            way,
+            compiled,
+            blocks,
+            PassRequest("verified", sink="parquet", folder=folder, progress=progress, exports_state=False),
         )
         return sample.digest
 
-    by = {"spec": spec.model_dump(mode="json"), "build": engine.build()}
+    by = {"spec": spec.model_dump(mode="json"), "build": provenance.build()}
     return _write(source, operator, part, Path(out), by, write)
 
 
 def _of(spec: RunSpec, names: set[str]) -> RunSpec:
-    """The spec, with only these operators in its plan and its schedule: the runtime does not know the others."""
+    """The spec with only these operators in its plan and its schedule: the runtime does not know the others."""
     if not isinstance(spec, Pinned):
         return spec
     if spec.needs_plan:
@@ -96,10 +108,13 @@ def _of(spec: RunSpec, names: set[str]) -> RunSpec:
 
 
 def record_oracle(source: workload.Workload, operator: str, out: Path, mode: str = "auto") -> dict[str, Any]:
-    """Writes what the operator takes into `out` by the sequential meaning of the application; as `record` otherwise.
+    """Record the input of an operator from the oracle; otherwise as `record`.
 
     Args:
-        mode: as for `oracle.run`.
+        source: The workload.
+        operator: The operator.
+        out: The folder of the recording.
+        mode: As for `oracle.run`.
     """
     part = source.app.upto(operator)
     oracle.check_mode(mode)
@@ -113,7 +128,7 @@ def record_oracle(source: workload.Workload, operator: str, out: Path, mode: str
 def _write(
     source: workload.Workload, operator: str, part: App, out: Path, by: dict, write: Callable[[Path], str]
 ) -> dict[str, Any]:
-    """The folder and its manifest. `write` puts outputs/ and state/ into a folder and returns the outputs' digest."""
+    """Make the folder and its manifest. `write` fills a folder with outputs/, and returns the digest of the outputs."""
     if len(part.operators) == 2:
         write = _events(source, len(part.operators[-1].inputs))
     try:
@@ -147,13 +162,13 @@ def _write(
 
 
 def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
-    """Writes the events, as what an operator takes that nothing lies in front of; so often if it unites them so."""
+    """Make the writer for an operator whose input is the events, each so many times."""
 
     def write(folder: Path) -> str:
         schema = source.app.event.resolve(source.manifest["params"]).arrow(("seq", "sub"))
         digest = (0, 0)
         with Writer(folder / "outputs", schema) as files:
-            for events in ahead(source.blocks(engine.BLOCK)):
+            for events in ahead(source.blocks(BLOCK)):
                 rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
                 rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
                 files.write(rows)
@@ -164,7 +179,7 @@ def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
 
 
 def check_out(out: Path) -> None:
-    """Raises BadInput unless the folder is new or empty."""
+    """Raise BadInput unless the folder is new or empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} already exists; choose a new or empty folder")
 
@@ -173,7 +188,7 @@ def check_out(out: Path) -> None:
 
 
 def is_recording(directory: Path) -> bool:
-    """Whether a recording's manifest lies there, and not a workload's or an oracle's."""
+    """Whether the folder has the manifest of a recording, and not that of a workload or an oracle."""
     try:
         return "operator" in json.loads((directory / "manifest.json").read_text())
     except (OSError, ValueError, TypeError):
@@ -184,13 +199,13 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of the recording in `directory`.
 
     Raises:
-        BadInput: there is none, or it is damaged.
+        BadInput: It is missing or damaged.
     """
     return storage.read_manifest(directory, "recording", _KEYS, "record")
 
 
 class Recording(workload.Source):
-    """A recording that was opened, which plays the part of a workload for `app`, the operator alone (App.only)."""
+    """An open recording. It is the workload of `app`, the operator alone (App.only)."""
 
     kind, leading, consecutive = "recording", ("seq", "sub"), False
 
@@ -201,14 +216,15 @@ class Recording(workload.Source):
 
 
 def read(directory: Path, app: App | None = None) -> Recording:
-    """Opens the recording in `directory`.
+    """Open a recording.
 
     Args:
-        app: the application it is of, if that is none of the registry's.
+        directory: Its folder.
+        app: Its application, if the registry does not have it.
 
     Raises:
-        BadInput: no recording, one of other code, a part that is missing or truncated, or columns that are not those
-            of what the operator takes.
+        BadInput: There is no recording, or one of other code. Or a part is missing or truncated, or has other columns
+            than the operator's input.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)

@@ -1,6 +1,6 @@
-"""An operator alone: its recorded input, replayed through the runtime on one thread and checked by the oracle.
+"""Replays: one operator alone on its recorded input, on one thread, checked against the oracle.
 
-Figures are of the kernel and of what finds a row its state; what handing rows on costs is not in them (profile.py).
+The times cover the kernel and finding the state of a row. They exclude handing rows on (profile.py).
 """
 
 from __future__ import annotations
@@ -18,21 +18,29 @@ from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.record import Resolved
 from streaming_core.oracle import oracle
-from streaming_core.run import comparison, engine, recording
+from streaming_core.run import comparison, one_pass, recording
+from streaming_core.run.blocks import BLOCK, Blocks, block_size
+from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.recording import Recording
+from streaming_core.run.report import Sample
 from streaming_core.run.way import RunSpec, executors_of
 from streaming_core.storage import atomic_directory, write_json
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What one operator does to its rows, on one thread.
+    """The measurements of one operator on one thread.
 
     Attributes:
-        rows_in, rows_out: rows taken and put out, with those of the end of the stream.
-        ns_per_row: nanoseconds of a row taken, median of the repetitions; without flushing. None if there are no rows.
-        bytes_in, bytes_out: mean size of a row, with its text. None if there are no rows.
-        keys: distinct keys of a partitioned operator, else None.
+        app: The application.
+        operator: The operator.
+        kind: The kind of the operator.
+        rows_in: Rows that entered, with those of the end of the stream.
+        rows_out: Rows that left.
+        ns_per_row: Nanoseconds per row that entered, without flushing; the median of the repetitions. None: no rows.
+        bytes_in: Mean bytes of a row that entered, with its text. None: no rows.
+        bytes_out: Mean bytes of a row that left. None: no rows.
+        keys: Distinct keys of a partitioned operator, else None.
     """
 
     app: str
@@ -47,7 +55,7 @@ class Replayed:
 
     @property
     def selectivity(self) -> float | None:
-        """Rows put out of a row taken; None if there are no rows."""
+        """Rows that left per row that entered; None if there are no rows."""
         return self.rows_out / self.rows_in if self.rows_in else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -60,20 +68,22 @@ def replay(
     repetitions: int = 5,
     out: Path | None = None,
     program: Program | None = None,
-    progress: engine.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Replayed:
-    """Runs the operator alone on its recorded input, holds the result against the oracle's, and measures it.
+    """Run an operator alone on its recorded input, compare the result with the oracle's, and measure the operator.
 
     Args:
-        repetitions: measured passes, at least 1.
-        out: folder for outputs/ and state/ of the operator and manifest.json; outputs carry the seq of the event that
-            caused them, and `sub` counts those of the operator.
-        program: that of the whole application, if it is compiled already.
+        source: The recording.
+        repetitions: Measured passes, at least 1.
+        out: Folder for outputs/ and state/ of the operator, and manifest.json. Outputs have the seq of the event that
+            caused them, and `sub` counts the operator's outputs of that event.
+        program: The program of the whole application, if it is compiled already.
+        progress: Receives the progress of each pass.
 
     Raises:
-        BadInput: a damaged recording, no repetitions, or `out` is not empty.
-        RunFailed: the operator failed, or the result is not the oracle's: the line names the first difference. Then
-            nothing is written.
+        BadInput: The recording is damaged, there are no repetitions, or `out` is not empty.
+        RunFailed: The operator failed, or the result differs from the oracle's; the line names the first difference.
+            Then nothing is written.
     """
     if repetitions < 1:
         raise BadInput(f"--repetitions must be at least 1, got {repetitions}")
@@ -82,18 +92,21 @@ def replay(
     app, params = source.app, source.manifest["params"]
     program = program.part(app) if program else compile_app(app, params)
     spec = RunSpec.parse({"app": app.name, "executor": executors_of(app.kind)[0], "threads": 1})
-    blocks = engine.Blocks(source, program, engine.block_size(spec))
+    blocks = Blocks(source, program, block_size(spec))
     try:
         with atomic_directory(Path(out)) if out else tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            first, state, _ = engine.one_pass(
-                spec, program, blocks, "verified", sink="parquet", folder=folder, progress=progress
+            first, state, _ = one_pass.run(
+                spec, program, blocks, PassRequest("verified", sink="parquet", folder=folder, progress=progress)
             )
             _verify(source, first, folder)
             seconds = []
             for number in range(repetitions):
-                sample, _, _ = engine.one_pass(
-                    spec, program, blocks, "peak", number + 1, "count", progress=progress, export=False
+                sample, _, _ = one_pass.run(
+                    spec,
+                    program,
+                    blocks,
+                    PassRequest("peak", number + 1, "count", progress=progress, exports_state=False),
                 )
                 if sample.outputs != first.outputs:
                     raise RunFailed(
@@ -101,7 +114,7 @@ def replay(
                         f"{first.outputs} and {sample.outputs}"
                     )
                 seconds.append(sample.breakdown["useful"])
-            operator = app.operators[-2]  # streams that belong to it lie in front
+            operator = app.operators[-2]  # the operators in front of it make its streams
             replayed = Replayed(
                 app=app.name,
                 operator=source.operator,
@@ -121,8 +134,8 @@ def replay(
     return replayed
 
 
-def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
-    """Raises RunFailed unless the oracle makes of the recording what lies in `folder`."""
+def _verify(source: Recording, sample: Sample, folder: Path) -> None:
+    """Raise RunFailed unless the results in `folder` equal those of the oracle."""
     theirs = folder / ".oracle"
     theirs.mkdir()
     expected = oracle.compute(source, theirs)
@@ -139,4 +152,4 @@ def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
 
 def _bytes(folder: Path, record: Resolved, rows: int) -> float | None:
     """Mean bytes of the rows in a folder's parts."""
-    return row_bytes(record, Parts.of(folder).slices(engine.BLOCK, text_fields(record)), rows)
+    return row_bytes(record, Parts.of(folder).slices(BLOCK, text_fields(record)), rows)

@@ -1,4 +1,9 @@
-"""RunReport: the facts about one run."""
+"""RunReport: the facts about one run, as report.json holds them.
+
+Start at `RunReport`, then read `Sample`, one measured pass. `provenance.report_of` makes a report.
+
+A field with an alias has the alias in report.json.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ class Latency(BaseModel):
 
     @classmethod
     def of_pass(cls, seconds: float) -> Latency:
-        """The latencies of a pass whose events are all there at once: each is the time of the pass."""
+        """The latencies of a pass whose events all arrive at its start: each is the time of the pass."""
         return cls(**dict.fromkeys(cls.model_fields, seconds * 1e6))
 
 
@@ -38,6 +43,8 @@ class GoneOver(BaseModel):
 class Reconfiguration(BaseModel):
     """A change of the owners of the keys of a windowed operator, from one event on."""
 
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
     operator: str
     event: int = Field(description="First event after the change.")
     owners: list[int] = Field(
@@ -45,8 +52,8 @@ class Reconfiguration(BaseModel):
     )
     by: str = Field("schedule", description="Origin of the change: schedule, request, or the controller's name.")
     cause: str | None = Field(None, description="Load that made the controller act; None without a controller.")
-    asked: int | None = Field(
-        None, description="Time of the request, in nanoseconds of engine time; None: before the run."
+    requested: int | None = Field(
+        None, alias="asked", description="Time of the request, in nanoseconds of engine time; None: before the run."
     )
     moved: int = Field(description="Number of cells that changed their owner.")
     cells: int = Field(description="Number of cells of the operator.")
@@ -67,9 +74,10 @@ class Reconfiguration(BaseModel):
     )
     @property
     def microseconds(self) -> float | None:
+        """See the description of the field."""
         if self.posted is None or not self.gone_over:
             return None
-        since = self.posted if self.asked is None else self.asked
+        since = self.posted if self.requested is None else self.requested
         return max(one.at for one in self.gone_over) / 1e3 - since / 1e3
 
 
@@ -105,8 +113,8 @@ class Balance(BaseModel):
 class TaskCost(BaseModel):
     """The cost of one task of executor pinned in a pass.
 
-    A task is the source, the sink, a replica of an operator (`operator`), the search for the keys of a windowed
-    operator's rows (`keys`), or the merge before a replica (`merge`). The rest of the pass is waiting time.
+    A task is the source, the sink or a replica of an operator (`operator`). It may also find the keys of a windowed
+    operator's rows (`keys`), or merge rows for a replica (`merge`). The rest of the pass is waiting time.
     """
 
     role: Literal["source", "operator", "keys", "merge", "sink"]
@@ -127,8 +135,11 @@ class TaskCost(BaseModel):
 class Sample(BaseModel):
     """One measured pass over the workload.
 
-    `kind`: `verified` = the pass whose outputs went to the spec's sink; `peak` = a repetition at peak rate with the
-    digest sink; `open_loop` = at the spec's rate, latencies counted from the intended arrival time.
+    The kinds of passes:
+
+    - `verified`: its outputs went to the spec's sink.
+    - `peak`: a repetition at peak rate with the digest sink.
+    - `open_loop`: at the spec's rate. Its latencies count from the intended arrival time.
     """
 
     kind: Literal["verified", "peak", "open_loop"]
@@ -190,11 +201,13 @@ class Sample(BaseModel):
     @computed_field(description="Processor time per event, in nanoseconds.")  # type: ignore[prop-decorator]
     @property
     def cpu_ns(self) -> float | None:
+        """See the description of the field."""
         return self.cpu_seconds * 1e9 / self.events if self.events and self.cpu_seconds is not None else None
 
     @computed_field(description="Energy per event, in nanojoules.")  # type: ignore[prop-decorator]
     @property
     def energy_nj(self) -> float | None:
+        """See the description of the field."""
         return self.energy_joules * 1e9 / self.events if self.events and self.energy_joules is not None else None
 
 
@@ -207,10 +220,12 @@ class Better(BaseModel):
 
 
 class Chosen(BaseModel):
-    """How a run chose between the plan found and the replicated plan: it measured both on the first events."""
+    """How a run chose between the planner's plan and the replicated plan: it measured both on the first events."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     plan: Literal["found", "replicated"] = Field(description="The faster plan, which the run uses.")
-    found_per_s: float = Field(description="Median events per second of the plan found.")
+    candidate_per_s: float = Field(alias="found_per_s", description="Median events per second of the plan found.")
     replicated_per_s: float = Field(description="Median events per second of the replicated plan.")
     ratio: float = Field(description="Median over rounds of the first rate divided by the second.")
     rounds: int = Field(description="Rounds, in which the plans take turns.")

@@ -1,6 +1,6 @@
-"""A trial: the plan that was found against the replicated plan, on the first events of the workload.
+"""A trial: the planner's plan (the candidate) against the replicated plan, on the first events of the workload.
 
-A prediction may be wrong. So a run measures both plans before it uses the one found. The plans take turns, and the
+A prediction may be wrong. So a run measures both plans before it uses the candidate. The plans take turns, and the
 median ratio decides. The results of a run do not depend on its plan; only its speed does.
 """
 
@@ -17,8 +17,10 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
 from streaming_core.planner.document import Amount, Document
-from streaming_core.run import engine
+from streaming_core.run import one_pass
 from streaming_core.run import profile as profiles
+from streaming_core.run.blocks import Blocks, block_size
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import digest_of
 
@@ -28,57 +30,57 @@ Plan = dict[str, list[int]]
 
 
 class Trial(Document):
-    """What both plans reached, round by round."""
+    """The speed of both plans, round by round."""
 
     threads: Annotated[int, Field(ge=1)]
-    found: Plan
+    candidate: Plan
     replicated: Plan
-    found_per_s: list[Amount] = Field(min_length=1, description="Events per second of the plan found, by round.")
+    candidate_per_s: list[Amount] = Field(min_length=1, description="Events per second of the candidate, by round.")
     replicated_per_s: list[Amount] = Field(min_length=1, description="Events per second of the replicated plan.")
 
     @property
     def ratio(self) -> float:
-        """Median over rounds of the rate of the plan found, relative to the replicated plan."""
-        return statistics.median(a / b for a, b in zip(self.found_per_s, self.replicated_per_s, strict=True))
+        """Median over rounds of the rate of the candidate, relative to the replicated plan."""
+        return statistics.median(a / b for a, b in zip(self.candidate_per_s, self.replicated_per_s, strict=True))
 
     @property
     def chosen(self) -> Plan:
-        """The faster plan; of equal ones, the one found."""
-        return self.found if self.ratio >= 1 else self.replicated
+        """The faster plan; of equal ones, the candidate."""
+        return self.candidate if self.ratio >= 1 else self.replicated
 
 
-def of(spec: RunSpec, opened: workload.Workload, found: Plan, replicated: Plan, profile: Path | None) -> Trial:
-    """The trial of two plans: the one that lies beside the profile, else a new one.
+def of(spec: RunSpec, opened: workload.Workload, candidate: Plan, replicated: Plan, profile: Path | None) -> Trial:
+    """The trial of two plans: an earlier one that lies beside the profile, else a new one.
 
     Args:
         spec: The run that needs a plan.
         opened: Its workload.
-        found: The plan that a search found.
+        candidate: The plan that a search found.
         replicated: The plan with a replica of every operator on each thread.
-        profile: Where the profile is kept; None: nothing may be written there.
+        profile: The file of the profile; None: nothing may be written there.
     """
-    about: dict[str, Any] = {"threads": spec.threads, "found": found, "replicated": replicated}
+    about: dict[str, Any] = {"threads": spec.threads, "candidate": candidate, "replicated": replicated}
     path = profile and profile.parent / "trials" / f"{profile.stem}-{digest_of(about)[:8]}.json"
     if path is not None and path.exists():
         return Trial.read(path)
-    trial = Trial.model_validate(about | _measured(spec, opened, found, replicated))
+    trial = Trial.model_validate(about | _measured(spec, opened, candidate, replicated))
     if path is not None:
         with contextlib.suppress(BadInput):
             trial.save(path)
     return trial
 
 
-def _measured(spec: RunSpec, opened: workload.Workload, found: Plan, replicated: Plan) -> dict[str, list[float]]:
+def _measured(spec: RunSpec, opened: workload.Workload, candidate: Plan, replicated: Plan) -> dict[str, list[float]]:
     program = compile_app(opened.app, opened.manifest["params"])
-    blocks = engine.Blocks(profiles.first_events(opened), program, engine.block_size(spec))
+    blocks = Blocks(profiles.first_events(opened), program, block_size(spec))
     ways = {
         name: spec.model_copy(update={"plan": plan, "pin": True})
-        for name, plan in (("found_per_s", found), ("replicated_per_s", replicated))
+        for name, plan in (("candidate_per_s", candidate), ("replicated_per_s", replicated))
     }
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(ROUNDS + 1):
         for name, way in ways.items():
-            sample, _, _ = engine.one_pass(way, program, blocks, export=False)
+            sample, _, _ = one_pass.run(way, program, blocks, PassRequest(exports_state=False))
             if number:
                 rates[name].append(sample.events_per_s or 0.0)
     return rates

@@ -12,7 +12,8 @@ Class `External` stands for all other engines: their manifests declare them (str
 
 The runtime declares its strategies beside their code; tests/streaming_core/run/test_runtime_options.py compares both.
 
-To add an option or a strategy, add it to its class, implement it in the runtime, and run `make docs`.
+To add an option or a strategy, add it to its class, describe a strategy in strategies.py, implement it in the runtime,
+and run `make docs`.
 
 A spec as JSON is flat: it holds the options of all executors. An option that the executor lacks has its absent value
 there (`ABSENT_VALUES`): None for an axis, else the default.
@@ -53,11 +54,10 @@ QUEUES_WITH_PARTITIONING = frozenset({"hybrid", "partitioned", "shared"})
 QUEUES_WITH_PARTITION_COUNT = QUEUES_WITH_PARTITIONING - {"partitioned"}
 # The runtime's limits: microseconds of a slice or a time window, and partitions of an operator.
 MAX_SLICE, MAX_PARTITIONS = 1_000_000, 256
-CELLS = 1024  # of a windowed operator: what has an owner (runtime/src/state/windows/mod.rs)
+CELLS = 1024  # key cells of a windowed operator, each with an owner (runtime/src/state/windows/mod.rs)
 # Options that only windowed operators have.
 WINDOW_OPTIONS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
-# Plans that have a name. `auto` is replaced by a plan that is found before the run; a spec with plan `replicated` lists
-# no threads.
+# Plans that have a name. The planner replaces `auto` by a plan before the run. Plan `replicated` lists no threads.
 AUTO_PLAN = "auto"
 NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
 # Controllers that request reconfigurations, and those of them that have thresholds.
@@ -66,89 +66,6 @@ CONTROLLERS_WITH_THRESHOLDS = ACTIVE_CONTROLLERS - {"balance"}
 MOST_CHAINED = 3  # windowed operators in a row with parallelism sn: a rank of 121 bits has 40 for each
 # Channels that keep no order. Their outputs are compared by what the application declares to agree without order.
 UNORDERED_CHANNELS = frozenset({"shared_ring", "pair_queue"})
-
-# Axis -> what each of its strategies does, for the reference.
-STRATEGIES: dict[str, dict[str, str]] = {
-    "scheme": {
-        "owners": "Each thread owns a share of the rows. It executes the events whose rows all lie in its share. It "
-        "splits other events into accesses, and the owners of the rows apply these in event order.",
-        "tstream": "TStream as published. Per punctuation interval, threads insert the operations of all transactions "
-        "into a chain per row, then process the chains in parallel.",
-        "serial": "One thread at a time applies batches in order; other threads may plan and post-process them.",
-        "lock": "As published with TStream. A counter lets events insert locks on their rows in event order. An event "
-        "runs when it holds all of its locks.",
-        "mvlk": "As `lock`, with versions: a writer waits for the version before its own, and a reader for the "
-        "version that it has to see. Writers never wait for readers.",
-        "pat": "As `lock`, with a counter for each partition of each table (S-Store). Events without a common "
-        "partition insert their locks in any order.",
-        "auto": "Measures `serial` and `owners`, and uses the faster one. It measures again from time to time.",
-        "no_lock": "`lock` without its locks and its counter. This is a bound: its results are wrong, and Lockstep "
-        "never counts them. A latch per access keeps the containers of a row whole, but orders no events.",
-    },
-    "pool": {
-        "shared_nothing": "Each thread has its own pool.",
-        "shared_everything": "All threads share one pool.",
-        "shared_per_socket": "The threads of a socket share a pool.",
-    },
-    "heuristic": {
-        "affinity": "A worker serves its own partitions first. Then it serves the operator with the lowest throughput.",
-        "ct": "Current throughput: the operator with the lowest normalised throughput within a window of time.",
-        "lp": "Last in pipeline: the last operator that has work.",
-        "et": "Estimated time: the operator whose queue would take longest to process.",
-        "qst": "Queue size throttling: the first operator whose next queue is shorter than its threshold.",
-    },
-    "queue": {
-        "lanes": "A worker takes a free partition and processes its batches. Nothing is enqueued. Lockstep adapts the "
-        "number of partitions to the cost of the operator.",
-        "hybrid": "A queue per partition, and a master queue that all workers take from. A worker that meets a busy "
-        "partition leaves its tuple to the worker there.",
-        "partitioned": "Each worker has one partition of its own; no other worker helps.",
-        "shared": "One queue for all workers, under a lock, and a lock per partition.",
-    },
-    "reorder": {
-        "non_blocking": "A worker that completes a batch never waits for another worker.",
-        "lock": "Workers take turns under a lock.",
-    },
-    "partitioning": {
-        "hash": "By the hash of the key.",
-        "range": "By ranges of keys of equal width, from the keys of the first batches.",
-    },
-    "channel": {
-        "gate": "The reader merges the batches of its sources.",
-        "scalegate": "The sources insert rows in order into a skip list for each reader (Viper).",
-        "merge_sort": "A merge task in front of the reader, on a thread of its own, in addition to `threads`.",
-        "shared_ring": "A ring of batches for each producer, which all its consumers read in place. Rows arrive "
-        "without an order, for applications that declare which results do not depend on it.",
-        "pair_queue": "As BriskStream publishes it: a queue for each pair of producer and consumer. The producer "
-        "copies rows into the open jumbo tuple, and publishes it when it is full. No order, as with `shared_ring`.",
-    },
-    "controller": {
-        "none": "No controller.",
-        "threshold": "Goes by the share of time in which the replicas work.",
-        "model": "Goes by the work that waits and the work that it expects.",
-        "balance": "Keeps the replicas, and gives them other keys if one has clearly more rows than the others.",
-    },
-    "parallelism": {
-        "vsn": "Replicas share rows and state. Each key has one owner, and no state moves when the owner changes.",
-        "vsn_esg": "As published: every replica reads all rows from an elastic ScaleGate and finds the keys itself. "
-        "A change of owners begins with a barrier of all replicas.",
-        "sn": "Replicas share nothing (a baseline). Rows are copied to each owner, and state moves with its key.",
-    },
-    "order": {
-        "total": "In the order of events.",
-        "none": "In any order. Lockstep compares what the application declares to agree without order.",
-    },
-    "idle": {
-        "spin": "Never leaves its core. With more threads than cores, it acts as `yield`.",
-        "yield": "Spins for a moment, then lets other threads of the core run.",
-        "park": "Spins, yields, then sleeps until another thread wakes it. With a rate, sources sleep between events.",
-    },
-    "sink": {
-        "parquet": "Files in the folder of the run.",
-        "digest": "A digest of the outputs; the rows are not kept.",
-        "count": "A count of the outputs; the rows are not kept.",
-    },
-}
 
 # Fields that the digest of a spec always covers. It covers a later option only where its value is not the default. The
 # names of cells so stay the same when an option is added.
@@ -200,7 +117,7 @@ class RunSpec(BaseModel):
     placement: ClassVar[str] = ""  # what decides which thread does which work
     kinds_reason: ClassVar[str] = ""  # why it runs no other kinds; follows the list of executors that do
     is_baseline: ClassVar[bool] = False  # runs only by request; others are compared with it
-    is_engine: ClassVar[bool] = True  # Lockstep's engine runs it (run/engine.py)
+    is_engine: ClassVar[bool] = True  # whether Lockstep's engine runs it (run/engine.py)
     gives_state: ClassVar[bool] = True  # a run leaves its final state, and counts of events that it dropped or rejected
     default_sweep: ClassVar[frozenset[str]] = frozenset()  # by default, a regression tries all values of these options
 
@@ -348,7 +265,7 @@ class RunSpec(BaseModel):
 
     @property
     def needs_plan(self) -> bool:
-        """Whether a plan has to be found before the run."""
+        """Whether the planner has to find a plan before the run."""
         return False
 
     @property
@@ -614,7 +531,7 @@ class Pinned(RunSpec):
         return self
 
     def _check_chain(self, app: App) -> None:
-        """Raise BadInput if more windowed operators follow each other than replicas that share nothing can order."""
+        """Raise BadInput if replicas that share nothing cannot order so many windowed operators in a row."""
         if self.parallelism != "sn" or (self.threads == 1 and not self.threads_of_operators):
             return
         chains: dict[str, list[str]] = {}  # the longest one that ends with an operator
@@ -630,24 +547,24 @@ class Pinned(RunSpec):
 
     @property
     def strategy(self) -> str:
-        """The channel, what differs from the defaults, whether a plan is found, and how many reconfigurations."""
+        """The channel, what differs from the defaults, `planned` with plan auto, and the number of reconfigurations."""
         details = ["planned"] if self.needs_plan else []
         details += [f"reconfigured{len(self.schedule)}"] if self.schedule else []
         return self._strategy_name("channel", *details)
 
     @property
     def needs_plan(self) -> bool:
-        """Whether a plan has to be found before the run."""
+        """Whether the planner has to find a plan before the run."""
         return self.plan == AUTO_PLAN
 
     @property
     def threads_of_operators(self) -> dict[str, list[int]]:
-        """The plan; empty if it still has to be found."""
+        """The plan; empty if the planner still has to find it."""
         return self.plan if isinstance(self.plan, dict) else {}
 
     @property
     def leaves_plan_open(self) -> bool:
-        """Whether a plan can be found for it: it has none, and no option refers to the replicas of a plan."""
+        """Whether the planner may choose its plan: it has none, and no option refers to the replicas of a plan."""
         uses_replicas = self.schedule or self.controller in ACTIVE_CONTROLLERS or self.parallelism != "vsn"
         return self.threads > 1 and not self.plan and not uses_replicas
 
@@ -674,10 +591,10 @@ class Pinned(RunSpec):
                 if kinds.get(name) != "windowed":
                     known = ", ".join(n for n, kind in kinds.items() if kind == "windowed") or "none"
                     raise BadInput(f"schedule: {app.name} has no windowed operator {name}; it has {known}")
-                there = len(self.threads_of_operators.get(name, range(self.threads)))
-                if not 0 < len(pattern) <= CELLS or not all(0 <= one < there for one in pattern):
+                replicas = len(self.threads_of_operators.get(name, range(self.threads)))
+                if not 0 < len(pattern) <= CELLS or not all(0 <= one < replicas for one in pattern):
                     raise BadInput(
-                        f"schedule: event {at.event}: {name} has replicas 0 to {there - 1}: name the owners of its "
+                        f"schedule: event {at.event}: {name} has replicas 0 to {replicas - 1}: name the owners of its "
                         f"cells, 1 to {CELLS} numbers"
                     )
 
@@ -748,7 +665,7 @@ class External(RunSpec):
     @model_validator(mode="before")
     @classmethod
     def _order_of_manifest(cls, data: Any) -> Any:
-        """Take the order from the manifest where the spec leaves it open. `check` says what is wrong with a name."""
+        """Take the order from the manifest where the spec leaves it open. `check` rejects an unknown name."""
         if not isinstance(data, dict) or data.get("order") is not None or data.get("executor") not in engines.names():
             return data
         try:
@@ -770,7 +687,7 @@ class External(RunSpec):
         return self
 
     def output_columns(self, app: App) -> list[str]:
-        """The columns of the outputs: without order, only those that the application declares to agree then."""
+        """The columns of the outputs. Without order, they are those that the application declares to agree then."""
         if self.order == "none" and app.unordered is not None:
             return [*app.unordered.columns]
         return super().output_columns(app)
@@ -830,7 +747,7 @@ SPEC_FIELDS: dict[str, FieldInfo] = {
 }
 
 
-@cache  # pydantic inspects the function of a default each time, which takes longer than all else about a name
+@cache  # pydantic inspects the function of a default on each call, which is slow
 def _usual(name: str) -> tuple[Any, Any]:
     """The values of a field that a digest leaves out: its default, and that of a spec without the field."""
     return SPEC_FIELDS[name].get_default(call_default_factory=True), ABSENT_VALUES.get(name)

@@ -20,7 +20,7 @@ from streaming_core.oracle import oracle
 from streaming_core.regression import matrix
 from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run import engine, yardstick
+from streaming_core.run import engine, provenance, yardstick
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 from tests.dbt.conftest import read_mart, warehouse
@@ -85,7 +85,7 @@ def test_a_planted_slowdown_is_found_and_named_and_an_unchanged_build_is_not_acc
     home = Home(tmp_path / "home")
     for number in range(1, SLOW + 1):
         build = "old" if number <= OLD else "same" if number <= SAME else "slow"
-        monkeypatch.setattr(engine, "build", lambda build=build: build)
+        monkeypatch.setattr(provenance, "build", lambda build=build: build)
         if number == SAME + 1:
             plant(monkeypatch, tmp_path / "compiled")
         night(home, number)

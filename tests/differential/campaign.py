@@ -31,7 +31,8 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import ACTIVE_CONTROLLERS, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec
 from tests.differential import dataflows, generated, programs, test_dataflows, test_generated, test_programs, windowings
 from tests.differential.case import Events
@@ -325,8 +326,8 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
             if only not in (None, index):
                 continue
             say(program=f"{kind} {number} {index}", way=str(way))
-            blocks = engine.Blocks(Events([table]), program, way.block)
-            run = functools.partial(engine.one_pass, way.spec, program, blocks, rate=way.rate)
+            blocks = Blocks(Events([table]), program, way.block)
+            run = functools.partial(one_pass.run, way.spec, program, blocks, rate=way.rate)
             if differs := difference(app, way, expected, run):
                 say(differs=differs)
     counts = {

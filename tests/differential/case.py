@@ -9,7 +9,9 @@ from streaming_core.data.digest import format_digest
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import ACTIVE_CONTROLLERS, AXES, ENGINE_EXECUTORS, RunSpec
 
 # Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
@@ -91,7 +93,7 @@ class Case:
         self.outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
         self.state = oracle.state()
         self.rejected, self.dropped, self.late = oracle.rejected, oracle.dropped_invalid, oracle.dropped_late
-        self.blocks: dict[int, engine.Blocks] = {}  # by block size, decoded once
+        self.blocks: dict[int, Blocks] = {}  # by block size, decoded once
         orders = ["total", "none"] if app.unordered else ["total"]
         self.expected = {
             order: (format_digest(*outputs_digest(app, order, self.outputs)), states_digest(app, order, self.state))
@@ -101,8 +103,8 @@ class Case:
     def check(self, spec, block=1000, **options):
         """Runs one pass and compares outputs, order, final state and counts."""
         if block not in self.blocks:
-            self.blocks[block] = engine.Blocks(self.events, self.program, block, keep=self.events.rows)
-        sample, state, _ = engine.one_pass(spec, self.program, self.blocks[block], **options)
+            self.blocks[block] = Blocks(self.events, self.program, block, keep=self.events.rows)
+        sample, state, _ = one_pass.run(spec, self.program, self.blocks[block], PassRequest(**options))
         assert sample.in_order or spec.order == "none"
         expected = self.expected[spec.order]
         assert (sample.digest, states_digest(self.app, spec.order, state)) == expected

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streaming_core.cluster.task import Figures, Pass, Prepared, state_parts
+from streaming_core.cluster.task import Figures, Prepared, SparkPass, state_parts
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts
 from streaming_core.oracle.interpreter import Interpreter
@@ -19,7 +19,7 @@ KINDS = ("windowed", "dataflow", "failing")
 
 
 @dataclasses.dataclass(frozen=True)
-class DrawnPass(Pass):
+class DrawnPass(SparkPass):
     """A pass of an application in a file that is not in the registry."""
 
     file: str = ""
@@ -82,7 +82,7 @@ class Drawn:
         return None if counts == self.counts else f"dropped and late: {counts}, expected {self.counts}"
 
 
-def shared_states(pass_: Pass) -> dict[str, pa.Table]:
+def shared_states(pass_: SparkPass) -> dict[str, pa.Table]:
     """The states of all shares, by ascending key."""
     states = {}
     for operator in pass_.prepared.program.app.operators:
@@ -92,7 +92,7 @@ def shared_states(pass_: Pass) -> dict[str, pa.Table]:
     return states
 
 
-def shared_outputs(pass_: Pass) -> pa.Table:
+def shared_outputs(pass_: SparkPass) -> pa.Table:
     """The outputs that the sink of a pass wrote."""
     folders = sorted(Path(pass_.folder, "outputs").glob("[0-9]*"))
     return Parts([path for folder in folders for path in Parts.of(folder).paths]).read()

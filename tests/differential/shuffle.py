@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from streaming_core.cluster import task
 from streaming_core.cluster.stages import Stage
-from streaming_core.cluster.task import BEGIN, LEADING, Pass, exit_column
+from streaming_core.cluster.task import BEGIN, LEADING, SparkPass, exit_column
 from streaming_core.cluster.wire import field_column
 from streaming_core.data.parts import Parts
 
 BATCH = 97  # rows, so that shares and events are cut anywhere
 
 
-def run(pass_: Pass) -> None:
+def run(pass_: SparkPass) -> None:
     """Run all stages and the sink."""
     prepared = pass_.prepared
     arrived: dict[int, list[dict]] = {}  # by consumer, its rows
@@ -43,7 +43,7 @@ def run(pass_: Pass) -> None:
     assert not arrived
 
 
-def shuffled(pass_: Pass, stage: Stage | None, rows: list[dict]) -> Iterator[pa.RecordBatch]:
+def shuffled(pass_: SparkPass, stage: Stage | None, rows: list[dict]) -> Iterator[pa.RecordBatch]:
     """The rows in the order of (share, seq, rank), with one that begins each share."""
     for row in rows:
         if stage is None:
@@ -62,12 +62,12 @@ def shuffled(pass_: Pass, stage: Stage | None, rows: list[dict]) -> Iterator[pa.
         yield pa.RecordBatch.from_pylist(rows[begin : begin + BATCH], schema)
 
 
-def outputs(pass_: Pass) -> pa.Table:
+def outputs(pass_: SparkPass) -> pa.Table:
     """What the sink wrote."""
     folders = sorted(Path(pass_.folder, "outputs").glob("[0-9]*"))
     return Parts([path for folder in folders for path in Parts.of(folder).paths]).read()
 
 
-def figures(pass_: Pass) -> list[dict]:
+def figures(pass_: SparkPass) -> list[dict]:
     """The figures of all tasks."""
     return [json.loads(path.read_text()) for path in sorted(Path(pass_.folder, "tasks").glob("*.json"))]

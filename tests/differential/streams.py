@@ -22,7 +22,8 @@ from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Events, strategies
 
@@ -143,9 +144,9 @@ class Subject:
 
     def executed(self, events: pa.Table, way: Way) -> Outcome:
         """What the engine makes of them."""
-        blocks = engine.Blocks(Events([events]), self.program, way.block)
+        blocks = Blocks(Events([events]), self.program, way.block)
         try:
-            sample, state, _ = engine.one_pass(way.spec(self.app), self.program, blocks)
+            sample, state, _ = one_pass.run(way.spec(self.app), self.program, blocks)
         except RunFailed as failure:
             return Outcome(failed_at(failure))
         assert sample.in_order

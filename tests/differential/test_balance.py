@@ -6,7 +6,9 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import CELLS, Pinned
 
 EVENTS, COPIES = 200, 1_000
@@ -26,7 +28,7 @@ def passed(forwarded, replicas, **more):
     source, program = forwarded
     plan = {"forward": [replica % 2 for replica in range(replicas)]}
     spec = Pinned(app="forward", params=PARAMS, threads=2, plan=plan, **more)
-    sample, _, _ = engine.one_pass(spec, program, engine.Blocks(source, program, 1_000))
+    sample, _, _ = one_pass.run(spec, program, Blocks(source, program, 1_000))
     return sample
 
 
@@ -53,7 +55,7 @@ def test_a_controller_balances_replicas_without_a_change_of_the_result(tmp_path)
     spec = Pinned(
         app="wordcount", params=params, threads=2, batch=32, schedule=schedule, controller="balance", rate=5_000
     )
-    sample, _, _ = engine.one_pass(spec, program, engine.Blocks(source, program, 1_500), rate=5_000)
+    sample, _, _ = one_pass.run(spec, program, Blocks(source, program, 1_500), PassRequest(rate=5_000))
     assert (sample.digest, sample.in_order) == (said["output_digest"], True)
     first, second, *_ = sample.reconfigurations
     assert (first.by, second.by) == ("schedule", "balance")

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
 from tests.differential import campaign
 from tests.differential.case import Events
 
@@ -125,7 +126,7 @@ def test_a_result_that_differs_is_reported():
         way = campaign.draw_ways(app, params, table.num_rows, "unordered", 2)[0]
 
         def run():
-            return engine.one_pass(way.spec, program, engine.Blocks(Events([table]), program, way.block))
+            return one_pass.run(way.spec, program, Blocks(Events([table]), program, way.block))
 
         assert campaign.difference(app, way, expected, run) is None
         failure = campaign.Failure("maps1", 3, "ValueError")

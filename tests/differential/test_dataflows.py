@@ -15,7 +15,8 @@ from streaming_core.data.digest import format_digest
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec
 from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
@@ -163,8 +164,8 @@ def test_without_order_the_same_rows_come(tmp_path, number):
         rows.append(outputs.num_rows)
         expected = format_digest(*outputs_digest(some.app, "none", outputs))
         for way in ways:
-            blocks = engine.Blocks(Events([events]), some.program, way.block)
-            sample, _, _ = engine.one_pass(way.spec(some.app), some.program, blocks)
+            blocks = Blocks(Events([events]), some.program, way.block)
+            sample, _, _ = one_pass.run(way.spec(some.app), some.program, blocks)
             assert sample.digest == expected, way
 
     agree()

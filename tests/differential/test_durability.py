@@ -22,7 +22,7 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
 from streaming_core.run.checkpoint import FOLDER
 from streaming_core.run.comparison import diff
-from streaming_core.run.engine import final_state, load_tables
+from streaming_core.run.one_pass import final_state, load_tables
 from streaming_core.run.way import EXECUTORS
 from tests.differential.case import Case
 from tests.differential.killed import Command

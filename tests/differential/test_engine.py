@@ -12,7 +12,8 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks, block_size
 from streaming_core.run.way import ENGINE_EXECUTORS, UNORDERED_CHANNELS, Pooled, RunSpec, Transactional
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
@@ -252,7 +253,7 @@ def check_the_longest_interval(case, strategy, threads):
     """A whole interval of 100,000 events, and some after it."""
     spec = RunSpec.parse({"app": case.app.name, "threads": threads, "punctuation": 100_000, "idle": "park", **strategy})
     assert case.events.rows > spec.punctuation
-    case.check(spec, engine.block_size(spec))
+    case.check(spec, block_size(spec))
 
 
 @pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
@@ -329,17 +330,17 @@ def test_a_bound_is_memory_safe_and_counts_every_event(cases, name):
     case = cases(name, "small")
     for threads in (1, 2, 8):
         spec = Transactional(app=name, scheme="no_lock", threads=threads)
-        sample, _, _ = engine.one_pass(spec, case.program, engine.Blocks(case.events, case.program, 1000))
+        sample, _, _ = one_pass.run(spec, case.program, Blocks(case.events, case.program, 1000))
         assert sample.outputs == len(case.outputs)
 
 
 def test_a_bound_keeps_containers_whole(cases):
     """Transactions interleave in any order, but each enters its vehicle into a set once."""
     case = cases("tp", "hot")
-    _, state, _ = engine.one_pass(
+    _, state, _ = one_pass.run(
         Transactional(app="tp", scheme="no_lock", threads=8),
         case.program,
-        engine.Blocks(case.events, case.program, 1000),
+        Blocks(case.events, case.program, 1000),
     )
     sets, expected = (tables["presence"] for tables in (state, case.state))
     assert sets["count"] == expected["count"]
@@ -460,9 +461,9 @@ def test_an_operator_that_fails_names_itself_the_event_and_the_reason(threads):
     values[[640, 900]] = 0
     app = failing()
     program = compile_app(app, {})
-    blocks = engine.Blocks(Events([event_table(values, np.arange(1000) % 7)]), program, 1000)
+    blocks = Blocks(Events([event_table(values, np.arange(1000) % 7)]), program, 1000)
     with pytest.raises(RunFailed) as failed:
-        engine.one_pass(Pooled(app="failing", threads=threads), program, blocks)
+        one_pass.run(Pooled(app="failing", threads=threads), program, blocks)
     message = str(failed.value)
     assert "operator divides failed at event 640" in message
     assert "ZeroDivisionError: integer division by zero" in message
@@ -484,7 +485,7 @@ def test_memory_does_not_grow_with_the_number_of_events(cases):
     def peak(times):
         repeated = Events([table] * times)
         for spec in specs:
-            engine.one_pass(spec, case.program, engine.Blocks(repeated, case.program, 1000, keep=0))
+            one_pass.run(spec, case.program, Blocks(repeated, case.program, 1000, keep=0))
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     small = peak(20)

@@ -30,7 +30,9 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import final_state, load_tables
 from streaming_core.run.way import RunSpec
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
@@ -252,7 +254,7 @@ def test_a_key_without_a_row_fails_everywhere(changed, key, error):
     for scheme in ("serial", "owners", "tstream", "pat", "mvlk", "lock"):
         spec = RunSpec.parse({"app": "ledger", "executor": "transactional", "threads": 2, "scheme": scheme})
         with pytest.raises(RunFailed, match=rf"operator move failed at event \d+: {error}: .*table"):
-            engine.one_pass(spec, program, engine.Blocks(Events([events]), program, 100))
+            one_pass.run(spec, program, Blocks(Events([events]), program, 100))
 
 
 @pytest.mark.parametrize("lookup", LOOKUPS)
@@ -264,13 +266,13 @@ def test_a_run_continues_from_an_image_by_another_scheme(lookup, cases):
         options = {"executor": "transactional", "scheme": scheme, "threads": threads, "punctuation": 50}
         running = _runtime.Engine(case.program.json(), json.dumps(options))
         if images is None:
-            engine.load_tables(running, case.program)
+            load_tables(running, case.program)
         else:
             running.resume(standing, images)
             assert running.checkpoint() == (standing, images)
         running.process(rows[begin:end].view(np.uint8), end - begin, content)
         standing, images = running.checkpoint()
-        state = engine.final_state(running, case.program)
+        state = final_state(running, case.program)
         running.stop()
     for name, table in case.state.items():
         compare("ledger", table, state[name], name)
@@ -310,7 +312,7 @@ def test_integer_keys_of_every_width_have_their_whole_range(kind):
                 attempt.process(events)
         spec = RunSpec.parse({"app": "widths", "executor": "transactional"})
         with pytest.raises(RunFailed, match=rf"event 0: OverflowError: table new: the key does not fit {kind.name}"):
-            engine.one_pass(spec, case.program, engine.Blocks(Events([events]), case.program, 100))
+            one_pass.run(spec, case.program, Blocks(Events([events]), case.program, 100))
 
 
 def add(account, order):

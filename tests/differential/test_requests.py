@@ -10,7 +10,9 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import Pinned
 
 EVENTS = 6_000
@@ -31,8 +33,8 @@ def counted(tmp_path_factory):
 def passed(counted, beside=None, rate=0.0, **way):
     source, program, digest = counted
     spec = Pinned(app="wordcount", params=PARAMS, batch=32, rate=rate, **way)
-    blocks = engine.Blocks(source, program, 1_500)
-    sample, _, _ = engine.one_pass(spec, program, blocks, rate=rate, beside=beside)
+    blocks = Blocks(source, program, 1_500)
+    sample, _, _ = one_pass.run(spec, program, blocks, PassRequest(rate=rate, beside=beside))
     assert (sample.digest, sample.in_order) == (digest, True)
     return sample
 
@@ -64,7 +66,7 @@ def test_requests_from_another_thread_change_no_result(counted, threads):
     for one in found:
         assert one.by == "request"
         assert one.owners in shares
-        assert one.asked <= one.posted
+        assert one.requested <= one.posted
     assert [one.event for one in found] == sorted(one.event for one in found)
 
 
@@ -94,17 +96,17 @@ def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counte
     found = passed(counted, asking, threads=2).reconfigurations
     # The last one may have come when nothing was dealt any more.
     assert [one.replicas for one in found] in (made, made[:-1])
-    assert found[0].asked == 0
+    assert found[0].requested == 0
     for one, following in itertools.pairwise(found):
-        assert max(over.at for over in one.gone_over) <= following.asked
+        assert max(over.at for over in one.gone_over) <= following.requested
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e6])
 def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
     source, program, _ = counted
     spec = Pinned(app="wordcount", params=PARAMS, threads=2, batch=32)
-    blocks = engine.Blocks(source, program, 1_500)
-    sample, _, more = engine.one_pass(spec, program, blocks, rate=rate, deliveries=True)
+    blocks = Blocks(source, program, 1_500)
+    sample, _, more = one_pass.run(spec, program, blocks, PassRequest(rate=rate, records_deliveries=True))
     found = more["deliveries"]
     events, times = [one["event"] for one in found], [one["at"] for one in found]
     # A gate hands on some batches together; at the end of a block all are delivered.
@@ -116,7 +118,7 @@ def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
         assert (one["latency"] is None) == (rate == 0)
         # Before it was there nothing of it can have been delivered.
         assert rate == 0 or 0 <= one["latency"] <= one["at"]
-    _, _, more = engine.one_pass(spec, program, blocks)
+    _, _, more = one_pass.run(spec, program, blocks)
     assert more["deliveries"] is None
 
 

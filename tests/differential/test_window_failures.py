@@ -12,7 +12,8 @@ from streaming_core.api import App, Ring, i64, record
 from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import AXES, Pinned
 from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
@@ -176,7 +177,7 @@ def oracle_failure(app, table):
 def engine_failure(spec, program, table, block):
     """The failure that a run reports; None if it succeeds."""
     try:
-        engine.one_pass(spec, program, engine.Blocks(Events([table]), program, block))
+        one_pass.run(spec, program, Blocks(Events([table]), program, block))
     except RunFailed as error:
         said = r"operator (\w+) failed at event (\d+)(?: in window \[(-?\d+), (-?\d+)\))?: (\w+)"
         operator, event, start, end, exception = re.match(said, str(error)).groups()

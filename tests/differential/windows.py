@@ -11,7 +11,9 @@ from streaming_core.data.agreement import outputs_digest
 from streaming_core.data.digest import format_digest
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.oracle import compare
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import AXES, CELLS, Pinned
 from tests.differential.case import Events
 
@@ -52,11 +54,11 @@ def check_executed(app, params, table, made, late, end=None, ways=WAYS):
         schedule = drawn_schedule(app, threads, table.num_rows, seed) if number >= len(ways) else []
         how = {"batch": batch, "schedule": schedule, "parallelism": random.Random(seed).choice(AXES["parallelism"])}
         spec = Pinned(app=app.name, threads=threads, sink="parquet", **how)
-        sample, state, _ = engine.one_pass(spec, program, engine.Blocks(events, program, block))
+        sample, state, _ = one_pass.run(spec, program, Blocks(events, program, block))
         if sample.digest != wanted:  # once more, to say where they differ
             with tempfile.TemporaryDirectory() as folder:
-                blocks = engine.Blocks(events, program, block)
-                engine.one_pass(spec, program, blocks, sink="parquet", folder=Path(folder))
+                blocks = Blocks(events, program, block)
+                one_pass.run(spec, program, blocks, PassRequest(sink="parquet", folder=Path(folder)))
                 found = ds.dataset(Path(folder) / "outputs").to_table()
             compare(app.name, made, found.cast(made.schema), f"outputs of {threads} threads, {how}")
         assert sample.digest == wanted, (threads, block, how)

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from jobs import cluster
 from jobs.session import driver_settings
 from streaming_core.apps import registry
-from streaming_core.cluster.task import Pass, prepared
+from streaming_core.cluster.task import SparkPass, prepared
 from streaming_core.data import workload
 from streaming_core.oracle import oracle
 from tests.e2e.scheduled import free_port
@@ -154,7 +154,7 @@ class Cell:
 
     def run(self, spark: SparkSession, folder: Path) -> tuple[str, str]:
         """Make a pass; returns the digests of its outputs and of its final states."""
-        pass_ = Pass(self.app, self.params, str(self.source), self.rows, self.rows, SHARES, str(folder), True)
+        pass_ = SparkPass(self.app, self.params, str(self.source), self.rows, self.rows, SHARES, str(folder), True)
         compiled = prepared(self.app, self.params)
         sample = cluster._measured(spark, compiled, pass_, self.content_digest, 0)
         (folder / "out").mkdir()

@@ -63,7 +63,7 @@ SLOWDOWN = 0.05
 PLANTED = "sl/owners/t1"
 PLACE = "            src_acct=0,\n"  # in the operator `settle` of sl, for a deposit
 SLOWER = "            src_acct=burn(request.amt_acct, {rounds}),\n"
-DELIVERY = "        for at in range(0, count, 1 << 16):\n"  # in run/engine.py
+DELIVERY = "        for at in range(0, count, 1 << 16):\n"  # in run/one_pass.py
 SWAPPED = "        rows = rows[[1, 0, *range(2, count)]]\n"
 CALIBRATIONS = 9  # pairs of processes
 NARROW = 0.02  # width of an interval
@@ -330,7 +330,7 @@ def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) 
         outcomes += slowed(nights, slow, real)
         if sittings:
             outcomes += sit(nights, slow, sittings)
-        nights.edit("streaming_core/run/engine.py", DELIVERY, SWAPPED + DELIVERY)
+        nights.edit("streaming_core/run/one_pass.py", DELIVERY, SWAPPED + DELIVERY)
         nights.matrix("")
         nights.commit("broken")
         (red,) = nights.sleep_through(1)

@@ -125,12 +125,12 @@ def test_a_signalled_command_ends_with_a_line_and_leaves_nothing(source, tmp_pat
 def test_threads_at_work_leave(source, tmp_path):
     """An open-loop source that would take an hour over the events: the runtime is inside of one block all the time."""
     hook = """
-import streaming_core.run.engine as engine
-truth = engine.row_format.encode
+import streaming_core.run.blocks as blocks
+truth = blocks.row_format.encode
 def encode(*arguments):
     print("here", flush=True)
     return truth(*arguments)
-engine.row_format.encode = encode
+blocks.row_format.encode = encode
 """
     for executor, app in (("transactional", "sl"), ("pooled", "wc"), ("pinned", "wc"), ("morsel", "wc")):
         folder = tmp_path / app

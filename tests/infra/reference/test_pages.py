@@ -25,7 +25,8 @@ from streaming_core.language.stream import KeyedStream, Stream
 from streaming_core.language.typed.expressions import METHODS
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.warehouse import RAW
-from streaming_core.run.way import AXES, EXECUTORS, STRATEGIES, RunSpec, values_of
+from streaming_core.run.strategies import STRATEGIES
+from streaming_core.run.way import AXES, EXECUTORS, RunSpec, values_of
 
 REFERENCE = ROOT / "docs" / "reference"
 

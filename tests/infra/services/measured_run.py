@@ -12,7 +12,7 @@ from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.preflight import Preflight, record
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run import engine
+from streaming_core.run import provenance
 
 
 def make(home: Home, events: int = 2000) -> tuple[str, list[str]]:
@@ -23,7 +23,7 @@ def make(home: Home, events: int = 2000) -> tuple[str, list[str]]:
     app = registry.load("wc")
     workload.write(app, app.bind(), events, 1, home.workload("wc", planned["workloads"][0]["address"]))
     names = [cell["cell"] for cell in planned["cells"]]
-    about = {"host": gethostname(), "build": engine.build(), "status": "ok", "verdict": "equal"}
+    about = {"host": gethostname(), "build": provenance.build(), "status": "ok", "verdict": "equal"}
     rows = [about | {"cell": name} for name in names]
     rows[2]["verdict"] = "different"
     write_raw(home, "cells", run_id, rows)

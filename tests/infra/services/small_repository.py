@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from infra.services import build
-from streaming_core.run import engine
+from streaming_core.run import provenance
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -136,7 +136,7 @@ def replace_checkout(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let `root` be the checkout, for the services in this process."""
     monkeypatch.setattr(build, "ROOT", root)
     revision = git(root, "describe", "--always", "--exclude=*")
-    monkeypatch.setattr(engine, "build", lambda: revision)
+    monkeypatch.setattr(provenance, "build", lambda: revision)
     monkeypatch.setenv("CARGO_NET_OFFLINE", "true")
     return root
 

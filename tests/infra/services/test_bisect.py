@@ -62,12 +62,12 @@ def history(tmp_path_factory) -> Path:
     """A repository of this checkout with eight commits more; the one with the tag `broken` swaps two rows."""
     folder = checkout.track(tmp_path_factory.mktemp("history"))
     git(folder, "tag", "start")
-    engine = folder / "streaming_core" / "run" / "engine.py"
+    module = folder / "streaming_core" / "run" / "one_pass.py"
     for number in range(8):
         if number == 5:
-            text = engine.read_text()
+            text = module.read_text()
             assert text.count(DELIVERY) == 1
-            engine.write_text(text.replace(DELIVERY, SWAPPED + DELIVERY))
+            module.write_text(text.replace(DELIVERY, SWAPPED + DELIVERY))
         else:
             (folder / ("README.md" if number == 2 else "streaming_core/errors.py")).open("a").write(f"\n# {number}\n")
         checkout.commit(folder)

@@ -16,7 +16,7 @@ from jobs.raw import write_raw
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
-from streaming_core.run import engine
+from streaming_core.run import provenance
 from streaming_core.storage import write_json
 from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
 from tests.infra.services import small_repository
@@ -52,7 +52,7 @@ def home(tmp_path) -> Home:
         for spec in specs()
     ]
     for run_id in (GREEN, FASTER):
-        here = {"build": engine.build(), "host": gethostname()}
+        here = {"build": provenance.build(), "host": gethostname()}
         write_raw(home, "cells", run_id, [row | here for row in rows(home, "cells", run_id) or []])
         home.part("pairs", run_id).unlink()
         write_json(home.run(run_id) / "plan.json", {"run_id": run_id, "workloads": [], "cells": planned})
@@ -118,7 +118,7 @@ def test_a_build_that_is_slower_than_a_commit_is_red_and_its_pages_name_both(hom
     assert f"building {against} in a temporary worktree" in done.stderr
     (verdict,) = json.loads(done.stdout)["gate"]
     assert (verdict["cell"], verdict["verdict"], verdict["pairs"]) == (cell, "slower", 32)
-    assert (verdict["baseline"], verdict["baseline_ref"], verdict["build"]) == (commit, "v1", engine.build())
+    assert (verdict["baseline"], verdict["baseline_ref"], verdict["build"]) == (commit, "v1", provenance.build())
     assert verdict["change"] == pytest.approx(-0.5)
     assert verdict["environment_changed"], "v1 locks other packages"
     for page in (home.report(FASTER, "index.html"), home.report(FASTER, f"{cell}.html")):

@@ -13,7 +13,7 @@ from infra.services.measurement import Place
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.warehouse import PAIRS
-from streaming_core.run import engine
+from streaming_core.run import provenance
 from streaming_core.run.way import Spark
 from streaming_core.storage import write_json
 from tests.infra.services import measured_run, small_repository
@@ -86,7 +86,7 @@ def test_rows_say_which_builds_and_environments_they_are_of(measured, tmp_path, 
     baseline = build.at_commit(home, commit, "slow", lambda line: None)
     rows = measurement.measure(home, run_id, cells, baseline, lambda line: None)
     assert {(row["cell"], row["baseline"], row["build"], row["host"]) for row in rows} == {
-        (names[0], commit, engine.build(), gethostname())
+        (names[0], commit, provenance.build(), gethostname())
     }
     assert {(row["baseline_seconds"], row["build_seconds"]) for row in rows} == {(0.5, 0.25)}
     assert {row["baseline_environment"] for row in rows}.isdisjoint({row["environment"] for row in rows})

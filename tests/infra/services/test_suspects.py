@@ -20,7 +20,7 @@ from reports.gate import note_path
 from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
-from streaming_core.run import engine
+from streaming_core.run import provenance
 from streaming_core.storage import write_json
 from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
 from tests.infra.services import small_repository
@@ -51,7 +51,7 @@ def home(tmp_path, repository) -> Home:
         {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
         for spec in specs()
     ]
-    for run_id, name in ((GREEN, git(repository, "rev-parse", "--short", "night")), (FASTER, engine.build())):
+    for run_id, name in ((GREEN, git(repository, "rev-parse", "--short", "night")), (FASTER, provenance.build())):
         facts = [row | {"build": name, "host": gethostname()} for row in rows(home, "cells", run_id) or []]
         write_raw(home, "cells", run_id, [row | {"yardstick": row["yardstick"] and "loop"} for row in facts])
         home.part("pairs", run_id).unlink()

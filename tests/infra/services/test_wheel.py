@@ -62,7 +62,8 @@ def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path)]
     subprocess.run([*pip, str(one.path)], check=True, timeout=120)
     program = (
-        "from streaming_core.run import engine; print(engine.__file__, engine.build(), engine.topology()['nodes'])"
+        "from streaming_core.run import probe, provenance; "
+        "print(provenance.__file__, provenance.build(), probe.topology()['nodes'])"
     )
     shown = subprocess.run(
         [sys.executable, "-P", "-c", program],
@@ -72,7 +73,7 @@ def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
         text=True,
         check=True,
     ).stdout
-    assert shown.startswith(f"{tmp_path}/streaming_core/run/engine.py abc1234-shipped [0")
+    assert shown.startswith(f"{tmp_path}/streaming_core/run/provenance.py abc1234-shipped [0")
 
 
 def test_wheel_names_the_exact_packages_of_this_machine(home, tmp_path):

@@ -14,7 +14,7 @@ from streaming_core.bench import length
 from streaming_core.bench.confinement import confined
 from streaming_core.bench.passes import MOST_RUNS, Pass, runs
 from streaming_core.bench.race import Race
-from streaming_core.run import engine
+from streaming_core.run import one_pass, probe
 from streaming_core.run.report import Latency, Sample
 from streaming_core.run.way import Pinned, Transactional
 
@@ -141,16 +141,16 @@ def test_faster_ways_repeat_their_run(monkeypatch):
 
 @pytest.mark.parametrize("wrong_run", [0, 1])
 def test_a_wrong_result_of_any_run_is_seen(monkeypatch, wrong_run):
-    truth, calls = engine.one_pass, []
+    truth, calls = one_pass.run, []
 
-    def broken(*arguments, **options):
-        sample, state, more = truth(*arguments, **options)
-        calls.append(options["export"])
+    def broken(spec, program, blocks, request):
+        sample, state, more = truth(spec, program, blocks, request)
+        calls.append(request.exports_state)
         if len(calls) == 3 + wrong_run:  # the first two runs warm up
             sample = sample.model_copy(update={"digest": "1:0000000000000000"})
         return sample.model_copy(update={"seconds": 0.01}), state, more
 
-    monkeypatch.setattr(engine, "one_pass", broken)
+    monkeypatch.setattr(one_pass, "run", broken)
     _, row = Race("sl", {}, 200).run([Transactional(app="sl", scheme="serial")], 1, 0.02)
     assert (row["result"], row["runs"]) == ("different", 2)
     assert calls == [True, True, False, True], "the last run of a pass exports its state"
@@ -165,7 +165,7 @@ def test_a_race_leaves_no_workload_behind(home):
 
 def test_the_process_has_as_many_cores_as_threads():
     usual = os.sched_getaffinity(0)
-    first = engine.topology()["cores"][0]["id"]
+    first = probe.topology()["cores"][0]["id"]
     began, noted, over = (threading.Event() for _ in range(3))
     seen = []
 
@@ -196,16 +196,16 @@ def test_the_process_has_as_many_cores_as_threads():
 
 
 def test_a_race_is_confined_and_its_threads_are_bound(monkeypatch):
-    cores = engine.topology()["cores"]
+    cores = probe.topology()["cores"]
     seen = []
-    truth = engine.one_pass
+    truth = one_pass.run
 
     def noted(spec, *arguments, **options):
         sample, state, more = truth(spec, *arguments, **options)
         seen.append((spec.threads, len(os.sched_getaffinity(0)), more["binding"]))
         return sample, state, more
 
-    monkeypatch.setattr(engine, "one_pass", noted)
+    monkeypatch.setattr(one_pass, "run", noted)
     ways = [Transactional(app="sl", scheme="serial", threads=1)]
     _, row = Race("sl", {}, 200).run(ways, 1, pinned=True)
     assert set(map(str, seen)) == {str((1, 1, [cores[0]["id"]]))}

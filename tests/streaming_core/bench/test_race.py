@@ -10,7 +10,7 @@ import pytest
 from streaming_core.bench import report, suite, tstream
 from streaming_core.bench.race import Race
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.run import engine
+from streaming_core.run import engine, one_pass
 from streaming_core.run.way import Transactional
 
 # The ways of the experiment `three-writes`.
@@ -88,7 +88,7 @@ def test_tstream_states_the_costs_of_its_parts():
 
 
 def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
-    truth = engine.one_pass
+    truth = one_pass.run
 
     def broken(spec, *args, **options):
         sample, state, binding = truth(spec, *args, **options)
@@ -104,7 +104,7 @@ def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
             sample = sample.model_copy(update={"in_order": False})
         return sample, state, binding
 
-    monkeypatch.setattr(engine, "one_pass", broken)
+    monkeypatch.setattr(one_pass, "run", broken)
     code, _, err = command("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 1)
     assert code == 1
     assert err == "streaming-core: 3 results differ from the result of the compiled loop; the first is gs mvlk\n"

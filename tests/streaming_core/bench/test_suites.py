@@ -32,7 +32,9 @@ from streaming_core.bench.race import Race
 from streaming_core.bench.reconfigurations import columns
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.report import Latency, Load, Reconfiguration, Sample
 from streaming_core.run.way import EXECUTORS, Pinned
 from tests.differential.case import Events
@@ -550,7 +552,7 @@ def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
         Load(at=at, period=10**9, replicas=2, most=2, worked=10**9, arrived=1, dealt=1, pending=0) for at in (9, 10)
     ]
     change = Reconfiguration(
-        operator="x", event=10, owners=[0, 1], moved=1, cells=2, asked=10**9, posted=10**9, by="threshold",
+        operator="x", event=10, owners=[0, 1], moved=1, cells=2, requested=10**9, posted=10**9, by="threshold",
         gone_over=[{"replica": 1, "at": 10**9 + 5_000, "waited": 0}],
     )  # fmt: skip
     sample = Sample.model_construct(
@@ -644,8 +646,8 @@ def test_the_default_plan_is_the_runtimes():
         params = opened.bind({})
         program = compile_app(opened, params)
         table = workload.generate_chunk(opened, params, 50, 1, 0, 50)
-        blocks = engine.Blocks(Events([table]), program, 50)
-        sample, _, _ = engine.one_pass(Pinned(app=app, threads=2), program, blocks, export=False)
+        blocks = Blocks(Events([table]), program, 50)
+        sample, _, _ = one_pass.run(Pinned(app=app, threads=2), program, blocks, PassRequest(exports_state=False))
         ran = {}
         for task in sample.tasks:
             if task.role not in ("keys", "merge"):

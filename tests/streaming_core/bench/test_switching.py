@@ -108,7 +108,7 @@ def test_what_switches_took():
     def switch(event, asked, posted, *gone_over, copied=0):
         over = [{"replica": i, "at": at, "waited": waited} for i, (at, waited) in enumerate(gone_over)]
         given = {"operator": "count", "event": event, "owners": [event % 2], "moved": 1, "cells": 2, "bytes": copied}
-        return Reconfiguration(**given, asked=asked, posted=posted, gone_over=over)
+        return Reconfiguration(**given, requested=asked, posted=posted, gone_over=over)
 
     def sample(*switches):
         return Sample.model_construct(reconfigurations=list(switches))

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming_core.bench import suite, tstream, tstream_claims, tstream_sentences
-from streaming_core.run import engine
+from streaming_core.run import probe
 from streaming_core.run.way import EXECUTORS
 
 BY_NAME = {experiment.name: experiment for experiment in tstream.SUITE.experiments}
@@ -23,7 +23,7 @@ def machine(monkeypatch, sockets, cores):
     """Replaces the topology: `cores` cores on each socket, each with memory of its own."""
     listed = [{"id": i, "socket": i // cores, "node": i // cores, "physical": i} for i in range(sockets * cores)]
     topology = {"cores": listed, "sockets": sockets, "nodes": list(range(sockets)), "is_mock": sockets == 1}
-    monkeypatch.setattr(engine, "topology", lambda: topology)
+    monkeypatch.setattr(probe, "topology", lambda: topology)
 
 
 def test_every_figure_of_the_evaluation_is_an_experiment():

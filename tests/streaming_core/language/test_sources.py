@@ -16,7 +16,9 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import Pinned, RunSpec
 from tests.differential.case import Case, Events, strategies
 from tests.differential.windows import check_executed
@@ -363,7 +365,8 @@ def paced(app, table, made):
     for threads, batch in ((1, 256), (2, 1), (3, 64)):
         spec = Pinned(app=app.name, threads=threads, batch=batch)
         peak, open_loop = (
-            engine.one_pass(spec, program, engine.Blocks(events, program, 1000), rate=rate)[0] for rate in (0.0, 1e5)
+            one_pass.run(spec, program, Blocks(events, program, 1000), PassRequest(rate=rate)).sample
+            for rate in (0.0, 1e5)
         )
         assert (open_loop.digest, open_loop.outputs) == (peak.digest, peak.outputs)
         assert open_loop.in_order

@@ -114,7 +114,8 @@ SCRIPT = """
 import resource
 from streaming_core import ending
 from streaming_core.kernels.program import compile_app
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import Pinned
 from tests.differential.case import Events
 from tests.streaming_core.language.test_window_memory import *
@@ -124,13 +125,13 @@ def run():
     app.generates(lambda *arguments: {{}})
     program = compile_app(app.check(), {{}})
     rows = {rows}
-    blocks = engine.Blocks(Events([events_of(rows)]), program, 1000)
+    blocks = Blocks(Events([events_of(rows)]), program, 1000)
     list(blocks)
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), -1))
     spec = Pinned(app=app.name, threads={threads}, parallelism="{parallelism}", sink="digest")
-    engine.one_pass(spec, program, blocks)
+    one_pass.run(spec, program, blocks)
 
 ending.end("test", run)
 """

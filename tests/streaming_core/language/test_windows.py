@@ -15,7 +15,8 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.interpreter.windows import GROUPS, key_group
-from streaming_core.run import engine
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import Pinned
 from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
@@ -520,7 +521,7 @@ def test_windowed_operators_in_a_row_keep_order_however_many_they_are():
     for threads, batch in ((1, 16), (2, 16), (3, 3), (8, 1)):
         for schedule in ([], drawn_schedule(app, threads, 60, threads)):
             spec = Pinned(app="row", threads=threads, batch=batch, schedule=schedule, sink="digest")
-            sample, _, _ = engine.one_pass(spec, program, engine.Blocks(Events([table]), program, 25))
+            sample, _, _ = one_pass.run(spec, program, Blocks(Events([table]), program, 25))
             assert sample.digest == format_digest(*outputs_digest(app, "total", made))
 
 
@@ -569,4 +570,4 @@ def test_a_run_fails_at_the_event_whose_rows_copies_cannot_order():
     table = pa.table({"seq": range(3), "ts": ts, "keys": [1, 1, 1], "value": [0, 0, 0]})
     spec = Pinned(app="row", threads=2, batch=16, parallelism="sn", sink="digest")
     with pytest.raises(RunFailed, match="event 2 becomes too many rows to keep their order; use one"):
-        engine.one_pass(spec, compile_app(app, {}), engine.Blocks(Events([table]), compile_app(app, {}), 25))
+        one_pass.run(spec, compile_app(app, {}), Blocks(Events([table]), compile_app(app, {}), 25))

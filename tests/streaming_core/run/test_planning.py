@@ -9,7 +9,7 @@ import pytest
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
-from streaming_core.run import engine, planning, profile, trial
+from streaming_core.run import planning, probe, profile, trial
 from streaming_core.run.report import Planned, RunReport, Sample, TaskCost
 from streaming_core.run.way import Pinned, RunSpec
 from tests.streaming_core.cli.test_command import refused
@@ -97,7 +97,7 @@ def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, made, tmp_
 
 
 def test_threads_beyond_the_cores_have_nothing_to_do(made):
-    cores = len(engine.topology()["cores"])
+    cores = len(probe.topology()["cores"])
     spec = Pinned(app="wc", threads=cores + 3, plan="auto")
     found, _ = planning.planned(spec, workload.read(made / "wc"))
     assert max(thread for places in found.plan.values() for thread in places) < cores
@@ -281,7 +281,7 @@ def test_a_workload_may_lie_where_nothing_may_be_written(command, made, monkeypa
         raise BadInput(f"cannot write {path}: Permission denied")
 
     monkeypatch.setattr(profile.Profile, "save", refuse)
-    monkeypatch.setattr(profile.engine, "build", lambda: "another")
+    monkeypatch.setattr(profile.provenance, "build", lambda: "another")
     code, shown, _ = command("plan", "wc", "--input", made / "wc", "--machine", "server_a", "--json")
     assert (code, json.loads(shown)["profile"]) == (0, None)
 
@@ -431,7 +431,7 @@ def test_a_plan_that_measures_slower_loses_to_the_replicated_plan(made, monkeypa
     )
     for name, (found, replicated) in pairs.items():
         monkeypatch.setattr(
-            trial, "_measured", lambda *_, a=found, b=replicated: {"found_per_s": a, "replicated_per_s": b}
+            trial, "_measured", lambda *_, a=found, b=replicated: {"candidate_per_s": a, "replicated_per_s": b}
         )
         monkeypatch.setattr(trial, "of", lambda *given: original(*given[:-1], None))
         said, judge = planning.planned(spec, source)
@@ -445,8 +445,8 @@ def test_a_trial_is_measured_once(made, tmp_path, monkeypatch):
     source, spec = workload.read(made / "wc"), Pinned(app="wc", threads=2, plan="auto")
     plans = {"source": [0], "split": [0], "count": [1], "sink": [1]}, planning.replicated(source.app, 2)
     first = trial.of(spec, source, *plans, tmp_path / "profile.json")
-    assert len(first.found_per_s) == len(first.replicated_per_s) == trial.ROUNDS
-    assert min(first.found_per_s + first.replicated_per_s) > 0
+    assert len(first.candidate_per_s) == len(first.replicated_per_s) == trial.ROUNDS
+    assert min(first.candidate_per_s + first.replicated_per_s) > 0
     monkeypatch.setattr(trial, "_measured", lambda *_: pytest.fail("measured again"))
     assert trial.of(spec, source, *plans, tmp_path / "profile.json") == first
 

@@ -8,7 +8,7 @@ import pytest
 from streaming_core import _runtime
 from streaming_core.apps import registry
 from streaming_core.kernels.program import compile_app
-from streaming_core.run import engine
+from streaming_core.run import probe
 from streaming_core.run.way import (
     ENGINE_EXECUTORS,
     MAX_PARTITIONS,
@@ -78,9 +78,9 @@ def test_the_runtime_has_the_declared_limits(programs, name, most):
 
 
 def test_two_threads_on_two_made_up_sockets_share_no_pool():
-    assert [engine.pool_is_shared("shared_nothing", threads) for threads in (1, 2, 4)] == [False, False, False]
-    assert [engine.pool_is_shared("shared_everything", threads) for threads in (1, 2, 4)] == [False, True, True]
-    if engine.topology()["is_mock"]:
-        assert [engine.pool_is_shared("shared_per_socket", threads) for threads in (2, 4)] == [False, True]
+    assert [probe.pool_is_shared("shared_nothing", threads) for threads in (1, 2, 4)] == [False, False, False]
+    assert [probe.pool_is_shared("shared_everything", threads) for threads in (1, 2, 4)] == [False, True, True]
+    if probe.topology()["is_mock"]:
+        assert [probe.pool_is_shared("shared_per_socket", threads) for threads in (2, 4)] == [False, True]
     with pytest.raises(ValueError, match='unknown pool "puddle"'):
-        engine.pool_is_shared("puddle", 2)
+        probe.pool_is_shared("puddle", 2)

@@ -1,0 +1,304 @@
+"""One pass over a workload, from fresh state or from a checkpoint: a request goes in, a sample comes out.
+
+Parquet is decoded between blocks while the engine's clock stands still, in bounded memory. A pass that writes Parquet
+at peak rate is there to end soon, not to be measured. It reads and writes in threads of their own while the engine
+works.
+
+`run` makes the pass. `PassEngine` is the engine in a pass, for callers that feed events themselves (live.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core import interruption
+from streaming_core.data import rows as row_format
+from streaming_core.data.arrow import to_arrow
+from streaming_core.data.digest import format_digest
+from streaming_core.data.parts import Writer, ahead, write_states
+from streaming_core.kernels.program import Program
+from streaming_core.run.blocks import Blocks
+from streaming_core.run.checkpoint import Checkpoint, Checkpoints
+from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.failure import runtime_failures
+from streaming_core.run.report import Balance, Latency, Sample
+from streaming_core.run.way import RunSpec
+
+if TYPE_CHECKING:
+    from streaming_core import _runtime
+
+Progress = Callable[[str, int, int], None]  # receives the kind of the pass, the events done, and all events
+Rates = list[tuple[int, float]]  # from an event on, so many events per second
+Beside = Callable[["_runtime.Engine"], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class PassRequest:
+    """What one pass has to do.
+
+    Attributes:
+        kind: The kind of its sample (report.Sample).
+        number: Its number in the run.
+        sink: Where the outputs go. Sink parquet needs a folder; without one, the pass uses sink digest.
+        rate: Events per second of the open-loop source, or rates from events on; 0 = peak rate.
+        folder: Receives outputs (sink parquet) and state.
+        progress: Called after each block.
+        exports_state: Whether the pass returns its final state.
+        durable: Gives the checkpoint to resume from, and takes those on the way and the one at the end.
+        meter: Measures energy. None: the sample has no energy. Nor has that of a pass that resumed.
+        beside: A context for the time in which events are processed. It may request reconfigurations.
+        records_deliveries: Executor pinned notes which rows it delivered when (runtime/ABI.md). The memory for them
+            grows with the events.
+        trims_latencies: The latencies of an open loop leave out the first and the last fifth of the events.
+    """
+
+    kind: str = "peak"
+    number: int = 0
+    sink: str = "digest"
+    rate: float | Rates = 0.0
+    folder: Path | None = None
+    progress: Progress | None = None
+    exports_state: bool = True
+    durable: Checkpoints | None = None
+    meter: Meter | None = None
+    beside: Beside | None = None
+    records_deliveries: bool = False
+    trims_latencies: bool = False
+
+
+PEAK_PASS = PassRequest()
+
+
+class PassResult(NamedTuple):
+    """What one pass leaves: its sample, the final state by table, and the runtime's binding, memory and deliveries."""
+
+    sample: Sample
+    state: dict[str, pa.Table]
+    metrics: dict[str, Any]
+
+
+@runtime_failures()
+def run(spec: RunSpec, program: Program, blocks: Blocks, request: PassRequest = PEAK_PASS) -> PassResult:
+    """Make one pass.
+
+    Args:
+        spec: The way of executing.
+        program: The compiled application.
+        blocks: The events.
+        request: What the pass has to do.
+
+    Raises:
+        RunFailed: An operator fails, or an event becomes too many rows.
+    """
+    durable, folder = request.durable, request.folder
+    last = durable.last if durable is not None else None
+    with PassEngine(program, _runtime_options(spec, blocks.events, request), last) as engine:
+        # The energy up to a checkpoint that the pass resumes from is not known.
+        spent = Spent(None, last.cpu_seconds) if last else Spent(request.meter)
+        writing: AbstractContextManager[Writer | None] = nullcontext()
+        if folder is not None and request.sink == "parquet":
+            writing = Writer(folder / "outputs", engine.schema, last.parts if last else 0)
+        with writing as writer:
+            read = _process_events(engine, blocks, request, writer, spent)
+        if durable is not None and (last is None or last.events < read[0]):
+            _save(engine, durable, writer, read, spent.cpu)
+        state = final_state(engine.runtime, program) if request.exports_state else {}
+        if folder is not None:
+            write_states(folder, state)
+        metrics = json.loads(engine.runtime.metrics())
+    sample = sample_of(metrics, request, blocks.events, spent)
+    return PassResult(sample, state, {name: metrics[name] for name in ("binding", "memory", "deliveries")})
+
+
+def _runtime_options(spec: RunSpec, events: int, request: PassRequest) -> dict[str, Any]:
+    """The runtime's options for a pass over so many events (runtime/ABI.md)."""
+    is_trimmed = request.trims_latencies and request.rate
+    return spec.runtime_options | {
+        "sink": request.sink if request.folder is not None or request.sink != "parquet" else "digest",
+        "rate": request.rate,
+        "deliveries": request.records_deliveries,
+        "latencies": [events // 5, events - events // 5] if is_trimmed else None,
+    }
+
+
+def _process_events(
+    engine: PassEngine, blocks: Blocks, request: PassRequest, writer: Writer | None, spent: Spent
+) -> tuple[int, int]:
+    """Process the events behind the last checkpoint, if any; return the position of the last checkpoint to make."""
+    durable = request.durable
+    last = durable.last if durable is not None else None
+    done, read = (last.events, last.read) if last else (0, (0, 0))
+    reading = ahead if writer is not None and not request.rate else iter
+    stream: Iterable = ((*block, read) for block in blocks.read(reading))
+    if durable is not None:
+        stream = blocks.read_on(read, durable.interval, reading)
+    with request.beside(engine.runtime) if request.beside else nullcontext():
+        for rows, text, read in stream:
+            interruption.check()
+            with spent.counting():
+                engine.process(rows, text)
+            done += len(rows)
+            if writer is not None:
+                _write_outputs(engine, writer)
+                if request.rate:
+                    writer.settle()
+            if durable is not None and done % durable.interval == 0 and done < blocks.events:
+                _save(engine, durable, writer, read, spent.cpu)
+            if request.progress is not None:
+                request.progress(request.kind, done, blocks.events)
+    with spent.counting():
+        engine.runtime.finish(blocks.end)
+    if writer is not None:
+        _write_outputs(engine, writer)
+    return read
+
+
+def _save(
+    engine: PassEngine, durable: Checkpoints, writer: Writer | None, read: tuple[int, int], cpu_seconds: float
+) -> None:
+    """Make a checkpoint at a position."""
+    if writer is not None:
+        writer.cut()
+    standing, images = engine.runtime.checkpoint()
+    parts = writer.parts if writer is not None else 0
+    durable.save(Checkpoint(read, parts, json.loads(standing), cpu_seconds, durable.resumed, durable.about, images))
+
+
+def _write_outputs(engine: PassEngine, writer: Writer) -> None:
+    for table in engine.outputs():
+        writer.write(table)
+
+
+class PassEngine:
+    """The engine in one pass: blocks of events go in, tables of outputs come out.
+
+    It is a context, at whose end the engine stops. The caller has `runtime_failures`.
+
+    Attributes:
+        runtime: The runtime's engine.
+        schema: Columns of the outputs.
+    """
+
+    def __init__(self, program: Program, options: dict[str, Any], last: Checkpoint | None = None):
+        """Prepare an engine.
+
+        Args:
+            program: The compiled application.
+            options: The runtime's options (runtime/ABI.md).
+            last: The checkpoint to resume from; None starts from fresh state.
+        """
+        from streaming_core import _runtime
+
+        self._program = program
+        self._nameable = row_format.nameable_text() if program.makes_texts else None
+        # The text that outputs refer to: that of their block, or all that an operator can name.
+        self._named = np.zeros(row_format.TEXT_PADDING, np.uint8) if self._nameable is None else self._nameable
+        self._last = last
+        self.runtime = _runtime.Engine(program.json(), json.dumps(options), self._nameable)
+        self.schema = program.output.arrow(("seq", "sub"))
+
+    def __enter__(self) -> PassEngine:
+        """Bring tables and states to their start."""
+        try:
+            if self._last is not None:
+                self.runtime.resume(json.dumps(self._last.standing), self._last.images)
+            else:
+                load_tables(self.runtime, self._program)
+        except BaseException:
+            self.runtime.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the engine."""
+        self.runtime.stop()
+
+    def process(self, rows: np.ndarray, text: np.ndarray) -> None:
+        """Process a block of events (`rows.encode`)."""
+        if self._nameable is None:
+            self._named = text
+        else:
+            self._nameable[: len(text)] = text
+            text = self._nameable[: len(text)]
+        self.runtime.process(rows.view(np.uint8), len(rows), text)
+
+    def outputs(self) -> Iterator[pa.Table]:
+        """The outputs since the last call, in delivered order; only with sink parquet."""
+        data, subs, count = self.runtime.take_outputs()
+        rows = np.frombuffer(data, dtype=self._program.output.dtype(header=True), count=count)
+        for at in range(0, count, 1 << 16):
+            part = slice(at, at + (1 << 16))
+            yield row_format.decode(rows[part], self._named, self._program.output, np.frombuffer(subs, "<u4")[part])
+
+
+def sample_of(metrics: dict[str, Any], request: PassRequest, events: int, spent: Spent) -> Sample:
+    """The sample of a pass.
+
+    Args:
+        metrics: The runtime's metrics of the pass.
+        request: The pass: its kind, number and rate.
+        events: Number of events.
+        spent: Processor time and energy.
+    """
+    seconds = metrics["seconds"]
+    return Sample(
+        kind=request.kind,
+        repetition=request.number,
+        events=events,
+        outputs=metrics["outputs"],
+        digest=format_digest(metrics["outputs"], metrics["digest"]),
+        in_order=metrics["in_order"],
+        seconds=seconds,
+        events_per_s=events / seconds if seconds else 0.0,
+        processing=Latency(**metrics["processing"]),
+        # A stream without events has no arrivals.
+        end_to_end=Latency(**metrics["end_to_end"]) if request.rate and metrics["end_to_end"] else None,
+        breakdown=metrics["breakdown"],
+        cpu_seconds=spent.cpu,
+        energy_joules=spent.joules,
+        dropped_invalid=metrics["dropped"],
+        dropped_late=metrics["late"],
+        rejected=metrics["rejected"],
+        reconfigurations=metrics["reconfigurations"] or [],
+        loads=metrics["loads"] or {},
+        balance={name: Balance(calls=calls) for name, calls in (metrics["calls"] or {}).items()},
+        omitted_reconfigurations=metrics["omitted_reconfigurations"],
+        omitted_loads=metrics["omitted_loads"],
+        tasks=metrics["tasks"] or [],
+        chosen=metrics["chosen"],
+        costs=metrics["costs"],
+    )
+
+
+def load_tables(engine: _runtime.Engine, program: Program) -> None:
+    """Load the initial rows of the tables, and their keys, into an engine."""
+    for index, (rows, keys) in enumerate(zip(program.initial, program.keys, strict=True)):
+        engine.load_table(index, rows.view(np.uint8), keys.tobytes() if isinstance(keys, np.ndarray) else keys)
+
+
+def final_state(engine: _runtime.Engine, program: Program) -> dict[str, pa.Table]:
+    """Shared tables and keyed states by name, sorted by key."""
+    state = {}
+    for index, (table, record, size) in enumerate(program.tables):
+        keys, data = engine.table(index)
+        numbers = to_arrow(np.arange(size, dtype=np.int64)) if keys is None else row_format.key_column(keys)
+        state[table.name] = row_format.decode_state(data, record, numbers)
+    records = {operator.name: record for operator, record in reversed(program.states)}
+    for index, operator in enumerate(program.description.get("operators", [])):
+        if operator["name"] not in records:
+            continue
+        keys, data = engine.states(index)
+        column = None
+        if operator["kind"] != "stateful":
+            assert keys is not None  # only the state of a stateful operator has no keys
+            column = row_format.key_column(keys)
+        state[operator["name"]] = row_format.decode_state(data, records[operator["name"]], column)
+    return state

@@ -1,0 +1,86 @@
+"""All passes of a run, each from fresh state: the first pass, the repetitions, and the open-loop pass.
+
+- The first pass delivers to the spec's sink. If the spec has a rate and no repetitions, it is the open-loop pass.
+- `repetitions` run at peak rate into the digest sink. A repetition lasts `seconds`, in turns with the compiled loop
+  (yardstick.py), and its sample is the pass of median time.
+- With a rate and repetitions, an open-loop pass follows.
+
+One pass is described in one_pass.py.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from streaming_core.data.agreement import states_digest
+from streaming_core.run import one_pass
+from streaming_core.run.blocks import Blocks, block_size
+from streaming_core.run.checkpoint import Checkpoints
+from streaming_core.run.energy import Meter
+from streaming_core.run.one_pass import PassRequest, Progress
+from streaming_core.run.provenance import Outcome, PreparedRun, report_of
+from streaming_core.run.report import RunReport, Sample
+from streaming_core.run.way import RunSpec
+from streaming_core.run.yardstick import Turns, keep_memory, yardstick_of
+
+
+def run_passes(
+    run: PreparedRun, folder: Path | None, durable: Checkpoints | None, meter: Meter, progress: Progress | None
+) -> RunReport:
+    """Make all passes of a run.
+
+    Args:
+        run: The run.
+        folder: Receives outputs and state of the first pass; None keeps neither.
+        durable: The checkpoints of the first pass; None for a run without checkpoints.
+        meter: Measures energy.
+        progress: Receives the progress of each pass.
+    """
+    blocks = Blocks(run.workload, run.program, block_size(run.spec))
+    keep_memory()  # a block takes the memory of an earlier one
+    turns = Turns(run.spec.seconds if run.workload.rows else 0.0, lambda: yardstick_of(run.program, run.workload))
+    first, *others = [replace(one, meter=meter, progress=progress) for one in _requests(run.spec)]
+    first = replace(first, folder=folder, exports_state=True, durable=durable)
+    result = one_pass.run(run.spec, run.program, blocks, first)
+    samples = [result.sample]
+    state_digest = states_digest(run.program.app, run.spec.order, result.state)
+    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # before the loop adds its own
+
+    def repeat(request: PassRequest) -> Sample:
+        return one_pass.run(run.spec, run.program, blocks, request).sample
+
+    for request in others:
+        if request.kind == "peak":
+            samples.append(turns.repetition(partial(repeat, request), samples[0]))
+        else:
+            result = one_pass.run(run.spec, run.program, blocks, request)
+            samples.append(result.sample)
+    load_after = os.getloadavg()[0]
+    energies = [sample.energy_joules for sample in samples]
+    outcome = Outcome(
+        samples=samples,
+        state_digest=state_digest,
+        peak_memory_bytes=peak_memory,
+        binding=result.metrics["binding"],
+        memory=result.metrics["memory"],
+        energy_joules=sum(joules for joules in energies if joules is not None) if None not in energies else None,
+        resumed=durable.resumed if durable else [],
+        yardstick=turns.yardstick,
+        host={"load_after": load_after, **({"energy": meter.why} if meter.why else {}), **turns.host},
+    )
+    return report_of(run, outcome)
+
+
+def _requests(spec: RunSpec) -> list[PassRequest]:
+    """The passes of a run, in order."""
+    if spec.rate > 0 and not spec.repetitions:
+        return [PassRequest("open_loop", sink=spec.sink, rate=spec.rate, exports_state=False)]
+    requests = [PassRequest("verified", sink=spec.sink, exports_state=False)]
+    requests += [PassRequest("peak", number, exports_state=False) for number in range(1, 1 + spec.repetitions)]
+    if spec.rate > 0:
+        requests.append(PassRequest("open_loop", len(requests), rate=spec.rate, exports_state=False))
+    return requests
