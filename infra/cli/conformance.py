@@ -19,8 +19,6 @@ from rich.text import Text
 from streaming_core.conformance import suite
 from streaming_core.conformance.suite import Cell, Report
 from streaming_core.data.comparison import shown
-from streaming_core.errors import BadInput
-from streaming_core.run.way import MAX_THREADS
 
 VERDICTS = {"equal": "green", "different": "bold red", "failed": "bold red"}
 LABEL = 12  # characters of the first column
@@ -65,18 +63,6 @@ def conformance(
         for line in _lines(report, keep):
             console.print(line, soft_wrap=True)
     return report.exit_code
-
-
-def numbers(text: str) -> list[int]:
-    """The numbers of threads that the command line names.
-
-    Raises:
-        BadInput: One of them is no number, or out of bounds.
-    """
-    items = text.split(",")
-    if not all(item.isdecimal() and 1 <= int(item) <= MAX_THREADS for item in items):
-        raise BadInput(f"--threads must be numbers from 1 to {MAX_THREADS}, separated by commas, got {text!r}")
-    return [*dict.fromkeys(map(int, items))]
 
 
 def _lines(report: Report, keep: Path | None) -> Iterator[Text | Table]:
