@@ -105,6 +105,7 @@ class Subject:
 
     @property
     def order(self) -> str:
+        """The order in which the cell promises its outputs."""
         return self.cell["spec"]["order"]
 
     @property

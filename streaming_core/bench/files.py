@@ -68,7 +68,7 @@ def run(
     return record.results({"files": rows})
 
 
-def _race(name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick) -> list[Row]:
+def _race(name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick: Callable[..., None]) -> list[Row]:
     source, made = folder / "workload", folder / "made"
     workload.write(name, {}, events, SEED, source)
     app = workload.read(source).app

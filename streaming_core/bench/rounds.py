@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streaming_core.bench import open_loop
@@ -19,6 +20,21 @@ from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 Row = dict[str, Any]
 # Returns the rates of an open-loop source from the workload and the peak rate of the first way.
 Pace = Callable[[Subject, float], engine.Rates]
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """The passes of a race with an open-loop source, in addition to those at the peak rate.
+
+    Attributes:
+        loads: Shares of the peak rate of the slowest way. At each of these rates, every way makes as many passes as the
+            race has rounds. They have a row of their own.
+        pace: The rates of a source whose rate changes. With a pace, every way makes such a run in each round, and only
+            one run at the peak rate. The rows cover one instant after the other.
+    """
+
+    loads: Sequence[float] = ()
+    pace: Pace | None = None
 
 
 class Rounds:

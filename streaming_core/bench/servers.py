@@ -9,7 +9,7 @@ source and one sink, as executor pinned has them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -444,7 +444,7 @@ def _by_times(rows: list[Row]) -> Iterator[str]:
         yield f"{app}, ns per row in the median batch (10th to 90th percentile): {times}"
 
 
-def _experiment(name: str, figure: str, title: str, claims: tuple[Claim, ...], model, conclude, *plots: Plot, **more):
+def _experiment(name: str, figure: str, title: str, claims: tuple[Claim, ...], model: Callable[[], Rows], conclude: Callable[[Rows], Iterator[str]], *plots: Plot, **more: Any) -> Experiment:
     notes = more.pop("notes", [NOTE])
     return Experiment(name, figure, title, claims, lambda _: ([], notes), plots, model=model, conclude=conclude, **more)
 

@@ -17,7 +17,7 @@ from streaming_core.bench import host, length
 from streaming_core.bench.race import Race
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.results import Record
-from streaming_core.bench.rounds import Pace, Row
+from streaming_core.bench.rounds import OpenLoop, Pace, Row
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
@@ -265,9 +265,8 @@ class Heats:
                 heat.ways,
                 repetitions,
                 self.seconds,
-                experiment.loads,
+                OpenLoop(experiment.loads, heat.pace),
                 tick,
-                heat.pace,
                 heat.requests,
                 self.pinned,
             )
