@@ -113,7 +113,9 @@ class CellTrigger(BaseTrigger):
                 reason = line_of(error)
             if lost_at is None:
                 lost_at = time.monotonic()
-                self.log.warning("lost host %s: %s; connecting again for %.0f s", self.lane["host"], reason, self.patience)
+                self.log.warning(
+                    "lost host %s: %s; connecting again for %.0f s", self.lane["host"], reason, self.patience
+                )
             elif time.monotonic() > lost_at + self.patience:
                 yield TriggerEvent(event | {"lost": reason})
                 return

@@ -65,14 +65,6 @@ def follow(
 ) -> AirflowRun:
     """Run the DAG with this conf and report each change of a task, until the run ends or a signal arrives.
 
-    Args:
-        conf: The request.
-        with_scheduler: Whether a scheduler executes the run.
-        log: The file for the output of the DAG's process.
-        signals: The signals that end the run.
-        on_change: Called with each change of a task.
-        on_plan: Called with the run id once the run has a plan.
-
     A signal ends the DAG's process, and with it every process that it started. A run that the scheduler executes goes
     on.
 
@@ -80,6 +72,7 @@ def follow(
         conf: values for the DAG's params.
         with_scheduler: Let the running scheduler execute the run, and only follow it here.
         log: file for the output of the DAG's process.
+        signals: the signals that end the run.
         on_change: called with each change of a task.
         on_plan: called with the run id once the run is planned.
     """

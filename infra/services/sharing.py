@@ -114,8 +114,8 @@ def _renames(folder: Path) -> str:
         if any(len(text) != 4096 or len(set(text)) != 1 for text in (before, after)):
             raise Fault("a reader saw a file in part", "use a local disk, or NFS 4")
     for name in ("first", "second"):
-        with appearing(folder / "folder") as made:
-            (made / name).write_text(name)
+        with appearing(folder / "folder") as created:
+            (created / name).write_text(name)
     if [path.name for path in (folder / "folder").iterdir()] != ["first"]:
         raise Fault("a rename replaced a folder with files in it", "use a local disk, or NFS 4")
     return f"{REPLACEMENTS} files replaced whole; a folder appears whole, and is not replaced"

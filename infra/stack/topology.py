@@ -169,8 +169,8 @@ class Stack:
         airflow = ("api-server", "scheduler", "dag-processor", "triggerer")
         return [
             Step("PostgreSQL", ("postgres",), lambda: self._database(ports["postgres"]), 60, address["postgres"]),
-            Step("Redis", ("redis",), lambda: _said(ports["redis"], b"PING\r\n").startswith(b"-NOAUTH"), 30),
-            Step("SSH server", ("sshd",), lambda: _said(ports["ssh"]).startswith(b"SSH-2.0"), 30, address["sshd"]),
+            Step("Redis", ("redis",), lambda: _answer(ports["redis"], b"PING\r\n").startswith(b"-NOAUTH"), 30),
+            Step("SSH server", ("sshd",), lambda: _answer(ports["ssh"]).startswith(b"SSH-2.0"), 30, address["sshd"]),
             Step("Airflow's tables", (), self._prepared, 300),
             Step("Spark master", ("spark-master",), lambda: _answers(ports["spark"]), 60, address["spark-master"]),
             Step("Spark workers", SPARK_WORKERS, lambda: spark_workers(ports) == len(SPARK_WORKERS), 90),
@@ -265,7 +265,7 @@ class Stack:
 
 def spark_workers(ports: Mapping[str, int]) -> int:
     """The number of workers that the Spark master counts as alive."""
-    answer = _said(ports["spark_ui"], b"GET /json/ HTTP/1.0\r\n\r\n", whole=True)
+    answer = _answer(ports["spark_ui"], b"GET /json/ HTTP/1.0\r\n\r\n", whole=True)
     try:
         return int(json.loads(answer.partition(b"\r\n\r\n")[2])["aliveworkers"])
     except (ValueError, KeyError):
@@ -282,7 +282,7 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _said(port: int, question: bytes = b"", whole: bool = False) -> bytes:
+def _answer(port: int, question: bytes = b"", whole: bool = False) -> bytes:
     """What a server on a port answers; empty if it does not.
 
     Args:

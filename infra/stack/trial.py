@@ -120,10 +120,10 @@ class Trial:
         return states
 
     def _run_id(self, run: str) -> str:
-        found = next((one for one in reversed(self._history.run_ids()) if self._history.origin(one) == run), None)
-        if found is None:
+        run_id = next((one for one in reversed(self._history.run_ids()) if self._history.origin(one) == run), None)
+        if run_id is None:
             raise RunFailed(f"{run} has no plan: the log of its task plan_matrix says why")
-        return found
+        return run_id
 
     def _executes_python(self, spark_worker: str) -> bool:
         """Whether a Python worker of an executor on this Spark worker uses a CPU now."""

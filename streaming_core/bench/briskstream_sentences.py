@@ -80,13 +80,13 @@ def published_over_ours(rows: list[Row]) -> Iterator[str]:
     """Yields, for each application, how the published variant compares with ours on the same shape and rate."""
     for app in _apps(rows):
         published, ours = pick(rows, app=app, variant=PUBLISHED), pick(rows, app=app, variant=OURS)
-        if said := versus(published, ours):
-            yield f"{app}, {threads_of(published or {})}: {said}"
+        if sentence := versus(published, ours):
+            yield f"{app}, {threads_of(published or {})}: {sentence}"
             if "end_to_end_p99_us" in (published or {}):
                 yield f"{app}, at the same rate: {versus(published, ours, 'end_to_end_p99_us')}"
         other = best(row for row in right(rows) if row["app"] == app and row["variant"] in (REPLICATED, POOLED))
-        if said := versus(ours, other):
-            yield f"{app}, plan auto: {said} ({(other or {})['variant']})"
+        if sentence := versus(ours, other):
+            yield f"{app}, plan auto: {sentence} ({(other or {})['variant']})"
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -98,10 +98,10 @@ def place(rows: list[Row]) -> Iterator[str]:
         threads = {thread for places in row.get("plan", {}).values() for thread in places}
         row["placement"] = "remote" if len(threads) > 1 else "local"
     for channel in ("pair_queue", "gate"):
-        if said := breakdown(channel)(rows):
-            yield f"{channel}: {said}"
-    if said := selectivities(rows):
-        yield f"selectivities: {said}"
+        if sentence := breakdown(channel)(rows):
+            yield f"{channel}: {sentence}"
+    if sentence := selectivities(rows):
+        yield f"selectivities: {sentence}"
 
 
 def quantiles(channel: str) -> Text:
@@ -203,9 +203,9 @@ def scaling(rows: list[Row]) -> Iterator[str]:
         row["variant"] = names.get(row.get("executor", ""), "loop")
         if row["variant"] == "morsel":
             row["variant"] += f", order {row.get('order', 'total')}"
-    yield from (f"{app}: {said}" for app in _apps(rows) if (said := _speedup(rows, app)))
-    if said := over_morsels(rows):
-        yield f"WC as published over morsel: {said}"
+    yield from (f"{app}: {sentence}" for app in _apps(rows) if (sentence := _speedup(rows, app)))
+    if sentence := over_morsels(rows):
+        yield f"WC as published over morsel: {sentence}"
     if len({row["threads"] for row in rows}) == 1:
         yield "One thread: there is no speed-up."
 

@@ -68,8 +68,10 @@ def run(
     return record.results({"files": rows})
 
 
-def _race(name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick: Callable[..., None]) -> list[Row]:
-    source, made = folder / "workload", folder / "made"
+def _race(
+    name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick: Callable[..., None]
+) -> list[Row]:
+    source, output = folder / "workload", folder / "output"
     workload.write(name, {}, events, SEED, source)
     app = workload.read(source).app
     executor = executors_of(app.kind)[0]
@@ -80,10 +82,10 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
     writes = Parts.of(folder / "expected" / "outputs")
 
     def by_oracle() -> str:
-        return oracle.run(source, made, "compiled")["output_digest"]
+        return oracle.run(source, output, "compiled")["output_digest"]
 
     def by(spec: RunSpec) -> Callable[[], str]:
-        return lambda: engine.run(spec, source, made).verified.digest
+        return lambda: engine.run(spec, source, output).verified.digest
 
     ways = [("oracle", 1, by_oracle), *((spec.strategy, spec.threads, by(spec)) for spec in specs)]
     seconds: list[list[float]] = [[] for _ in ways]
@@ -97,7 +99,7 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
             seconds[i].append(time.perf_counter() - started)
             if digest != expected:
                 results[i] = "different"
-            shutil.rmtree(made)
+            shutil.rmtree(output)
     rows: list[Row] = []
     for (way, count, _), took, result in zip(ways, seconds, results, strict=True):
         ratios = [mine / theirs for mine, theirs in zip(took[1:], yard[1:], strict=True)]

@@ -18,7 +18,7 @@ from streaming_core.run.way import MAX_THREADS
 PROBE_SECONDS = 1.0  # how long each core is watched for pauses
 
 
-def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
+def thread_counts(requested: list[int] | None, repetitions: int) -> list[int]:
     """Returns the thread counts to measure: the requested ones, or the powers of two up to all cores.
 
     Raises:
@@ -27,7 +27,7 @@ def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
     if repetitions < 1:
         raise BadInput(f"repetitions must be at least 1, got {repetitions}")
     most = os.cpu_count() or 1
-    counts = sorted(set(asked or {most, *(1 << i for i in range(most.bit_length()) if 1 << i <= most)}))
+    counts = sorted(set(requested or {most, *(1 << i for i in range(most.bit_length()) if 1 << i <= most)}))
     if bad := [c for c in counts if not 1 <= c <= MAX_THREADS]:
         raise BadInput(f"threads must be between 1 and {MAX_THREADS}, got {bad[0]}")
     return counts

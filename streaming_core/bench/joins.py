@@ -38,7 +38,7 @@ def work(race: Subject) -> tuple[np.ndarray, np.ndarray]:
     A trade of `hedge` is a row of both streams, first of the left one.
     """
     events = pa.concat_tables(race.source.blocks(1 << 20))
-    size = race.app.bind(race.given)["size"]
+    size = race.app.bind(race.params)["size"]
     ts = events["ts"].to_numpy()
     if race.app.name != "hedge":
         return ts, compared(ts, events["stream"].to_numpy() == 1, size)
@@ -56,7 +56,7 @@ def cost(race: Subject) -> tuple[np.ndarray, np.ndarray]:
     """Returns the time of each event in milliseconds, and its cost: comparisons, and calls in units of them."""
     ts, comparisons = work(race)
     streams = 2 if race.app.name == "hedge" else 1  # an event is a row of so many
-    return ts, comparisons + CALL * streams * race.app.bind(race.given)["keys"]
+    return ts, comparisons + CALL * streams * race.app.bind(race.params)["keys"]
 
 
 def count(race: Subject) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def count(race: Subject) -> dict[str, Any]:
 def by_replica(race: Subject, replicas: int) -> list[int]:
     """Returns the comparisons of each replica of `scalejoin`, if the replicas own the key cells in turn."""
     events = pa.concat_tables(race.source.blocks(1 << 20))
-    params = race.app.bind(race.given)
+    params = race.app.bind(race.params)
     ts, is_right = events["ts"].to_numpy(), events["stream"].to_numpy() == 1
     keys = (np.arange(len(ts)) + 1) % params["keys"]
     owners = keys % CELLS % replicas

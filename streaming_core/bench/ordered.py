@@ -99,7 +99,7 @@ def _listed(rows: Rows, name: str, text: Callable[[Any], str], label: str = "{}"
     return "; ".join(f"{known}: {text}" for known, text in texts.items() if text)
 
 
-def _said(subject: str, text: str) -> str:
+def _labelled(subject: str, text: str) -> str:
     """Returns `SUBJECT: TEXT`, or nothing without a text."""
     return f"{subject}: {text}" if text else ""
 
@@ -202,8 +202,8 @@ THROUGHPUT_OF_HEURISTICS = Claim(
     "slower than both.",
     _source("7.1", 8),
     "millions of tuples per second",
-    published=lambda rows: _said("throughput of ct", _heuristic_ratios(rows, "events_per_s")),
-    ours=lambda rows: _said("throughput over ct", _ours_over_published(rows)),
+    published=lambda rows: _labelled("throughput of ct", _heuristic_ratios(rows, "events_per_s")),
+    ours=lambda rows: _labelled("throughput over ct", _ours_over_published(rows)),
     host=_cores,
 )
 LATENCY_OF_HEURISTICS = Claim(
@@ -248,10 +248,10 @@ SCALING = Claim(
     "With heuristic ct, throughput rises almost linearly with the number of cores, up to a peak.",
     _source("7.1", 8),
     "up to 16 cores on query 1, 12 on query 15, 8 on queries 2, 3 and 4",
-    published=lambda rows: _said(
+    published=lambda rows: _labelled(
         f"on {_cores_of(rows)} threads, over one of the same machinery", _scaling(rows, _published)
     ),
-    ours=lambda rows: _said(
+    ours=lambda rows: _labelled(
         f"on {_cores_of(rows)} threads, over one that takes batches straight through", _scaling(rows, _ours)
     ),
     host=lambda rows: f"{_cores_of(rows)} cores cannot show a speed-up beyond {_cores_of(rows)}, nor where it ends.",
@@ -293,7 +293,7 @@ def _skew_speed_ups(rows: Rows, name: str, **having: Any) -> str:
         at = {"sigma": sigma, "batch": 1} | having
         return _speed_up(pick(rows, threads=threads, **at), pick(rows, threads=1, **at))
 
-    return _said(f"{name} on {threads} threads, over one", _listed(rows, "sigma", speed_up, "sigma {:g}"))
+    return _labelled(f"{name} on {threads} threads, over one", _listed(rows, "sigma", speed_up, "sigma {:g}"))
 
 
 def _skew_gains(rows: Rows) -> Iterator[str]:
@@ -342,9 +342,9 @@ def _costs(counts: list[int]) -> Sweep:
 
 def _name_costs(rows: Rows, costs: Iterable[float], param: str) -> None:
     """Adds `cost_us`, the intended cost of the operator, and names the chart after it."""
-    made_for = {rounds(cost): cost for cost in costs}
+    cost_of = {rounds(cost): cost for cost in costs}
     for row in rows:
-        row["cost_us"] = made_for[row["params"][param]]
+        row["cost_us"] = cost_of[row["params"][param]]
         row["chart"] = f"{row['cost_us']:g} us"
 
 
@@ -379,10 +379,10 @@ DELAYED = Claim(
     _source("7.2.2", 10),
     "costs of 10, 100, 1,000 and 10,000 microseconds",
     published=lambda rows: "; ".join(
-        _said(f"mean processing latency over the cost, {queue}", _latency_to_cost(rows, queue=queue))
+        _labelled(f"mean processing latency over the cost, {queue}", _latency_to_cost(rows, queue=queue))
         for queue in ("hybrid", "partitioned")
     ),
-    ours=lambda rows: _said("mean processing latency over the cost", _latency_to_cost(rows, queue="lanes")),
+    ours=lambda rows: _labelled("mean processing latency over the cost", _latency_to_cost(rows, queue="lanes")),
     host=_cores,
 )
 
@@ -423,16 +423,18 @@ QUEUE_THROUGHPUT = Claim(
     "operators. On query 15 the difference is unclear, because it has ten categories.",
     _source("7.2.3", 11),
     "2 to 16 workers",
-    published=lambda rows: _said("hybrid over partitioned", _queue_ratios(rows, "events_per_s")),
-    ours=lambda rows: _said("ours over hybrid, with batches of one tuple", _ours_over_published(rows)),
+    published=lambda rows: _labelled("hybrid over partitioned", _queue_ratios(rows, "events_per_s")),
+    ours=lambda rows: _labelled("ours over hybrid, with batches of one tuple", _ours_over_published(rows)),
     host=_cores,
 )
 QUEUE_LATENCY = Claim(
     "hybrid has a lower latency than partitioned on the three queries with most partitioned operators, and a similar "
     "one on the others.",
     _source("7.2.3", 11),
-    published=lambda rows: _said("mean latency of hybrid over partitioned", _queue_ratios(rows, "processing_mean_us")),
-    ours=lambda rows: _said("mean latency of ours over hybrid", _ours_over_published(rows, "processing_mean_us")),
+    published=lambda rows: _labelled(
+        "mean latency of hybrid over partitioned", _queue_ratios(rows, "processing_mean_us")
+    ),
+    ours=lambda rows: _labelled("mean latency of ours over hybrid", _ours_over_published(rows, "processing_mean_us")),
     host=_cores,
 )
 
@@ -483,7 +485,7 @@ def _buffer_speed_ups(rows: Rows, name: str, threads: int, over: str, label: str
         costs = f"{quantity(one, 'worker_us')} per tuple on one thread, {quantity(many, 'worker_us')} on {threads}"
         return f"{speed_up}, {costs}" if (speed_up := _speed_up(many, one)) else ""
 
-    return _said(f"{name} on {threads} threads, over one", _listed(rows, over, text, label))
+    return _labelled(f"{name} on {threads} threads, over one", _listed(rows, over, text, label))
 
 
 def _speed_ups_of_buffers(rows: Rows, threads: int, over: str, label: str) -> str:
@@ -563,8 +565,8 @@ def _buffer_ratios(rows: Rows) -> str:
 CONSISTENT = Claim(
     "non_blocking has a higher throughput than lock on every query.",
     _source("7.3.3", 14),
-    published=lambda rows: _said("non_blocking over lock", _buffer_ratios(rows)),
-    ours=lambda rows: _said("ours over hybrid, both with non_blocking", _ours_over_published(rows)),
+    published=lambda rows: _labelled("non_blocking over lock", _buffer_ratios(rows)),
+    ours=lambda rows: _labelled("ours over hybrid, both with non_blocking", _ours_over_published(rows)),
     host=_cores,
 )
 

@@ -19,6 +19,7 @@ from streaming_core.run.way import RunSpec
 
 PEAK_ONLY = OpenLoop()
 
+
 class Race(Subject):
     """A workload on which the loop and ways take turns."""
 

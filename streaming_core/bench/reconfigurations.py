@@ -23,11 +23,13 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
     `copied` counts bytes of state per reconfiguration.
     """
     passes = [[one for one in sample.reconfigurations if one.microseconds is not None] for sample in samples]
-    ones = [one for found in passes for one in found]
+    ones = [one for of_pass in passes for one in of_pass]
     times = [one.microseconds for one in ones if one.microseconds is not None]
     largest = sorted(zip(times, (one.event for one in ones), strict=True), reverse=True)
     long = sum(time > LONG for time in times)
-    of_passes = [ranked([one.microseconds for one in found if one.microseconds is not None], 50) for found in passes]
+    of_passes = [
+        ranked([one.microseconds for one in of_pass if one.microseconds is not None], 50) for of_pass in passes
+    ]
     row: dict[str, Any] = {
         "switches": len(times),
         "switch_p50s_us": [p50 for p50 in of_passes if p50 is not None],
@@ -38,9 +40,9 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
     row |= {"copied_p50_bytes": ranked(copied, 50), "copied_max_bytes": max(copied, default=None)}
     heard = [(one.posted - one.asked) / 1e3 for one in ones if one.posted is not None and one.asked is not None]
     waits = [over.waited / 1e3 for sample in samples for one in sample.reconfigurations for over in one.gone_over]
-    for name, found in (("switch", times), ("heard", heard), ("waited", waits)):
-        row |= {f"{name}_p{rank}_us": ranked(found, rank) for rank in (50, 99)}
-        row[f"{name}_max_us"] = max(found, default=None)
+    for name, values in (("switch", times), ("heard", heard), ("waited", waits)):
+        row |= {f"{name}_p{rank}_us": ranked(values, rank) for rank in (50, 99)}
+        row[f"{name}_max_us"] = max(values, default=None)
     return row
 
 
@@ -65,8 +67,8 @@ def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
         latencies.append(deliveries["latency"][near])
     late = np.concatenate([np.empty(0), *latencies]) / 1e3
     late = late[~np.isnan(late)]
-    found = {"gap_max_us": max(gaps, default=None), "gaps_us": gaps}
-    return found | ({"near_p99_us": ranked(late, 99)} if len(late) else {})
+    gap_columns = {"gap_max_us": max(gaps, default=None), "gaps_us": gaps}
+    return gap_columns | ({"near_p99_us": ranked(late, 99)} if len(late) else {})
 
 
 def columns(deliveries: Sequence[dict[str, Any]]) -> np.ndarray:

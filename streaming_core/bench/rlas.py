@@ -46,7 +46,7 @@ RACE_ROUNDS = 15  # so that the interval of a ratio is narrower than 3 %
 GOAL = 0.97  # of the throughput of the best random plan, and of the replicated one
 # The benchmark fails if the prediction for the plan found is wrong by more than this factor.
 FACTOR = 2.0
-FOUND, DEFAULT, RANDOM = "found", "replicated", "random"
+SEARCHED, DEFAULT, RANDOM = "found", "replicated", "random"
 # The factors of Figure 16, one more at a time. The first ones in the figure belong to another engine.
 FACTORS = ("fix L", "+ jumbo tuples", "+ RLAS", "+ balanced")
 # Placements of Figure 13, and the plans without replicas of the paper's search.
@@ -56,7 +56,7 @@ ONE_NODE = "This machine has one memory node. What a plan gains by remote memory
 
 def _errors(rows: list[Row], column: str = "error") -> str:
     """Returns the error for the plan found, by threads. Column `median_error`: with the paper's median of T_e."""
-    plans = [row for row in right(rows) if row.get("chosen") == FOUND]
+    plans = [row for row in right(rows) if row.get("chosen") == SEARCHED]
     return ", ".join(f"{row['app']} on {threads_of(row)} {row[column]:.0%}" for row in plans)
 
 
@@ -134,12 +134,12 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
         plans = [planning.find(known, threads=threads).as_plan(), _default(app, threads)]
         if threads > 1 and threads == max(able):
             plans += _drawn(app, threads, DRAWN)
-        given: dict[str, Any] = {"app": app, "params": params, "pin": True}
-        ways += [Pinned(**given, threads=threads, plan=plan) for plan in plans]
+        fields: dict[str, Any] = {"app": app, "params": params, "pin": True}
+        ways += [Pinned(**fields, threads=threads, plan=plan) for plan in plans]
     kind = "chosen on this application" if app in CHOSEN_ON else "not chosen on this application: it is held out"
     return [Heat(app, params, ways)], [
         f"The settings of the model were {kind}.",
-        f"Plan `{FOUND}` comes from the planner. Plan `{DEFAULT}` has a replica of every operator on each thread. "
+        f"Plan `{SEARCHED}` comes from the planner. Plan `{DEFAULT}` has a replica of every operator on each thread. "
         f"Plans `{RANDOM}` are {DRAWN} plans with random replicas and places.",
         "The predicted throughput comes from the model and from a profile measured on one thread.",
         ONE_NODE,
@@ -159,20 +159,22 @@ def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
     known, machine = _known(app, profile.CHANNEL, dict(PLANNED)[app]), this.machine(threads)
     graphs = [known.graph(registry.load(app), threads, median) for median in (False, True)]
     for number, row in enumerate(rows):
-        row["chosen"] = (FOUND, DEFAULT)[number] if number < 2 else RANDOM
+        row["chosen"] = (SEARCHED, DEFAULT)[number] if number < 2 else RANDOM
         sockets, cores = planning.placed(machine, row["plan"])
         predicted = [estimate(graph, machine, sockets, cores=cores).sustained.ingress for graph in graphs]
         row["predicted_per_s"], row["median_predicted_per_s"] = predicted
         row["error"], row["median_error"] = (abs(row["events_per_s"] - p) / row["events_per_s"] for p in predicted)
     equal = right(rows)
-    if not equal or equal[0]["chosen"] != FOUND:
+    if not equal or equal[0]["chosen"] != SEARCHED:
         return
-    found, *others = equal
-    parted = max(found["predicted_per_s"] / found["events_per_s"], found["events_per_s"] / found["predicted_per_s"])
-    found["mispredicted"] = parted > FACTOR
-    line = f"{app}, {threads_of(found)}: the prediction for the plan found has an error of {found['error']:.0%}"
+    searched, *others = equal
+    parted = max(
+        searched["predicted_per_s"] / searched["events_per_s"], searched["events_per_s"] / searched["predicted_per_s"]
+    )
+    searched["mispredicted"] = parted > FACTOR
+    line = f"{app}, {threads_of(searched)}: the prediction for the plan found has an error of {searched['error']:.0%}"
     if default := next((row for row in others if row["chosen"] == DEFAULT), None):
-        line += f". Throughput over the replicated plan: {compare(found, default).text}"
+        line += f". Throughput over the replicated plan: {compare(searched, default).text}"
     if any(row["chosen"] == RANDOM for row in others):
         error = statistics.median(row["error"] for row in equal)
         line += (
@@ -195,13 +197,13 @@ def _best_random(counts: list[int]) -> tuple[list[Heat], list[str]]:
     threads = max(_able(counts))
     heats = []
     for app, channel in RACED:
-        given: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
+        fields: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
         race = Race(app, {}, profile.EVENTS)
-        ways = [Pinned(**given, plan=plan) for plan in _drawn(app, threads, CANDIDATES)]
+        ways = [Pinned(**fields, plan=plan) for plan in _drawn(app, threads, CANDIDATES)]
         pilot = [row for row in race.run(ways, PILOT_ROUNDS) if row["way"] != "loop"]
         winner = max(range(len(ways)), key=lambda number: pilot[number]["events_per_s"] or 0.0)
-        asked = Pinned(app=app, channel=channel, threads=threads, plan="auto")
-        heats.append(Heat(app, {}, [race.plan(asked), ways[winner]]))
+        auto = Pinned(app=app, channel=channel, threads=threads, plan="auto")
+        heats.append(Heat(app, {}, [race.plan(auto), ways[winner]]))
     return heats, [
         f"A pilot of {PILOT_ROUNDS} rounds over {profile.EVENTS:,} events races {CANDIDATES} random plans. Its winner "
         "races the plan found in new rounds.",
@@ -214,12 +216,12 @@ def _replicated(counts: list[int]) -> tuple[list[Heat], list[str]]:
     heats = []
     for app in searches.planned_apps():
         params = JOIN if app == "scalejoin" else {}
-        given: dict[str, Any] = {"app": app, "params": params, "threads": threads}
-        default = Pinned(**given, pin=True, plan=_default(app, threads))
+        fields: dict[str, Any] = {"app": app, "params": params, "threads": threads}
+        default = Pinned(**fields, pin=True, plan=_default(app, threads))
         race = Race(app, params, profile.EVENTS)
-        found = race.plan(Pinned(**given, plan="auto"))
+        searched = race.plan(Pinned(**fields, plan="auto"))
         # A plan that is the replicated one is not raced against itself.
-        heats.append(Heat(app, params, [found] if found.option("plan") == default.plan else [found, default]))
+        heats.append(Heat(app, params, [searched] if searched.option("plan") == default.plan else [searched, default]))
     return heats, [
         "Plan auto, as a run uses it. It is the replicated plan if the plan found measures slower on the first events."
     ]
@@ -228,34 +230,35 @@ def _replicated(counts: list[int]) -> tuple[list[Heat], list[str]]:
 def _pairs(rows: list[Row], other: str) -> Iterator[tuple[Row, Row | None]]:
     """Yields the rows of each heat: of the plan found, and of the other plan, if it is another one."""
     for _, heat in itertools.groupby(rows, key=lambda row: row["heat"]):
-        found, *others = [row for row in heat if row["way"] != "loop"]
-        found["chosen"] = FOUND
+        searched, *others = [row for row in heat if row["way"] != "loop"]
+        searched["chosen"] = SEARCHED
         for row in others:
             row["chosen"] = other
-        if right([found, *others]) == [found, *others]:
-            yield found, others[0] if others else None
+        if right([searched, *others]) == [searched, *others]:
+            yield searched, others[0] if others else None
 
 
 def _goal(rows: list[Row], other: str) -> str:
     """Returns the lowest ratio of the plan found to the other plan."""
-    ratios = [(compare(found, row).median, found) for found, row in _pairs(rows, other) if row is not None]
+    ratios = [(compare(searched, row).median, searched) for searched, row in _pairs(rows, other) if row is not None]
     if not ratios:
         return ""
-    lowest, found = min(ratios, key=lambda pair: pair[0])
+    lowest, searched = min(ratios, key=lambda pair: pair[0])
     below = sum(ratio < GOAL for ratio, _ in ratios)
     return (
-        f"at least {lowest:.2f} times ({found['app']}, {found['channel']}); {below} of {len(ratios)} are below {GOAL}"
+        f"at least {lowest:.2f} times ({searched['app']}, {searched['channel']}); {below} of {len(ratios)} are below "
+        f"{GOAL}"
     )
 
 
 def _compared(other: str, rows: list[Row]) -> Iterator[str]:
-    for found, row in _pairs(rows, other):
-        name = f"{found['app']}, {found['channel']}, {threads_of(found)}"
+    for searched, row in _pairs(rows, other):
+        name = f"{searched['app']}, {searched['channel']}, {threads_of(searched)}"
         if row is None:
             yield f"{name}: the plan found is the {other} plan"
             continue
-        ratio = compare(found, row)
-        found["to_other"] = ratio.median
+        ratio = compare(searched, row)
+        searched["to_other"] = ratio.median
         yield (
             f"{name}: throughput of the plan found over the {other} plan: {ratio.median:.3f} ({ratio.low:.3f} to "
             f"{ratio.high:.3f})"
@@ -268,8 +271,8 @@ def _placements(counts: list[int]) -> tuple[list[Heat], list[str]]:
     for app, channel in servers.APPS.items():
         known, ways = _known(app, channel, {}), []
         for strategy in MEASURED:
-            found = planning.find(known, threads=threads, strategy=strategy)
-            ways.append(Pinned(app=app, channel=channel, threads=threads, pin=found.pinned, plan=found.as_plan()))
+            best = planning.find(known, threads=threads, strategy=strategy)
+            ways.append(Pinned(app=app, channel=channel, threads=threads, pin=best.pinned, plan=best.as_plan()))
         heats.append(Heat(app, {}, ways))
     return heats, [
         "First fit, round robin and os place the replicas that rlas finds. With os, no thread is bound to a core.",
@@ -314,8 +317,8 @@ def _factors(counts: list[int]) -> tuple[list[Heat], list[str]]:
         blind, theirs, ours = (
             planning.find(known, threads=threads, strategy=s).as_plan() for s in ("rlas_fix_l", "rlas", "balanced")
         )
-        given: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
-        ways = [Pinned(**given, plan=blind, batch=1), *(Pinned(**given, plan=plan) for plan in (blind, theirs, ours))]
+        fields: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
+        ways = [Pinned(**fields, plan=blind, batch=1), *(Pinned(**fields, plan=plan) for plan in (blind, theirs, ours))]
         heats.append(Heat(app, {}, ways))
     return heats, [
         f"`{FACTORS[0]}`: batches of one row, and a plan for equal distances between all cores. `{FACTORS[1]}`: the "

@@ -202,7 +202,7 @@ class Rounds:
         known = rates if race.events else []  # without events there is no rate
         row: Row = {
             "app": race.app.name,
-            "params": race.given,
+            "params": race.params,
             "way": way,
             "threads": threads,
             "events": race.events,
@@ -272,7 +272,7 @@ def joined(row: Row, more: Row) -> Row:
 
 def _of_runs(passes: list[Pass]) -> tuple[list[engine.Sample], list]:
     samples = [sample for one in passes for sample in one.samples]
-    return samples, [made for one in passes for made in one.deliveries]
+    return samples, [delivery for one in passes for delivery in one.deliveries]
 
 
 def _columns(rounds: dict[str, list[float | None]], known: dict[str, list] | None = None) -> Row:

@@ -189,7 +189,7 @@ def _published(app: str) -> Graph:
 
 
 @cache
-def _found(
+def _best(
     app: str, server: str, strategy: str, sockets: int | None = None, compression: int = strategies.COMPRESSION
 ) -> tuple[Placed, float]:
     """Returns the plan for a server, or for its first sockets, and the seconds of the search, once per process.
@@ -207,22 +207,22 @@ def _found(
 
 def _replicas(app: str, server: str) -> tuple[int, ...]:
     """Returns the replicas that the paper's search finds."""
-    return tuple(_found(app, server, PUBLISHED)[0].replicas.values())
+    return tuple(_best(app, server, PUBLISHED)[0].replicas.values())
 
 
 def _sustained(app: str, server: str, strategy: str) -> float:
-    return _found(app, server, strategy)[0].estimate.sustained.ingress
+    return _best(app, server, strategy)[0].estimate.sustained.ingress
 
 
 def _searched(app: str, server: str, strategy: str, **more: Any) -> Row:
     """Returns the row of a plan: its predicted throughput, and the seconds of the search."""
-    found, seconds = _found(app, server, strategy, **more)
-    sustained = found.estimate.sustained
+    plan, seconds = _best(app, server, strategy, **more)
+    sustained = plan.estimate.sustained
     return simulated(
         app,
         strategy,
         machine=server,
-        threads=sum(found.replicas.values()),
+        threads=sum(plan.replicas.values()),
         predicted_per_s=sustained.ingress,
         bottleneck=str(sustained.bottleneck),
         search_seconds=seconds,
@@ -269,12 +269,12 @@ def _sockets() -> Iterator[Row]:
                 for count in SOCKETS:
                     machine = whole.first(count)
                     try:
-                        found, _ = _found(app, server, strategy, count if count < whole.sockets else None)
+                        plan, _ = _best(app, server, strategy, count if count < whole.sockets else None)
                     except BadInput:  # more operators than cores
                         continue
                     near = machine.changed(latency=[[0.0] * count] * count)
-                    local = estimate(found.graph, near, found.sockets, cores=found.cores).sustained.ingress
-                    sustained = found.estimate.sustained.ingress
+                    local = estimate(plan.graph, near, plan.sockets, cores=plan.cores).sustained.ingress
+                    sustained = plan.estimate.sustained.ingress
                     ideal = ideal or sustained / count
                     ways = {
                         strategy: sustained,
@@ -381,7 +381,7 @@ def _matrices() -> Iterator[Row]:
     app = next(iter(APPS))
     for server in SERVERS:
         for strategy in (PUBLISHED, OURS):
-            fetching = planning.at_rate(_found(app, server, strategy)[0]).fetching
+            fetching = planning.at_rate(_best(app, server, strategy)[0]).fetching
             for producer, row in enumerate(fetching):
                 for consumer, ns in enumerate(row):
                     yield simulated(
@@ -444,7 +444,16 @@ def _by_times(rows: list[Row]) -> Iterator[str]:
         yield f"{app}, ns per row in the median batch (10th to 90th percentile): {times}"
 
 
-def _experiment(name: str, figure: str, title: str, claims: tuple[Claim, ...], model: Callable[[], Rows], conclude: Callable[[Rows], Iterator[str]], *plots: Plot, **more: Any) -> Experiment:
+def _experiment(
+    name: str,
+    figure: str,
+    title: str,
+    claims: tuple[Claim, ...],
+    model: Callable[[], Iterator[Row]],
+    conclude: Callable[[list[Row]], Iterator[str]],
+    *plots: Plot,
+    **more: Any,
+) -> Experiment:
     notes = more.pop("notes", [NOTE])
     return Experiment(name, figure, title, claims, lambda _: ([], notes), plots, model=model, conclude=conclude, **more)
 

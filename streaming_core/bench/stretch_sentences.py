@@ -209,8 +209,8 @@ def following(parallelism: str, controllers: Iterable[str]) -> Text:
         )
 
     def text(rows: list[Row]) -> str:
-        found = ((name, passes(rows, parallelism=parallelism, controller=name)) for name in controllers)
-        return ". ".join(one(name, some) for name, some in found if some)
+        by_name = ((name, passes(rows, parallelism=parallelism, controller=name)) for name in controllers)
+        return ". ".join(one(name, some) for name, some in by_name if some)
 
     return text
 

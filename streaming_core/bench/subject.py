@@ -105,7 +105,7 @@ class Subject:
         from streaming_core.oracle.loop import Loop
 
         keep_memory()
-        self.app, self.given, self.events = registry.load(app), params, events
+        self.app, self.params, self.events = registry.load(app), params, events
         bound = self.app.bind(params)
         self.loop, self.program = Loop(self.app, bound), compile_app(self.app, bound)
         began = time.monotonic()
@@ -152,8 +152,8 @@ class Subject:
         if not spec.needs_plan:
             return spec
         if spec.spec_digest not in self._planned:
-            found, _ = planning.planned(spec, self.source)
-            self._planned[spec.spec_digest] = spec.model_copy(update={"plan": found.plan, "pin": True})
+            best, _ = planning.planned(spec, self.source)
+            self._planned[spec.spec_digest] = spec.model_copy(update={"plan": best.plan, "pin": True})
         return self._planned[spec.spec_digest]
 
     @property

@@ -310,6 +310,6 @@ def moved_cores(rows: list[Row]) -> Iterator[str]:
 
 def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:
     """Returns the columns and parameters that distinguish the rows of an experiment."""
-    given = dict.fromkeys(name for row in rows for name in row["params"])
-    params = [name for name in given if len({row["params"].get(name) for row in rows}) > 1]
+    names = dict.fromkeys(name for row in rows for name in row["params"])
+    params = [name for name in names if len({row["params"].get(name) for row in rows}) > 1]
     return list(dict.fromkeys([*params, *(x for p in experiment.plots for x in (p.by, p.x, *p.lines) if x)]))

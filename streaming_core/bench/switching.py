@@ -207,7 +207,7 @@ def _count(race: Race) -> dict[str, Any]:
 
     The number is that of the states that expire together, times the number of overlapping windows.
     """
-    params = race.app.bind(race.given)
+    params = race.app.bind(race.params)
     # The outputs at the end of the stream come last.
     outputs = pa.concat_tables([race.outputs(), race.loop.finish(race.events)])
     ends, counts = np.unique(outputs["ts"].to_numpy(), return_counts=True)

@@ -88,8 +88,8 @@ def _relative(rows: list[Row]) -> Iterator[str]:
     for app in (*APPS, *FURTHER):
         for names in ((PUBLISHED,), OURS):
             one = best_of(rows, names, app=app)
-            if one and (said := versus(one, best_of(rows, BASELINES, app=app))):
-                yield f"{app}, {threads_of(one)}: {said}"
+            if one and (sentence := versus(one, best_of(rows, BASELINES, app=app))):
+                yield f"{app}, {threads_of(one)}: {sentence}"
     yield from steps(rows)
 
 

@@ -25,7 +25,7 @@ Text = Callable[[list[Row]], str]
 
 def each(names: Iterable[str], text: Callable[[str], str]) -> str:
     """Returns `gs: ...; sl: ...`, without the names that have no text."""
-    return "; ".join(f"{name}: {said}" for name in names if (said := text(name)))
+    return "; ".join(f"{name}: {sentence}" for name in names if (sentence := text(name)))
 
 
 def widest(rows: list[Row], **having: Any) -> Row | None:
@@ -111,11 +111,11 @@ def over_each(way: str, others: Iterable[str], apps: Iterable[str] = APPS) -> Te
     """Compares a way with each of the others, for each application."""
 
     def text(rows: list[Row]) -> str:
-        def said(app: str) -> str:
+        def sentence_of(app: str) -> str:
             one = widest(rows, app=app, way=way)
             return ", ".join(filter(None, (versus(one, widest(rows, app=app, way=other)) for other in others)))
 
-        return each(apps, said)
+        return each(apps, sentence_of)
 
     return text
 
@@ -167,14 +167,14 @@ def steps(rows: list[Row]) -> Iterator[str]:
 def compute_mode(rows: list[Row]) -> str:
     """Returns the share of compute mode in the time of `tstream` on one thread, for each application."""
 
-    def said(app: str) -> str:
+    def sentence_of(app: str) -> str:
         spent = (pick(rows, app=app, way=PUBLISHED, threads=1) or {}).get("steps")
         if not spent:
             return ""
         working = {step: ns for step, ns in spent.items() if step != "barriers"}
         return _percent(1 - working["rounds"] / sum(working.values()))
 
-    return each(APPS, said)
+    return each(APPS, sentence_of)
 
 
 def useful_on_one(way: str) -> Text:
@@ -255,8 +255,8 @@ def best_pool(rows: list[Row]) -> Iterator[str]:
     for app in APPS:
         own = [row for row in rows if row["app"] == app and row.get("scheme") == PUBLISHED and row["result"] == "equal"]
         shared = best(row for row in own if row["pool"] != "shared_nothing")
-        if said := versus(pick(own, pool="shared_nothing"), shared):
-            yield f"{app}: {said}"
+        if sentence := versus(pick(own, pool="shared_nothing"), shared):
+            yield f"{app}: {sentence}"
 
 
 def stealing(scheme: str) -> Text:

@@ -58,8 +58,8 @@ def way(app: str, cell: Cell, how: How) -> Pinned:
     }
     channel, batch = how
     # The type of `channel` is a literal.
-    given: dict[str, Any] = {"channel": channel, "batch": batch, "plan": plan, "idle": "park"}
-    return Pinned(app=app, threads=first_sink + instances, **given)
+    fields: dict[str, Any] = {"channel": channel, "batch": batch, "plan": plan, "idle": "park"}
+    return Pinned(app=app, threads=first_sink + instances, **fields)
 
 
 def merge_threads(injectors: int, instances: int, channel: str) -> int:

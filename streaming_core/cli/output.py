@@ -41,6 +41,7 @@ class Bar:
         self._bar.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show how much of a stage is done."""
         if stage not in self._tasks:
             self._tasks[stage] = self._bar.add_task(stage, total=total)
         self._bar.update(self._tasks[stage], completed=done)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_core.bench.rounds import OpenLoop
 from streaming_core.bench import length
 from streaming_core.bench.confinement import confined
 from streaming_core.bench.passes import MOST_RUNS, Pass, runs
 from streaming_core.bench.race import Race
+from streaming_core.bench.rounds import OpenLoop
 from streaming_core.run import engine
 from streaming_core.run.report import Latency, Sample
 from streaming_core.run.way import Pinned, Transactional
