@@ -28,11 +28,11 @@ from infra.stack.programs import (
     airflow_settings,
     configure,
     create_database,
-    inherited,
     programs,
+    run,
 )
 from infra.stack.supervisor import State, Supervisor
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import Lock
 
@@ -233,20 +233,11 @@ class Stack:
         return self._run(str(self.folder.environment / "lockstep"), "airflow", *arguments)
 
     def _run(self, *command: str) -> str:
-        done = subprocess.run(
-            command,
-            cwd=self.folder.release,
-            env={**inherited(), **airflow_settings(self.folder, self.ports)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        if done.returncode:
-            reason = done.stderr.strip().splitlines()
-            raise RunFailed(f"{' '.join(command[1:])}: {reason[-1] if reason else done.returncode}")
-        return done.stdout
+        settings = airflow_settings(self.folder, self.ports)
+        try:
+            return run(command, settings, folder=self.folder.release, timeout=240, label=" ".join(command[1:]))
+        except CommandFailed as error:
+            raise RunFailed(str(error)) from None
 
     def kill(self, name: str) -> int:
         """Kill a program with its process group, as a machine that fails does; returns the id of the process."""
