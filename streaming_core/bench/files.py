@@ -41,7 +41,7 @@ def run(
     progress: engine.Progress | None = None,
     quick: bool = False,
 ) -> dict[str, Any]:
-    """Measures applications, with default parameters, from file to file.
+    """Measure applications, with default parameters, from file to file.
 
     Returns:
         The host, the settings, and a row per application and way. Its `to_pyarrow` is the ratio of its seconds to those
@@ -112,7 +112,7 @@ def _race(
 
 
 def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
-    """Returns the seconds that pyarrow takes to read some files, in blocks, and to write others."""
+    """Return the seconds that pyarrow takes to read some files, in blocks, and to write others."""
     started = time.perf_counter()
     for path in reads.paths:
         with pq.ParquetFile(path) as file:
@@ -128,7 +128,7 @@ def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
 
 
 def lines(rows: list[Row]) -> list[str]:
-    """Returns a line per row."""
+    """Return a line per row."""
     return [
         f"{row['app']}, {row['way']}, {threads_of(row)}: {statistics.median(row['seconds']):.2f} s for "
         f"{row['events']:,} events, {row['to_pyarrow']:.2f} ({_span(row['to_pyarrow_range'])}) times the time of "

@@ -53,19 +53,19 @@ def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
 
 
 def _heat(app: str, params: dict[str, Any], hows: Iterable[tuple[int, dict[str, Any]]], cost: float = 0.0) -> Heat:
-    """Returns a heat; the microseconds that a tuple costs keep `--quick` quick."""
+    """Return a heat; the microseconds that a tuple costs keep `--quick` quick."""
     ways = [_way(app, params, threads, **how) for threads, how in hows]
     return Heat(app, params, ways, share=min(1.0, 10 / cost) if cost else 1.0)
 
 
 def rounds(cost: float) -> int:
-    """Returns how many multiplications take an operator of `matrix` some microseconds on this machine."""
+    """Return how many multiplications take an operator of `matrix` some microseconds on this machine."""
     return max(1, round(cost * 1e-6 / _multiplication()))
 
 
 @cache
 def _multiplication() -> float:
-    """Returns the seconds of a multiplication on one thread, in the pass that other programs disturbed least."""
+    """Return the seconds of a multiplication on one thread, in the pass that other programs disturbed least."""
     params = {"r": TRIAL, "r_keyed": 1}
     race = Race("matrix", params, 200)
     _, row = race.run([_way("matrix", params, 1)], 5)
@@ -73,56 +73,56 @@ def _multiplication() -> float:
 
 
 def _ways(rows: Rows) -> Rows:
-    """Returns the rows of ways, without the loop's."""
+    """Return the rows of ways, without the loop's."""
     return [row for row in rows if row["way"] != "loop"]
 
 
 def _different(rows: Rows, name: str) -> list[Any]:
-    """Returns the values of a column or parameter among the ways, in the order of the rows."""
+    """Return the values of a column or parameter among the ways, in the order of the rows."""
     return list(dict.fromkeys(value(row, name) for row in _ways(rows)))
 
 
 def _published(rows: Rows, threads: int, **having: Any) -> Row | None:
-    """Returns the row of the published strategies, except for what `having` changes, or None."""
+    """Return the row of the published strategies, except for what `having` changes, or None."""
     known: dict[str, Any] = PUBLISHED | {"reorder": "non_blocking", "threads": threads}
     return pick(rows, **(known | having))
 
 
 def _ours(rows: Rows, threads: int, **having: Any) -> Row | None:
-    """Returns the row of our defaults, or None."""
+    """Return the row of our defaults, or None."""
     return pick(rows, heuristic="affinity", queue="lanes", reorder="non_blocking", threads=threads, **having)
 
 
 def _listed(rows: Rows, name: str, text: Callable[[Any], str], label: str = "{}") -> str:
-    """Returns `q1: ...; q2: ...` for each value of a column, without those for which there is no text."""
+    """Return `q1: ...; q2: ...` for each value of a column, without those for which there is no text."""
     texts = {label.format(known): text(known) for known in _different(rows, name)}
     return "; ".join(f"{known}: {text}" for known, text in texts.items() if text)
 
 
 def _labelled(subject: str, text: str) -> str:
-    """Returns `SUBJECT: TEXT`, or nothing without a text."""
+    """Return `SUBJECT: TEXT`, or nothing without a text."""
     return f"{subject}: {text}" if text else ""
 
 
 def _over(row: Row | None, other: Row | None, column: str = "events_per_s") -> str:
-    """Returns a ratio as `1.9 (1.8 to 2.0) times`, or nothing if a row is missing."""
+    """Return a ratio as `1.9 (1.8 to 2.0) times`, or nothing if a row is missing."""
     return compare(row, other, column).text if row and other else ""
 
 
 def _speed_up(row: Row | None, base: Row | None) -> str:
-    """Returns the speed-up over one thread as a ratio, or nothing if a row is missing."""
+    """Return the speed-up over one thread as a ratio, or nothing if a row is missing."""
     return compare(row, base, over_threads=True).text if row and base else ""
 
 
 def _latency(row: Row | None, of: str) -> str:
-    """Returns the mean and the p99 latency, or nothing if the row is missing."""
+    """Return the mean and the p99 latency, or nothing if the row is missing."""
     if row is None or row.get(f"{of}_mean_us") is None:
         return ""
     return f"mean {quantity(row, f'{of}_mean_us')}, p99 {quantity(row, f'{of}_p99_us')}"
 
 
 def _joined(parts: dict[str, str]) -> str:
-    """Returns `lp 1.1 times, et 1.2 times` of the parts that are not empty."""
+    """Return `lp 1.1 times, et 1.2 times` of the parts that are not empty."""
     return ", ".join(f"{name} {text}" for name, text in parts.items() if text)
 
 
@@ -145,7 +145,7 @@ def _heuristics(counts: list[int]) -> Sweep:
 
 
 def _heuristic_ratios(rows: Rows, column: str) -> str:
-    """Compares ct with the other heuristics on each query."""
+    """Compare ct with the other heuristics on each query."""
     threads = most(rows)
 
     def ratios(query: str) -> str:
@@ -157,7 +157,7 @@ def _heuristic_ratios(rows: Rows, column: str) -> str:
 
 
 def _ours_over_published(rows: Rows, column: str = "events_per_s", **having: Any) -> str:
-    """Compares our defaults with the published strategies on each query, on most threads."""
+    """Compare our defaults with the published strategies on each query, on most threads."""
     threads = most(rows)
     return _listed(
         rows,
@@ -225,7 +225,7 @@ def _threads(counts: list[int]) -> Sweep:
 
 
 def _cores_of(rows: Rows) -> int:
-    """Returns the number of cores that the sweep over threads was made for."""
+    """Return the number of cores that the sweep over threads was made for."""
     return most(rows) // max(OVERSUBSCRIBED)
 
 
@@ -278,7 +278,7 @@ def _skew(counts: list[int]) -> Sweep:
 
 
 def _hottest(race: Race) -> dict[str, Any]:
-    """Returns the share of the most frequent key in the tuples."""
+    """Return the share of the most frequent key in the tuples."""
     keys: dict[int, int] = {}
     for table in race.source.blocks(race.events):
         for counted in table["key"].value_counts().to_pylist():
@@ -341,7 +341,7 @@ def _costs(counts: list[int]) -> Sweep:
 
 
 def _name_costs(rows: Rows, costs: Iterable[float], param: str) -> None:
-    """Adds `cost_us`, the intended cost of the operator, and names the chart after it."""
+    """Add `cost_us`, the intended cost of the operator, and name the chart after it."""
     cost_of = {rounds(cost): cost for cost in costs}
     for row in rows:
         row["cost_us"] = cost_of[row["params"][param]]
@@ -349,7 +349,7 @@ def _name_costs(rows: Rows, costs: Iterable[float], param: str) -> None:
 
 
 def _delays(rows: Rows) -> Iterator[str]:
-    """Compares the mean processing latency of a tuple with the cost of its operator."""
+    """Compare the mean processing latency of a tuple with the cost of its operator."""
     _name_costs(rows, COSTS, "r_keyed")
     for row in _ways(rows):
         scaled(row, "latency_to_cost", "processing_mean_us", 1 / row["cost_us"])
@@ -445,7 +445,7 @@ BUFFERS: tuple[dict[str, Any], ...] = (PUBLISHED, PUBLISHED | {"reorder": "lock"
 
 
 def _worker_time(rows: Rows) -> None:
-    """Adds `worker_us`: the time of all workers per tuple, with what they wait."""
+    """Add `worker_us`: the time of all workers per tuple, with what they wait."""
     for row in _ways(rows):
         threads = row["threads"]
         measured = row["rates"]
@@ -477,7 +477,7 @@ def _light_gains(rows: Rows) -> Iterator[str]:
 
 
 def _buffer_speed_ups(rows: Rows, name: str, threads: int, over: str, label: str, **having: Any) -> str:
-    """Returns the speed-up of a buffer over one thread, and the worker time per tuple on both numbers of threads."""
+    """Return the speed-up of a buffer over one thread, and the worker time per tuple on both numbers of threads."""
 
     def text(known: float) -> str:
         where: dict[str, Any] = having | {over: known}
@@ -489,7 +489,7 @@ def _buffer_speed_ups(rows: Rows, name: str, threads: int, over: str, label: str
 
 
 def _speed_ups_of_buffers(rows: Rows, threads: int, over: str, label: str) -> str:
-    """Returns the speed-ups of both published buffers."""
+    """Return the speed-ups of both published buffers."""
     return "; ".join(
         _buffer_speed_ups(rows, name, threads, over, label, reorder=name, queue="hybrid")
         for name in ("non_blocking", "lock")
@@ -497,7 +497,7 @@ def _speed_ups_of_buffers(rows: Rows, threads: int, over: str, label: str) -> st
 
 
 def _compare_buffers(rows: Rows, subject: str, **having: Any) -> Iterator[str]:
-    """Compares the published buffers with each other, and ours with `non_blocking`."""
+    """Compare the published buffers with each other, and ours with `non_blocking`."""
     threads = most(rows)
     free, locked = (_published(rows, threads, reorder=name, **having) for name in ("non_blocking", "lock"))
     for pair in ((free, locked), (_ours(rows, threads, **having), free)):
@@ -584,7 +584,7 @@ def _swept(name: str, settings: Iterable[Any], how: dict[str, Any]) -> Callable[
 
 
 def _against_default(name: str) -> Callable[[Rows], Iterator[str]]:
-    """Returns a function that compares the values of an option with its default."""
+    """Return a function that compares the values of an option with its default."""
 
     def conclude(rows: Rows) -> Iterator[str]:
         ways = right(_ways(rows))

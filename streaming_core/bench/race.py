@@ -33,7 +33,7 @@ class Race(Subject):
         requests: Sequence[Requests | None] = (),
         pinned: bool = False,
     ) -> list[Row]:
-        """Runs rounds and returns rows for the loop, for hand-written loops that take part, and for ways.
+        """Run rounds and return rows for the loop, for hand-written loops that take part, and for ways.
 
         The process has as many cores as the way with the most threads has threads.
 

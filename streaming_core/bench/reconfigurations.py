@@ -15,7 +15,7 @@ LARGEST = 5  # number of longest switches to list, if fewer are long
 
 
 def switched(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Returns how long the reconfigurations of some passes took, over all passes.
+    """Return how long the reconfigurations of some passes took, over all passes.
 
     `switch` lasts from the request until the last affected replica has switched over. `heard` is the part until the
     source deals the first event of the new epoch. `waited` is how long each replica waits for the former owners of its
@@ -47,7 +47,7 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
-    """Returns the gaps and latencies of outputs near some events, over all passes.
+    """Return the gaps and latencies of outputs near some events, over all passes.
 
     `gap` is the longest time between two deliveries that finish events; `gaps_us` has that of each pass. `near` are
     latencies, if the source is open-loop. A delivery is near if it is within NEAR of one that finishes such an event.
@@ -72,11 +72,11 @@ def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
 
 
 def columns(deliveries: Sequence[dict[str, Any]]) -> np.ndarray:
-    """Returns the deliveries of the runtime as columns, in nanoseconds; latencies are NaN without an open loop."""
+    """Return the deliveries of the runtime as columns, in nanoseconds; latencies are NaN without an open loop."""
     rows = [(one["at"], one["event"], np.nan if one["latency"] is None else one["latency"]) for one in deliveries]
     return np.array(rows, [("at", np.int64), ("event", np.int64), ("latency", np.float64)])
 
 
 def ranked(times: Sequence[float] | np.ndarray, rank: int) -> float | None:
-    """Returns a percentile by nearest rank, so one of the measured values; None without values."""
+    """Return a percentile by nearest rank, so one of the measured values; None without values."""
     return float(np.percentile(times, rank, method="inverted_cdf")) if len(times) else None

@@ -47,7 +47,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        """Begins."""
+        """Begin."""
         self._process, self._began = psutil.Process(), time.monotonic()
         self.events: list[int] = []
         self.bytes: list[int] = []
@@ -117,14 +117,14 @@ def _pass(
     rate: float = 0.0,
     beside: engine.Beside | None = None,
 ) -> tuple[engine.Sample, Watch, bool]:
-    """Makes a pass. Returns its sample, its memory, and whether the outputs are those of the loop."""
+    """Make a pass. Returns its sample, its memory, and whether the outputs are those of the loop."""
     watch = Watch()
     sample, _, _ = engine.one_pass(spec, program, blocks, rate=rate, progress=watch.note, export=False, beside=beside)
     return sample, watch, sample.digest == expected and sample.in_order
 
 
 def _rows(spec: Pinned, sample: engine.Sample, watch: Watch, is_right: bool, **columns: Any) -> Iterator[Row]:
-    """Yields the row of a pass, and a row for each note of its memory."""
+    """Yield the row of a pass, and a row for each note of its memory."""
     changes = "with reconfigurations" if columns else "without"
     whole: Row = {
         "app": spec.app,

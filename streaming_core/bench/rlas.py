@@ -55,7 +55,7 @@ ONE_NODE = "This machine has one memory node. What a plan gains by remote memory
 
 
 def _errors(rows: list[Row], column: str = "error") -> str:
-    """Returns the error for the plan found, by threads. Column `median_error`: with the paper's median of T_e."""
+    """Return the error for the plan found, by threads. Column `median_error`: with the paper's median of T_e."""
     plans = [row for row in right(rows) if row.get("chosen") == SEARCHED]
     return ", ".join(f"{row['app']} on {threads_of(row)} {row[column]:.0%}" for row in plans)
 
@@ -105,7 +105,7 @@ def _default(app: str, threads: int) -> dict[str, list[int]]:
 
 
 def _drawn(app: str, threads: int, number: int) -> Iterator[dict[str, list[int]]]:
-    """Draws different plans with random numbers of replicas in random places, or all plans if fewer exist."""
+    """Draw different plans with random numbers of replicas in random places, or all plans if fewer exist."""
     most = {
         profile.name_of(operator): threads if operator.kind in profile.REPLICATED else 1
         for operator in registry.load(app).operators
@@ -148,7 +148,7 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _judged(rows: list[Row]) -> Iterator[str]:
-    """Compares predictions with measurements."""
+    """Compare predictions with measurements."""
     raced = [row for row in rows if row["way"] != "loop"]
     for threads, of_threads in itertools.groupby(raced, key=lambda row: row["threads"]):
         mine = list(of_threads)
@@ -184,7 +184,7 @@ def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
 
 
 def _tau(rows: list[Row]) -> float:
-    """Returns Kendall's tau: the share of pairs of plans in the predicted order, minus the share of the others."""
+    """Return Kendall's tau: the share of pairs of plans in the predicted order, minus the share of the others."""
     signs = [
         (a["predicted_per_s"] - b["predicted_per_s"]) * (a["events_per_s"] - b["events_per_s"])
         for a, b in itertools.combinations(rows, 2)
@@ -193,7 +193,7 @@ def _tau(rows: list[Row]) -> float:
 
 
 def _best_random(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    """Finds the best of the random plans in a pilot, and returns heats of it and the plan found."""
+    """Find the best of the random plans in a pilot, and return heats of it and the plan found."""
     threads = max(_able(counts))
     heats = []
     for app, channel in RACED:
@@ -228,7 +228,7 @@ def _replicated(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _pairs(rows: list[Row], other: str) -> Iterator[tuple[Row, Row | None]]:
-    """Yields the rows of each heat: of the plan found, and of the other plan, if it is another one."""
+    """Yield the rows of each heat: of the plan found, and of the other plan, if it is another one."""
     for _, heat in itertools.groupby(rows, key=lambda row: row["heat"]):
         searched, *others = [row for row in heat if row["way"] != "loop"]
         searched["chosen"] = SEARCHED
@@ -239,7 +239,7 @@ def _pairs(rows: list[Row], other: str) -> Iterator[tuple[Row, Row | None]]:
 
 
 def _goal(rows: list[Row], other: str) -> str:
-    """Returns the lowest ratio of the plan found to the other plan."""
+    """Return the lowest ratio of the plan found to the other plan."""
     ratios = [(compare(searched, row).median, searched) for searched, row in _pairs(rows, other) if row is not None]
     if not ratios:
         return ""
@@ -281,7 +281,7 @@ def _placements(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _named(rows: list[Row]) -> dict[str, dict[str, Row]]:
-    """Returns the rows of experiment `placement` by application and strategy, and names their strategies."""
+    """Return the rows of experiment `placement` by application and strategy, and name their strategies."""
     by: dict[str, dict[str, Row]] = {}
     for app in dict.fromkeys(row["app"] for row in rows):
         mine = [row for row in rows if row["app"] == app and row["way"] != "loop"]
@@ -292,7 +292,7 @@ def _named(rows: list[Row]) -> dict[str, dict[str, Row]]:
 
 
 def _over(rows: list[Row], strategy: str, others: Sequence[str]) -> str:
-    """Returns the range of ratios of a strategy to each other one, over applications."""
+    """Return the range of ratios of a strategy to each other one, over applications."""
     texts = []
     for other in others:
         ratios = [

@@ -50,7 +50,7 @@ NOTE = (
 
 
 def _of(rows: list[Row], strategy: str, *others: str, servers: Sequence[str] = SERVERS) -> str:
-    """Returns the ranges over applications and servers of a strategy's throughput relative to others."""
+    """Return the ranges over applications and servers of a strategy's throughput relative to others."""
     texts = []
     for other in others:
         ratios = [
@@ -157,7 +157,7 @@ DISTANCES = Claim(
 
 @cache
 def measured(app: str, channel: str, events: int, params: tuple[tuple[str, Any], ...] = ()) -> profile.Profile:
-    """Measures a profile with the first events of the workload of the races, once per process."""
+    """Measure a profile with the first events of the workload of the races, once per process."""
     loaded = registry.load(app)
     bound = loaded.bind(dict(params))
     folder = Home().workload(app, workload.address(loaded, bound, events, SEED))
@@ -166,7 +166,7 @@ def measured(app: str, channel: str, events: int, params: tuple[tuple[str, Any],
 
 
 def simulated(app: str, way: str, **more: Any) -> Row:
-    """Returns a row of a simulation."""
+    """Return a row of a simulation."""
     none = dict.fromkeys(("events_per_s", "to_loop", "to_loop_range"))
     return {"app": app, "way": way, "params": {}, "threads": 0, "rates": [], "result": "simulated", **none, **more}
 
@@ -177,7 +177,7 @@ def _known(app: str) -> profile.Profile:
 
 @cache
 def _published(app: str) -> Graph:
-    """Returns an application as slow as the paper's, with any number of sources and sinks."""
+    """Return an application as slow as the paper's, with any number of sources and sinks."""
     splitter = measured("wc", UNORDERED, profile.EVENTS).alone["split"].median
     graph = _known(app).graph(registry.load(app), median=True).slowed(SPLITTER / splitter)
 
@@ -192,7 +192,7 @@ def _published(app: str) -> Graph:
 def _best(
     app: str, server: str, strategy: str, sockets: int | None = None, compression: int = strategies.COMPRESSION
 ) -> tuple[Placed, float]:
-    """Returns the plan for a server, or for its first sockets, and the seconds of the search, once per process.
+    """Return the plan for a server, or for its first sockets, and the seconds of the search, once per process.
 
     Raises:
         BadInput: The application has more operators than these sockets have cores.
@@ -206,7 +206,7 @@ def _best(
 
 
 def _replicas(app: str, server: str) -> tuple[int, ...]:
-    """Returns the replicas that the paper's search finds."""
+    """Return the replicas that the paper's search finds."""
     return tuple(_best(app, server, PUBLISHED)[0].replicas.values())
 
 
@@ -215,7 +215,7 @@ def _sustained(app: str, server: str, strategy: str) -> float:
 
 
 def _searched(app: str, server: str, strategy: str, **more: Any) -> Row:
-    """Returns the row of a plan: its predicted throughput, and the seconds of the search."""
+    """Return the row of a plan: its predicted throughput, and the seconds of the search."""
     plan, seconds = _best(app, server, strategy, **more)
     sustained = plan.estimate.sustained
     return simulated(
@@ -296,7 +296,7 @@ def _gains(rows: list[Row], way: str) -> Iterator[tuple[str, str, list[Row]]]:
 
 
 def _grown(rows: list[Row], way: str) -> str:
-    """Returns the speed-up of the most sockets, and of four, over one."""
+    """Return the speed-up of the most sockets, and of four, over one."""
     return "; ".join(
         f"{app} on {server}: "
         + ", ".join(f"{row['sockets']}: {row['predicted_per_s'] / mine[0]['predicted_per_s']:.2f}" for row in mine)
@@ -305,7 +305,7 @@ def _grown(rows: list[Row], way: str) -> str:
 
 
 def _ideal(rows: list[Row], way: str) -> str:
-    """Returns the throughput without remote access on the most sockets, relative to linear growth."""
+    """Return the throughput without remote access on the most sockets, relative to linear growth."""
     shares = [
         local[-1]["predicted_per_s"] / linear[-1]["predicted_per_s"]
         for (_, _, local), (_, _, linear) in zip(
@@ -343,7 +343,7 @@ def _above(rates: list[float], rate: float) -> int:
 
 
 def _beaten(rows: list[Row], column: str) -> str:
-    """Returns how many random plans are better than the one found."""
+    """Return how many random plans are better than the one found."""
     better = {row["app"]: row[column] for row in rows}
     return ", ".join(f"{app} {number} of {DRAWN:,}" for app, number in better.items())
 

@@ -203,7 +203,7 @@ FIELD = 8  # bytes of a text reference, or of a count, in an entry
 
 
 def _count(race: Race) -> dict[str, Any]:
-    """Returns the largest number of states at one time, and their bytes.
+    """Return the largest number of states at one time, and their bytes.
 
     The number is that of the states that expire together, times the number of overlapping windows.
     """
@@ -223,7 +223,7 @@ def _count(race: Race) -> dict[str, Any]:
 
 
 def _elasticity(rows: list[Row]) -> Iterator[str]:
-    """Summarises the duration of switches, their effect on outputs, and their cost."""
+    """Summarise the duration of switches, their effect on outputs, and their cost."""
     plain: dict[tuple, Row] = {}
     for row in rows:
         row.setdefault("switched", "no")
@@ -272,7 +272,7 @@ SEEN = {
 
 
 def _of(row: Row) -> tuple:
-    """Returns what a way with switches and the same way without have in common."""
+    """Return what a way with switches and the same way without have in common."""
     params = row["params"].items()
     return row["app"], *params, *(row.get(name) for name in ("threads", "replicas", "batch", "load", "parallelism"))
 
@@ -283,7 +283,7 @@ def _spread(row: Row, name: str) -> str:
 
 
 def _times(row: Row, name: str) -> str:
-    """Returns times in milliseconds, with the interval of the median over passes, and the largest times."""
+    """Return times in milliseconds, with the interval of the median over passes, and the largest times."""
     p50, p99, most = (row[f"{name}_{which}_us"] / 1000 for which in ("p50", "p99", "max"))
     lowest, highest = (of(row[f"{name}_p50s_us"]) / 1000 for of in (min, max))
     largest = ", ".join(f"{time / 1000:.3f}" for time, _ in row[f"{name}_largest"][:LISTED])
