@@ -93,7 +93,7 @@ class Source(ABC):
 
     @abstractmethod
     def origin(self, frame: DataFrame) -> list[Any]:
-        """What a micro-batch takes from the source, as JSON."""
+        """The part of the source that a micro-batch takes, as JSON."""
 
     @abstractmethod
     def files(self, frame: DataFrame, origin: list[Any], folder: Path) -> list[Path]:

@@ -61,7 +61,7 @@ class CellRunner:
     say: Say
 
     def refusal(self) -> str:
-        """Why no cell can run on this Spark; empty if they can."""
+        """The reason why no cell can run on this Spark; empty if cells can."""
         tasks = max(CHECK_TASKS, *(cell["spec"]["threads"] for cell in self.queue.cells.values()))
         try:
             check(self.spark, self.home, self.queue.host, tasks)
@@ -124,7 +124,7 @@ class CellRunner:
 
 
 def work(spark: SparkSession, home: Home, run_id: str, queue: SparkQueue, limit: float, say: Say) -> str:
-    """Run the cells of a queue; returns a line on what ran. The arguments are those of `CellRunner`.
+    """Run the cells of a queue; returns a line on what ran. It takes the arguments of `CellRunner`.
 
     Raises:
         RunFailed: Cells failed. The message names them, with the reasons.

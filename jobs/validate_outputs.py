@@ -88,7 +88,7 @@ class Pair:
 
 @dataclass
 class Subject:
-    """One completed attempt at a cell, on its way to a verdict."""
+    """One completed attempt at a cell, before its verdict."""
 
     cell: dict
     attempt: Attempt

@@ -77,7 +77,7 @@ def _cells_of(fields: dict[str, Any], named: str | None = None) -> int:
 
 
 def _about_matrices() -> dict[str, str]:
-    """What the form says of each matrix: its cells, and how long its last run took; nothing of an invalid one.
+    """A line of the form for each valid matrix: its cells, and how long its last run took.
 
     The cells of a matrix take a quarter of a second. A task parses the DAG file, too, and shows no form.
     """

@@ -66,7 +66,7 @@ def conformance(
 
 
 def _lines(report: Report, keep: Path | None) -> Iterator[Text | Table]:
-    """What is printed for people."""
+    """The text of the report, for people."""
     for cell in report.cells:
         if cell.outcome.verdict != "equal":
             yield from explained(report, cell, keep)
@@ -84,7 +84,7 @@ def _lines(report: Report, keep: Path | None) -> Iterator[Text | Table]:
 
 
 def explained(report: Report, cell: Cell, keep: Path | None) -> Iterator[Text]:
-    """What is wrong in a cell, and what it takes to see it again."""
+    """The fault of a cell, and the command that shows it again."""
     outcome = cell.outcome
     title = f"{cell.application} {cell.workload}, {_count(cell.threads, 'thread')}: {outcome.verdict}: {outcome.reason}"
     yield Text(title, VERDICTS[outcome.verdict])

@@ -85,7 +85,7 @@ class Caller:
             return 0.0
 
     def complaint(self) -> str | None:
-        """Why the attempt has to stop; None if a call waits for it, or did so not long ago."""
+        """The reason why the attempt must stop; None while a call waits for it, or did so within the lease."""
         if (
             self.lease is None
             or self.left_at is None

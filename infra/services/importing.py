@@ -99,7 +99,7 @@ def _pairs(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
 
 
 def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
-    """What became of the rows, for people.
+    """The lines that tell people what became of the rows.
 
     Args:
         out: The folder of the import.

@@ -33,7 +33,7 @@ RESULTS = [table for table in RAW if table != "decisions"]
 
 @dataclass(frozen=True)
 class Months:
-    """What a build has to make.
+    """The months that a build must make.
 
     Attributes:
         changed: The months to replace, such as `2026-01`.

@@ -45,7 +45,7 @@ sys.stdin.read()
 
 
 class Finding(NamedTuple):
-    """The result of a check: what is so, and what to do if that is a fault."""
+    """The result of a check: the state, and the fix if that is a fault."""
 
     name: str
     state: str
@@ -53,10 +53,10 @@ class Finding(NamedTuple):
 
 
 class Fault(Exception):
-    """A check that failed: what is wrong, and what to do."""
+    """A check that failed, with the state and the fix."""
 
     def __init__(self, state: str, fix: str):
-        """Args: `state` is what is wrong, `fix` what to do."""
+        """Keep the arguments: the faulty state, and what the user should do."""
         super().__init__(state)
         self.fix = fix
 

@@ -244,7 +244,7 @@ def _first_failure(done: Any) -> str:
     if done.exception is not None:
         return f"dbt: {_line(str(done.exception))}"
     results = getattr(done.result, "results", [])
-    # Two threads run tests, so their order is by chance.
+    # Two threads run tests, so the order of the results varies.
     bad = sorted(
         (result for result in results if str(result.status) in ("error", "fail")), key=lambda one: one.node.unique_id
     )

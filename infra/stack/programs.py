@@ -38,7 +38,7 @@ STOP_ORDER = (
     ("api-server", "sshd", *SPARK_WORKERS),
     ("spark-master", "redis", "postgres"),
 )
-# Of this process's environment. The rest, such as tokens, stays away from the stack.
+# The variables that the stack inherits. It must not see others, such as tokens.
 INHERITED = ("HOME", "JAVA_HOME", "LANG", "LOCKSTEP_HOST_LOCK", "LOGNAME", "PATH", "TZ", "USER")
 
 

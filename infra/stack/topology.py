@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the start: programs, and what shows that they are ready within so many seconds."""
+    """A step of the start: programs, the check that they are ready, and the seconds that they have for it."""
 
     label: str
     names: tuple[str, ...]
@@ -274,7 +274,7 @@ def _answers(port: int) -> bool:
 
 
 def _answer(port: int, question: bytes = b"", whole: bool = False) -> bytes:
-    """What a server on a port answers; empty if it does not.
+    """The answer of a server on a port; empty without an answer.
 
     Args:
         port: the port, on loopback.

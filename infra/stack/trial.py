@@ -44,7 +44,7 @@ class Trial:
         self._history = History(Home(stack.folder.lockstep))
 
     def steps(self) -> dict[str, Callable[[], str]]:
-        """The trials, by name. Each returns what it has seen, or raises RunFailed."""
+        """The trials, by name. Each returns a sentence on what happened, or raises RunFailed."""
         return {
             "a regression, with its cells on the SSH host": self.regression,
             "both Celery workers ran tasks of it": self.both_workers,

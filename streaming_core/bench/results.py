@@ -21,7 +21,7 @@ SIMULATED = ("simulated", "measured")  # results of rows that were not raced
 
 
 class Record:
-    """What a benchmark records while it runs: host, conditions and the time that it takes.
+    """The record of a benchmark while it runs: host, conditions and time.
 
     Attributes:
         pass_seconds: The target length of a pass; 0 with `quick`.

@@ -220,7 +220,7 @@ def run(
 
 @dataclass(frozen=True)
 class Heats:
-    """How the heats of an experiment run.
+    """The heats of an experiment, and how they run.
 
     Attributes:
         experiment: The experiment.
