@@ -25,24 +25,17 @@ The last line in the log of the failed task gives the reason, for example that t
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk import get_current_context, task
 
 from dags.lib import decisions
-from dags.lib.form import run_params
-from streaming_core.regression.project import TAG, labelled, named
+from dags.lib.form import form_dag, run_params
 
-with DAG(
-    dag_id=named("acknowledge_run"),
-    dag_display_name=labelled("3 Acknowledge the red cells of a run"),
-    description="Record that you have seen the red cells of a run, with a reason.",
-    doc_md=__doc__,
-    schedule=None,
-    catchup=False,
-    max_active_runs=1,
-    params=run_params("Default: the newest run with red cells.", "Default: every red cell of the run."),
-    default_args={"retries": 0},
-    is_paused_upon_creation=False,
-    tags=[TAG],
+with form_dag(
+    "acknowledge_run",
+    "3 Acknowledge the red cells of a run",
+    "Record that you have seen the red cells of a run, with a reason.",
+    __doc__,
+    run_params("Default: the newest run with red cells.", "Default: every red cell of the run."),
 ) as dag:
 
     @task(

@@ -34,24 +34,18 @@ In the form of `streaming_regression`, choose the import under **Workload**, **D
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk import get_current_context, task
 
 from dags.lib import importing
+from dags.lib.form import form_dag
 from dags.lib.spark import SparkTask
-from streaming_core.regression.project import TAG, labelled, named
 
-with DAG(
-    dag_id=named("import_data"),
-    dag_display_name=labelled("5 Import data: turn your files into events"),
-    description="Import your own files as events of an application, so that a regression can run on them.",
-    doc_md=__doc__,
-    schedule=None,
-    catchup=False,
-    max_active_runs=1,
-    params=importing.import_params(),
-    default_args={"retries": 0},
-    is_paused_upon_creation=False,
-    tags=[TAG],
+with form_dag(
+    "import_data",
+    "5 Import data: turn your files into events",
+    "Import your own files as events of an application, so that a regression can run on them.",
+    __doc__,
+    importing.import_params(),
 ) as dag:
 
     @task(

@@ -24,7 +24,7 @@ from dags.lib.alerts import late
 from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.stages import DAG_ID
 
-IN_TIME = timedelta(hours=5)  # the results have to be there at seven
+IN_TIME = timedelta(hours=5)  # so that people have the results at seven
 
 with DAG(
     dag_id=named("streaming_regression_nightly"),

@@ -21,22 +21,18 @@ The measured run itself stays green or red, as it was. `lockstep gate` does the 
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param, get_current_context, task
+from airflow.sdk import Param, get_current_context, task
 
 from dags.lib import decisions
-from dags.lib.form import run_params
+from dags.lib.form import form_dag, run_params
 from dags.lib.gate import Measurement
-from streaming_core.regression.project import TAG, labelled, named
 
-with DAG(
-    dag_id=named("speed_gate"),
-    dag_display_name=labelled("4 Speed gate: compare a run with another commit"),
-    description="Compare the speed of this checkout with another commit; about four minutes a cell.",
-    doc_md=__doc__,
-    schedule=None,
-    catchup=False,
-    max_active_runs=1,
-    params={
+with form_dag(
+    "speed_gate",
+    "4 Speed gate: compare a run with another commit",
+    "Compare the speed of this checkout with another commit; about four minutes a cell.",
+    __doc__,
+    {
         "against": Param(
             type="string",
             title="Against",
@@ -46,9 +42,6 @@ with DAG(
         ),
         **run_params("Default: the newest run.", "Default: every cell that is equal to the oracle."),
     },
-    default_args={"retries": 0},
-    is_paused_upon_creation=False,
-    tags=[TAG],
 ) as dag:
 
     @task(

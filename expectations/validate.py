@@ -29,13 +29,13 @@ from streaming_core.language.expectations import CRITICAL, SEVERITIES, WARNING
 from streaming_core.regression.home import RUN_ID, Home
 
 SHOWN_ROWS = 3
-FETCHED_ROWS = 200  # as many as Great Expectations fetches of a query
+FETCHED_ROWS = 200  # the number that Great Expectations fetches for a query
 NAMING = ("app", "cell")
 
 
 @dataclass
 class Judgement:
-    """What the expectations say of a run.
+    """The results of the expectations for a run.
 
     Attributes:
         sets: Number of data sets.

@@ -1,0 +1,1 @@
+"""Everything around the engine: services, the `lockstep` command, Airflow, other engines, lint and setup."""

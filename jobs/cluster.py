@@ -154,7 +154,7 @@ def _measured(spark: SparkSession, prepared: Prepared, pass_: SparkPass, content
 
 
 def costs(prepared: Prepared, all_figures: list[tuple[str, Figures]]) -> dict[str, int]:
-    """The costs of a pass: the times of the tasks of each stage, and the rows that entered it."""
+    """The costs of a pass: seconds of the tasks of each stage, and rows moved between tasks."""
     known = {"task_peak_bytes": max(one.peak for _, one in all_figures)}
     for name in [*(stage.name for stage in prepared.stages), "sink"]:
         own = [one for stage, one in all_figures if stage == name]

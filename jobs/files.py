@@ -96,9 +96,9 @@ def find_files(named: list[Path], separator: str | None, roots: Sequence[Path] |
         BadInput: A file may not be read (paths.regular_files), is of an unknown kind, in the list twice, or without
             columns. Or two files have different kinds or columns.
     """
-    found = [pair for path in named for pair in regular_files(path, roots)]
-    paths, targets = [path for path, _ in found], [target for _, target in found]
-    if twice := next((path for path, target in found if targets.count(target) > 1), None):
+    pairs = [pair for path in named for pair in regular_files(path, roots)]
+    paths, targets = [path for path, _ in pairs], [target for _, target in pairs]
+    if twice := next((path for path, target in pairs if targets.count(target) > 1), None):
         raise BadInput(f"{twice} is in the list twice: name each file once")
     kinds = {path: _kind(path) for path in paths}
     kind = kinds[paths[0]]
@@ -108,7 +108,7 @@ def find_files(named: list[Path], separator: str | None, roots: Sequence[Path] |
         separator = "\t" if ".tsv" in (suffix.lower() for suffix in paths[0].suffixes) else ","
     if len(separator) != 1 or separator in '"\r\n':
         raise BadInput(f"--separator {separator!r}: give one character, which is not a quote or a line break")
-    columns = {path: _columns(path, target, kind, separator) for path, target in found}
+    columns = {path: _columns(path, target, kind, separator) for path, target in pairs}
     first = columns[paths[0]]
     for path in paths:
         if columns[path] != first:

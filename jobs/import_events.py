@@ -48,7 +48,7 @@ from streaming_core.language.application import App
 from streaming_core.language.record import Array, Record, Resolved
 from streaming_core.language.sources import TAG
 
-# The manifest has samples of the rows set aside: so many reasons per stream, rows per reason, and characters per row.
+# The manifest has samples of the rows set aside. Most reasons per stream, rows per reason, and characters per row:
 SAMPLED_REASONS, SAMPLES, SAMPLE_CHARACTERS = 10, 3, 300
 LATE = "ts is before the highest ts of an earlier micro-batch"
 
@@ -121,17 +121,17 @@ def request(
         BadInput: The files are invalid (files.find_files), a stream is unknown or missing, or a unit, field or column
             is unknown.
     """
-    streams = _streams(app, named)
+    sources = _streams(app, named)
     check_options(app, mapping, unit)
-    found = []
-    for name, record, columns, paths in streams:
-        given = {field: mapping.get(_field(name, field)) or mapping.get(field) or field for field in record.fields}
-        stream = Stream(name, record, files.find_files(paths, separator, roots), given, columns)
-        for field, column in given.items():
+    streams = []
+    for name, record, columns, paths in sources:
+        column_of = {field: mapping.get(_field(name, field)) or mapping.get(field) or field for field in record.fields}
+        stream = Stream(name, record, files.find_files(paths, separator, roots), column_of, columns)
+        for field, column in column_of.items():
             if stream.files.columns is not None and column not in stream.files.columns:
                 raise BadInput(_missing(app, stream, field, column))
-        found.append(stream)
-    return Request(app, params, found, unit)
+        streams.append(stream)
+    return Request(app, params, streams, unit)
 
 
 def check_options(app: App, mapping: dict[str, str], unit: str | None) -> None:

@@ -93,7 +93,7 @@ class Source(ABC):
 
     @abstractmethod
     def origin(self, frame: DataFrame) -> list[Any]:
-        """What a micro-batch takes from the source, as JSON."""
+        """The part of the source that a micro-batch takes, as JSON."""
 
     @abstractmethod
     def files(self, frame: DataFrame, origin: list[Any], folder: Path) -> list[Path]:
@@ -381,13 +381,13 @@ class _Recorder:
         """The columns of all files so far."""
         return self._last.manifest["origin"]["columns"] if self._last is not None else None
 
-    def _check_columns(self, found: files.Files) -> dict[str, str] | None:
+    def _check_columns(self, batch: files.Files) -> dict[str, str] | None:
         """The columns of all files; raise BadInput if those of this micro-batch differ from earlier ones."""
-        columns = {name: str(kind) for name, kind in (found.columns or {}).items()} | {"": found.kind}
+        columns = {name: str(kind) for name, kind in (batch.columns or {}).items()} | {"": batch.kind}
         earlier = self._columns()
         if earlier is not None and earlier != columns:
             raise BadInput(
-                f"{found.names[0]} has other columns than the files before ({_list(columns)}; {_list(earlier)}): "
+                f"{batch.names[0]} has other columns than the files before ({_list(columns)}; {_list(earlier)}): "
                 "remove it, or follow it in a run of its own"
             )
         return columns

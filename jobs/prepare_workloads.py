@@ -82,7 +82,7 @@ def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[s
         The addresses of the workloads that this call made, and the complaints: address -> one line. A complaint says
         that a workload could not be made, or that Spark cannot evaluate an invariant of its application.
     """
-    made, complaints = set(), {}
+    new, complaints = set(), {}
     faults = refusals(spark, [(entry["app"], entry["params"]) for entry in entries])
     for entry, fault in zip(entries, faults, strict=True):
         if fault:
@@ -96,11 +96,11 @@ def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[s
                         take(home.imported(entry["app"], name), folder, entry)
                     else:
                         make(spark, folder, entry)
-                made.add(entry["address"])
+                new.add(entry["address"])
             workload.read(target, entry["app"], entry["params"])  # raises BadInput if it is damaged
         except (BadInput, RunFailed) as error:
             complaints[entry["address"]] = str(error)
-    return made, complaints
+    return new, complaints
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:
@@ -110,18 +110,18 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
         RunFailed: A generator failed, or an invariant cannot be evaluated. The other workloads are ready.
     """
     entries = read_plan(home, run_id)["workloads"]
-    made, complaints = prepare(spark, home, entries)
+    new, complaints = prepare(spark, home, entries)
     complain(home, run_id, "prepare_workloads", complaints)
     addresses = [(entry, entry["address"]) for entry in entries]
-    record(home, run_id, [describe(home, entry, one in made, complaints.get(one)) for entry, one in addresses])
+    record(home, run_id, [describe(home, entry, one in new, complaints.get(one)) for entry, one in addresses])
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
-    return summary(entries, made, "generated")
+    return summary(entries, new, "generated")
 
 
-def summary(entries: list[dict], made: set[str], verb: str) -> str:
-    """`generated gs, sl; reused wc`: the applications whose workloads are in `made`, then the others."""
-    new = [entry["app"] for entry in entries if entry["address"] in made]
-    old = [entry["app"] for entry in entries if entry["address"] not in made]
-    parts = (f"{word} {', '.join(apps)}" for word, apps in ((verb, new), ("reused", old)) if apps)
+def summary(entries: list[dict], new: set[str], verb: str) -> str:
+    """`generated gs, sl; reused wc`: the applications whose workloads are in `new`, then the others."""
+    fresh = [entry["app"] for entry in entries if entry["address"] in new]
+    reused = [entry["app"] for entry in entries if entry["address"] not in new]
+    parts = (f"{word} {', '.join(apps)}" for word, apps in ((verb, fresh), ("reused", reused)) if apps)
     return "; ".join(parts) or "the plan has no workloads"

@@ -18,17 +18,17 @@ REPEATS = "the generator makes the same events twice"
 INTACT = "the digest of the manifest is right, and each part has its columns and rows"
 
 
-def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | None) -> Provenance:
+def describe(home: Home, entry: dict[str, Any], is_new: bool, complaint: str | None) -> Provenance:
     """Describe a workload of a plan, and the checks of its events.
 
     Args:
         home: The LOCKSTEP_HOME of the run.
         entry: The entry of plan.json.
-        made: Whether this run made the workload.
+        is_new: Whether this run made the workload.
         complaint: Why the run has no such workload.
     """
     name = entry.get("data", "")
-    origin: Origin = "import" if name else "generated" if made or complaint else "reused"
+    origin: Origin = "import" if name else "generated" if is_new or complaint else "reused"
     imported = None
     if complaint:
         checks = _checks([PREPARED], "failed", complaint)
@@ -41,7 +41,7 @@ def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | Non
         if imported:
             checks = _of_import(imported, opened.rows, rises)
         elif opened.manifest["repeatable"]:
-            when = f"when the events were generated, {'in' if made else 'before'} this run"
+            when = f"when the events were generated, {'in' if is_new else 'before'} this run"
             checks = _checks([REPEATS, FITS, *rises], "passed", when)
         else:
             checks = _checks([REPEATS, FITS, *rises], "not checked", "the manifest records no such check")

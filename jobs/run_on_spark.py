@@ -11,7 +11,6 @@ ConnectionError, and its next call runs the cells that are not over.
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from jobs.spark_check import check
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.exit_codes import ExitCode
 from streaming_core.interruption import Interrupted
+from streaming_core.process import time_limit
 from streaming_core.regression.fleet import SparkQueue
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage
@@ -61,7 +61,7 @@ class CellRunner:
     say: Say
 
     def refusal(self) -> str:
-        """Why no cell can run on this Spark; empty if they can."""
+        """The reason why no cell can run on this Spark; empty if cells can."""
         tasks = max(CHECK_TASKS, *(cell["spec"]["threads"] for cell in self.queue.cells.values()))
         try:
             check(self.spark, self.home, self.queue.host, tasks)
@@ -124,7 +124,7 @@ class CellRunner:
 
 
 def work(spark: SparkSession, home: Home, run_id: str, queue: SparkQueue, limit: float, say: Say) -> str:
-    """Run the cells of a queue; returns a line on what ran. The arguments are those of `CellRunner`.
+    """Run the cells of a queue; returns a line on what ran. It takes the arguments of `CellRunner`.
 
     Raises:
         RunFailed: Cells failed. The message names them, with the reasons.
@@ -158,23 +158,13 @@ def _time_limit(spark: SparkSession, seconds: float) -> Iterator[None]:
     Raises:
         RunFailed: The block did not end in time.
     """
-    is_late = threading.Event()
-
-    def stop() -> None:
-        is_late.set()
-        spark.interruptAll()
-
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except Exception as error:
-        if is_late.is_set():
-            raise RunFailed(f"it did not end within {seconds:.0f} s, so it was stopped") from error
-        raise
-    finally:
-        timer.cancel()
+    with time_limit(seconds, spark.interruptAll) as is_late:
+        try:
+            yield
+        except Exception as error:
+            if is_late.is_set():
+                raise RunFailed(f"it did not end within {seconds:.0f} s, so it was stopped") from error
+            raise
 
 
 def _write_exit(attempt: Path, code: int, error: str | None, began: float) -> None:

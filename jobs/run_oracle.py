@@ -53,14 +53,14 @@ def compute(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[dict[
         target = home.oracle(entry["app"], address)
         if not (target / "manifest.json").is_file():
             pieces.append({"address": entry["address"], "workload": str(folder), "oracle": str(target)})
-    made = []
+    new = []
     for piece, (_, complaint) in zip(pieces, run_tasks(spark, interpret, pieces), strict=True):
         if complaint:
             complaints[piece["address"]] = complaint
             del addresses[piece["address"]]
         else:
-            made.append(piece["address"])
-    return addresses, made, complaints
+            new.append(piece["address"])
+    return addresses, new, complaints
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:
@@ -71,10 +71,10 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     """
     refused = read_complaints(home, run_id, "prepare_workloads")
     entries = [entry for entry in read_plan(home, run_id)["workloads"] if entry["address"] not in refused]
-    addresses, made, complaints = compute(spark, home, entries)
+    addresses, new, complaints = compute(spark, home, entries)
     complaints |= refused
     write_json(home.run(run_id) / "oracles.json", addresses)
     complain(home, run_id, "run_oracle", complaints)
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
-    return summary(entries, set(made), "computed")
+    return summary(entries, set(new), "computed")

@@ -125,7 +125,7 @@ def answers(spark: SparkSession) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """Why Spark failed, in one line: the error of the Python code that it ran, else the first line of its own."""
+    """The reason why Spark failed, in one line: the error of the Python code, else the first line of its own error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
     return ([*raised, *lines, type(error).__name__])[0][:LONGEST_REASON]

@@ -25,7 +25,7 @@ from streaming_core.run import engine, probe, provenance
 
 
 def facts(token: str) -> dict[str, Any]:
-    """What this process has. A Spark task and the driver call it.
+    """The facts of this process. A Spark task and the driver call it.
 
     Args:
         token: A file below LOCKSTEP_HOME.

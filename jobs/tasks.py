@@ -1,4 +1,4 @@
-"""Runs a function for each of several pieces of work, each in a Spark task of its own."""
+"""Runs a function on each of several pieces of work, one Spark task a piece."""
 
 from __future__ import annotations
 

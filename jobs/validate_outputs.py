@@ -88,7 +88,7 @@ class Pair:
 
 @dataclass
 class Subject:
-    """One completed attempt at a cell, on its way to a verdict."""
+    """One completed attempt at a cell, before its verdict."""
 
     cell: dict
     attempt: Attempt
@@ -105,6 +105,7 @@ class Subject:
 
     @property
     def order(self) -> str:
+        """The order in which the cell promises its outputs."""
         return self.cell["spec"]["order"]
 
     @property

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -129,6 +130,28 @@ def end_group(child: subprocess.Popen, grace: float = GRACE_SECONDS) -> None:
             child.wait(grace)
     signal_group(child.pid, signal.SIGKILL)  # the child ended in time; a child of its own may not have
     child.wait()
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float, end: Callable[[], object]) -> Iterator[threading.Event]:
+    """Call `end`, in another thread, if the block takes longer than so many seconds.
+
+    Yields:
+        An event. It is set once the time is over.
+    """
+    is_late = threading.Event()
+
+    def stop() -> None:
+        is_late.set()
+        end()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield is_late
+    finally:
+        timer.cancel()
 
 
 class Process:

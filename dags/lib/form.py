@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from airflow.sdk import Param, get_parsing_context
+from airflow.sdk import DAG, Param, get_parsing_context
 
 from infra import checkout
 from infra.airflow import connections
@@ -19,6 +19,7 @@ from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices, matrix
 from streaming_core.regression.fleet import LOCAL
+from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.request import FIELD_OPTIONS, HOST_NAME, RegressionSpec
 from streaming_core.run.way import OPTION_EXECUTORS
 
@@ -76,7 +77,7 @@ def _cells_of(fields: dict[str, Any], named: str | None = None) -> int:
 
 
 def _about_matrices() -> dict[str, str]:
-    """What the form says of each matrix: its cells, and how long its last run took; nothing of an invalid one.
+    """A line of the form for each valid matrix: its cells, and how long its last run took.
 
     The cells of a matrix take a quarter of a second. A task parses the DAG file, too, and shows no form.
     """
@@ -118,6 +119,31 @@ def _imports() -> Param:
         description=f"{description} {LISTED_LATER.format('import')}",
         examples=sorted(names),
         section=SECTIONS["data"],
+    )
+
+
+def form_dag(name: str, title: str, description: str, documentation: str | None, params: dict[str, Param]) -> DAG:
+    """A DAG that a person triggers with a form: one run at a time, without retries.
+
+    Args:
+        name: The last part of its id.
+        title: Its name on Airflow's pages.
+        description: One sentence on what it does.
+        documentation: Markdown, the docstring of its file.
+        params: The fields of the form.
+    """
+    return DAG(
+        dag_id=named(name),
+        dag_display_name=labelled(title),
+        description=description,
+        doc_md=documentation,
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        params=params,
+        default_args={"retries": 0},
+        is_paused_upon_creation=False,
+        tags=[TAG],
     )
 
 

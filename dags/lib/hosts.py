@@ -117,6 +117,7 @@ class LocalHost(Host):
         self._process = Process()
 
     def preflight(self) -> Preflight:
+        """Check the host, and say whether it can run cells."""
         from infra.services import machine
         from infra.services.preflight import judge
 
@@ -146,6 +147,7 @@ class SshHost(Host):
         return float(self.connection.extra_dejson.get("patience", PATIENCE_SECONDS))
 
     def command(self, attempt: Path, workload: Path, timeout: float) -> list[str]:
+        """The command line on the host that runs an attempt, or waits for one that runs."""
         # A lane that has lost this host gives its cell to another one. The engine stops a little later.
         return [*super().command(attempt, workload, timeout), "--lease", str(self.patience + LEASE_SECONDS)]
 
@@ -161,6 +163,7 @@ class SshHost(Host):
             return str(self._deliver(client).folder / DRIVER)
 
     def preflight(self) -> Preflight:
+        """Check the host, and say whether it can run cells."""
         from infra.services import machine
         from infra.services.preflight import judge, returned, token
         from infra.services.shipment import ask
@@ -171,13 +174,13 @@ class SshHost(Host):
                 delivery = self._deliver(client)
                 program = delivery.folder / Path(machine.__file__).relative_to(ROOT)
                 command = [self.python, str(program), self.remote_home, self.path(folder)]
-                said, why = ask(client, command)
-                if not said:
+                answer, why = ask(client, command)
+                if not answer:
                     raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {why}")
                 is_shared = returned(folder)
         except HostLost as error:
             return Preflight(host, f"{error}; {REACH}")
-        return judge(host, said, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
+        return judge(host, answer, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
 
     def measure(self, request: Request, say: Callable[[str], None]) -> int:
         """Measure a cell in pairs on the host (infra/services/pairs.py), after its builds were brought there.

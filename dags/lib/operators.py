@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -26,6 +26,9 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.status import forget, record_begin, record_end, recorded
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
+
+if TYPE_CHECKING:
+    from dags.lib.triggers import LaneKey
 
 RETRIES = {
     "retries": 2,
@@ -44,7 +47,7 @@ class ReportLink(BaseOperatorLink):
 
     name = "Report"
 
-    def get_link(self, operator: BaseOperator, *, ti_key) -> str:
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         """The path of the page, which the plugin serves."""
         return f"/lockstep/{operator.run}/index.html"
 
@@ -66,14 +69,15 @@ class Job(BaseOperator):
     operator_extra_links = (ReportLink(),)
     ui_color = "#eef7ee"
 
-    def __init__(self, *, run: str, arguments: Sequence[str], **kwargs):
+    def __init__(self, *, run: str, arguments: Sequence[str], **kwargs: Any):
         super().__init__(**kwargs)
         self.run = run
         self.arguments = list(arguments)
         self._process = Process()
         self._last = ""
 
-    def execute(self, context) -> None:
+    def execute(self, context: Any) -> None:
+        """Run the command to its end; raise if it fails."""
         skip_without_plan(self.run)
         environment = self.environment(context)
         with recorded(home(), self.run, self.task_id):
@@ -81,8 +85,8 @@ class Job(BaseOperator):
             if code:
                 raise self.failed(self._last or f"{self.task_id} ended with exit code {code}")
 
-    def environment(self, context) -> dict[str, str]:
-        """What the command's environment has beside that of this process."""
+    def environment(self, context: Any) -> dict[str, str]:
+        """The variables that the command has in addition to those of this process."""
         return {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1", "LOCKSTEP_TRACEBACK": "1"}
 
     def failed(self, reason: str) -> Exception:
@@ -95,6 +99,7 @@ class Job(BaseOperator):
         self.log.info(line)
 
     def on_kill(self) -> None:
+        """Kill the command, because a person ends the task."""
         self._process.kill()
 
 
@@ -154,6 +159,9 @@ class Lane(BaseOperator):
     def _queue(self, context: Any) -> Queue:
         return Queue(home(), self.run, self.host, getattr(context.get("ti"), "max_tries", 0))
 
+    def _key(self) -> LaneKey:
+        return {"home": str(home().root), "run": self.run, "host": self.host}
+
     def _go_on(self, queue: Queue) -> None:
         """Run cells on this machine, or defer for one on another, until every cell is over."""
         from dags.lib.triggers import OthersTrigger
@@ -164,7 +172,7 @@ class Lane(BaseOperator):
             else:
                 self.log.info("waiting: other hosts run the remaining cells")
                 self.defer(
-                    trigger=OthersTrigger(home=str(home().root), run=self.run, host=self.host),
+                    trigger=OthersTrigger(lane=self._key()),
                     method_name=self.resume.__name__,
                 )
         if failures := queue.failures:
@@ -199,9 +207,7 @@ class Lane(BaseOperator):
         from dags.lib.triggers import CellTrigger
 
         trigger = CellTrigger(
-            home=str(home().root),
-            run=self.run,
-            host=self.host,
+            lane=self._key(),
             cell=cell,
             attempt=attempt.name,
             command=host.command(attempt, workload, self.limit),
@@ -277,10 +283,11 @@ class Verdict(BaseOperator):
     operator_extra_links = (ReportLink(),)
     ui_color = "#f3e8fd"
 
-    def __init__(self, *, run: str, judge: Callable[..., dict], **kwargs):
+    def __init__(self, *, run: str, judge: Callable[..., dict], **kwargs: Any):
         super().__init__(**kwargs)
         self.run = run
         self.judge = judge
 
-    def execute(self, context) -> dict:
+    def execute(self, context: Any) -> dict:
+        """The verdict, which the task pushes as its XCom."""
         return self.judge(context)

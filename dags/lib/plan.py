@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from airflow.sdk import Asset
 
@@ -24,7 +25,7 @@ from streaming_core.storage import left_json
 VALIDATED = Asset(named("lockstep/validated"))
 
 
-def plan_run(context) -> list[str]:
+def plan_run(context: Any) -> list[str]:
     """Validate the params of a run, look at its hosts, and write runs/<run id>/plan.json and hosts.json.
 
     A refused request is a run too: its page gives the reason. The run id follows from the Airflow run alone, so a task
@@ -88,7 +89,7 @@ def plan_run(context) -> list[str]:
     return fit
 
 
-def run_id_of(context) -> str:
+def run_id_of(context: Any) -> str:
     """Lockstep's id of the run."""
     return new_run_id(context["dag_run"].run_id, context["dag_run"].run_after.timestamp())
 
@@ -101,7 +102,7 @@ def _planned(run_id: str, regression: RegressionSpec) -> dict | None:
     return known if known["regression"] == regression.model_dump(mode="json") else None
 
 
-def judge_run(context) -> dict:
+def judge_run(context: Any) -> dict:
     """Record how the run ended, and judge it. Publish its pages again if their sentence has changed.
 
     The asset event of a green run has its id, its build, its hosts, and the number of cells per verdict.

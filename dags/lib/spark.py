@@ -315,7 +315,7 @@ class SparkCommand(Job):
         return ServerHook(self.conn_id, self.run)
 
     def environment(self, context: Any) -> dict[str, str]:
-        """What the command's environment has beside that of this process."""
+        """The variables that the command has in addition to those of this process."""
         self.hook.restart(context, self.log.info)
         return super().environment(context) | {"SPARK_REMOTE": self.hook.get_connection_url()}
 

@@ -16,7 +16,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import asyncssh
 from airflow.providers.ssh.hooks.ssh import SSHHookAsync
@@ -33,6 +33,25 @@ UNREACHABLE = (OSError, asyncssh.Error, TimeoutError)
 asyncssh.set_log_level("WARNING")  # it logs several lines for each connection
 
 
+class LaneKey(TypedDict):
+    """The lane that a trigger belongs to. Airflow stores it with the trigger, as JSON.
+
+    Attributes:
+        home: LOCKSTEP_HOME on this machine.
+        run: The run.
+        host: The connection of the host.
+    """
+
+    home: str
+    run: str
+    host: str
+
+
+def queue_of(lane: LaneKey) -> Queue:
+    """The queue from which a lane takes cells."""
+    return Queue(Home(lane["home"]), lane["run"], lane["host"])
+
+
 class CellTrigger(BaseTrigger):
     """Runs an attempt at a cell on another machine, or waits for it if it already runs.
 
@@ -43,9 +62,7 @@ class CellTrigger(BaseTrigger):
     def __init__(
         self,
         *,
-        home: str,
-        run: str,
-        host: str,
+        lane: LaneKey,
         cell: str,
         attempt: str,
         command: Sequence[str],
@@ -55,9 +72,7 @@ class CellTrigger(BaseTrigger):
         """Keep the arguments.
 
         Args:
-            home: LOCKSTEP_HOME on this machine.
-            run: the run.
-            host: the connection of the host.
+            lane: the lane that waits.
             cell: the cell.
             attempt: the name of the attempt's folder.
             command: the command on the host that runs the attempt.
@@ -65,9 +80,7 @@ class CellTrigger(BaseTrigger):
             patience: seconds without a connection after which the host is lost.
         """
         super().__init__()
-        self.home = home
-        self.run_id = run
-        self.host = host
+        self.lane = lane
         self.cell = cell
         self.attempt = attempt
         self.command = list(command)
@@ -76,8 +89,8 @@ class CellTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class, and the arguments of this trigger."""
-        names = ("home", "host", "cell", "attempt", "command", "stop", "patience")
-        arguments = {name: getattr(self, name) for name in names} | {"run": self.run_id}
+        names = ("lane", "cell", "attempt", "command", "stop", "patience")
+        arguments = {name: getattr(self, name) for name in names}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -89,7 +102,7 @@ class CellTrigger(BaseTrigger):
             try:
                 async with await self._connect() as connection:
                     if lost_at is not None:
-                        self.log.info("connected to host %s again", self.host)
+                        self.log.info("connected to host %s again", self.lane["host"])
                     lost_at, pause = None, 1.0
                     code, line = await self._follow(connection)
                 if code is not None:
@@ -100,7 +113,9 @@ class CellTrigger(BaseTrigger):
                 reason = line_of(error)
             if lost_at is None:
                 lost_at = time.monotonic()
-                self.log.warning("lost host %s: %s; connecting again for %.0f s", self.host, reason, self.patience)
+                self.log.warning(
+                    "lost host %s: %s; connecting again for %.0f s", self.lane["host"], reason, self.patience
+                )
             elif time.monotonic() > lost_at + self.patience:
                 yield TriggerEvent(event | {"lost": reason})
                 return
@@ -109,12 +124,12 @@ class CellTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """Stop the attempt on the host, because a person ends the lane. Airflow limits the time of this call."""
-        Queue(Home(self.home), self.run_id, self.host).finish(self.cell, "stopped")
+        queue_of(self.lane).finish(self.cell, "stopped")
         async with await self._connect() as connection:
             await connection.run(shlex.join(self.stop))
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
-        return await SSHHookAsync(self.host, keepalive_interval=KEEPALIVE_SECONDS).get_conn()
+        return await SSHHookAsync(self.lane["host"], keepalive_interval=KEEPALIVE_SECONDS).get_conn()
 
     async def _follow(self, connection: asyncssh.SSHClientConnection) -> tuple[int | None, str]:
         """Run the command; returns its exit code, None if the connection ended before, and its last line."""
@@ -135,21 +150,18 @@ class CellTrigger(BaseTrigger):
 class OthersTrigger(BaseTrigger):
     """Waits until a lane has work again or none is left: a cell is free, or every cell is over."""
 
-    def __init__(self, *, home: str, run: str, host: str):
-        """Keep the arguments: LOCKSTEP_HOME, the run, and the connection of the lane's host."""
+    def __init__(self, *, lane: LaneKey):
+        """Keep the argument: the lane that waits."""
         super().__init__()
-        self.home = home
-        self.run_id = run
-        self.host = host
+        self.lane = lane
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class, and the arguments of this trigger."""
-        arguments = {"home": self.home, "run": self.run_id, "host": self.host}
-        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"lane": self.lane}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an empty event."""
-        queue = Queue(Home(self.home), self.run_id, self.host)
+        queue = queue_of(self.lane)
         while queue.waits:
             await asyncio.sleep(POLL_SECONDS)
         yield TriggerEvent({})

@@ -1,4 +1,4 @@
-"""What our pages of Great Expectations show, and the views that use our templates first."""
+"""The content of our pages of Great Expectations, and the views that use our templates first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _sql(configuration: Any) -> list[RenderedStringTemplateContent]:
 
 
 def _words(configuration: Any) -> list[RenderedStringTemplateContent]:
-    """What Great Expectations says of an expectation without a query, such as its bounds. It leaves that out, too."""
+    """The text of an expectation without a query, such as its bounds. Great Expectations leaves it out."""
     if not configuration.description or "unexpected_rows_query" in configuration.kwargs:
         return []
     words = get_renderer_impl(configuration.type, LegacyRendererType.PRESCRIPTIVE)

@@ -17,7 +17,7 @@ from streaming_core.errors import RunFailed
 
 ADDRESSES = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
 WITHHELD = "airflow-db-not-allowed"
-FOUND = re.compile(r"^Checking table (\w+)\n(?:.*\n)*?Found (\d+) rows", re.MULTILINE)
+COUNTS = re.compile(r"^Checking table (\w+)\n(?:.*\n)*?Found (\d+) rows", re.MULTILINE)
 
 
 def clean(before: datetime, dry_run: bool) -> dict[str, int]:
@@ -36,7 +36,7 @@ def clean(before: datetime, dry_run: bool) -> dict[str, int]:
     command = [sys.executable, "-m", "airflow", "db", "clean", "--clean-before-timestamp", before.isoformat()]
     command += ["--skip-archive", "--yes", "--error-on-cleanup-failure", *(["--dry-run"] if dry_run else [])]
     done = subprocess.run(command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    tables = {table: int(rows) for table, rows in FOUND.findall(done.stdout)}
+    tables = {table: int(rows) for table, rows in COUNTS.findall(done.stdout)}
     if done.returncode or not tables:
         print(done.stdout, done.stderr, sep="\n")
         raise RunFailed(f"`airflow db clean` failed with exit code {done.returncode}; the lines above say why")

@@ -34,10 +34,10 @@ def location() -> Path:
 
 def occupancy() -> Lock:
     """The lock on AIRFLOW_HOME: one run or one UI holds it, because two would schedule the same tasks."""
-    return Lock(made() / "in-use.json")
+    return Lock(existing_folder() / "in-use.json")
 
 
-def made() -> Path:
+def existing_folder() -> Path:
     """AIRFLOW_HOME; creates it if necessary, readable by its owner only, because it holds passwords and keys."""
     location().mkdir(mode=0o700, parents=True, exist_ok=True)
     return location()
@@ -73,7 +73,7 @@ def prepare(log: Path) -> None:
     Raises:
         RunFailed: The database could not be created or migrated. The message names the log.
     """
-    home = made()
+    home = existing_folder()
     write_configuration(home)
     stamp, fingerprint = home / ".prepared", _fingerprint(home)
     if stamp.exists() and stamp.read_text() == fingerprint:

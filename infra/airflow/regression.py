@@ -72,6 +72,7 @@ def follow(
         conf: values for the DAG's params.
         with_scheduler: Let the running scheduler execute the run, and only follow it here.
         log: file for the output of the DAG's process.
+        signals: the signals that end the run.
         on_change: called with each change of a task.
         on_plan: called with the run id once the run is planned.
     """

@@ -24,7 +24,7 @@ def backup(home: Home, file: Path, as_json: bool) -> None:
 
 
 def restore(home: Home, file: Path, as_json: bool) -> None:
-    """Restore a backup into `home`, and print what it holds. Raises the errors of `service.restore`."""
+    """Restore a backup into `home`, and print its content. Raises the errors of `service.restore`."""
     with Console(stderr=True).status(f"reading {file}"):
         manifest = service.restore(home, file)
     _print("restore", home, file, manifest, as_json)

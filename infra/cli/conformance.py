@@ -19,8 +19,6 @@ from rich.text import Text
 from streaming_core.conformance import suite
 from streaming_core.conformance.suite import Cell, Report
 from streaming_core.data.comparison import shown
-from streaming_core.errors import BadInput
-from streaming_core.run.way import MAX_THREADS
 
 VERDICTS = {"equal": "green", "different": "bold red", "failed": "bold red"}
 LABEL = 12  # characters of the first column
@@ -67,20 +65,8 @@ def conformance(
     return report.exit_code
 
 
-def numbers(text: str) -> list[int]:
-    """The numbers of threads that the command line names.
-
-    Raises:
-        BadInput: One of them is no number, or out of bounds.
-    """
-    items = text.split(",")
-    if not all(item.isdecimal() and 1 <= int(item) <= MAX_THREADS for item in items):
-        raise BadInput(f"--threads must be numbers from 1 to {MAX_THREADS}, separated by commas, got {text!r}")
-    return [*dict.fromkeys(map(int, items))]
-
-
 def _lines(report: Report, keep: Path | None) -> Iterator[Text | Table]:
-    """What is printed for people."""
+    """The text of the report, for people."""
     for cell in report.cells:
         if cell.outcome.verdict != "equal":
             yield from explained(report, cell, keep)
@@ -98,7 +84,7 @@ def _lines(report: Report, keep: Path | None) -> Iterator[Text | Table]:
 
 
 def explained(report: Report, cell: Cell, keep: Path | None) -> Iterator[Text]:
-    """What is wrong in a cell, and what it takes to see it again."""
+    """The fault of a cell, and the command that shows it again."""
     outcome = cell.outcome
     title = f"{cell.application} {cell.workload}, {_count(cell.threads, 'thread')}: {outcome.verdict}: {outcome.reason}"
     yield Text(title, VERDICTS[outcome.verdict])

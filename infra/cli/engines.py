@@ -14,7 +14,7 @@ from streaming_core.errors import BadInput
 
 
 def show_list(as_json: bool) -> None:
-    """Print each engine: what it is, its applications, and whether it can run here."""
+    """Print each engine: its description, its applications, and whether it can run here."""
     rows = [_row(name) for name in registry.names()]
     if as_json:
         print(json.dumps(rows, indent=1))

@@ -28,7 +28,7 @@ NAME = "lockstep"
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read the source, as the user writes it.
+    """The source of a live run, and how to read it, as the user writes it.
 
     Attributes:
         source: A folder, or `kafka://HOST:PORT/TOPIC`.

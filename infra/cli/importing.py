@@ -19,26 +19,26 @@ from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 
 
-def import_(form: Form, out: Path | None, called: str | None, as_json: bool, spark: Any = None) -> None:
+def import_(form: Form, out: Path | None, name: str | None, as_json: bool, spark: Any = None) -> None:
     """Import files as a workload of an application, and print the result.
 
     Args:
         form: The request.
-        out: The folder to write. Give either `out` or `called`.
-        called: The name of the import in LOCKSTEP_HOME.
+        out: The folder to write. Give either `out` or `name`.
+        name: The name of the import in LOCKSTEP_HOME.
         as_json: Print the manifest as JSON.
         spark: The session to use. Without one, the function starts its own.
 
     Raises:
-        BadInput: Neither or both of `out` and `called` are given, or the request is invalid.
+        BadInput: Both of `out` and `name` are None, or neither is, or the request is invalid.
     """
     registry.load(form.app)
-    if (out is None) == (called is None):
+    if (out is None) == (name is None):
         raise BadInput(
             "give either --name NAME, to use the import in regressions, or --out DIR, to write it to a folder"
         )
-    if called is not None:
-        out = importing.folder_of(home(), form.app, called)
+    if name is not None:
+        out = importing.folder_of(home(), form.app, name)
     assert out is not None
     import_events.check_out(out)
     request = importing.request(form)

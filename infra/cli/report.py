@@ -64,7 +64,7 @@ def _faults(run: Run) -> Iterator[Text]:
 
 
 def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
-    """Where the run's time went, its matrix, and where its files are."""
+    """The time of the run by stage, its matrix, and the paths of its files."""
     if stages:
         seconds = [f"{s['title']} {s['seconds']:.1f}" for s in stages["stages"] if s["seconds"] is not None]
         yield Text(f"\nseconds  {', '.join(seconds)}; in all {stages['seconds']:.0f}", "dim")

@@ -65,7 +65,7 @@ class Progress:
         summary = []
         for stage in filter(self._is_shown, Stage):
             by_index = {index: line for (task, index), line in self.tasks.items() if task == stage}
-            # Until Airflow expands a mapped task, one line stands for all of it. That line never gets a final state.
+            # Until Airflow expands a mapped task, it has one row for all instances. That row never gets a final state.
             lines = [line for index, line in by_index.items() if index >= 0 or len(by_index) == 1]
             starts = [line["start"] for line in lines if line["start"]]
             ends = [line["end"] for line in lines if line["end"]]
@@ -108,7 +108,7 @@ class Progress:
         return stage != Stage.RUN_ON_SPARK or Stage.RUN_ON_SPARK in self._cells
 
     def _cell_text(self, stage: Stage) -> Text:
-        """How many cells of a stage are over, and which ones run where; empty for a stage without cells."""
+        """The number of cells of a stage that are over, and those that run, with their hosts; empty without cells."""
         cells = self._cells.get(stage)
         if not cells:
             return Text("")

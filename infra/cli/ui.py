@@ -192,7 +192,7 @@ def serve(port: int) -> int:
         BadInput: AIRFLOW_HOME or the port is in use.
         RunFailed: A component ended on its own, or did not start in time.
     """
-    # A script that starts this process with & makes it ignore SIGINT, so the handlers are set anew.
+    # A script that starts this process with & makes it ignore SIGINT, so this process sets the handlers again.
     noted = Noted(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     console = Console(highlight=False)
     where = airflow_home.location()

@@ -56,7 +56,7 @@ def page() -> str:
 
 
 def about(app: App) -> tuple[str, str]:
-    """What an application does, in a sentence, and where it comes from."""
+    """One sentence on what an application does, and its source."""
     first = " ".join(app.doc.partition("\n\n")[0].split())
     parts = FIRST.fullmatch(first)
     assert parts is not None, app.name

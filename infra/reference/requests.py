@@ -109,7 +109,7 @@ def _values(name: str, field: FieldInfo) -> str:
 
 
 def _matrix(name: str) -> list[str]:
-    """What the comment at the top of a matrix says, and its fields."""
+    """The comment at the top of a matrix, and its fields."""
     content = (MATRICES / f"{name}.yaml").read_text().splitlines()
     comment = [line.lstrip("# ") for line in content if line.startswith("#")]
     lines = [line for line in content if line and not line.startswith("#")]

@@ -32,7 +32,7 @@ from streaming_core.storage import write_json
 
 
 class Fault(StrEnum):
-    """What is wrong with a cell."""
+    """The fault of a cell."""
 
     MISMATCH = "mismatch"
     SLOWDOWN = "slowdown"

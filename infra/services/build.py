@@ -1,8 +1,8 @@
 """Builds of the engine to measure: this checkout as it is, and any commit of its repository.
 
-`at_commit` compiles a commit in a temporary git worktree, with the tools and packages that are installed today, and
+`at_commit` compiles a commit in a temporary git worktree, with the tools and packages of this checkout, and
 caches the package in LOCKSTEP_HOME/builds/<commit>. It touches neither the checkout's `target` folder nor its installed
-runtime. Compiling takes about a minute; a commit is compiled once.
+runtime. Compiling a commit takes about a minute, the first time only.
 """
 
 from __future__ import annotations
@@ -110,16 +110,16 @@ def environment(commit: str | None = None) -> str:
 
 
 def at_commit(home: Home, commit: str, label: str, say: Callable[[str], None]) -> Build:
-    """The build of a commit; compiled first unless LOCKSTEP_HOME/builds has it.
+    """The build of a commit. The function compiles it first unless LOCKSTEP_HOME/builds has it.
 
     Args:
-        home: where builds are cached.
+        home: the folder that caches builds.
         commit: a full hash, as `resolve` returns it.
         label: the name of the commit in messages.
         say: takes a line when compiling starts, and one when it ends.
 
     Raises:
-        RunFailed: the commit cannot be compiled. Nothing is cached, and the worktree is gone.
+        RunFailed: the commit does not compile. The cache stays as it was, and the worktree is gone.
     """
     target = home.build(commit)
     if not target.is_dir():

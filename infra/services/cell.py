@@ -32,6 +32,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)
@@ -84,7 +85,7 @@ class Caller:
             return 0.0
 
     def complaint(self) -> str | None:
-        """Why the attempt has to stop; None if a call waits for it, or did so not long ago."""
+        """The reason why the attempt must stop; None while a call waits for it, or did so within the lease."""
         if (
             self.lease is None
             or self.left_at is None
@@ -96,8 +97,19 @@ class Caller:
         return f"its connection was lost for {self.lease:.0f} s, so it was stopped"
 
 
-def run(attempt, workload, wrapper, timeout, lease):
-    """Run one attempt, or wait for it, or read how it ended; returns the exit code."""
+def run(attempt: str, workload: str, wrapper: list[str], timeout: float, lease: float | None) -> int:
+    """Run one attempt, or wait for it, or read how it ended.
+
+    Args:
+        attempt: Folder of the attempt.
+        workload: Folder of the workload.
+        wrapper: Words before the engine's command.
+        timeout: Seconds after which the engine is killed.
+        lease: As for `Caller`.
+
+    Returns:
+        The exit code.
+    """
     caller = Caller(attempt, lease)
     if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
         return known["exit_code"]
@@ -130,8 +142,20 @@ def run(attempt, workload, wrapper, timeout, lease):
         lock.leave()
 
 
-def measure(attempt, command, workload, timeout, noted, caller):
-    """Run the engine, under the host's lock; returns the exit code."""
+def measure(attempt: str, command: list[str], workload: str, timeout: float, noted: Noted, caller: Caller) -> int:
+    """Run the engine, under the host's lock.
+
+    Args:
+        attempt: Folder of the attempt.
+        command: The engine's command, without workload and output folder.
+        workload: Folder of the workload.
+        timeout: Seconds after which the engine is killed.
+        noted: The signals that stop the attempt.
+        caller: The process that waits for this one.
+
+    Returns:
+        The exit code.
+    """
     started = now()
     errors = attempt + ".stderr.log"
     with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
@@ -163,7 +187,7 @@ def measure(attempt, command, workload, timeout, noted, caller):
     return finish(attempt, code, reason, started, now())
 
 
-def follow(attempt, process, caller):
+def follow(attempt: str, process: dict[str, Any], caller: Caller) -> int:
     """Wait for an attempt that another call started; returns the exit code."""
     while alive(process):
         caller.follow()
@@ -178,7 +202,7 @@ def follow(attempt, process, caller):
     return LOST if known is None else known["exit_code"]
 
 
-def stop(attempt):
+def stop(attempt: str) -> int:
     """Stop an attempt on this host, and wait for its end; returns the exit code, 0."""
     process = read_json(attempt + ".process.json")
     if process is None and not os.path.exists(os.path.join(attempt, "exit.json")):
@@ -193,7 +217,8 @@ def stop(attempt):
     return 0
 
 
-def finish(attempt, code, error, started, ended):
+def finish(attempt: str, code: int, error: str | None, started: str, ended: str) -> int:
+    """Write exit.json, and the error on stderr; returns the exit code."""
     if error:
         say(error)
     write_json(
@@ -203,23 +228,27 @@ def finish(attempt, code, error, started, ended):
     return code
 
 
-def now():
+def now() -> str:
+    """The time in UTC, as exit.json has it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def last_line(path):
+def last_line(path: str) -> str | None:
+    """The last line of a log, or None if the log is empty."""
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 8192))
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
     return lines[-1].strip()[:1000] if lines else None
 
 
-def say(line):
+def say(line: str) -> None:
+    """Print a line on stderr, if the connection is still there."""
     with contextlib.suppress(OSError):  # the connection is gone
         print(line, file=sys.stderr, flush=True)
 
 
-def read_json(path):
+def read_json(path: str) -> dict[str, Any] | None:
+    """The content of a JSON file, or None if it is missing or incomplete."""
     try:
         with open(path) as file:
             return json.load(file)
@@ -227,7 +256,8 @@ def read_json(path):
         return None
 
 
-def main(argv):
+def main(argv: list[str]) -> int:
+    """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="cell.py", description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["run", "stop"], help="run or stop the attempt")
     parser.add_argument("attempt", help="folder of the attempt")

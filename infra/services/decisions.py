@@ -141,7 +141,7 @@ def _about(decision: str, by: str, reason: str) -> dict[str, Any]:
 
 
 def append(home: Home, decisions: list[dict[str, Any]]) -> None:
-    """Append entries to the chain, in a file of their own.
+    """Append entries to the chain, as one new file.
 
     Args:
         home: LOCKSTEP_HOME.

@@ -87,19 +87,19 @@ def _pairs(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
     Raises:
         BadInput: A text has another form, or a name occurs twice.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise BadInput(f"{option} {text!r}: write {form}")
-        if name in found:
-            raise BadInput(f"{option} {text!r}: {name} already has the value {found[name]!r}")
-        found[name] = value
-    return found
+        if name in values:
+            raise BadInput(f"{option} {text!r}: {name} already has the value {values[name]!r}")
+        values[name] = value
+    return values
 
 
 def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
-    """What became of the rows, for people.
+    """The lines that tell people what became of the rows.
 
     Args:
         out: The folder of the import.

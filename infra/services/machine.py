@@ -1,4 +1,4 @@
-"""Says what a host is, and whether it can run the engine. The program lies in the build that it is to run.
+"""Prints the facts of a host, and whether it can run the engine. The program is part of the build to run.
 
     machine.py LOCKSTEP_HOME TOKEN
 
@@ -90,7 +90,7 @@ def installed(name: str) -> str | None:
 
 
 def fault() -> str | None:
-    """Why the engine of this build does not load here; None if it does."""
+    """The reason why the engine of this build does not load here; None if it does."""
     try:
         from streaming_core.run import probe
 

@@ -36,14 +36,14 @@ class Unreachable(Exception):
 
 
 class Place(NamedTuple):
-    """Where a cell ran: the machine, as it names itself; and the connection, if it is another machine."""
+    """The machine that ran a cell, as it names itself; and its connection, if it is another machine."""
 
     machine: str
     connection: str | None
 
 
 def places(home: Home, run_id: str) -> dict[str, Place]:
-    """Where the cells of a run ran; {} before their results are loaded."""
+    """The place of each cell of a run; {} before the results are loaded."""
     elsewhere = {one.host for one in preflights_of(home, run_id) if one.is_remote}
     ran = {cell: claim.host for cell, claim in claims(home, run_id).items() if claim.host in elsewhere}
     facts = rows(home, "cells", run_id) or []
@@ -148,7 +148,7 @@ def _elsewhere(
 
 
 def _gone(home: Home, cell: dict, baseline: Build) -> str:
-    """What another command removed, as this process holds no lock on LOCKSTEP_HOME; empty if nothing is gone."""
+    """The files that another command removed meanwhile; empty if none. This process holds no lock on LOCKSTEP_HOME."""
     workload = home.workload(cell["spec"]["app"], cell["workload"])
     lost = [str(path) for path in (workload, baseline.tree) if not path.is_dir()]
     return f"{lost[0]} was removed during the measurement; run the cells again" if lost else ""

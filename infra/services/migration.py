@@ -31,7 +31,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import RAW, VERSION, check_version, parts, version_of
 from streaming_core.storage import replacing, sync, write_json
 
-# Version -> the function that makes rows of this version those of the next one. It gets the name of the table and the
+# Version -> the function that migrates rows of this version to the next one. It gets the name of the table and the
 # rows, and returns rows with the columns of the next version.
 MIGRATIONS: dict[int, Callable[[str, pa.Table], pa.Table]] = {}
 MIGRATED = ".migrated"

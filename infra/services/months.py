@@ -33,7 +33,7 @@ RESULTS = [table for table in RAW if table != "decisions"]
 
 @dataclass(frozen=True)
 class Months:
-    """What a build has to make.
+    """The months that a build must make.
 
     Attributes:
         changed: The months to replace, such as `2026-01`.
@@ -97,13 +97,13 @@ def _month(run_id: str) -> str:
 
 
 def _fingerprints(home: Home) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for table in RESULTS:
         for path in parts(home, table):
             facts = path.stat()
             run_id = path.parent.name.removeprefix("run_id=")
-            found.setdefault(run_id, []).append(f"{table}/{path.name} {facts.st_size} {facts.st_mtime_ns}")
-    return {run_id: _digest("\n".join(lines).encode()) for run_id, lines in found.items()}
+            files.setdefault(run_id, []).append(f"{table}/{path.name} {facts.st_size} {facts.st_mtime_ns}")
+    return {run_id: _digest("\n".join(lines).encode()) for run_id, lines in files.items()}
 
 
 def _project() -> str:

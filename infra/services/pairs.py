@@ -37,7 +37,7 @@ from infra.services.build import Build, sigterm_raises
 from infra.services.lock import host_in_use, of_host
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.process import POLL_SECONDS, Process
+from streaming_core.process import POLL_SECONDS, Process, time_limit
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import SHORTEST
 from streaming_core.storage import digest_of, write_json
@@ -196,20 +196,10 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int, wrapper: 
 
 def _limited(command: list[str], say: Callable[[str], None], environment: dict[str, str], folder: str) -> int:
     """Run a command, and end it after `LONGEST`; returns its exit code."""
-    process, late = Process(), threading.Event()
-
-    def end() -> None:
-        late.set()
-        process.kill()
-
-    timer = threading.Timer(LONGEST, end)
-    timer.daemon = True
-    timer.start()
-    try:
+    process = Process()
+    with time_limit(LONGEST, process.kill) as is_late:
         code = process.run(command, say, environment, folder, is_application=True)
-    finally:
-        timer.cancel()
-    if late.is_set():
+    if is_late.is_set():
         say(f"it did not end within {LONGEST:.0f} s, so it was ended")
     return code
 

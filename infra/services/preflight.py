@@ -38,34 +38,34 @@ def returned(folder: Path) -> bool:
 
 
 def judge(
-    host: str, said: Mapping[str, Any], python: str = "", build: str = "", skew: float = 0.0, is_shared: bool = True
+    host: str, facts: Mapping[str, Any], python: str = "", build: str = "", skew: float = 0.0, is_shared: bool = True
 ) -> Preflight:
     """The preflight of a host that answered.
 
     Args:
         host: The id of its connection.
-        said: What `machine.main` printed there, or `machine.facts` of this machine.
+        facts: What `machine.main` printed there, or `machine.facts` of this machine.
         python: The host's interpreter, for the remedy.
         build: The digest of its build; empty for this machine.
         skew: Seconds by which its clock is ahead.
         is_shared: Whether its copy of the token arrived here.
     """
-    facts = {name: said[name] for name in said if name in Preflight.__dataclass_fields__}
-    return Preflight(host, _reason(said, python, skew, is_shared), build=build, skew_seconds=skew, **facts)
+    fields = {name: facts[name] for name in facts if name in Preflight.__dataclass_fields__}
+    return Preflight(host, _reason(facts, python, skew, is_shared), build=build, skew_seconds=skew, **fields)
 
 
-def _reason(said: Mapping[str, Any], python: str, skew: float, is_shared: bool) -> str | None:
+def _reason(facts: Mapping[str, Any], python: str, skew: float, is_shared: bool) -> str | None:
     """The first fault of a host with its remedy; None if there is none."""
-    if said.get("differences"):
-        wrong = [f"{name} {version or 'is missing'}" for name, (_, version) in said["differences"].items()]
-        needed = " ".join(f"{name}=={version}" for name, (version, _) in said["differences"].items())
+    if facts.get("differences"):
+        wrong = [f"{name} {version or 'is missing'}" for name, (_, version) in facts["differences"].items()]
+        needed = " ".join(f"{name}=={version}" for name, (version, _) in facts["differences"].items())
         return (
             f"its packages differ from those here ({', '.join(wrong)}): there, type `{python} -m pip install {needed}`"
         )
-    if said.get("fault"):
-        return f"the engine does not load there ({said['fault']}): give it a system as new as this one"
-    if said.get("unshared") or not is_shared:
-        why = said.get("unshared") or "what it writes there does not arrive here"
+    if facts.get("fault"):
+        return f"the engine does not load there ({facts['fault']}): give it a system as new as this one"
+    if facts.get("unshared") or not is_shared:
+        why = facts.get("unshared") or "what it writes there does not arrive here"
         return (
             f"it does not share LOCKSTEP_HOME ({why}): "
             "mount the folder there, or set lockstep_home in the extra of the connection"
@@ -75,7 +75,7 @@ def _reason(said: Mapping[str, Any], python: str, skew: float, is_shared: bool) 
             f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the one here: "
             "synchronise the clocks of both machines (NTP)"
         )
-    memory, disk = said["memory_bytes"], said["disk_bytes"]
+    memory, disk = facts["memory_bytes"], facts["disk_bytes"]
     if memory is not None and memory < MEMORY_BYTES:
         return f"it has {_mb(memory)} of free memory, and needs {_mb(MEMORY_BYTES)}: end other programs there"
     if disk is not None and disk < DISK_BYTES:

@@ -33,7 +33,7 @@ DAY = 86400
 
 @dataclass(frozen=True)
 class Rules:
-    """What stays.
+    """The rules for what stays.
 
     Attributes:
         days: Age at which logs and rows of Airflow's database are old.

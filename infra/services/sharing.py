@@ -45,7 +45,7 @@ sys.stdin.read()
 
 
 class Finding(NamedTuple):
-    """The result of a check: what is so, and what to do if that is a fault."""
+    """The result of a check: the state, and the fix if that is a fault."""
 
     name: str
     state: str
@@ -53,10 +53,10 @@ class Finding(NamedTuple):
 
 
 class Fault(Exception):
-    """A check that failed: what is wrong, and what to do."""
+    """A check that failed, with the state and the fix."""
 
     def __init__(self, state: str, fix: str):
-        """Args: `state` is what is wrong, `fix` what to do."""
+        """Keep the arguments: the faulty state, and what the user should do."""
         super().__init__(state)
         self.fix = fix
 
@@ -114,8 +114,8 @@ def _renames(folder: Path) -> str:
         if any(len(text) != 4096 or len(set(text)) != 1 for text in (before, after)):
             raise Fault("a reader saw a file in part", "use a local disk, or NFS 4")
     for name in ("first", "second"):
-        with appearing(folder / "folder") as made:
-            (made / name).write_text(name)
+        with appearing(folder / "folder") as created:
+            (created / name).write_text(name)
     if [path.name for path in (folder / "folder").iterdir()] != ["first"]:
         raise Fault("a rename replaced a folder with files in it", "use a local disk, or NFS 4")
     return f"{REPLACEMENTS} files replaced whole; a folder appears whole, and is not replaced"

@@ -261,7 +261,7 @@ class Keeper:
     """Holds the lock on LOCKSTEP_HOME for an owner, with a server and its lease, until nothing needs them."""
 
     def __init__(self, home: Home, owner: str, master: str | None, settings: dict, watch: int | None, starter: int):
-        """Prepare; the arguments are those of `Server.start`, and the id of the process that called it."""
+        """Prepare the keeper. It takes the arguments of `Server.start`, and the id of the process that called it."""
         self.server = Server(home)
         self.owner, self.master, self.settings, self.starter = owner, master, settings, starter
         self._noted = Noted(signal.SIGTERM, signal.SIGINT)

@@ -56,7 +56,7 @@ class Suspect(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What the cells are compared with: a commit by ref and hash, and the last green night, if there is one."""
+    """The build that cells are compared with: ref and hash of a commit, and the last green night, if one exists."""
 
     ref: str
     commit: str
@@ -183,7 +183,7 @@ def measure(
 
 
 def _obstacle(row: dict, place: Place, current: str) -> str:
-    """Why a cell cannot be measured; empty if it can."""
+    """The reason why a cell cannot be measured; empty if it can."""
     if not measurement.is_within_reach(place):
         here = gethostname()
         return f"it ran on host {place.machine}, and this is {here}; run `lockstep gate` on that host"

@@ -100,7 +100,7 @@ def remove_unused(builds: str) -> None:
 
 
 def about(builds: str, digest: str) -> dict:
-    """What the host is, as far as a build has to fit it."""
+    """The facts of the host that a build must fit."""
     return {
         "time": time.time(),
         "builds": builds,

@@ -214,7 +214,7 @@ def spark(home: Home, what: str) -> Iterator[None]:
         server.stop(owner)
 
 
-def dbt(home: Home, *command: str):
+def dbt(home: Home, *command: str) -> Any:
     """Run a dbt command on `home` within `spark`, in this process, so that all commands share one Spark session.
 
     Returns:
@@ -232,19 +232,19 @@ def dbt(home: Home, *command: str):
     return dbtRunner().invoke([*plain, *command, *map(str, paths)])
 
 
-def _must(home: Home, done, even_if_red: bool = False) -> None:
+def _must(home: Home, done: Any, even_if_red: bool = False) -> None:
     """Raise RunFailed unless a dbt command succeeded; with `even_if_red`, unless it has results."""
     if done.success or (even_if_red and done.exception is None and done.result is not None):
         return
     raise RunFailed(f"{_first_failure(done)}; see {home.root / 'warehouse' / 'dbt' / 'logs' / 'dbt.log'}")
 
 
-def _first_failure(done) -> str:
+def _first_failure(done: Any) -> str:
     """One line about a dbt invocation that did not succeed."""
     if done.exception is not None:
         return f"dbt: {_line(str(done.exception))}"
     results = getattr(done.result, "results", [])
-    # Two threads run tests, so their order is by chance.
+    # Two threads run tests, so the order of the results varies.
     bad = sorted(
         (result for result in results if str(result.status) in ("error", "fail")), key=lambda one: one.node.unique_id
     )

@@ -26,7 +26,7 @@ from streaming_core.regression.home import Home
 from streaming_core.run.provenance import BUILD_FILE
 from streaming_core.storage import atomic_directory
 
-# The programs that run on a host, with what they import. `unpack` needs no place there.
+# The programs that run on a host, with what they import. `unpack` is not among them.
 PROGRAMS = [Path("infra", name) for name in ("__init__.py", "checkout.py", "services/__init__.py")]
 PROGRAMS += [
     Path("infra", "services", f"{name}.py") for name in ("build", "cell", "lock", "machine", "pairs", "process")

@@ -166,7 +166,7 @@ def check_machine() -> None:
         "redis-server": shutil.which("redis-server") is not None,
         "supervisor": shutil.which("supervisord") is not None,
     }
-    if missing := [package for package, found in present.items() if not found]:
+    if missing := [package for package, is_present in present.items() if not is_present]:
         sudo = "" if os.geteuid() == 0 else "sudo "
         raise BadInput(
             f"a stack needs {', '.join(missing)}; to fix: "

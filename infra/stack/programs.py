@@ -18,7 +18,7 @@ import pwd
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +38,7 @@ STOP_ORDER = (
     ("api-server", "sshd", *SPARK_WORKERS),
     ("spark-master", "redis", "postgres"),
 )
-# Of this process's environment. The rest, such as tokens, stays away from the stack.
+# The variables that the stack inherits. It must not see others, such as tokens.
 INHERITED = ("HOME", "JAVA_HOME", "LANG", "LOCKSTEP_HOST_LOCK", "LOGNAME", "PATH", "TZ", "USER")
 
 
@@ -203,8 +203,8 @@ def create_database(folder: Folder, port: int) -> None:
     where = ["-h", "127.0.0.1", "-p", str(port), "-U", ACCOUNT]
     password = {"PGPASSWORD": folder.password("postgres")}
     query = f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"
-    if not _run([str(folder_of_programs / "psql"), *where, "-tAc", query, "postgres"], password).strip():
-        _run([str(folder_of_programs / "createdb"), *where, DATABASE], password)
+    if not run([str(folder_of_programs / "psql"), *where, "-tAc", query, "postgres"], password).strip():
+        run([str(folder_of_programs / "createdb"), *where, DATABASE], password)
 
 
 def _configure_postgres(folder: Folder, port: int) -> None:
@@ -220,7 +220,7 @@ def _configure_postgres(folder: Folder, port: int) -> None:
         if user:
             shutil.chown(words, user, user)
         arguments = ["-D", str(data), "-U", ACCOUNT, "--auth=scram-sha-256", f"--pwfile={words}", "-E", "UTF8"]
-        _run([str(programs / "initdb"), *arguments, "--locale=C.UTF-8"], user=user, folder=folder.postgres)
+        run([str(programs / "initdb"), *arguments, "--locale=C.UTF-8"], user=user, folder=folder.postgres)
         words.unlink()
     settings = {
         "listen_addresses": "'127.0.0.1'",
@@ -246,7 +246,7 @@ def _configure_sshd(folder: Folder, port: int) -> None:
     ssh = folder.root / "ssh"
     for name in ("host_key", "client_key"):
         if not (ssh / name).exists():
-            _run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(ssh / name)])
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(ssh / name)])
     write_text(ssh / "authorized_keys", (ssh / "client_key.pub").read_text(), mode=0o600)
     environment = {"LOCKSTEP_HOME": str(folder.lockstep)}
     if lock := os.environ.get("LOCKSTEP_HOST_LOCK"):
@@ -268,14 +268,31 @@ def _configure_sshd(folder: Folder, port: int) -> None:
     write_text(ssh / "sshd_config", "\n".join([*lines, ""]), mode=0o600)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # an sshd of root does not start without it
-    _run([str(SSHD), "-t", "-f", str(ssh / "sshd_config")])
+    run([str(SSHD), "-t", "-f", str(ssh / "sshd_config")])
 
 
-def _run(
-    command: list[str], environment: Mapping[str, str] | None = None, user: str | None = None, folder: Path = ROOT
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    user: str | None = None,
+    folder: Path = ROOT,
+    timeout: float = 120,
+    label: str | None = None,
 ) -> str:
-    """The output of a command. Its error is one line."""
-    who: dict = {"user": user, "group": user, "extra_groups": []} if user else {}
+    """The output of a command.
+
+    Args:
+        command: Program and arguments.
+        environment: Added to the variables of `inherited`.
+        user: The account that runs it; None: this one.
+        folder: Its working folder.
+        timeout: The most seconds that it may take.
+        label: The beginning of the error; None: the program, and that it failed.
+
+    Raises:
+        CommandFailed: It ends with another exit code than 0; the last line of its output is the reason.
+    """
+    account: dict = {"user": user, "group": user, "extra_groups": []} if user else {}
     done = subprocess.run(
         command,
         cwd=folder,
@@ -283,11 +300,12 @@ def _run(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
-        **who,
+        **account,
     )
     if done.returncode:
-        reason = (done.stderr or done.stdout).strip().splitlines()
-        raise CommandFailed(f"{shlex.join(command[:1])} failed: {reason[-1] if reason else done.returncode}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        start = label or f"{shlex.join(command[:1])} failed"
+        raise CommandFailed(f"{start}: {lines[-1] if lines else done.returncode}")
     return done.stdout

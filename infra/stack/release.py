@@ -23,7 +23,7 @@ PACKAGES = Path(sysconfig.get_path("purelib"))
 
 
 def make(target: Path) -> None:
-    """Copy the checkout to a folder, which is replaced, and give the copy an environment of its own.
+    """Replace a folder by a copy of the checkout with its own environment.
 
     Raises:
         BadInput: the checkout is no git repository.

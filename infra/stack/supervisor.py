@@ -96,7 +96,7 @@ class Supervisor:
         return {info["name"]: State(info["statename"], info["pid"]) for info in infos}
 
     def end(self, order: Iterable[Iterable[str]]) -> None:
-        """End the programs, one group after the other, then what they left, then supervisord.
+        """End the programs group by group, then processes that they left behind, then supervisord.
 
         Raises:
             RunFailed: a process does not end, even by SIGKILL.

@@ -28,11 +28,11 @@ from infra.stack.programs import (
     airflow_settings,
     configure,
     create_database,
-    inherited,
     programs,
+    run,
 )
 from infra.stack.supervisor import State, Supervisor
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import Lock
 
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the start: programs, and what shows that they are ready within so many seconds."""
+    """A step of the start: programs, the check that they are ready, and the seconds that they have for it."""
 
     label: str
     names: tuple[str, ...]
@@ -169,8 +169,8 @@ class Stack:
         airflow = ("api-server", "scheduler", "dag-processor", "triggerer")
         return [
             Step("PostgreSQL", ("postgres",), lambda: self._database(ports["postgres"]), 60, address["postgres"]),
-            Step("Redis", ("redis",), lambda: _said(ports["redis"], b"PING\r\n").startswith(b"-NOAUTH"), 30),
-            Step("SSH server", ("sshd",), lambda: _said(ports["ssh"]).startswith(b"SSH-2.0"), 30, address["sshd"]),
+            Step("Redis", ("redis",), lambda: _answer(ports["redis"], b"PING\r\n").startswith(b"-NOAUTH"), 30),
+            Step("SSH server", ("sshd",), lambda: _answer(ports["ssh"]).startswith(b"SSH-2.0"), 30, address["sshd"]),
             Step("Airflow's tables", (), self._prepared, 300),
             Step("Spark master", ("spark-master",), lambda: _answers(ports["spark"]), 60, address["spark-master"]),
             Step("Spark workers", SPARK_WORKERS, lambda: spark_workers(ports) == len(SPARK_WORKERS), 90),
@@ -233,20 +233,11 @@ class Stack:
         return self._run(str(self.folder.environment / "lockstep"), "airflow", *arguments)
 
     def _run(self, *command: str) -> str:
-        done = subprocess.run(
-            command,
-            cwd=self.folder.release,
-            env={**inherited(), **airflow_settings(self.folder, self.ports)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        if done.returncode:
-            reason = done.stderr.strip().splitlines()
-            raise RunFailed(f"{' '.join(command[1:])}: {reason[-1] if reason else done.returncode}")
-        return done.stdout
+        settings = airflow_settings(self.folder, self.ports)
+        try:
+            return run(command, settings, folder=self.folder.release, timeout=240, label=" ".join(command[1:]))
+        except CommandFailed as error:
+            raise RunFailed(str(error)) from None
 
     def kill(self, name: str) -> int:
         """Kill a program with its process group, as a machine that fails does; returns the id of the process."""
@@ -265,7 +256,7 @@ class Stack:
 
 def spark_workers(ports: Mapping[str, int]) -> int:
     """The number of workers that the Spark master counts as alive."""
-    answer = _said(ports["spark_ui"], b"GET /json/ HTTP/1.0\r\n\r\n", whole=True)
+    answer = _answer(ports["spark_ui"], b"GET /json/ HTTP/1.0\r\n\r\n", whole=True)
     try:
         return int(json.loads(answer.partition(b"\r\n\r\n")[2])["aliveworkers"])
     except (ValueError, KeyError):
@@ -282,8 +273,8 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _said(port: int, question: bytes = b"", whole: bool = False) -> bytes:
-    """What a server on a port answers; empty if it does not.
+def _answer(port: int, question: bytes = b"", whole: bool = False) -> bytes:
+    """The answer of a server on a port; empty without an answer.
 
     Args:
         port: the port, on loopback.

@@ -44,7 +44,7 @@ class Trial:
         self._history = History(Home(stack.folder.lockstep))
 
     def steps(self) -> dict[str, Callable[[], str]]:
-        """The trials, by name. Each returns what it has seen, or raises RunFailed."""
+        """The trials, by name. Each returns a sentence on what happened, or raises RunFailed."""
         return {
             "a regression, with its cells on the SSH host": self.regression,
             "both Celery workers ran tasks of it": self.both_workers,
@@ -120,10 +120,10 @@ class Trial:
         return states
 
     def _run_id(self, run: str) -> str:
-        found = next((one for one in reversed(self._history.run_ids()) if self._history.origin(one) == run), None)
-        if found is None:
+        run_id = next((one for one in reversed(self._history.run_ids()) if self._history.origin(one) == run), None)
+        if run_id is None:
             raise RunFailed(f"{run} has no plan: the log of its task plan_matrix says why")
-        return found
+        return run_id
 
     def _executes_python(self, spark_worker: str) -> bool:
         """Whether a Python worker of an executor on this Spark worker uses a CPU now."""

@@ -18,7 +18,7 @@ from streaming_core.language.acceptance import accept
 # Part of every code digest. Raise it when the meaning of the same operator source changes.
 LANGUAGE = 2
 
-# The name of an application in paths, SQL, pages and command lines.
+# The name of an application, or of an engine, in paths, SQL, pages and command lines.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # Stands for every application in a list of names, so no application may have this name.
 ALL = "all"

@@ -27,7 +27,7 @@ def run(
     progress: Progress | None = None,
     quick: bool = False,
 ) -> dict[str, Any]:
-    """Benchmarks applications; returns the host, the settings and one result per application and way.
+    """Benchmark applications; return the host, the settings and one result per application and way.
 
     Raises:
         BadInput: An application is unknown, or thread counts or repetitions are out of range.
@@ -56,7 +56,7 @@ def run(
 
 
 def ways_of(app: App, counts: list[int]) -> list[RunSpec]:
-    """Returns every way in which the engine executes an application: executors, schemes, plans of several threads."""
+    """Return every way in which the engine executes an application: executors, schemes, plans of several threads."""
     ways = []
     for name in [name for name in executors_of(app.kind) if name in ENGINE_EXECUTORS]:
         for scheme in ENGINE_EXECUTORS[name].axes().get("scheme", (None,)):
@@ -72,7 +72,7 @@ def ways_of(app: App, counts: list[int]) -> list[RunSpec]:
 
 
 def _plannable(race: Race, ways: list[RunSpec]) -> tuple[list[RunSpec], list[str]]:
-    """Returns the ways for which a plan is found if they need one, and notes on the others."""
+    """Return the ways for which a plan is found if they need one, and notes on the others."""
     able, notes = [], []
     for way in ways:
         if way.needs_plan and not race.events:

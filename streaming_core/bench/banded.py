@@ -39,14 +39,14 @@ RIGHT = Record("Right", {"ts": i64, "a": i64, "b": f64, "c": f64, "d": boolean},
 
 
 def lefts(params: dict[str, Any], seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
-    """Draws left rows; the streams take turns."""
+    """Draw left rows; the streams take turns."""
     draws = Draws(seed, "banded.lefts", start, stop)
     x, y = (1 + draws.below(d, DOMAIN) for d in range(2))
     return {"ts": 2 * np.arange(start, stop) * 1000 // RATE, "x": x, "y": y.astype(float)}
 
 
 def rights(params: dict[str, Any], seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
-    """Draws right rows."""
+    """Draw right rows."""
     draws = Draws(seed, "banded.rights", start, stop)
     a, b = (1 + draws.below(d, DOMAIN) for d in range(2))
     ts = (2 * np.arange(start, stop) + 1) * 1000 // RATE
@@ -77,7 +77,7 @@ QUERY = f"""
 
 
 def _query(events: pa.Table, threads: int) -> tuple[float, float, int]:
-    """Runs the query. Returns its seconds, its processor time in seconds, and the number of pairs."""
+    """Run the query. Returns its seconds, its processor time in seconds, and the number of pairs."""
     import duckdb
 
     with duckdb.connect(config={"threads": threads}) as connection:
@@ -142,7 +142,7 @@ def _measure() -> Iterator[Row]:
 
 
 def _compared(rows: list[Row]) -> Iterator[str]:
-    """States rates, and the engine's relative to DuckDB's on as many threads."""
+    """State rates, and the engine's relative to DuckDB's on as many threads."""
     for row in rows:
         low, high = min(row["rates"]) / 1e6, max(row["rates"]) / 1e6
         rate = f"{row['events_per_s'] / 1e6:.2f} M rows/s ({low:.2f} to {high:.2f})"

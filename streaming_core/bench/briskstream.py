@@ -113,25 +113,25 @@ JUMBO = Claim(
 
 
 def _channel(app: str) -> str:
-    """Returns the channel of the published variant: without order, if results can be checked then."""
+    """Return the channel of the published variant: without order, if results can be checked then."""
     return "pair_queue" if registry.load(app).unordered else "gate"
 
 
 def _planned(app: str, channel: str, threads: int, **options: int) -> Pinned:
-    """Returns a way with a plan: on one thread all tasks are there."""
+    """Return a way with a plan: on one thread all tasks are there."""
     if threads == 1:
         return Pinned(app=app, channel=channel, threads=1, **options)
     return Pinned(app=app, channel=channel, threads=threads, plan=AUTO_PLAN, **options)
 
 
 def _pipeline(app: str, threads: int) -> dict[str, list[int]]:
-    """Returns a plan with one replica per operator and equally many consecutive operators on each thread."""
+    """Return a plan with one replica per operator and equally many consecutive operators on each thread."""
     names = ["source", *(operator.name for operator in registry.load(app).operators[1:-1]), "sink"]
     return {name: [place * threads // len(names)] for place, name in enumerate(names)}
 
 
 def _placed(app: str, is_remote: bool) -> dict[str, list[int]]:
-    """Returns a plan for a chain on two threads: each operator beside its producer, or on the other thread."""
+    """Return a plan for a chain on two threads: each operator beside its producer, or on the other thread."""
     return {name: [place % 2 * is_remote] for place, name in enumerate(_pipeline(app, 1))}
 
 

@@ -30,7 +30,7 @@ def _apps(rows: list[Row]) -> list[str]:
 
 
 def name_variants(rows: list[Row]) -> None:
-    """Adds `variant`: as published, ours (the default), replicated, pooled, or the loop."""
+    """Add `variant`: as published, ours (the default), replicated, pooled, or the loop."""
     for row in rows:
         if row.get("executor") == "pooled":
             row["variant"] = POOLED
@@ -43,7 +43,7 @@ def name_variants(rows: list[Row]) -> None:
 
 
 def _variant(rows: list[Row], app: str, variant: str) -> Row | None:
-    """Returns the row of a variant. LR as published keeps the order too, so it is `ours` on the published shape."""
+    """Return the row of a variant. LR as published keeps the order too, so it is `ours` on the published shape."""
     if variant == PUBLISHED and app == SHAPES["lr"]:
         variant = OURS
     return pick(rows, app=app, variant=variant)
@@ -54,7 +54,7 @@ def _shapes(variant: str) -> tuple[str, ...]:
 
 
 def beside_loop(variant: str) -> Text:
-    """Returns the throughput of a variant in each application, and relative to the compiled loop."""
+    """Return the throughput of a variant in each application, and relative to the compiled loop."""
 
     def one(row: Row | None) -> str:
         if row is None:
@@ -65,7 +65,7 @@ def beside_loop(variant: str) -> Text:
 
 
 def latencies(variant: str, apps: Iterable[str] = ()) -> Text:
-    """Returns mean and p99 of the end-to-end latency of a variant, at the rate of all ways of the application."""
+    """Return mean and p99 of the end-to-end latency of a variant, at the rate of all ways of the application."""
 
     def one(row: Row | None) -> str:
         if row is None or not (mean := quantity(row, "end_to_end_mean_us")):
@@ -77,35 +77,35 @@ def latencies(variant: str, apps: Iterable[str] = ()) -> Text:
 
 
 def published_over_ours(rows: list[Row]) -> Iterator[str]:
-    """Yields, for each application, how the published variant compares with ours on the same shape and rate."""
+    """Yield, for each application, how the published variant compares with ours on the same shape and rate."""
     for app in _apps(rows):
         published, ours = pick(rows, app=app, variant=PUBLISHED), pick(rows, app=app, variant=OURS)
-        if said := versus(published, ours):
-            yield f"{app}, {threads_of(published or {})}: {said}"
+        if sentence := versus(published, ours):
+            yield f"{app}, {threads_of(published or {})}: {sentence}"
             if "end_to_end_p99_us" in (published or {}):
                 yield f"{app}, at the same rate: {versus(published, ours, 'end_to_end_p99_us')}"
         other = best(row for row in right(rows) if row["app"] == app and row["variant"] in (REPLICATED, POOLED))
-        if said := versus(ours, other):
-            yield f"{app}, plan auto: {said} ({(other or {})['variant']})"
+        if sentence := versus(ours, other):
+            yield f"{app}, plan auto: {sentence} ({(other or {})['variant']})"
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
 def place(rows: list[Row]) -> Iterator[str]:
-    """Adds `placement`, and yields what an operator costs with a remote producer."""
+    """Add `placement`, and yield what an operator costs with a remote producer."""
     for row in rows:
         threads = {thread for places in row.get("plan", {}).values() for thread in places}
         row["placement"] = "remote" if len(threads) > 1 else "local"
     for channel in ("pair_queue", "gate"):
-        if said := breakdown(channel)(rows):
-            yield f"{channel}: {said}"
-    if said := selectivities(rows):
-        yield f"selectivities: {said}"
+        if sentence := breakdown(channel)(rows):
+            yield f"{channel}: {sentence}"
+    if sentence := selectivities(rows):
+        yield f"selectivities: {sentence}"
 
 
 def quantiles(channel: str) -> Text:
-    """Returns the 5th, 50th and 95th percentile of the execution time of each operator of WC."""
+    """Return the 5th, 50th and 95th percentile of the execution time of each operator of WC."""
 
     def text(rows: list[Row]) -> str:
         row = pick(rows, app="brisk_wc", channel=channel, placement="local")
@@ -119,7 +119,7 @@ def quantiles(channel: str) -> Text:
 
 
 def breakdown(channel: str, operators: Iterable[str] = ()) -> Text:
-    """Returns Execute, Others and remote of the operators of WC, without its source."""
+    """Return Execute, Others and remote of the operators of WC, without its source."""
     chosen = tuple(operators)
 
     def text(rows: list[Row]) -> str:
@@ -141,7 +141,7 @@ def breakdown(channel: str, operators: Iterable[str] = ()) -> Text:
 
 
 def selectivities(rows: list[Row]) -> str:
-    """Returns the outputs per input of each operator of LR."""
+    """Return the outputs per input of each operator of LR."""
     row = pick(rows, app="brisk_lr")
     costs = (row or {}).get("operators", {}).items()
     return ", ".join(
@@ -155,7 +155,7 @@ def selectivities(rows: list[Row]) -> str:
 
 
 def _on_threads(rows: list[Row], app: str) -> tuple[Row | None, Row | None]:
-    """Returns the pinned rows with one thread and with the most."""
+    """Return the pinned rows with one thread and with the most."""
     return pick(rows, app=app, executor="pinned", threads=1), pick(rows, app=app, executor="pinned", threads=most(rows))
 
 
@@ -167,12 +167,12 @@ def _speedup(rows: list[Row], app: str) -> str:
 
 
 def speedups(rows: list[Row]) -> str:
-    """Returns the speed-up of each application over one thread."""
+    """Return the speed-up of each application over one thread."""
     return _joined((app, _speedup(rows, app)) for app in _apps(rows))
 
 
 def of_ideal(rows: list[Row]) -> str:
-    """Returns the throughput of each application as a share of linear scaling."""
+    """Return the throughput of each application as a share of linear scaling."""
 
     def one(app: str) -> str:
         first, last = _on_threads(rows, app)
@@ -185,7 +185,7 @@ def of_ideal(rows: list[Row]) -> str:
 
 
 def over_morsels(rows: list[Row]) -> str:
-    """Returns how WC as published compares with executor morsel, by threads and order."""
+    """Return how WC as published compares with executor morsel, by threads and order."""
     texts = []
     for threads in sorted({row["threads"] for row in rows}):
         pinned = pick(rows, app="brisk_wc", executor="pinned", threads=threads)
@@ -197,15 +197,15 @@ def over_morsels(rows: list[Row]) -> str:
 
 
 def scaling(rows: list[Row]) -> Iterator[str]:
-    """Adds `variant`, and yields the speed-ups and the comparison with executor morsel."""
+    """Add `variant`, and yield the speed-ups and the comparison with executor morsel."""
     names = {"pinned": PUBLISHED, "morsel": "morsel"}
     for row in rows:
         row["variant"] = names.get(row.get("executor", ""), "loop")
         if row["variant"] == "morsel":
             row["variant"] += f", order {row.get('order', 'total')}"
-    yield from (f"{app}: {said}" for app in _apps(rows) if (said := _speedup(rows, app)))
-    if said := over_morsels(rows):
-        yield f"WC as published over morsel: {said}"
+    yield from (f"{app}: {sentence}" for app in _apps(rows) if (sentence := _speedup(rows, app)))
+    if sentence := over_morsels(rows):
+        yield f"WC as published over morsel: {sentence}"
     if len({row["threads"] for row in rows}) == 1:
         yield "One thread: there is no speed-up."
 
@@ -214,14 +214,14 @@ def scaling(rows: list[Row]) -> Iterator[str]:
 
 
 def _sizes(rows: list[Row], app: str, channel: str) -> tuple[Row, Row] | None:
-    """Returns the rows with the largest and the smallest jumbo tuples."""
+    """Return the rows with the largest and the smallest jumbo tuples."""
     own = [row for row in right(rows) if (row["app"], row.get("channel")) == (app, channel)]
     sizes = sorted(own, key=lambda row: row["batch"])
     return (sizes[-1], sizes[0]) if len(sizes) > 1 else None
 
 
 def jumbo(channel: str) -> Text:
-    """Returns what the largest jumbo tuples gain over single rows, in each application."""
+    """Return what the largest jumbo tuples gain over single rows, in each application."""
 
     def one(rows: list[Row], app: str) -> str:
         pair = _sizes(rows, app, channel)
@@ -231,7 +231,7 @@ def jumbo(channel: str) -> Text:
 
 
 def gain(rows: list[Row]) -> Iterator[str]:
-    """Compares jumbo tuples with rows that travel one by one."""
+    """Compare jumbo tuples with rows that travel one by one."""
     for app in _apps(rows):
         for channel in dict.fromkeys(row["channel"] for row in rows if row["app"] == app and "channel" in row):
             if pair := _sizes(rows, app, channel):

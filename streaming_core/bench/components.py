@@ -134,7 +134,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
 
 
 def digests(names: Iterable[str], root: Path = ROOT) -> dict[str, str]:
-    """Returns 16 hex digits for each of these components: the digest of its sources and of the shared ones.
+    """Return 16 hex digits for each of these components: the digest of its sources and of the shared ones.
 
     Args:
         names: The components.
@@ -157,7 +157,7 @@ def _digest(name: str, root: Path) -> str:
 
 
 def files(source: str, root: Path = ROOT) -> Iterator[str]:
-    """Yields the files of a source, relative to the checkout, without tests.
+    """Yield the files of a source, relative to the checkout, without tests.
 
     Raises:
         BadInput: The source is missing from the checkout.
@@ -174,6 +174,6 @@ def files(source: str, root: Path = ROOT) -> Iterator[str]:
 
 
 def is_test(name: str) -> bool:
-    """Returns whether a file of the runtime holds only tests or models of its structures."""
+    """Return whether a file of the runtime holds only tests or models of its structures."""
     path = Path(name)
     return bool({"tests", "testing"} & set(path.parts[:-1])) or path.name in ("tests.rs", "models.rs")

@@ -18,7 +18,7 @@ TASKS = Path("/proc/self/task")
 
 @contextmanager
 def confined(threads: int) -> Iterator[list[int]]:
-    """Confines the process to the first `threads` cores, in the order in which the runtime binds threads.
+    """Confine the process to the first `threads` cores, in the order in which the runtime binds threads.
 
     Yields the cores. With at least as many threads as cores, nothing changes.
     """

@@ -45,7 +45,7 @@ STARTING = (1, 5, 9, 18, 30, 40, 60, 70)  # threads in Table IV, for a machine w
 
 
 def decision(starting: int, load: float, most: int = PAPERS_THREADS) -> int | None:
-    """Returns the number of replicas that controller `threshold` chooses at a load; None: no change."""
+    """Return the number of replicas that controller `threshold` chooses at a load; None: no change."""
     period = 100_000_000
     seen = {"at": period, "period": period, "replicas": starting, "most": most, "pending": 0}
     seen |= {"worked": round(load * starting * period), "arrived": 1000, "dealt": 1000}
@@ -58,7 +58,7 @@ def _table(load: float) -> str:
 
 
 def _around(is_up: bool, parallelism: str) -> Any:
-    """Returns throughput and latency of one phase after the other, with a controller and without."""
+    """Return throughput and latency of one phase after the other, with a controller and without."""
 
     def text(rows: list[Row]) -> str:
         parts = []
@@ -83,7 +83,7 @@ def _change(is_up: bool) -> str:
 
 
 def _times(is_up: bool, parallelism: str) -> Any:
-    """Returns how long the changes of owners took that the controller made."""
+    """Return how long the changes of owners took that the controller made."""
 
     def text(rows: list[Row]) -> str:
         some = passes(rows, change=_change(is_up), controller=THRESHOLD, parallelism=parallelism)
@@ -165,7 +165,7 @@ def _provisioning(counts: list[int]) -> Sweep:
 
 
 def _provisioned(rows: list[Row]) -> Iterator[str]:
-    """Adds `change` and `name`, and yields the changes of owners in each pass."""
+    """Add `change` and `name`, and yield the changes of owners in each pass."""
     last: dict[int, float] = {}  # the heat's last load
     for row in rows:
         if "phases" in row:
@@ -245,13 +245,13 @@ def _hedging(counts: list[int]) -> Sweep:
 
 
 def _count(race: Subject) -> dict[str, Any]:
-    """Returns the comparisons of a pass, and the seconds of event time."""
+    """Return the comparisons of a pass, and the seconds of event time."""
     ts, work = joins.work(race)
     return {"comparisons": int(work.sum()), "event_seconds": float(ts[-1] - ts[0]) / 1e3 if len(ts) else 0.0}
 
 
 def _speed(rows: list[Row]) -> str:
-    """Returns how much faster than in the paper the times pass, and the largest rate."""
+    """Return how much faster than in the paper the times pass, and the largest rate."""
     some = [row for row in right(rows) if "at_s" in row]
     if not some:
         return "No pass was long enough to tell the speed"
@@ -261,7 +261,7 @@ def _speed(rows: list[Row]) -> str:
 
 
 def _replicas(rows: list[Row], parallelism: str) -> str:
-    """Returns the share of instants at which so many replicas had keys, by controller."""
+    """Return the share of instants at which so many replicas had keys, by controller."""
     parts = []
     for controller in (THRESHOLD, MODEL):
         some = [row for row in right(rows) if row.get("controller") == controller and "replicas" in row]
@@ -272,14 +272,14 @@ def _replicas(rows: list[Row], parallelism: str) -> str:
 
 
 def _name(row: Row) -> str:
-    """Returns the parallelism and the controller of a way, or the name of another row."""
+    """Return the parallelism and the controller of a way, or the name of another row."""
     if "parallelism" not in row:
         return row["way"]
     return f"{row['parallelism']}, controller {row['controller']}, {threads_of(row)}"
 
 
 def _followed(rows: list[Row]) -> Iterator[str]:
-    """Adds `name`, and yields how each controller followed the rate."""
+    """Add `name`, and yield how each controller followed the rate."""
     for row in rows:
         row["name"] = _name(row)
     for parallelism in SHARED:
@@ -293,7 +293,7 @@ MINUTES, PERIODS = 20, 10  # periods of a second, as the controllers have them
 
 
 def simulated(controller: str, loads: np.ndarray, most: int = PAPERS_THREADS) -> Iterator[dict[str, float]]:
-    """Yields replicas and load, period by period, as a controller sees them on a machine with many threads.
+    """Yield replicas and load, period by period, as a controller sees them on a machine with many threads.
 
     Args:
         controller: The controller.
@@ -315,7 +315,7 @@ def simulated(controller: str, loads: np.ndarray, most: int = PAPERS_THREADS) ->
 
 
 def phase_loads(seed: int = 1) -> np.ndarray:
-    """Returns the load of each period in MINUTES of the paper's phases, at most SHARE of 72 replicas.
+    """Return the load of each period in MINUTES of the paper's phases, at most SHARE of 72 replicas.
 
     A row meets the rows of the last minute, so its work follows the rate with a minute's delay.
     """

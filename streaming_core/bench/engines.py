@@ -48,7 +48,7 @@ def _sweep(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _engines(app: str) -> tuple[list[registry.Engine], list[str]]:
-    """Returns the installed engines that run an application, and notes on these and on the others that do."""
+    """Return the installed engines that run an application, and notes on these and on the others that do."""
     able, systems, notes = [], [], []
     for name in registry.names():
         try:
@@ -75,7 +75,7 @@ def _order(order: str) -> str:
 
 
 def _conclude(rows: list[Row]) -> Iterator[str]:
-    """Adds columns `cores` and `to_handwritten`. Yields, for each heat, our throughput relative to every engine's."""
+    """Add columns `cores` and `to_handwritten`. Yields, for each heat, our throughput relative to every engine's."""
     for heat in dict.fromkeys(row["heat"] for row in rows):
         of_heat = [row for row in rows if row["heat"] == heat]
         correct = right(of_heat)

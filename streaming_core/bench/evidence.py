@@ -26,7 +26,7 @@ def run(
     keep: Callable[[dict[str, Any]], object] = lambda evidence: None,
     quick: bool = False,
 ) -> dict[str, Any]:
-    """Runs every experiment that needs a large host, and returns the file as JSON values.
+    """Run every experiment that needs a large host, and return the file as JSON values.
 
     Args:
         events: As for `suite.run`.
@@ -62,12 +62,12 @@ def run(
 
 
 def with_command(evidence: dict[str, Any], command: str) -> dict[str, Any]:
-    """Returns a file whose suites name the command line that made them."""
+    """Return a file whose suites name the command line that made them."""
     return evidence | {"suites": [suite | {"command": command} for suite in evidence["suites"]]}
 
 
 def take(path: Path) -> tuple[list[dict[str, Any]], list[Path]]:
-    """Checks a file of `--evidence` or the results of one suite, and adds them to the results in LOCKSTEP_HOME.
+    """Check a file of `--evidence` or the results of one suite, and add them to the results in LOCKSTEP_HOME.
 
     Returns:
         The results of each suite, and where they are kept.

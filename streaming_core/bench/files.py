@@ -43,7 +43,7 @@ def run(
     progress: Progress | None = None,
     quick: bool = False,
 ) -> dict[str, Any]:
-    """Measures applications, with default parameters, from file to file.
+    """Measure applications, with default parameters, from file to file.
 
     Returns:
         The host, the settings, and a row per application and way. Its `to_pyarrow` is the ratio of its seconds to those
@@ -70,8 +70,10 @@ def run(
     return record.results({"files": rows})
 
 
-def _race(name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick) -> list[Row]:
-    source, made = folder / "workload", folder / "made"
+def _race(
+    name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick: Callable[..., None]
+) -> list[Row]:
+    source, output = folder / "workload", folder / "output"
     workload.write(name, {}, events, SEED, source)
     app = workload.read(source).app
     executor = executors_of(app.kind)[0]
@@ -82,10 +84,10 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
     writes = Parts.of(folder / "expected" / "outputs")
 
     def by_oracle() -> str:
-        return oracle.run(source, made, "compiled")["output_digest"]
+        return oracle.run(source, output, "compiled")["output_digest"]
 
     def by(spec: RunSpec) -> Callable[[], str]:
-        return lambda: engine.run(spec, source, made).verified.digest
+        return lambda: engine.run(spec, source, output).verified.digest
 
     ways = [("oracle", 1, by_oracle), *((spec.strategy, spec.threads, by(spec)) for spec in specs)]
     seconds: list[list[float]] = [[] for _ in ways]
@@ -99,7 +101,7 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
             seconds[i].append(time.perf_counter() - started)
             if digest != expected:
                 results[i] = "different"
-            shutil.rmtree(made)
+            shutil.rmtree(output)
     rows: list[Row] = []
     for (way, count, _), took, result in zip(ways, seconds, results, strict=True):
         ratios = [mine / theirs for mine, theirs in zip(took[1:], yard[1:], strict=True)]
@@ -112,7 +114,7 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
 
 
 def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
-    """Returns the seconds that pyarrow takes to read some files, in blocks, and to write others."""
+    """Return the seconds that pyarrow takes to read some files, in blocks, and to write others."""
     started = time.perf_counter()
     for path in reads.paths:
         with pq.ParquetFile(path) as file:
@@ -128,7 +130,7 @@ def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
 
 
 def lines(rows: list[Row]) -> list[str]:
-    """Returns a line per row."""
+    """Return a line per row."""
     return [
         f"{row['app']}, {row['way']}, {threads_of(row)}: {statistics.median(row['seconds']):.2f} s for "
         f"{row['events']:,} events, {row['to_pyarrow']:.2f} ({_span(row['to_pyarrow_range'])}) times the time of "

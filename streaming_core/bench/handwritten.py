@@ -39,7 +39,7 @@ class Handwritten:
         threads: Sequence[int] = (1,),
         params: dict[str, Any] | None = None,
     ):
-        """Writes the events into a folder and starts a process for each number of threads.
+        """Write the events into a folder and start a process for each number of threads.
 
         Args:
             app: The application, one of APPS.
@@ -69,7 +69,7 @@ class Handwritten:
             self._processes[count] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, threads: int = 1) -> tuple[float, str]:
-        """Runs once on fresh state. Returns the seconds and the digest of the outputs.
+        """Run once on fresh state. Returns the seconds and the digest of the outputs.
 
         Args:
             threads: One of the numbers of threads.
@@ -89,7 +89,7 @@ class Handwritten:
         return int(nanoseconds) / 1e9, format_digest(int(rows), int(digest, 16))
 
     def close(self) -> None:
-        """Ends the processes."""
+        """End the processes."""
         for process in self._processes.values():
             assert process.stdin is not None
             process.stdin.close()
@@ -98,7 +98,7 @@ class Handwritten:
 
 @cache
 def executable() -> Path:
-    """Builds the loops, and returns the path of the program.
+    """Build the loops, and return the path of the program.
 
     Raises:
         BadInput: cargo is missing, or the build fails.
@@ -115,7 +115,7 @@ def executable() -> Path:
 
 
 def _write(path: Path, tables: list[np.ndarray], blocks: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Writes the file that `benches/limits/input.rs` reads."""
+    """Write the file that `benches/limits/input.rs` reads."""
     with path.open("wb") as file:
 
         def number(value: int) -> None:

@@ -18,8 +18,8 @@ from streaming_core.run.way import MAX_THREADS
 PROBE_SECONDS = 1.0  # how long each core is watched for pauses
 
 
-def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
-    """Returns the thread counts to measure: the requested ones, or the powers of two up to all cores.
+def thread_counts(requested: list[int] | None, repetitions: int) -> list[int]:
+    """Return the thread counts to measure: the requested ones, or the powers of two up to all cores.
 
     Raises:
         BadInput: A count or the number of repetitions is out of range.
@@ -27,14 +27,14 @@ def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
     if repetitions < 1:
         raise BadInput(f"repetitions must be at least 1, got {repetitions}")
     most = os.cpu_count() or 1
-    counts = sorted(set(asked or {most, *(1 << i for i in range(most.bit_length()) if 1 << i <= most)}))
+    counts = sorted(set(requested or {most, *(1 << i for i in range(most.bit_length()) if 1 << i <= most)}))
     if bad := [c for c in counts if not 1 <= c <= MAX_THREADS]:
         raise BadInput(f"threads must be between 1 and {MAX_THREADS}, got {bad[0]}")
     return counts
 
 
 def facts(repetitions: int, probe_seconds: float = PROBE_SECONDS) -> dict[str, Any]:
-    """Returns time, build, host and topology.
+    """Return time, build, host and topology.
 
     The host's facts include measurements: the round trip of a cache line between two cores, and the longest pause.
 
@@ -63,7 +63,7 @@ def facts(repetitions: int, probe_seconds: float = PROBE_SECONDS) -> dict[str, A
 
 
 def longest_pause(seconds: float = PROBE_SECONDS) -> float:
-    """Returns the longest time, in seconds, that a spinning thread did not run: the system ran something else.
+    """Return the longest time, in seconds, that a spinning thread did not run: the system ran something else.
 
     Args:
         seconds: How long to watch each core.
@@ -72,7 +72,7 @@ def longest_pause(seconds: float = PROBE_SECONDS) -> float:
 
 
 def unshown(counts: list[int], papers: str) -> str:
-    """Returns a note that this machine has fewer cores than that of a paper."""
+    """Return a note that this machine has fewer cores than that of a paper."""
     here, most = os.cpu_count() or 1, max(counts)
     measured = f"Measured on {here} core{'s' * (here != 1)}, with at most {most} thread{'s' * (most != 1)}."
     return f"{measured} The growth up to the paper's {papers} is not shown."

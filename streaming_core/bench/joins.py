@@ -16,7 +16,7 @@ from streaming_core.run.way import CELLS
 
 
 def compared(ts: np.ndarray, is_right: np.ndarray, size: int, is_stored: np.ndarray | None = None) -> np.ndarray:
-    """Returns the number of rows with which each row of two streams is compared.
+    """Return the number of rows with which each row of two streams is compared.
 
     Args:
         ts: The times of the rows, in the order of the rows.
@@ -33,12 +33,12 @@ def compared(ts: np.ndarray, is_right: np.ndarray, size: int, is_stored: np.ndar
 
 
 def work(race: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the time of each event in milliseconds, and its comparisons.
+    """Return the time of each event in milliseconds, and its comparisons.
 
     A trade of `hedge` is a row of both streams, first of the left one.
     """
     events = pa.concat_tables(race.source.blocks(1 << 20))
-    size = race.app.bind(race.given)["size"]
+    size = race.app.bind(race.params)["size"]
     ts = events["ts"].to_numpy()
     if race.app.name != "hedge":
         return ts, compared(ts, events["stream"].to_numpy() == 1, size)
@@ -53,21 +53,21 @@ CALL = 16  # comparisons that take about as long as the call of a key
 
 
 def cost(race: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the time of each event in milliseconds, and its cost: comparisons, and calls in units of them."""
+    """Return the time of each event in milliseconds, and its cost: comparisons, and calls in units of them."""
     ts, comparisons = work(race)
     streams = 2 if race.app.name == "hedge" else 1  # an event is a row of so many
-    return ts, comparisons + CALL * streams * race.app.bind(race.given)["keys"]
+    return ts, comparisons + CALL * streams * race.app.bind(race.params)["keys"]
 
 
 def count(race: Subject) -> dict[str, Any]:
-    """Returns the comparisons of a pass, as a column."""
+    """Return the comparisons of a pass, as a column."""
     return {"comparisons": int(work(race)[1].sum())}
 
 
 def by_replica(race: Subject, replicas: int) -> list[int]:
-    """Returns the comparisons of each replica of `scalejoin`, if the replicas own the key cells in turn."""
+    """Return the comparisons of each replica of `scalejoin`, if the replicas own the key cells in turn."""
     events = pa.concat_tables(race.source.blocks(1 << 20))
-    params = race.app.bind(race.given)
+    params = race.app.bind(race.params)
     ts, is_right = events["ts"].to_numpy(), events["stream"].to_numpy() == 1
     keys = (np.arange(len(ts)) + 1) % params["keys"]
     owners = keys % CELLS % replicas

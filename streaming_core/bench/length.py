@@ -30,12 +30,12 @@ PREPARATION = 30.0  # seconds to generate and decode a workload
 
 
 def pass_seconds(longest_pause: float) -> float:
-    """Returns the target length of a pass on a machine with such a longest pause; both in seconds."""
+    """Return the target length of a pass on a machine with such a longest pause; both in seconds."""
     return min(LONGEST, max(SHORTEST, PAUSES * longest_pause))
 
 
 def chosen(app: str, params: dict[str, Any], ways: Sequence[RunSpec], seconds: float) -> int:
-    """Returns the events of a workload over which a run of the slowest way takes about `seconds`, and SLACK more.
+    """Return the events of a workload over which a run of the slowest way takes about `seconds`, and SLACK more.
 
     Memory and the time to generate the events bound the result.
     """

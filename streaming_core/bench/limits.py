@@ -34,7 +34,7 @@ def _one_thread(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _time(app: str, rows: list[Row]) -> str:
-    """Returns the time of one thread relative to the hand-written loop; "" if a row is missing."""
+    """Return the time of one thread relative to the hand-written loop; "" if a row is missing."""
     theirs = pick(rows, app=app, way="hand-written")
     ours = next((row for row in right(rows) if row["app"] == app and row["way"] not in ("hand-written", "loop")), None)
     return compare(theirs, ours).text if theirs and ours else ""
@@ -62,14 +62,14 @@ def _schemes(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _of_app(app: str, rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Returns the rows of an application with right results, and those of them on the most threads."""
+    """Return the rows of an application with right results, and those of them on the most threads."""
     of_app = [row for row in right(rows) if row["app"] == app]
     most = max((row["threads"] for row in of_app), default=0)
     return of_app, [row for row in of_app if row["threads"] == most]
 
 
 def _best(app: str, rows: list[Row]) -> str:
-    """Returns the throughput of the best scheme on the most threads relative to the compiled loop."""
+    """Return the throughput of the best scheme on the most threads relative to the compiled loop."""
     loop, row = pick(rows, "yardstick", app=app), best(_of_app(app, rows)[1])
     if loop is None or row is None:
         return ""
@@ -87,7 +87,7 @@ def _autos(rows: list[Row]) -> Iterator[str]:
 
 
 def _costs(rows: list[Row]) -> Iterator[str]:
-    """Says where `owners` spends its time, in nanoseconds per event summed over threads."""
+    """Say where `owners` spends its time, in nanoseconds per event summed over threads."""
     for app in TWO_THREADS:
         row = pick(_of_app(app, rows)[1], way="owners")
         if row is None or "dealing" not in row.get("costs", {}):

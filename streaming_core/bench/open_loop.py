@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 def under_load(load: float, rate: float, passes: Sequence[Pass]) -> Row:
-    """Returns the columns of passes at one rate: latencies in microseconds, and costs per event."""
+    """Return the columns of passes at one rate: latencies in microseconds, and costs per event."""
     row: Row = {"load": load, "offered_per_s": rate, "rounds": {}}
     for kind, figure in itertools.product(("end_to_end", "processing"), ("mean", "p99")):
         name = f"{kind}_{figure}_us"
@@ -40,7 +40,7 @@ def under_load(load: float, rate: float, passes: Sequence[Pass]) -> Row:
 
 
 def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> Rates:
-    """Returns the rates, each with its first event, that spread all events over consecutive phases.
+    """Return the rates, each with its first event, that spread all events over consecutive phases.
 
     Args:
         phases: The length of each phase, as a part of the whole, and its share of the peak rate.
@@ -57,7 +57,7 @@ def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> R
 
 
 def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> Rates:
-    """Returns the rates at which events arrive by their own times, at a speed that this machine sustains.
+    """Return the rates at which events arrive by their own times, at a speed that this machine sustains.
 
     Seconds of event time take the same time each. Within a second, events arrive evenly. At the speed chosen, the
     second with most work takes a share of the peak rate.
@@ -82,7 +82,7 @@ def own_rates(ts: np.ndarray, work: np.ndarray, share: float, peak: float) -> Ra
 
 
 def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray) -> list[Row]:
-    """Returns the rows of a pass whose rate changes: INSTANTS rows for the first pass, one for others.
+    """Return the rows of a pass whose rate changes: INSTANTS rows for the first pass, one for others.
 
     The row of a pass has its latencies in microseconds and its changes of owners. If there are few phases, it has the
     latency and the rates of each.
@@ -120,7 +120,7 @@ def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray)
     finished = np.maximum.accumulate(deliveries["event"]) + 1
 
     def spans(edges: np.ndarray) -> list[Row]:
-        """Returns offered and delivered events per second, and the mean latency, of each span."""
+        """Return offered and delivered events per second, and the mean latency, of each span."""
         wide = np.maximum(np.diff(edges), 1e-9)
         arrived = np.interp(edges, begins, [*(first for first, _ in rates), sample.events])
         done = np.concatenate([[0], finished])[np.searchsorted(at, edges, side="right")]
@@ -150,13 +150,13 @@ def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray)
 
 
 def _begins(rates: Rates, events: int) -> list[float]:
-    """Returns when each phase begins, and when the last one ends, in seconds."""
+    """Return when each phase begins, and when the last one ends, in seconds."""
     lasts = [(then - first) / rate for (first, rate), (then, _) in itertools.pairwise([*rates, (events, 0.0)])]
     return list(itertools.accumulate(lasts, initial=0.0))
 
 
 def _spikes(at: np.ndarray, latency: np.ndarray) -> Row:
-    """Returns the number of spikes of the latency, the longest in seconds, and the largest average in microseconds."""
+    """Return the number of spikes of the latency, the longest in seconds, and the largest average in microseconds."""
     places = (at / BIN).astype(np.int64)
     counts = np.bincount(places)
     means = np.bincount(places, latency)[counts > 0] / counts[counts > 0]
@@ -168,6 +168,6 @@ def _spikes(at: np.ndarray, latency: np.ndarray) -> Row:
 
 
 def turns(counts: Sequence[float]) -> int:
-    """Counts how often a rising sequence of numbers starts to fall, or the other way round."""
+    """Count how often a rising sequence of numbers starts to fall, or the other way round."""
     steps = [b - a for a, b in itertools.pairwise(counts) if a != b]
     return sum((a > 0) != (b > 0) for a, b in itertools.pairwise(steps))

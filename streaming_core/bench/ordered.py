@@ -53,19 +53,19 @@ def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
 
 
 def _heat(app: str, params: dict[str, Any], hows: Iterable[tuple[int, dict[str, Any]]], cost: float = 0.0) -> Heat:
-    """Returns a heat; the microseconds that a tuple costs keep `--quick` quick."""
+    """Return a heat; the microseconds that a tuple costs keep `--quick` quick."""
     ways = [_way(app, params, threads, **how) for threads, how in hows]
     return Heat(app, params, ways, share=min(1.0, 10 / cost) if cost else 1.0)
 
 
 def rounds(cost: float) -> int:
-    """Returns how many multiplications take an operator of `matrix` some microseconds on this machine."""
+    """Return how many multiplications take an operator of `matrix` some microseconds on this machine."""
     return max(1, round(cost * 1e-6 / _multiplication()))
 
 
 @cache
 def _multiplication() -> float:
-    """Returns the seconds of a multiplication on one thread, in the pass that other programs disturbed least."""
+    """Return the seconds of a multiplication on one thread, in the pass that other programs disturbed least."""
     params = {"r": TRIAL, "r_keyed": 1}
     race = Race("matrix", params, 200)
     _, row = race.run([_way("matrix", params, 1)], 5)
@@ -73,56 +73,56 @@ def _multiplication() -> float:
 
 
 def _ways(rows: Rows) -> Rows:
-    """Returns the rows of ways, without the loop's."""
+    """Return the rows of ways, without the loop's."""
     return [row for row in rows if row["way"] != "loop"]
 
 
 def _different(rows: Rows, name: str) -> list[Any]:
-    """Returns the values of a column or parameter among the ways, in the order of the rows."""
+    """Return the values of a column or parameter among the ways, in the order of the rows."""
     return list(dict.fromkeys(value(row, name) for row in _ways(rows)))
 
 
 def _published(rows: Rows, threads: int, **having: Any) -> Row | None:
-    """Returns the row of the published strategies, except for what `having` changes, or None."""
+    """Return the row of the published strategies, except for what `having` changes, or None."""
     known: dict[str, Any] = PUBLISHED | {"reorder": "non_blocking", "threads": threads}
     return pick(rows, **(known | having))
 
 
 def _ours(rows: Rows, threads: int, **having: Any) -> Row | None:
-    """Returns the row of our defaults, or None."""
+    """Return the row of our defaults, or None."""
     return pick(rows, heuristic="affinity", queue="lanes", reorder="non_blocking", threads=threads, **having)
 
 
 def _listed(rows: Rows, name: str, text: Callable[[Any], str], label: str = "{}") -> str:
-    """Returns `q1: ...; q2: ...` for each value of a column, without those for which there is no text."""
+    """Return `q1: ...; q2: ...` for each value of a column, without those for which there is no text."""
     texts = {label.format(known): text(known) for known in _different(rows, name)}
     return "; ".join(f"{known}: {text}" for known, text in texts.items() if text)
 
 
-def _said(subject: str, text: str) -> str:
-    """Returns `SUBJECT: TEXT`, or nothing without a text."""
+def _labelled(subject: str, text: str) -> str:
+    """Return `SUBJECT: TEXT`, or nothing without a text."""
     return f"{subject}: {text}" if text else ""
 
 
 def _over(row: Row | None, other: Row | None, column: str = "events_per_s") -> str:
-    """Returns a ratio as `1.9 (1.8 to 2.0) times`, or nothing if a row is missing."""
+    """Return a ratio as `1.9 (1.8 to 2.0) times`, or nothing if a row is missing."""
     return compare(row, other, column).text if row and other else ""
 
 
 def _speed_up(row: Row | None, base: Row | None) -> str:
-    """Returns the speed-up over one thread as a ratio, or nothing if a row is missing."""
+    """Return the speed-up over one thread as a ratio, or nothing if a row is missing."""
     return compare(row, base, over_threads=True).text if row and base else ""
 
 
 def _latency(row: Row | None, of: str) -> str:
-    """Returns the mean and the p99 latency, or nothing if the row is missing."""
+    """Return the mean and the p99 latency, or nothing if the row is missing."""
     if row is None or row.get(f"{of}_mean_us") is None:
         return ""
     return f"mean {quantity(row, f'{of}_mean_us')}, p99 {quantity(row, f'{of}_p99_us')}"
 
 
 def _joined(parts: dict[str, str]) -> str:
-    """Returns `lp 1.1 times, et 1.2 times` of the parts that are not empty."""
+    """Return `lp 1.1 times, et 1.2 times` of the parts that are not empty."""
     return ", ".join(f"{name} {text}" for name, text in parts.items() if text)
 
 
@@ -145,7 +145,7 @@ def _heuristics(counts: list[int]) -> Sweep:
 
 
 def _heuristic_ratios(rows: Rows, column: str) -> str:
-    """Compares ct with the other heuristics on each query."""
+    """Compare ct with the other heuristics on each query."""
     threads = most(rows)
 
     def ratios(query: str) -> str:
@@ -157,7 +157,7 @@ def _heuristic_ratios(rows: Rows, column: str) -> str:
 
 
 def _ours_over_published(rows: Rows, column: str = "events_per_s", **having: Any) -> str:
-    """Compares our defaults with the published strategies on each query, on most threads."""
+    """Compare our defaults with the published strategies on each query, on most threads."""
     threads = most(rows)
     return _listed(
         rows,
@@ -202,8 +202,8 @@ THROUGHPUT_OF_HEURISTICS = Claim(
     "slower than both.",
     _source("7.1", 8),
     "millions of tuples per second",
-    published=lambda rows: _said("throughput of ct", _heuristic_ratios(rows, "events_per_s")),
-    ours=lambda rows: _said("throughput over ct", _ours_over_published(rows)),
+    published=lambda rows: _labelled("throughput of ct", _heuristic_ratios(rows, "events_per_s")),
+    ours=lambda rows: _labelled("throughput over ct", _ours_over_published(rows)),
     host=_cores,
 )
 LATENCY_OF_HEURISTICS = Claim(
@@ -225,7 +225,7 @@ def _threads(counts: list[int]) -> Sweep:
 
 
 def _cores_of(rows: Rows) -> int:
-    """Returns the number of cores that the sweep over threads was made for."""
+    """Return the number of cores that the sweep over threads was made for."""
     return most(rows) // max(OVERSUBSCRIBED)
 
 
@@ -248,10 +248,10 @@ SCALING = Claim(
     "With heuristic ct, throughput rises almost linearly with the number of cores, up to a peak.",
     _source("7.1", 8),
     "up to 16 cores on query 1, 12 on query 15, 8 on queries 2, 3 and 4",
-    published=lambda rows: _said(
+    published=lambda rows: _labelled(
         f"on {_cores_of(rows)} threads, over one of the same machinery", _scaling(rows, _published)
     ),
-    ours=lambda rows: _said(
+    ours=lambda rows: _labelled(
         f"on {_cores_of(rows)} threads, over one that takes batches straight through", _scaling(rows, _ours)
     ),
     host=lambda rows: f"{_cores_of(rows)} cores cannot show a speed-up beyond {_cores_of(rows)}, nor where it ends.",
@@ -278,7 +278,7 @@ def _skew(counts: list[int]) -> Sweep:
 
 
 def _hottest(race: Race) -> dict[str, Any]:
-    """Returns the share of the most frequent key in the tuples."""
+    """Return the share of the most frequent key in the tuples."""
     keys: dict[int, int] = {}
     for table in race.source.blocks(race.events):
         for counted in table["key"].value_counts().to_pylist():
@@ -293,7 +293,7 @@ def _skew_speed_ups(rows: Rows, name: str, **having: Any) -> str:
         at = {"sigma": sigma, "batch": 1} | having
         return _speed_up(pick(rows, threads=threads, **at), pick(rows, threads=1, **at))
 
-    return _said(f"{name} on {threads} threads, over one", _listed(rows, "sigma", speed_up, "sigma {:g}"))
+    return _labelled(f"{name} on {threads} threads, over one", _listed(rows, "sigma", speed_up, "sigma {:g}"))
 
 
 def _skew_gains(rows: Rows) -> Iterator[str]:
@@ -341,15 +341,15 @@ def _costs(counts: list[int]) -> Sweep:
 
 
 def _name_costs(rows: Rows, costs: Iterable[float], param: str) -> None:
-    """Adds `cost_us`, the intended cost of the operator, and names the chart after it."""
-    made_for = {rounds(cost): cost for cost in costs}
+    """Add `cost_us`, the intended cost of the operator, and name the chart after it."""
+    cost_of = {rounds(cost): cost for cost in costs}
     for row in rows:
-        row["cost_us"] = made_for[row["params"][param]]
+        row["cost_us"] = cost_of[row["params"][param]]
         row["chart"] = f"{row['cost_us']:g} us"
 
 
 def _delays(rows: Rows) -> Iterator[str]:
-    """Compares the mean processing latency of a tuple with the cost of its operator."""
+    """Compare the mean processing latency of a tuple with the cost of its operator."""
     _name_costs(rows, COSTS, "r_keyed")
     for row in _ways(rows):
         scaled(row, "latency_to_cost", "processing_mean_us", 1 / row["cost_us"])
@@ -379,10 +379,10 @@ DELAYED = Claim(
     _source("7.2.2", 10),
     "costs of 10, 100, 1,000 and 10,000 microseconds",
     published=lambda rows: "; ".join(
-        _said(f"mean processing latency over the cost, {queue}", _latency_to_cost(rows, queue=queue))
+        _labelled(f"mean processing latency over the cost, {queue}", _latency_to_cost(rows, queue=queue))
         for queue in ("hybrid", "partitioned")
     ),
-    ours=lambda rows: _said("mean processing latency over the cost", _latency_to_cost(rows, queue="lanes")),
+    ours=lambda rows: _labelled("mean processing latency over the cost", _latency_to_cost(rows, queue="lanes")),
     host=_cores,
 )
 
@@ -423,16 +423,18 @@ QUEUE_THROUGHPUT = Claim(
     "operators. On query 15 the difference is unclear, because it has ten categories.",
     _source("7.2.3", 11),
     "2 to 16 workers",
-    published=lambda rows: _said("hybrid over partitioned", _queue_ratios(rows, "events_per_s")),
-    ours=lambda rows: _said("ours over hybrid, with batches of one tuple", _ours_over_published(rows)),
+    published=lambda rows: _labelled("hybrid over partitioned", _queue_ratios(rows, "events_per_s")),
+    ours=lambda rows: _labelled("ours over hybrid, with batches of one tuple", _ours_over_published(rows)),
     host=_cores,
 )
 QUEUE_LATENCY = Claim(
     "hybrid has a lower latency than partitioned on the three queries with most partitioned operators, and a similar "
     "one on the others.",
     _source("7.2.3", 11),
-    published=lambda rows: _said("mean latency of hybrid over partitioned", _queue_ratios(rows, "processing_mean_us")),
-    ours=lambda rows: _said("mean latency of ours over hybrid", _ours_over_published(rows, "processing_mean_us")),
+    published=lambda rows: _labelled(
+        "mean latency of hybrid over partitioned", _queue_ratios(rows, "processing_mean_us")
+    ),
+    ours=lambda rows: _labelled("mean latency of ours over hybrid", _ours_over_published(rows, "processing_mean_us")),
     host=_cores,
 )
 
@@ -443,7 +445,7 @@ BUFFERS: tuple[dict[str, Any], ...] = (PUBLISHED, PUBLISHED | {"reorder": "lock"
 
 
 def _worker_time(rows: Rows) -> None:
-    """Adds `worker_us`: the time of all workers per tuple, with what they wait."""
+    """Add `worker_us`: the time of all workers per tuple, with what they wait."""
     for row in _ways(rows):
         threads = row["threads"]
         measured = row["rates"]
@@ -475,7 +477,7 @@ def _light_gains(rows: Rows) -> Iterator[str]:
 
 
 def _buffer_speed_ups(rows: Rows, name: str, threads: int, over: str, label: str, **having: Any) -> str:
-    """Returns the speed-up of a buffer over one thread, and the worker time per tuple on both numbers of threads."""
+    """Return the speed-up of a buffer over one thread, and the worker time per tuple on both numbers of threads."""
 
     def text(known: float) -> str:
         where: dict[str, Any] = having | {over: known}
@@ -483,11 +485,11 @@ def _buffer_speed_ups(rows: Rows, name: str, threads: int, over: str, label: str
         costs = f"{quantity(one, 'worker_us')} per tuple on one thread, {quantity(many, 'worker_us')} on {threads}"
         return f"{speed_up}, {costs}" if (speed_up := _speed_up(many, one)) else ""
 
-    return _said(f"{name} on {threads} threads, over one", _listed(rows, over, text, label))
+    return _labelled(f"{name} on {threads} threads, over one", _listed(rows, over, text, label))
 
 
 def _speed_ups_of_buffers(rows: Rows, threads: int, over: str, label: str) -> str:
-    """Returns the speed-ups of both published buffers."""
+    """Return the speed-ups of both published buffers."""
     return "; ".join(
         _buffer_speed_ups(rows, name, threads, over, label, reorder=name, queue="hybrid")
         for name in ("non_blocking", "lock")
@@ -495,7 +497,7 @@ def _speed_ups_of_buffers(rows: Rows, threads: int, over: str, label: str) -> st
 
 
 def _compare_buffers(rows: Rows, subject: str, **having: Any) -> Iterator[str]:
-    """Compares the published buffers with each other, and ours with `non_blocking`."""
+    """Compare the published buffers with each other, and ours with `non_blocking`."""
     threads = most(rows)
     free, locked = (_published(rows, threads, reorder=name, **having) for name in ("non_blocking", "lock"))
     for pair in ((free, locked), (_ours(rows, threads, **having), free)):
@@ -563,8 +565,8 @@ def _buffer_ratios(rows: Rows) -> str:
 CONSISTENT = Claim(
     "non_blocking has a higher throughput than lock on every query.",
     _source("7.3.3", 14),
-    published=lambda rows: _said("non_blocking over lock", _buffer_ratios(rows)),
-    ours=lambda rows: _said("ours over hybrid, both with non_blocking", _ours_over_published(rows)),
+    published=lambda rows: _labelled("non_blocking over lock", _buffer_ratios(rows)),
+    ours=lambda rows: _labelled("ours over hybrid, both with non_blocking", _ours_over_published(rows)),
     host=_cores,
 )
 
@@ -582,7 +584,7 @@ def _swept(name: str, settings: Iterable[Any], how: dict[str, Any]) -> Callable[
 
 
 def _against_default(name: str) -> Callable[[Rows], Iterator[str]]:
-    """Returns a function that compares the values of an option with its default."""
+    """Return a function that compares the values of an option with its default."""
 
     def conclude(rows: Rows) -> Iterator[str]:
         ways = right(_ways(rows))

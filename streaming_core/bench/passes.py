@@ -20,7 +20,7 @@ MOST_RUNS = 1_000  # of a pass: each also takes time that is not measured
 
 
 def runs(seconds: float, of_a_run: float) -> int:
-    """Returns the number of runs in a pass: the smallest number that takes `seconds`, but from 1 to MOST_RUNS."""
+    """Return the number of runs in a pass: the smallest number that takes `seconds`, but from 1 to MOST_RUNS."""
     return min(MOST_RUNS, max(1, math.ceil(seconds / of_a_run))) if of_a_run > 0 else 1
 
 
@@ -70,16 +70,16 @@ class Pass:
         return None if None in joules or not self.events else sum(filter(None, joules)) * 1e9 / self.events
 
     def processing(self, figure: str) -> float | None:
-        """Returns a figure of the processing latency, such as `p99` or `mean`, in microseconds."""
+        """Return a figure of the processing latency, such as `p99` or `mean`, in microseconds."""
         return _over_runs([sample.processing for sample in self.samples], figure)
 
     def end_to_end(self, figure: str) -> float | None:
-        """Returns a figure of the latency from the intended arrival, in microseconds."""
+        """Return a figure of the latency from the intended arrival, in microseconds."""
         return _over_runs([sample.end_to_end for sample in self.samples], figure)
 
 
 def _over_runs(latencies: list[Latency | None], figure: str) -> float | None:
-    """Returns the mean of means over runs, or the median of a percentile."""
+    """Return the mean of means over runs, or the median of a percentile."""
     values = [getattr(latency, figure) for latency in latencies if latency is not None]
     known = [value for value in values if value is not None]
     return (statistics.mean if figure == "mean" else statistics.median)(known) if known else None
@@ -87,7 +87,7 @@ def _over_runs(latencies: list[Latency | None], figure: str) -> float | None:
 
 @contextmanager
 def watching(one: Pass) -> Iterator[None]:
-    """Adds the context switches of the process inside the block to a pass."""
+    """Add the context switches of the process inside the block to a pass."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     yield
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -96,7 +96,7 @@ def watching(one: Pass) -> Iterator[None]:
 
 
 def beside(one: Pass, asking: Asking | None) -> Beside:
-    """Returns the context of a run: it counts context switches, and makes requests for reconfigurations."""
+    """Return the context of a run: it counts context switches, and makes requests for reconfigurations."""
 
     @contextmanager
     def context(runtime: Any) -> Iterator[None]:

@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 
 from streaming_core.bench.confinement import confined
 from streaming_core.bench.requests import Requests
-from streaming_core.bench.rounds import Pace, Rounds, Row, joined
+from streaming_core.bench.rounds import OpenLoop, Rounds, Row, joined
 from streaming_core.bench.subject import Subject
 from streaming_core.run.way import RunSpec
+
+PEAK_ONLY = OpenLoop()
 
 
 class Race(Subject):
@@ -26,13 +28,12 @@ class Race(Subject):
         ways: Sequence[RunSpec],
         repetitions: int,
         seconds: float = 0.0,
-        loads: Sequence[float] = (),
+        open_loop: OpenLoop = PEAK_ONLY,
         tick: Callable[[], None] = lambda: None,
-        pace: Pace | None = None,
         requests: Sequence[Requests | None] = (),
         pinned: bool = False,
     ) -> list[Row]:
-        """Runs rounds and returns rows for the loop, for hand-written loops that take part, and for ways.
+        """Run rounds and return rows for the loop, for hand-written loops that take part, and for ways.
 
         The process has as many cores as the way with the most threads has threads.
 
@@ -40,11 +41,8 @@ class Race(Subject):
             ways: The ways to run.
             repetitions: The number of rounds, after one round that warms up.
             seconds: The length of a pass. A way repeats its run until its pass lasts as long. 0: a pass is one run.
-            loads: Shares of the peak rate of the slowest way. At each of these rates, every way also makes
-                `repetitions` passes with an open-loop source, which have a row of their own.
+            open_loop: The passes with an open-loop source.
             tick: Called after every round, and after every pass with an open-loop source.
-            pace: The rates of an open-loop source whose rate changes. With a pace, every way makes `repetitions` such
-                runs, and one run at the peak rate. Their rows cover one instant after the other.
             requests: For each way, the requests for reconfigurations during its runs, or None. The effect on a way
                 without requests is measured at the events at which an equal way was reconfigured. With requests, a
                 pass is one run.
@@ -54,16 +52,16 @@ class Race(Subject):
         if pinned:
             specs = [spec.model_copy(update={"pin": True}) for spec in specs]
         with confined(max((spec.threads for spec in specs), default=1)):
-            is_repeated = bool(self.events) and not requests and pace is None
+            is_repeated = bool(self.events) and not requests and open_loop.pace is None
             rounds = Rounds(self, specs, seconds if is_repeated else 0.0, requests, tick)
-            rounds.at_peak(1 if pace else repetitions)
+            rounds.at_peak(1 if open_loop.pace else repetitions)
             rows = rounds.rows(ways)
             open_rows: list[list[Row]] = [[] for _ in ways]
-            for load in loads if self.events else ():
+            for load in open_loop.loads if self.events else ():
                 for of_way, row in zip(open_rows, rounds.under_load(load, repetitions), strict=True):
                     of_way.append(row)
-            if pace and self.events:
-                for of_way, instants in zip(open_rows, rounds.over_time(pace, repetitions), strict=True):
+            if open_loop.pace and self.events:
+                for of_way, instants in zip(open_rows, rounds.over_time(open_loop.pace, repetitions), strict=True):
                     of_way += instants
         loops, of_ways = rows[: -len(ways) or None], rows[len(rows) - len(ways) :]
         of_ways_and_loads = zip(of_ways, open_rows, strict=True)

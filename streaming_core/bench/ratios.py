@@ -56,7 +56,7 @@ class Ratio:
 
     @property
     def text(self) -> str:
-        """Returns `1.9 (1.8 to 2.0) times`, or that no difference was seen."""
+        """Return `1.9 (1.8 to 2.0) times`, or that no difference was seen."""
         if self.rounds == 1:
             return f"{shown(self.median)} times in one round"
         span = f"({shown(self.low)} to {shown(self.high)})"
@@ -64,7 +64,7 @@ class Ratio:
 
 
 def compare(row: Row, other: Row, column: str = "events_per_s", over_threads: bool = False) -> Ratio:
-    """Returns a column of `row` relative to that of `other`.
+    """Return a column of `row` relative to that of `other`.
 
     Args:
         row: A row.
@@ -88,7 +88,7 @@ def compare(row: Row, other: Row, column: str = "events_per_s", over_threads: bo
 
 
 def versus(row: Row | None, other: Row | None, column: str = "events_per_s", over_threads: bool = False) -> str:
-    """Returns `A has 1.9 (1.8 to 2.0) times the throughput of B`, or that no difference was seen; without a row, "".
+    """Return `A has 1.9 (1.8 to 2.0) times the throughput of B`, or that no difference was seen; without a row, "".
 
     With `over_threads`, the sentence names the threads.
     """
@@ -104,7 +104,7 @@ def versus(row: Row | None, other: Row | None, column: str = "events_per_s", ove
 
 
 def quantity(row: Row | None, column: str = "events_per_s") -> str:
-    """Returns a column with its unit and interval, such as `3.4 M/s (3.2 to 3.5)`; "" without the row or a value."""
+    """Return a column with its unit and interval, such as `3.4 M/s (3.2 to 3.5)`; "" without the row or a value."""
     if row is None or row.get(column) is None:
         return ""
     divisor, unit = next(((d, f" {u}") for ending, d, u in UNITS if column.endswith(ending)), (1, ""))
@@ -112,7 +112,7 @@ def quantity(row: Row | None, column: str = "events_per_s") -> str:
 
 
 def range_text(row: Row, column: str, divisor: float = 1) -> str:
-    """Returns ` (LOW to HIGH)`, or "" if the column was not measured in several rounds."""
+    """Return ` (LOW to HIGH)`, or "" if the column was not measured in several rounds."""
     ends = row.get(f"{column}_range")
     if not ends or len(rounds_of(row, column)) == 1:
         return ""
@@ -120,28 +120,28 @@ def range_text(row: Row, column: str, divisor: float = 1) -> str:
 
 
 def pick(rows: Iterable[Row], result: str = "equal", **having: Any) -> Row | None:
-    """Returns the first row with a result and with these values of columns or parameters, or None."""
+    """Return the first row with a result and with these values of columns or parameters, or None."""
     chosen = (row for row in rows if row["result"] == result)
     return next((row for row in chosen if all(value(row, name) == wanted for name, wanted in having.items())), None)
 
 
 def best(rows: Iterable[Row], column: str = "events_per_s") -> Row | None:
-    """Returns the row with the highest median of a column, or None without rows."""
+    """Return the row with the highest median of a column, or None without rows."""
     return max((row for row in rows if row.get(column) is not None), key=lambda row: row[column], default=None)
 
 
 def right(rows: Iterable[Row]) -> list[Row]:
-    """Returns the rows whose results equal the loop's."""
+    """Return the rows whose results equal the loop's."""
     return [row for row in rows if row["result"] == "equal"]
 
 
 def most(rows: Iterable[Row]) -> int:
-    """Returns the largest number of threads."""
+    """Return the largest number of threads."""
     return max(row["threads"] for row in rows)
 
 
 def scaled(row: Row, name: str, column: str, factor: float) -> None:
-    """Adds column `name` to a row: another column times a factor, with the interval and the rounds."""
+    """Add column `name` to a row: another column times a factor, with the interval and the rounds."""
     row[name] = None if row[column] is None else row[column] * factor
     if row.get(f"{column}_range"):
         row[f"{name}_range"] = [end * factor for end in row[f"{column}_range"]]
@@ -149,20 +149,20 @@ def scaled(row: Row, name: str, column: str, factor: float) -> None:
 
 
 def rounds_of(row: Row, column: str) -> list[float]:
-    """Returns the values of a column, by round."""
+    """Return the values of a column, by round."""
     return row["rates"] if column == "events_per_s" else row.get("rounds", {}).get(column, [])
 
 
 def threads_of(row: Row) -> str:
-    """Returns `1 thread`, `2 threads` and so on."""
+    """Return `1 thread`, `2 threads` and so on."""
     return f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
 
 
 def value(row: Row, name: str) -> Any:
-    """Returns a column of a row, else its parameter of that name, else None."""
+    """Return a column of a row, else its parameter of that name, else None."""
     return row[name] if name in row else row["params"].get(name)
 
 
 def shown(number: float) -> str:
-    """Returns a number with three digits, or with all digits before the point."""
+    """Return a number with three digits, or with all digits before the point."""
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

@@ -15,7 +15,7 @@ LARGEST = 5  # number of longest switches to list, if fewer are long
 
 
 def switched(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Returns how long the reconfigurations of some passes took, over all passes.
+    """Return how long the reconfigurations of some passes took, over all passes.
 
     `switch` lasts from the request until the last affected replica has switched over. `heard` is the part until the
     source deals the first event of the new epoch. `waited` is how long each replica waits for the former owners of its
@@ -23,11 +23,13 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
     `copied` counts bytes of state per reconfiguration.
     """
     passes = [[one for one in sample.reconfigurations if one.microseconds is not None] for sample in samples]
-    ones = [one for found in passes for one in found]
+    ones = [one for of_pass in passes for one in of_pass]
     times = [one.microseconds for one in ones if one.microseconds is not None]
     largest = sorted(zip(times, (one.event for one in ones), strict=True), reverse=True)
     long = sum(time > LONG for time in times)
-    of_passes = [ranked([one.microseconds for one in found if one.microseconds is not None], 50) for found in passes]
+    of_passes = [
+        ranked([one.microseconds for one in of_pass if one.microseconds is not None], 50) for of_pass in passes
+    ]
     row: dict[str, Any] = {
         "switches": len(times),
         "switch_p50s_us": [p50 for p50 in of_passes if p50 is not None],
@@ -38,14 +40,14 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
     row |= {"copied_p50_bytes": ranked(copied, 50), "copied_max_bytes": max(copied, default=None)}
     heard = [(one.posted - one.requested) / 1e3 for one in ones if one.posted is not None and one.requested is not None]
     waits = [over.waited / 1e3 for sample in samples for one in sample.reconfigurations for over in one.gone_over]
-    for name, found in (("switch", times), ("heard", heard), ("waited", waits)):
-        row |= {f"{name}_p{rank}_us": ranked(found, rank) for rank in (50, 99)}
-        row[f"{name}_max_us"] = max(found, default=None)
+    for name, values in (("switch", times), ("heard", heard), ("waited", waits)):
+        row |= {f"{name}_p{rank}_us": ranked(values, rank) for rank in (50, 99)}
+        row[f"{name}_max_us"] = max(values, default=None)
     return row
 
 
 def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
-    """Returns the gaps and latencies of outputs near some events, over all passes.
+    """Return the gaps and latencies of outputs near some events, over all passes.
 
     `gap` is the longest time between two deliveries that finish events; `gaps_us` has that of each pass. `near` are
     latencies, if the source is open-loop. A delivery is near if it is within NEAR of one that finishes such an event.
@@ -65,16 +67,16 @@ def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
         latencies.append(deliveries["latency"][near])
     late = np.concatenate([np.empty(0), *latencies]) / 1e3
     late = late[~np.isnan(late)]
-    found = {"gap_max_us": max(gaps, default=None), "gaps_us": gaps}
-    return found | ({"near_p99_us": ranked(late, 99)} if len(late) else {})
+    gap_columns = {"gap_max_us": max(gaps, default=None), "gaps_us": gaps}
+    return gap_columns | ({"near_p99_us": ranked(late, 99)} if len(late) else {})
 
 
 def columns(deliveries: Sequence[dict[str, Any]]) -> np.ndarray:
-    """Returns the deliveries of the runtime as columns, in nanoseconds; latencies are NaN without an open loop."""
+    """Return the deliveries of the runtime as columns, in nanoseconds; latencies are NaN without an open loop."""
     rows = [(one["at"], one["event"], np.nan if one["latency"] is None else one["latency"]) for one in deliveries]
     return np.array(rows, [("at", np.int64), ("event", np.int64), ("latency", np.float64)])
 
 
 def ranked(times: Sequence[float] | np.ndarray, rank: int) -> float | None:
-    """Returns a percentile by nearest rank, so one of the measured values; None without values."""
+    """Return a percentile by nearest rank, so one of the measured values; None without values."""
     return float(np.percentile(times, rank, method="inverted_cdf")) if len(times) else None

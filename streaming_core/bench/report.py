@@ -58,7 +58,7 @@ def command(
     repetitions: int,
     quick: bool,
 ) -> str:
-    """Returns the command line of a benchmark, without its output path.
+    """Return the command line of a benchmark, without its output path.
 
     Args:
         subject: What it measures: applications, `--files`, `--suite NAME` or `--evidence FILE`.
@@ -77,7 +77,7 @@ def command(
 
 
 def save(results: dict[str, Any], out: Path | None) -> Path:
-    """Writes the results as JSON and returns the path."""
+    """Write the results as JSON and return the path."""
     if out is not None:
         save_json(out, results)
         return out
@@ -89,22 +89,22 @@ def save(results: dict[str, Any], out: Path | None) -> Path:
 
 
 def wrong(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the rows whose results differ from the loop's."""
+    """Return the rows whose results differ from the loop's."""
     return [row for row in all_rows(results) if row["result"] == "different"]
 
 
 def mispredicted(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the plans whose prediction has too large an error."""
+    """Return the plans whose prediction has too large an error."""
     return [row for row in all_rows(results) if row.get("mispredicted")]
 
 
 def failed(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the rows that miss a goal which the benchmark asserts; column `failed` says which."""
+    """Return the rows that miss a goal which the benchmark asserts; column `failed` says which."""
     return [row for row in all_rows(results) if row.get("failed")]
 
 
 def render(results: dict[str, Any], console: Console) -> None:
-    """Prints the tables for people."""
+    """Print the tables for people."""
     if not console.is_terminal:
         console.width = 240  # a file gets whole lines
     if "suites" in results:
@@ -133,7 +133,7 @@ def render(results: dict[str, Any], console: Console) -> None:
 
 
 def length(results: dict[str, Any]) -> str:
-    """Returns how long a pass is and what the benchmark took."""
+    """Return how long a pass is and what the benchmark took."""
     seconds = results["conditions"]["pass_seconds"]
     passes = "quick: single runs of few events" if results["quick"] else f"passes of {seconds:.2g} s"
     cells = f"{results['cells']} cell{'s' * (results['cells'] != 1)}"
@@ -141,7 +141,7 @@ def length(results: dict[str, Any]) -> str:
 
 
 def block(claim: dict[str, str]) -> Iterator[str]:
-    """Returns the lines that place what we measured beside a claim of a paper, or a goal of ours."""
+    """Return the lines that place what we measured beside a claim of a paper, or a goal of ours."""
     yield f"claim: {claim['says']} ({claim['source']})"
     for name, title in (
         ("numbers", "paper's numbers"),
@@ -154,17 +154,17 @@ def block(claim: dict[str, str]) -> Iterator[str]:
 
 
 def columns(experiment: dict[str, Any]) -> list[str]:
-    """Returns the columns and parameters that identify a row of an experiment."""
+    """Return the columns and parameters that identify a row of an experiment."""
     return ["app", "way", *(x for x in experiment["varies"] if x not in ("app", "way", "threads", "at_s")), "threads"]
 
 
 def passes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows of whole passes; the rows of single instants are for charts only."""
+    """Return the rows of whole passes; the rows of single instants are for charts only."""
     return [row for row in rows if "at_s" not in row]
 
 
 def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
-    """Returns rows as a table: the columns that identify them, then the figures."""
+    """Return rows as a table: the columns that identify them, then the figures."""
     more = figures(rows)
     ranged = any(row.get("to_loop_range") for row in rows)
     titles = ["events/s", "x loop", *(["95 %"] if ranged else []), *(title for title, _ in more), "result"]
@@ -180,13 +180,13 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
 
 
 def named(row: dict[str, Any], names: list[str]) -> list[str]:
-    """Returns the cells that identify a row."""
+    """Return the cells that identify a row."""
     values = (value(row, name) for name in names)
     return ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in values]
 
 
 def figures(rows: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Returns the columns of FIGURES that some rows have: title, and a cell for each row."""
+    """Return the columns of FIGURES that some rows have: title, and a cell for each row."""
     return [
         (title, ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for row in rows])
         for key, title, unit, shape in FIGURES
@@ -195,7 +195,7 @@ def figures(rows: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def cost(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Returns, for each application and way, the number of threads from which it beats the loop (COST)."""
+    """Return, for each application and way, the number of threads from which it beats the loop (COST)."""
     ways: dict[tuple[str, str], list] = {}
     for row in rows:
         if row["result"] == "equal" and row["to_loop"] is not None:

@@ -42,7 +42,7 @@ class Requests:
         return self.kind == "between"
 
     def shares(self) -> list[list[int]]:
-        """Returns the patterns of owners that take turns."""
+        """Return the patterns of owners that take turns."""
         half = self.replicas // 2
         first = list(range(half))
         return [first, list(range(half, 2 * half)) if self.kind == "swaps" else list(range(self.replicas))]
@@ -50,7 +50,7 @@ class Requests:
 
 @contextmanager
 def repeatedly(ask: Callable[[], bool], pause: float) -> Iterator[None]:
-    """Calls `ask` in a thread, every `pause` seconds while the block runs, until it returns false."""
+    """Call `ask` in a thread, every `pause` seconds while the block runs, until it returns false."""
     over = threading.Event()
 
     def run() -> None:
@@ -70,14 +70,14 @@ class Asking:
     """The requests of one run."""
 
     def __init__(self, requests: Requests, loop_seconds: float):
-        """Takes the requests, and the seconds of a pass of the loop."""
+        """Take the requests, and the seconds of a pass of the loop."""
         self._requests, self._pause = requests, max(SOONEST, loop_seconds / requests.times)
         self._shares = itertools.cycle(requests.shares())
         self._control: Any = None
 
     @contextmanager
     def beside(self, runtime: Any) -> Iterator[None]:
-        """Makes the first request, and those of the thread while the block runs."""
+        """Make the first request, and those of the thread while the block runs."""
         self._control = runtime.control(self._requests.operator)
         self._control.request(next(self._shares))
         if self._requests.is_between:
@@ -87,7 +87,7 @@ class Asking:
             yield
 
     def block_ends(self, kind: str, done: int, events: int) -> None:
-        """Makes a request, if they are made between blocks; an `one_pass.Progress`."""
+        """Make a request, if they are made between blocks; an `engine.Progress`."""
         if self._requests.is_between and done < events:
             self._ask()
 

@@ -50,7 +50,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        """Begins."""
+        """Begin."""
         self._process, self._began = psutil.Process(), time.monotonic()
         self.events: list[int] = []
         self.bytes: list[int] = []
@@ -120,7 +120,7 @@ def _pass(
     rate: float = 0.0,
     beside: Beside | None = None,
 ) -> tuple[Sample, Watch, bool]:
-    """Makes a pass. Returns its sample, its memory, and whether the outputs are those of the loop."""
+    """Make a pass. Returns its sample, its memory, and whether the outputs are those of the loop."""
     watch = Watch()
     sample, _, _ = one_pass.run(
         spec, program, blocks, PassRequest(rate=rate, progress=watch.note, exports_state=False, beside=beside)
@@ -129,7 +129,7 @@ def _pass(
 
 
 def _rows(spec: Pinned, sample: Sample, watch: Watch, is_right: bool, **columns: Any) -> Iterator[Row]:
-    """Yields the row of a pass, and a row for each note of its memory."""
+    """Yield the row of a pass, and a row for each note of its memory."""
     changes = "with reconfigurations" if columns else "without"
     whole: Row = {
         "app": spec.app,

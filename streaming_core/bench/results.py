@@ -21,14 +21,14 @@ SIMULATED = ("simulated", "measured")  # results of rows that were not raced
 
 
 class Record:
-    """What a benchmark records while it runs: host, conditions and the time that it takes.
+    """The record of a benchmark while it runs: host, conditions and time.
 
     Attributes:
         pass_seconds: The target length of a pass; 0 with `quick`.
     """
 
     def __init__(self, name: str, repetitions: int, quick: bool = False, pinned: bool = False):
-        """Measures the facts about this host.
+        """Measure the facts about this host.
 
         Args:
             name: The benchmark, as `components.MEASURED` names it.
@@ -44,7 +44,7 @@ class Record:
         self._pinned, self._disturbance = pinned, Disturbance()
 
     def results(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Returns the results so far: facts, conditions, and `about` with experiments or rows."""
+        """Return the results so far: facts, conditions, and `about` with experiments or rows."""
         seen = self._disturbance.seen()
         conditions = {
             "pass_seconds": self.pass_seconds,
@@ -59,7 +59,7 @@ class Record:
 
 
 def rows(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns all rows of a results file."""
+    """Return all rows of a results file."""
     experiments = [row for experiment in results.get("experiments", []) for row in experiment["rows"]]
     suites = [row for suite in results.get("suites", []) for row in rows(suite)]
     return [*results.get("results", []), *results.get("files", []), *experiments, *suites]
@@ -138,7 +138,7 @@ class _Suite(BaseModel):
 
 
 def check(results: Any, where: str, known: Sequence[str]) -> None:
-    """Checks the results of one suite that were read from a file.
+    """Check the results of one suite that were read from a file.
 
     Args:
         results: The JSON value.
@@ -165,7 +165,7 @@ def check(results: Any, where: str, known: Sequence[str]) -> None:
 
 
 def read(path: Path) -> Any:
-    """Returns the JSON value of a file; raises BadInput if it has none."""
+    """Return the JSON value of a file; raise BadInput if it has none."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -46,7 +46,7 @@ RACE_ROUNDS = 15  # so that the interval of a ratio is narrower than 3 %
 GOAL = 0.97  # of the throughput of the best random plan, and of the replicated one
 # The benchmark fails if the prediction for the plan found is wrong by more than this factor.
 FACTOR = 2.0
-FOUND, DEFAULT, RANDOM = "found", "replicated", "random"
+SEARCHED, DEFAULT, RANDOM = "found", "replicated", "random"
 # The factors of Figure 16, one more at a time. The first ones in the figure belong to another engine.
 FACTORS = ("fix L", "+ jumbo tuples", "+ RLAS", "+ balanced")
 # Placements of Figure 13, and the plans without replicas of the paper's search.
@@ -55,8 +55,8 @@ ONE_NODE = "This machine has one memory node. What a plan gains by remote memory
 
 
 def _errors(rows: list[Row], column: str = "error") -> str:
-    """Returns the error for the plan found, by threads. Column `median_error`: with the paper's median of T_e."""
-    plans = [row for row in right(rows) if row.get("chosen") == FOUND]
+    """Return the error for the plan found, by threads. Column `median_error`: with the paper's median of T_e."""
+    plans = [row for row in right(rows) if row.get("chosen") == SEARCHED]
     return ", ".join(f"{row['app']} on {threads_of(row)} {row[column]:.0%}" for row in plans)
 
 
@@ -105,7 +105,7 @@ def _default(app: str, threads: int) -> dict[str, list[int]]:
 
 
 def _drawn(app: str, threads: int, number: int) -> Iterator[dict[str, list[int]]]:
-    """Draws different plans with random numbers of replicas in random places, or all plans if fewer exist."""
+    """Draw different plans with random numbers of replicas in random places, or all plans if fewer exist."""
     most = {
         profile.name_of(operator): threads if operator.kind in profile.REPLICATED else 1
         for operator in registry.load(app).operators
@@ -134,12 +134,12 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
         plans = [planning.find(known, threads=threads).as_plan(), _default(app, threads)]
         if threads > 1 and threads == max(able):
             plans += _drawn(app, threads, DRAWN)
-        given: dict[str, Any] = {"app": app, "params": params, "pin": True}
-        ways += [Pinned(**given, threads=threads, plan=plan) for plan in plans]
+        fields: dict[str, Any] = {"app": app, "params": params, "pin": True}
+        ways += [Pinned(**fields, threads=threads, plan=plan) for plan in plans]
     kind = "chosen on this application" if app in CHOSEN_ON else "not chosen on this application: it is held out"
     return [Heat(app, params, ways)], [
         f"The settings of the model were {kind}.",
-        f"Plan `{FOUND}` comes from the planner. Plan `{DEFAULT}` has a replica of every operator on each thread. "
+        f"Plan `{SEARCHED}` comes from the planner. Plan `{DEFAULT}` has a replica of every operator on each thread. "
         f"Plans `{RANDOM}` are {DRAWN} plans with random replicas and places.",
         "The predicted throughput comes from the model and from a profile measured on one thread.",
         ONE_NODE,
@@ -148,7 +148,7 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _judged(rows: list[Row]) -> Iterator[str]:
-    """Compares predictions with measurements."""
+    """Compare predictions with measurements."""
     raced = [row for row in rows if row["way"] != "loop"]
     for threads, of_threads in itertools.groupby(raced, key=lambda row: row["threads"]):
         mine = list(of_threads)
@@ -159,20 +159,22 @@ def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
     known, machine = _known(app, profile.CHANNEL, dict(PLANNED)[app]), this.machine(threads)
     graphs = [known.graph(registry.load(app), threads, median) for median in (False, True)]
     for number, row in enumerate(rows):
-        row["chosen"] = (FOUND, DEFAULT)[number] if number < 2 else RANDOM
+        row["chosen"] = (SEARCHED, DEFAULT)[number] if number < 2 else RANDOM
         sockets, cores = planning.places_of(machine, row["plan"])
         predicted = [estimate(graph, machine, sockets, cores=cores).sustained.ingress for graph in graphs]
         row["predicted_per_s"], row["median_predicted_per_s"] = predicted
         row["error"], row["median_error"] = (abs(row["events_per_s"] - p) / row["events_per_s"] for p in predicted)
     equal = right(rows)
-    if not equal or equal[0]["chosen"] != FOUND:
+    if not equal or equal[0]["chosen"] != SEARCHED:
         return
-    found, *others = equal
-    parted = max(found["predicted_per_s"] / found["events_per_s"], found["events_per_s"] / found["predicted_per_s"])
-    found["mispredicted"] = parted > FACTOR
-    line = f"{app}, {threads_of(found)}: the prediction for the plan found has an error of {found['error']:.0%}"
+    searched, *others = equal
+    parted = max(
+        searched["predicted_per_s"] / searched["events_per_s"], searched["events_per_s"] / searched["predicted_per_s"]
+    )
+    searched["mispredicted"] = parted > FACTOR
+    line = f"{app}, {threads_of(searched)}: the prediction for the plan found has an error of {searched['error']:.0%}"
     if default := next((row for row in others if row["chosen"] == DEFAULT), None):
-        line += f". Throughput over the replicated plan: {compare(found, default).text}"
+        line += f". Throughput over the replicated plan: {compare(searched, default).text}"
     if any(row["chosen"] == RANDOM for row in others):
         error = statistics.median(row["error"] for row in equal)
         line += (
@@ -182,7 +184,7 @@ def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
 
 
 def _tau(rows: list[Row]) -> float:
-    """Returns Kendall's tau: the share of pairs of plans in the predicted order, minus the share of the others."""
+    """Return Kendall's tau: the share of pairs of plans in the predicted order, minus the share of the others."""
     signs = [
         (a["predicted_per_s"] - b["predicted_per_s"]) * (a["events_per_s"] - b["events_per_s"])
         for a, b in itertools.combinations(rows, 2)
@@ -191,17 +193,17 @@ def _tau(rows: list[Row]) -> float:
 
 
 def _best_random(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    """Finds the best of the random plans in a pilot, and returns heats of it and the plan found."""
+    """Find the best of the random plans in a pilot, and return heats of it and the plan found."""
     threads = max(_able(counts))
     heats = []
     for app, channel in RACED:
-        given: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
+        fields: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
         race = Race(app, {}, profile.EVENTS)
-        ways = [Pinned(**given, plan=plan) for plan in _drawn(app, threads, CANDIDATES)]
+        ways = [Pinned(**fields, plan=plan) for plan in _drawn(app, threads, CANDIDATES)]
         pilot = [row for row in race.run(ways, PILOT_ROUNDS) if row["way"] != "loop"]
         winner = max(range(len(ways)), key=lambda number: pilot[number]["events_per_s"] or 0.0)
-        asked = Pinned(app=app, channel=channel, threads=threads, plan="auto")
-        heats.append(Heat(app, {}, [race.plan(asked), ways[winner]]))
+        auto = Pinned(app=app, channel=channel, threads=threads, plan="auto")
+        heats.append(Heat(app, {}, [race.plan(auto), ways[winner]]))
     return heats, [
         f"A pilot of {PILOT_ROUNDS} rounds over {profile.EVENTS:,} events races {CANDIDATES} random plans. Its winner "
         "races the plan found in new rounds.",
@@ -214,48 +216,49 @@ def _replicated(counts: list[int]) -> tuple[list[Heat], list[str]]:
     heats = []
     for app in searches.planned_apps():
         params = JOIN if app == "scalejoin" else {}
-        given: dict[str, Any] = {"app": app, "params": params, "threads": threads}
-        default = Pinned(**given, pin=True, plan=_default(app, threads))
+        fields: dict[str, Any] = {"app": app, "params": params, "threads": threads}
+        default = Pinned(**fields, pin=True, plan=_default(app, threads))
         race = Race(app, params, profile.EVENTS)
-        found = race.plan(Pinned(**given, plan="auto"))
+        searched = race.plan(Pinned(**fields, plan="auto"))
         # A plan that is the replicated one is not raced against itself.
-        heats.append(Heat(app, params, [found] if found.option("plan") == default.plan else [found, default]))
+        heats.append(Heat(app, params, [searched] if searched.option("plan") == default.plan else [searched, default]))
     return heats, [
         "Plan auto, as a run uses it. It is the replicated plan if the plan found measures slower on the first events."
     ]
 
 
 def _pairs(rows: list[Row], other: str) -> Iterator[tuple[Row, Row | None]]:
-    """Yields the rows of each heat: of the plan found, and of the other plan, if it is another one."""
+    """Yield the rows of each heat: of the plan found, and of the other plan, if it is another one."""
     for _, heat in itertools.groupby(rows, key=lambda row: row["heat"]):
-        found, *others = [row for row in heat if row["way"] != "loop"]
-        found["chosen"] = FOUND
+        searched, *others = [row for row in heat if row["way"] != "loop"]
+        searched["chosen"] = SEARCHED
         for row in others:
             row["chosen"] = other
-        if right([found, *others]) == [found, *others]:
-            yield found, others[0] if others else None
+        if right([searched, *others]) == [searched, *others]:
+            yield searched, others[0] if others else None
 
 
 def _goal(rows: list[Row], other: str) -> str:
-    """Returns the lowest ratio of the plan found to the other plan."""
-    ratios = [(compare(found, row).median, found) for found, row in _pairs(rows, other) if row is not None]
+    """Return the lowest ratio of the plan found to the other plan."""
+    ratios = [(compare(searched, row).median, searched) for searched, row in _pairs(rows, other) if row is not None]
     if not ratios:
         return ""
-    lowest, found = min(ratios, key=lambda pair: pair[0])
+    lowest, searched = min(ratios, key=lambda pair: pair[0])
     below = sum(ratio < GOAL for ratio, _ in ratios)
     return (
-        f"at least {lowest:.2f} times ({found['app']}, {found['channel']}); {below} of {len(ratios)} are below {GOAL}"
+        f"at least {lowest:.2f} times ({searched['app']}, {searched['channel']}); {below} of {len(ratios)} are below "
+        f"{GOAL}"
     )
 
 
 def _compared(other: str, rows: list[Row]) -> Iterator[str]:
-    for found, row in _pairs(rows, other):
-        name = f"{found['app']}, {found['channel']}, {threads_of(found)}"
+    for searched, row in _pairs(rows, other):
+        name = f"{searched['app']}, {searched['channel']}, {threads_of(searched)}"
         if row is None:
             yield f"{name}: the plan found is the {other} plan"
             continue
-        ratio = compare(found, row)
-        found["to_other"] = ratio.median
+        ratio = compare(searched, row)
+        searched["to_other"] = ratio.median
         yield (
             f"{name}: throughput of the plan found over the {other} plan: {ratio.median:.3f} ({ratio.low:.3f} to "
             f"{ratio.high:.3f})"
@@ -268,8 +271,8 @@ def _placements(counts: list[int]) -> tuple[list[Heat], list[str]]:
     for app, channel in servers.APPS.items():
         known, ways = _known(app, channel, {}), []
         for strategy in MEASURED:
-            found = planning.find(known, threads=threads, strategy=strategy)
-            ways.append(Pinned(app=app, channel=channel, threads=threads, pin=found.pinned, plan=found.as_plan()))
+            best = planning.find(known, threads=threads, strategy=strategy)
+            ways.append(Pinned(app=app, channel=channel, threads=threads, pin=best.pinned, plan=best.as_plan()))
         heats.append(Heat(app, {}, ways))
     return heats, [
         "First fit, round robin and os place the replicas that rlas finds. With os, no thread is bound to a core.",
@@ -278,7 +281,7 @@ def _placements(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _named(rows: list[Row]) -> dict[str, dict[str, Row]]:
-    """Returns the rows of experiment `placement` by application and strategy, and names their strategies."""
+    """Return the rows of experiment `placement` by application and strategy, and name their strategies."""
     by: dict[str, dict[str, Row]] = {}
     for app in dict.fromkeys(row["app"] for row in rows):
         mine = [row for row in rows if row["app"] == app and row["way"] != "loop"]
@@ -289,7 +292,7 @@ def _named(rows: list[Row]) -> dict[str, dict[str, Row]]:
 
 
 def _over(rows: list[Row], strategy: str, others: Sequence[str]) -> str:
-    """Returns the range of ratios of a strategy to each other one, over applications."""
+    """Return the range of ratios of a strategy to each other one, over applications."""
     texts = []
     for other in others:
         ratios = [
@@ -314,8 +317,8 @@ def _factors(counts: list[int]) -> tuple[list[Heat], list[str]]:
         blind, theirs, ours = (
             planning.find(known, threads=threads, strategy=s).as_plan() for s in ("rlas_fix_l", "rlas", "balanced")
         )
-        given: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
-        ways = [Pinned(**given, plan=blind, batch=1), *(Pinned(**given, plan=plan) for plan in (blind, theirs, ours))]
+        fields: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
+        ways = [Pinned(**fields, plan=blind, batch=1), *(Pinned(**fields, plan=plan) for plan in (blind, theirs, ours))]
         heats.append(Heat(app, {}, ways))
     return heats, [
         f"`{FACTORS[0]}`: batches of one row, and a plan for equal distances between all cores. `{FACTORS[1]}`: the "

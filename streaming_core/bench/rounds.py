@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streaming_core.bench import open_loop
@@ -21,6 +22,21 @@ from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 Row = dict[str, Any]
 # Returns the rates of an open-loop source from the workload and the peak rate of the first way.
 Pace = Callable[[Subject, float], Rates]
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """The passes of a race with an open-loop source, in addition to those at the peak rate.
+
+    Attributes:
+        loads: Shares of the peak rate of the slowest way. At each of these rates, every way makes as many passes as the
+            race has rounds. They have a row of their own.
+        pace: The rates of a source whose rate changes. With a pace, every way makes such a run in each round, and only
+            one run at the peak rate. The rows cover one instant after the other.
+    """
+
+    loads: Sequence[float] = ()
+    pace: Pace | None = None
 
 
 class Rounds:
@@ -40,7 +56,7 @@ class Rounds:
         requests: Sequence[Requests | None],
         tick: Callable[[], None],
     ):
-        """Takes what `Race.run` takes; `specs` have the plans and bindings that the runs use."""
+        """Take what `Race.run` takes; `specs` have the plans and bindings that the runs use."""
         self._race, self._specs, self._seconds, self._tick = race, specs, seconds, tick
         self._has_requests = bool(requests)
         self._requests = list(requests) or [None] * len(specs)
@@ -57,7 +73,7 @@ class Rounds:
         self._loop_seconds = 0.0  # of a run of the loop in the last round
 
     def at_peak(self, repetitions: int) -> None:
-        """Warms up, chooses the runs of each pass, and makes the rounds at the peak rate."""
+        """Warm up, choose the runs of each pass, and make the rounds at the peak rate."""
         if self._seconds:  # a first run is slower than others, and would tell too few runs
             self._race.turn(1)
             self._handwritten()
@@ -86,7 +102,7 @@ class Rounds:
             self._tick()
 
     def _handwritten(self) -> dict[int, Turn]:
-        """Returns the turn of the hand-written loop on each number of threads."""
+        """Return the turn of the hand-written loop on each number of threads."""
         turns = {}
         for threads, times in self._handwritten_runs.items():
             turns[threads], is_right = self._race.handwritten_turn(threads, times)
@@ -94,7 +110,7 @@ class Rounds:
         return turns
 
     def under_load(self, load: float, repetitions: int) -> list[Row]:
-        """Makes rounds at a share of the slowest way's peak rate; returns the columns of each way."""
+        """Make rounds at a share of the slowest way's peak rate; return the columns of each way."""
         rate = load * min(statistics.median(one.rate for one in of_way) for of_way in self.passes)
         times = runs(self._seconds, self._race.events / rate)
         loaded: list[list[Pass]] = [[] for _ in self._specs]
@@ -110,7 +126,7 @@ class Rounds:
         return rows
 
     def over_time(self, pace: Pace, repetitions: int) -> list[list[Row]]:
-        """Makes runs at a rate that changes; returns the rows of each way, one instant after the other."""
+        """Make runs at a rate that changes; return the rows of each way, one instant after the other."""
         rates = pace(self._race, statistics.median(one.rate for one in self.passes[0]))
         rows: list[list[Row]] = [[] for _ in self._specs]
         for number in range(repetitions):
@@ -137,7 +153,7 @@ class Rounds:
         return one
 
     def rows(self, ways: Sequence[RunSpec]) -> list[Row]:
-        """Returns the rows of the loop, of the hand-written loop by threads, and of ways at peak rate.
+        """Return the rows of the loop, of the hand-written loop by threads, and of ways at peak rate.
 
         Args:
             ways: The ways as they were declared, which name the rows.
@@ -188,7 +204,7 @@ class Rounds:
         known = rates if race.events else []  # without events there is no rate
         row: Row = {
             "app": race.app.name,
-            "params": race.given,
+            "params": race.params,
             "way": way,
             "threads": threads,
             "events": race.events,
@@ -207,7 +223,7 @@ class Rounds:
         return row
 
     def _breakdown(self, samples: list[Sample]) -> dict[str, float | None]:
-        """Returns nanoseconds per event and component, summed over threads."""
+        """Return nanoseconds per event and component, summed over threads."""
         events = self._race.events
         return {
             part: statistics.median(s.breakdown[part] for s in samples) * 1e9 / events if events else None
@@ -215,7 +231,7 @@ class Rounds:
         }
 
     def _costs(self, samples: list[Sample]) -> dict[str, float | None]:
-        """Returns a scheme's own times in nanoseconds per event, summed over threads, and its counts per interval."""
+        """Return a scheme's own times in nanoseconds per event, summed over threads, and its counts per interval."""
         events, costs = self._race.events, {}
         for name in samples[0].costs:
             median_cost = statistics.median(sample.costs[name] for sample in samples)
@@ -232,7 +248,7 @@ class Rounds:
 
 
 def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: Sequence[Requests | None]) -> Row:
-    """Returns how long the reconfigurations in the passes of way `i` took, and their effect on outputs.
+    """Return how long the reconfigurations in the passes of way `i` took, and their effect on outputs.
 
     For a way without requests, it looks at the events at which an equal way was reconfigured in the same round.
 
@@ -252,17 +268,17 @@ def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: S
 
 
 def joined(row: Row, more: Row) -> Row:
-    """Returns a row with the columns of another one, and with the rounds of both."""
+    """Return a row with the columns of another one, and with the rounds of both."""
     return row | more | {"rounds": row["rounds"] | more.get("rounds", {})}
 
 
 def _of_runs(passes: list[Pass]) -> tuple[list[Sample], list]:
     samples = [sample for one in passes for sample in one.samples]
-    return samples, [made for one in passes for made in one.deliveries]
+    return samples, [delivery for one in passes for delivery in one.deliveries]
 
 
 def _columns(rounds: dict[str, list[float | None]], known: dict[str, list] | None = None) -> Row:
-    """Returns the median and the interval of each column, and `rounds` with its values."""
+    """Return the median and the interval of each column, and `rounds` with its values."""
     row: Row = {"rounds": (known or {}) | {name: values for name, values in rounds.items() if None not in values}}
     for name, values in rounds.items():
         row |= summary(name, values)
@@ -270,7 +286,7 @@ def _columns(rounds: dict[str, list[float | None]], known: dict[str, list] | Non
 
 
 def _operators(samples: list[Sample]) -> dict[str, Row]:
-    """Returns for each operator its rows, and the nanoseconds of an input row: the median over the runs.
+    """Return for each operator its rows, and the nanoseconds of an input row: the median over the runs.
 
     All tasks of an operator count. `quantiles` are those of its first replica.
     """

@@ -83,10 +83,10 @@ def _search() -> Iterator[Row]:
         seconds = []
         for _ in range(SEARCHES):
             began = time.perf_counter()
-            found = planning.strategies.plan("balanced", graph, machine)
+            plan = planning.strategies.plan("balanced", graph, machine)
             seconds.append(time.perf_counter() - began)
-        row = _row(app, "balanced", machine, threads=sum(found.replicas.values()), search_seconds=min(seconds))
-        row["predicted_per_s"] = found.estimate.sustained.ingress
+        row = _row(app, "balanced", machine, threads=sum(plan.replicas.values()), search_seconds=min(seconds))
+        row["predicted_per_s"] = plan.estimate.sustained.ingress
         if min(seconds) >= LIMIT_SECONDS:
             row["failed"] = f"the search for {machine.name} takes {min(seconds):.2f} s, the goal is {LIMIT_SECONDS} s"
         yield row

@@ -9,7 +9,7 @@ source and one sink, as executor pinned has them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -50,7 +50,7 @@ NOTE = (
 
 
 def _of(rows: list[Row], strategy: str, *others: str, servers: Sequence[str] = SERVERS) -> str:
-    """Returns the ranges over applications and servers of a strategy's throughput relative to others."""
+    """Return the ranges over applications and servers of a strategy's throughput relative to others."""
     texts = []
     for other in others:
         ratios = [
@@ -157,7 +157,7 @@ DISTANCES = Claim(
 
 @cache
 def measured(app: str, channel: str, events: int, params: tuple[tuple[str, Any], ...] = ()) -> profile.Profile:
-    """Measures a profile with the first events of the workload of the races, once per process."""
+    """Measure a profile with the first events of the workload of the races, once per process."""
     loaded = registry.load(app)
     bound = loaded.bind(dict(params))
     folder = Home().workload(app, workload.address(loaded, bound, events, SEED))
@@ -166,7 +166,7 @@ def measured(app: str, channel: str, events: int, params: tuple[tuple[str, Any],
 
 
 def simulated(app: str, way: str, **more: Any) -> Row:
-    """Returns a row of a simulation."""
+    """Return a row of a simulation."""
     none = dict.fromkeys(("events_per_s", "to_loop", "to_loop_range"))
     return {"app": app, "way": way, "params": {}, "threads": 0, "rates": [], "result": "simulated", **none, **more}
 
@@ -177,7 +177,7 @@ def _known(app: str) -> profile.Profile:
 
 @cache
 def _published(app: str) -> Graph:
-    """Returns an application as slow as the paper's, with any number of sources and sinks."""
+    """Return an application as slow as the paper's, with any number of sources and sinks."""
     splitter = measured("wc", UNORDERED, profile.EVENTS).alone["split"].median
     graph = _known(app).graph(registry.load(app), median=True).slowed(SPLITTER / splitter)
 
@@ -189,10 +189,10 @@ def _published(app: str) -> Graph:
 
 
 @cache
-def _found(
+def _best(
     app: str, server: str, strategy: str, sockets: int | None = None, compression: int = strategies.COMPRESSION
 ) -> tuple[Placed, float]:
-    """Returns the plan for a server, or for its first sockets, and the seconds of the search, once per process.
+    """Return the plan for a server, or for its first sockets, and the seconds of the search, once per process.
 
     Raises:
         BadInput: The application has more operators than these sockets have cores.
@@ -206,23 +206,23 @@ def _found(
 
 
 def _replicas(app: str, server: str) -> tuple[int, ...]:
-    """Returns the replicas that the paper's search finds."""
-    return tuple(_found(app, server, PUBLISHED)[0].replicas.values())
+    """Return the replicas that the paper's search finds."""
+    return tuple(_best(app, server, PUBLISHED)[0].replicas.values())
 
 
 def _sustained(app: str, server: str, strategy: str) -> float:
-    return _found(app, server, strategy)[0].estimate.sustained.ingress
+    return _best(app, server, strategy)[0].estimate.sustained.ingress
 
 
 def _searched(app: str, server: str, strategy: str, **more: Any) -> Row:
-    """Returns the row of a plan: its predicted throughput, and the seconds of the search."""
-    found, seconds = _found(app, server, strategy, **more)
-    sustained = found.estimate.sustained
+    """Return the row of a plan: its predicted throughput, and the seconds of the search."""
+    plan, seconds = _best(app, server, strategy, **more)
+    sustained = plan.estimate.sustained
     return simulated(
         app,
         strategy,
         machine=server,
-        threads=sum(found.replicas.values()),
+        threads=sum(plan.replicas.values()),
         predicted_per_s=sustained.ingress,
         bottleneck=str(sustained.bottleneck),
         search_seconds=seconds,
@@ -269,12 +269,12 @@ def _sockets() -> Iterator[Row]:
                 for count in SOCKETS:
                     machine = whole.first(count)
                     try:
-                        found, _ = _found(app, server, strategy, count if count < whole.sockets else None)
+                        plan, _ = _best(app, server, strategy, count if count < whole.sockets else None)
                     except BadInput:  # more operators than cores
                         continue
                     near = machine.changed(latency=[[0.0] * count] * count)
-                    local = estimate(found.graph, near, found.sockets, cores=found.cores).sustained.ingress
-                    sustained = found.estimate.sustained.ingress
+                    local = estimate(plan.graph, near, plan.sockets, cores=plan.cores).sustained.ingress
+                    sustained = plan.estimate.sustained.ingress
                     ideal = ideal or sustained / count
                     ways = {
                         strategy: sustained,
@@ -296,7 +296,7 @@ def _gains(rows: list[Row], way: str) -> Iterator[tuple[str, str, list[Row]]]:
 
 
 def _grown(rows: list[Row], way: str) -> str:
-    """Returns the speed-up of the most sockets, and of four, over one."""
+    """Return the speed-up of the most sockets, and of four, over one."""
     return "; ".join(
         f"{app} on {server}: "
         + ", ".join(f"{row['sockets']}: {row['predicted_per_s'] / mine[0]['predicted_per_s']:.2f}" for row in mine)
@@ -305,7 +305,7 @@ def _grown(rows: list[Row], way: str) -> str:
 
 
 def _ideal(rows: list[Row], way: str) -> str:
-    """Returns the throughput without remote access on the most sockets, relative to linear growth."""
+    """Return the throughput without remote access on the most sockets, relative to linear growth."""
     shares = [
         local[-1]["predicted_per_s"] / linear[-1]["predicted_per_s"]
         for (_, _, local), (_, _, linear) in zip(
@@ -343,7 +343,7 @@ def _above(rates: list[float], rate: float) -> int:
 
 
 def _beaten(rows: list[Row], column: str) -> str:
-    """Returns how many random plans are better than the one found."""
+    """Return how many random plans are better than the one found."""
     better = {row["app"]: row[column] for row in rows}
     return ", ".join(f"{app} {number} of {DRAWN:,}" for app, number in better.items())
 
@@ -381,7 +381,7 @@ def _matrices() -> Iterator[Row]:
     app = next(iter(APPS))
     for server in SERVERS:
         for strategy in (PUBLISHED, OURS):
-            fetching = planning.at_rate(_found(app, server, strategy)[0]).fetching
+            fetching = planning.at_rate(_best(app, server, strategy)[0]).fetching
             for producer, row in enumerate(fetching):
                 for consumer, ns in enumerate(row):
                     yield simulated(
@@ -444,7 +444,16 @@ def _by_times(rows: list[Row]) -> Iterator[str]:
         yield f"{app}, ns per row in the median batch (10th to 90th percentile): {times}"
 
 
-def _experiment(name: str, figure: str, title: str, claims: tuple[Claim, ...], model, conclude, *plots: Plot, **more):
+def _experiment(
+    name: str,
+    figure: str,
+    title: str,
+    claims: tuple[Claim, ...],
+    model: Callable[[], Iterator[Row]],
+    conclude: Callable[[list[Row]], Iterator[str]],
+    *plots: Plot,
+    **more: Any,
+) -> Experiment:
     notes = more.pop("notes", [NOTE])
     return Experiment(name, figure, title, claims, lambda _: ([], notes), plots, model=model, conclude=conclude, **more)
 

@@ -20,26 +20,26 @@ Interval = list[float]
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    """Returns the median, or None if a value is None or there are none."""
+    """Return the median, or None if a value is None or there are none."""
     numbers = list(values)
     known = [value for value in numbers if value is not None]
     return statistics.median(known) if known and len(known) == len(numbers) else None
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Returns the 95 % interval of the median of `values`, [low, high]; of a single value, that value twice."""
+    """Return the 95 % interval of the median of `values`, [low, high]; of a single value, that value twice."""
     return _middle(np.median(_resampled(values, np.random.default_rng(SEED)), axis=1))
 
 
 def interval_of_ratio(over: Sequence[float], under: Sequence[float]) -> Interval:
-    """Returns the 95 % interval of the ratio of two medians whose rounds are not paired."""
+    """Return the 95 % interval of the ratio of two medians whose rounds are not paired."""
     draw = np.random.default_rng(SEED)
     medians = [np.median(_resampled(values, draw), axis=1) for values in (over, under)]
     return _middle(medians[0] / medians[1])
 
 
 def summary(name: str, values: Sequence[float | None], of: Callable[[float], float] = lambda x: x) -> dict:
-    """Returns the columns `name` (the median) and `name_range` (its interval); without values, both are None."""
+    """Return the columns `name` (the median) and `name_range` (its interval); without values, both are None."""
     middle = median(values)
     known = [of(value) for value in values if value is not None]
     return {name: None if middle is None else of(middle), f"{name}_range": None if middle is None else interval(known)}

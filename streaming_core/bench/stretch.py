@@ -35,7 +35,7 @@ Sweep = tuple[list[Heat], list[str]]
 
 
 def _beside(says: str, source: str, numbers: str, text: Any, host: Text = "") -> Claim:
-    """Returns a claim with the same text about VSN as published and about ours."""
+    """Return a claim with the same text about VSN as published and about ours."""
     return Claim(says, source, numbers, published=text(PUBLISHED), ours=text(OURS), host=host)
 
 
@@ -196,7 +196,7 @@ def _joining(counts: list[int]) -> Sweep:
 
 
 def _per_second(rows: list[Row]) -> Iterator[str]:
-    """Adds comparisons per second, and yields them."""
+    """Add comparisons per second, and yield them."""
     sentences.name_charts(rows)
     for row in rows:
         scaled(row, COMPARISONS, "events_per_s", row["comparisons"] / row["events"])
@@ -245,13 +245,13 @@ def _by_replica(race: Race) -> dict[str, Any]:
 
 
 def variation(numbers: list[int]) -> float:
-    """Returns the coefficient of variation in percent; 0 if all are 0."""
+    """Return the coefficient of variation in percent; 0 if all are 0."""
     mean = statistics.mean(numbers)
     return 100 * statistics.pstdev(numbers) / mean if mean else 0.0
 
 
 def _balanced(rows: list[Row]) -> Iterator[str]:
-    """Adds the variations of calls and comparisons, and yields them."""
+    """Add the variations of calls and comparisons, and yield them."""
     for row in rows:
         compared = row.pop("compared", {})
         calls = row.get("calls", {}).get("from_left")

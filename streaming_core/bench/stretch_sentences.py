@@ -25,20 +25,20 @@ Text = Callable[[list[Row]], str]
 
 
 def name_charts(rows: list[Row]) -> None:
-    """Adds `chart`: the application, and its level if it has one."""
+    """Add `chart`: the application, and its level if it has one."""
     for row in rows:
         row["chart"] = " ".join(filter(None, [row["app"], row["params"].get("level")]))
 
 
 def ways(rows: Iterable[Row], parallelism: str, **having: object) -> list[Row]:
-    """Returns the rows of a parallelism with right results and these values, by threads."""
+    """Return the rows of a parallelism with right results and these values, by threads."""
     chosen = [row for row in right(rows) if row.get("parallelism") == parallelism]
     chosen = [row for row in chosen if all(row.get(name) == wanted for name, wanted in having.items())]
     return sorted(chosen, key=lambda row: row["threads"])
 
 
 def figures(parallelism: str, *columns: str) -> Text:
-    """Returns columns of a parallelism, by chart and threads."""
+    """Return columns of a parallelism, by chart and threads."""
 
     def one(row: Row) -> str:
         parts = [f"{NOUNS.get(column, column)} {text}" for column in columns if (text := quantity(row, column))]
@@ -56,7 +56,7 @@ def figures(parallelism: str, *columns: str) -> Text:
 
 
 def over_nothing_shared(parallelism: str, *columns: str, apps: tuple[str, ...] = ()) -> Text:
-    """Returns columns of a parallelism relative to SN on as many threads, for charts of some applications."""
+    """Return columns of a parallelism relative to SN on as many threads, for charts of some applications."""
 
     def text(rows: list[Row]) -> str:
         lines = []
@@ -73,7 +73,7 @@ def over_nothing_shared(parallelism: str, *columns: str, apps: tuple[str, ...] =
 
 
 def speed_up(parallelism: str, column: str = THROUGHPUT) -> Text:
-    """Returns a column on more threads relative to one thread."""
+    """Return a column on more threads relative to one thread."""
 
     def text(rows: list[Row]) -> str:
         chosen = ways(rows, parallelism)
@@ -87,7 +87,7 @@ def speed_up(parallelism: str, column: str = THROUGHPUT) -> Text:
 
 
 def over_joins(parallelism: str, is_sequential: bool) -> Text:
-    """Returns comparisons per second relative to the sequential joins, or to the ad-hoc join on as many threads."""
+    """Return comparisons per second relative to the sequential joins, or to the ad-hoc join on as many threads."""
 
     def text(rows: list[Row]) -> str:
         parts = []
@@ -107,7 +107,7 @@ def over_joins(parallelism: str, is_sequential: bool) -> Text:
 
 
 def row_times(rows: list[Row]) -> str:
-    """Returns the time of a row in the sequential joins, which have no open loop."""
+    """Return the time of a row in the sequential joins, which have no open loop."""
     parts = []
     for row in rows:
         if row["way"] in ("loop", HANDWRITTEN) and row["threads"] == 1 and row["events_per_s"]:
@@ -116,7 +116,7 @@ def row_times(rows: list[Row]) -> str:
 
 
 def selectivity(rows: list[Row]) -> str:
-    """Returns the comparisons per output."""
+    """Return the comparisons per output."""
     row = next((row for row in right(rows) if row.get("outputs_per_s") and row.get(COMPARISONS)), None)
     return f"one output in {row[COMPARISONS] / row['outputs_per_s']:,.0f} comparisons" if row else ""
 
@@ -125,12 +125,12 @@ def selectivity(rows: list[Row]) -> str:
 
 
 def milliseconds(microseconds: float | None) -> str:
-    """Returns a time in milliseconds, with three digits after the point."""
+    """Return a time in milliseconds, with three digits after the point."""
     return "-" if microseconds is None else f"{microseconds / 1000:.3f}"
 
 
 def switches(parallelism: str, is_loaded: bool = True) -> Text:
-    """Returns p50, p99 and maximum of the switches of a parallelism, by kind, at equal rates or at the peak rate."""
+    """Return p50, p99 and maximum of the switches of a parallelism, by kind, at equal rates or at the peak rate."""
     name = "loaded_switch" if is_loaded else "switch"
 
     def text(rows: list[Row]) -> str:
@@ -147,7 +147,7 @@ def switches(parallelism: str, is_loaded: bool = True) -> Text:
 
 
 def named(row: Row) -> str:
-    """Returns what distinguishes a row with switches: states, replicas, batch size and kind."""
+    """Return what distinguishes a row with switches: states, replicas, batch size and kind."""
     states = f"{row['states']:,} states, " if "states" in row else ""
     return f"{states}{row['replicas']} replicas on {threads_of(row)}, batches of {row['batch']}, {row['switched']}"
 
@@ -156,7 +156,7 @@ GOAL_P50, GOAL_P99 = 100, 1_000  # microseconds, without the time of one row
 
 
 def goal(parallelism: str) -> Text:
-    """Returns which rows meet the goals: p50 below 100 us, p99 below 1 ms plus the time of one row."""
+    """Return which rows meet the goals: p50 below 100 us, p99 below 1 ms plus the time of one row."""
 
     def text(rows: list[Row]) -> str:
         parts = []
@@ -173,7 +173,7 @@ def goal(parallelism: str) -> Text:
 
 
 def imbalance(rows: list[Row]) -> str:
-    """Returns the coefficients of variation by replicas."""
+    """Return the coefficients of variation by replicas."""
     parts = [
         f"{row['replicas']} replicas {row['variation']:.2f} %, comparisons {row['compared_variation']:.2f} %"
         for row in right(rows)
@@ -186,19 +186,19 @@ def imbalance(rows: list[Row]) -> str:
 
 
 def passes(rows: Iterable[Row], **having: object) -> list[Row]:
-    """Returns the rows of passes with a changing rate that have right results and these values."""
+    """Return the rows of passes with a changing rate that have right results and these values."""
     chosen = [row for row in right(rows) if "pass" in row and "at_s" not in row]
     return [row for row in chosen if all(row.get(name) == wanted for name, wanted in having.items())]
 
 
 def middle(some: list[Row], column: str) -> float:
-    """Returns the median of a column over passes; 0 without values."""
+    """Return the median of a column over passes; 0 without values."""
     known = [row[column] for row in some if row.get(column) is not None]
     return statistics.median(known) if known else 0.0
 
 
 def following(parallelism: str, controllers: Iterable[str]) -> Text:
-    """Returns latency, spikes and changes of owners of passes whose rate changes, by controller."""
+    """Return latency, spikes and changes of owners of passes whose rate changes, by controller."""
 
     def one(name: str, some: list[Row]) -> str:
         mean, p99 = (milliseconds(middle(some, column)) for column in LATENCY)
@@ -209,13 +209,13 @@ def following(parallelism: str, controllers: Iterable[str]) -> Text:
         )
 
     def text(rows: list[Row]) -> str:
-        found = ((name, passes(rows, parallelism=parallelism, controller=name)) for name in controllers)
-        return ". ".join(one(name, some) for name, some in found if some)
+        by_name = ((name, passes(rows, parallelism=parallelism, controller=name)) for name in controllers)
+        return ". ".join(one(name, some) for name, some in by_name if some)
 
     return text
 
 
 def changed(row: Row) -> str:
-    """Returns the changes of owners of a pass that a controller made: replicas and milliseconds of each."""
+    """Return the changes of owners of a pass that a controller made: replicas and milliseconds of each."""
     changes = [one for one in row["changes"] if one["by"] != "schedule"]
     return ", ".join(f"to {one['replicas']} in {milliseconds(one['us'])} ms" for one in changes)

@@ -69,7 +69,7 @@ class Turn:
     """
 
     def __init__(self, events: int, seconds: list[float], costs: list[Spent]):
-        """Sums up runs over so many events: their seconds, and their costs if they are known."""
+        """Sum up runs over so many events: their seconds, and their costs if they are known."""
         self.seconds = statistics.mean(seconds)
         self.rate = events / self.seconds if events else 0.0
         joules = [spent.joules for spent in costs]
@@ -95,7 +95,7 @@ class Subject:
         meter: Meter | None = None,
         handwritten: Sequence[int] = (),
     ):
-        """Generates and decodes the events, and compiles the application.
+        """Generate and decode the events, and compile the application.
 
         Args:
             app: The application.
@@ -107,7 +107,7 @@ class Subject:
         from streaming_core.oracle.loop import Loop
 
         keep_memory()
-        self.app, self.given, self.events = registry.load(app), params, events
+        self.app, self.params, self.events = registry.load(app), params, events
         bound = self.app.bind(params)
         self.loop, self.program = Loop(self.app, bound), compile_app(self.app, bound)
         began = time.monotonic()
@@ -138,7 +138,7 @@ class Subject:
         return sum(part.nbytes for form in forms for block in form for part in block) / max(1, self.events)
 
     def slowest(self, ways: Sequence[RunSpec]) -> float:
-        """Returns the seconds of the slowest way, or of the loop, in a run after one that warms up."""
+        """Return the seconds of the slowest way, or of the loop, in a run after one that warms up."""
         took = []
         for _ in range(2):
             took = [self.turn(1).seconds]
@@ -146,7 +146,7 @@ class Subject:
         return max(took)
 
     def plan(self, spec: RunSpec) -> RunSpec:
-        """Returns a spec with the plan that the planner finds for it; one that needs none, as it is.
+        """Return a spec with the plan that the planner finds for it; one that needs none, as it is.
 
         Raises:
             BadInput: No plan was found.
@@ -154,8 +154,8 @@ class Subject:
         if not spec.needs_plan:
             return spec
         if spec.spec_digest not in self._planned:
-            found, _ = planning.planned(spec, self.source)
-            self._planned[spec.spec_digest] = spec.model_copy(update={"plan": found.plan, "pin": True})
+            best, _ = planning.planned(spec, self.source)
+            self._planned[spec.spec_digest] = spec.model_copy(update={"plan": best.plan, "pin": True})
         return self._planned[spec.spec_digest]
 
     @property
@@ -164,7 +164,7 @@ class Subject:
         return int(self._expected["total"][0].partition(":")[0]) / self.events
 
     def turn(self, times: int) -> Turn:
-        """Runs the loop some times, and keeps the expected results."""
+        """Run the loop some times, and keep the expected results."""
         took, costs = [], []
         for _ in range(times):
             self.loop.reset()
@@ -181,7 +181,7 @@ class Subject:
         return Turn(self.events, took, costs)
 
     def handwritten_turn(self, threads: int, times: int) -> tuple[Turn, bool]:
-        """Runs the hand-written loop some times. Returns its turn, and whether all digests equal the loop's."""
+        """Run the hand-written loop some times. Returns its turn, and whether all digests equal the loop's."""
         assert self._handwritten is not None
         runs = [self._handwritten.run(threads) for _ in range(times)]
         wanted, _ = self._expected["total"]
@@ -206,7 +206,7 @@ class Subject:
         deliveries: bool,
         middle: bool,
     ) -> Pass:
-        """Makes a pass of `times` runs. Checks the outputs of every run, and the final state of the last one."""
+        """Make a pass of `times` runs. Checks the outputs of every run, and the final state of the last one."""
         if isinstance(spec, External):
             return self._external_pass(spec, times)
         one = Pass()
@@ -246,7 +246,7 @@ class Subject:
         return one
 
     def _external_pass(self, spec: External, times: int) -> Pass:
-        """Calls another engine once for `times` measured runs, after the one that warms it up. Checks all outputs.
+        """Call another engine once for `times` measured runs, after the one that warms it up. Check all outputs.
 
         Raises:
             BadInput: The engine is not installed.
@@ -261,7 +261,7 @@ class Subject:
         return Pass(samples=samples[1:], is_right=all(sample.digest == expected for sample in samples))
 
     def outputs(self) -> pa.Table:
-        """Returns the outputs of the loop, from one run without timing."""
+        """Return the outputs of the loop, from one run without timing."""
         self.loop.reset()
         tables = [self.loop.process(table) for table in self.source.blocks(BLOCK)]
         return pa.concat_tables([self.loop.output_schema.empty_table(), *tables])

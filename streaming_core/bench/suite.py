@@ -17,7 +17,7 @@ from streaming_core.bench import host, length
 from streaming_core.bench.race import Race
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.results import Record
-from streaming_core.bench.rounds import Pace, Row
+from streaming_core.bench.rounds import OpenLoop, Pace, Row
 from streaming_core.errors import BadInput
 from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import RunSpec
@@ -61,7 +61,7 @@ class Claim:
     host: Text = ""
 
     def filled(self, rows: list[Row]) -> dict[str, str]:
-        """Returns the texts of the claim for the rows of an experiment."""
+        """Return the texts of the claim for the rows of an experiment."""
         return {name: text(rows) if callable(text) else text for name, text in vars(self).items()}
 
 
@@ -170,7 +170,7 @@ class Suite:
 
 
 def load(name: str) -> Suite:
-    """Returns a suite by its name; raises BadInput if there is none."""
+    """Return a suite by its name; raise BadInput if there is none."""
     if name not in SUITES:
         raise BadInput(f"unknown suite {name!r}; known: {', '.join(SUITES)}")
     return importlib.import_module(f"{__package__}.{name}").SUITE
@@ -186,7 +186,7 @@ def run(
     keep: Callable[[dict[str, Any]], object] = lambda results: None,
     quick: bool = False,
 ) -> dict[str, Any]:
-    """Runs a suite, or some of its experiments, and returns the results as JSON values.
+    """Run a suite, or some of its experiments, and return the results as JSON values.
 
     Args:
         suite: The suite.
@@ -220,7 +220,7 @@ def run(
 
 @dataclass(frozen=True)
 class Heats:
-    """How the heats of an experiment run.
+    """The heats of an experiment, and how they run.
 
     Attributes:
         experiment: The experiment.
@@ -239,7 +239,7 @@ class Heats:
     quick: bool
 
     def run(self, counts: list[int], progress: Progress | None) -> dict[str, Any]:
-        """Runs all heats and returns the experiment with its rows and conclusions, as JSON values."""
+        """Run all heats and return the experiment with its rows and conclusions, as JSON values."""
         experiment = self.experiment
         repetitions = self.repetitions if self.quick else max(self.repetitions, experiment.rounds)
         heats, notes = experiment.sweep(counts)
@@ -265,9 +265,8 @@ class Heats:
                 heat.ways,
                 repetitions,
                 self.seconds,
-                experiment.loads,
+                OpenLoop(experiment.loads, heat.pace),
                 tick,
-                heat.pace,
                 heat.requests,
                 self.pinned,
             )
@@ -290,7 +289,7 @@ class Heats:
         }
 
     def _events(self, heat: Heat) -> int:
-        """Returns the events of a heat."""
+        """Return the events of a heat."""
         events = self.events or self.experiment.events
         if self.quick and not self.events:
             events = min(events or length.QUICK_EVENTS, length.QUICK_EVENTS)
@@ -300,7 +299,7 @@ class Heats:
 
 
 def moved_cores(rows: list[Row]) -> Iterator[str]:
-    """Yields a note if the cores of the machine were much farther apart in some passes than in others."""
+    """Yield a note if the cores of the machine were much farther apart in some passes than in others."""
     trips = [trip for row in rows for trip in row.get("rounds", {}).get("round_trip_ns", ())]
     if trips and max(trips) > MOVED * min(trips):
         yield (
@@ -310,7 +309,7 @@ def moved_cores(rows: list[Row]) -> Iterator[str]:
 
 
 def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:
-    """Returns the columns and parameters that distinguish the rows of an experiment."""
-    given = dict.fromkeys(name for row in rows for name in row["params"])
-    params = [name for name in given if len({row["params"].get(name) for row in rows}) > 1]
+    """Return the columns and parameters that distinguish the rows of an experiment."""
+    names = dict.fromkeys(name for row in rows for name in row["params"])
+    params = [name for name in names if len({row["params"].get(name) for row in rows}) > 1]
     return list(dict.fromkeys([*params, *(x for p in experiment.plots for x in (p.by, p.x, *p.lines) if x)]))

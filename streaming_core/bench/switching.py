@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,31 +90,46 @@ NOTES = [
 ]
 
 
-def _ways(
-    app: str,
-    operator: str,
-    params: dict[str, Any],
-    threads: int,
-    replicas: int,
-    batch: int,
-    times: int,
-    kinds: tuple[str, ...] = KINDS,
-    parallelisms: tuple[str, ...] = SHARED,
-) -> list[tuple[RunSpec, Requests | None]]:
-    """Returns a way without requests, and the same way with each kind of requests, for each parallelism."""
-    plan = {} if replicas == threads else {operator: [replica % threads for replica in range(replicas)]}
-    given = {"app": app, "params": params, "threads": threads, "batch": batch, "plan": plan}
-    ways: list[tuple[RunSpec, Requests | None]] = []
-    for parallelism in parallelisms:
-        spec = Pinned.model_validate(given | {"parallelism": parallelism})
-        ways.append((spec, None))
-        counts = {kind: BETWEEN if kind == "between" else times for kind in kinds}
-        ways += [(spec, Requests(operator, kind, replicas, count)) for kind, count in counts.items()]
-    return ways
+@dataclass(frozen=True)
+class Reconfigured:
+    """An application whose operator is reconfigured: its parameters, and how it runs."""
+
+    app: str
+    operator: str
+    params: dict[str, Any]
+    threads: int
+    replicas: int
+    batch: int = DEFAULT_BATCH
+
+    def ways(
+        self, times: int, kinds: tuple[str, ...] = KINDS, parallelisms: tuple[str, ...] = SHARED
+    ) -> list[tuple[RunSpec, Requests | None]]:
+        """A way without requests, and the same way with each kind of requests, for each parallelism.
+
+        Args:
+            times: Requests in a pass, for kinds other than `between`.
+            kinds: The kinds of requests.
+            parallelisms: The parallelisms.
+        """
+        replicas = [replica % self.threads for replica in range(self.replicas)]
+        fields = {
+            "app": self.app,
+            "params": self.params,
+            "threads": self.threads,
+            "batch": self.batch,
+            "plan": {} if self.replicas == self.threads else {self.operator: replicas},
+        }
+        ways: list[tuple[RunSpec, Requests | None]] = []
+        for parallelism in parallelisms:
+            spec = Pinned.model_validate(fields | {"parallelism": parallelism})
+            ways.append((spec, None))
+            counts = {kind: BETWEEN if kind == "between" else times for kind in kinds}
+            ways += [(spec, Requests(self.operator, kind, self.replicas, count)) for kind, count in counts.items()]
+        return ways
 
 
 def _heat(app: str, params: dict[str, Any], ways: list[tuple[RunSpec, Requests | None]], share: float = 1.0) -> Heat:
-    return Heat(app, params, [spec for spec, _ in ways], share, requests=tuple(asked for _, asked in ways))
+    return Heat(app, params, [spec for spec, _ in ways], share, requests=tuple(requests for _, requests in ways))
 
 
 def _unshown(counts: list[int]) -> str:
@@ -124,13 +140,13 @@ MINUTE = "A window is a minute, not five as in the paper, so that it fills early
 
 
 def _joins(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    given = ("scalejoin", "from_left", JOIN, max(counts), max(2, *counts), DEFAULT_BATCH, SWITCHES)
-    return [_heat("scalejoin", JOIN, _ways(*given, (*KINDS, "between")))], [*NOTES, MINUTE, _unshown(counts)]
+    join = Reconfigured("scalejoin", "from_left", JOIN, max(counts), max(2, *counts))
+    return [_heat("scalejoin", JOIN, join.ways(SWITCHES, (*KINDS, "between")))], [*NOTES, MINUTE, _unshown(counts)]
 
 
 def _batches(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    given = ("scalejoin", "from_left", JOIN, max(counts), max(2, *counts))
-    ways = [way for batch in BATCHES for way in _ways(*given, batch, SWITCHES, ("halves",))]
+    join = Reconfigured("scalejoin", "from_left", JOIN, max(counts), max(2, *counts))
+    ways = [way for batch in BATCHES for way in replace(join, batch=batch).ways(SWITCHES, ("halves",))]
     return [_heat("scalejoin", JOIN, ways)], [*NOTES, MINUTE, _unshown(counts)]
 
 
@@ -139,9 +155,9 @@ def _states(counts: list[int]) -> tuple[list[Heat], list[str]]:
     window: dict[str, Any] = {"skew": 0.0, "hashtag_ratio": 0.0, "advance": ONE_WINDOW, "size": ONE_WINDOW}
 
     def heat(app: str, params: dict[str, Any], share: float) -> Heat:
-        given = (app, "count", params, threads, max(2, threads), DEFAULT_BATCH)
-        copied = _ways(*given, COPIED_SWITCHES, ("swaps",), (SHARE_NOTHING,))
-        return _heat(app, params, [*_ways(*given, STATE_SWITCHES), *copied], share)
+        count = Reconfigured(app, "count", params, threads, max(2, threads))
+        copied = count.ways(COPIED_SWITCHES, ("swaps",), (SHARE_NOTHING,))
+        return _heat(app, params, [*count.ways(STATE_SWITCHES), *copied], share)
 
     heats = [heat("wordcount", {"vocabulary": words, **window}, share) for words, share in WORDS]
     heats += [heat("paircount", {"vocabulary": words, "level": "H", **window}, share) for words, share in PAIRS]
@@ -159,8 +175,8 @@ def _replicas(counts: list[int]) -> tuple[list[Heat], list[str]]:
     params, threads = {"vocabulary": WORDS[0][0], "hashtag_ratio": 0.0}, max(counts)
     ways = [
         way
-        for of in dict.fromkeys((threads, REPLICAS))
-        for way in _ways("wordcount", "count", params, of, REPLICAS, DEFAULT_BATCH, SWITCHES)
+        for used in dict.fromkeys((threads, REPLICAS))
+        for way in Reconfigured("wordcount", "count", params, used, REPLICAS).ways(SWITCHES)
     ]
     return [_heat("wordcount", params, ways)], [
         *NOTES,
@@ -175,7 +191,7 @@ def _outputs(counts: list[int]) -> tuple[list[Heat], list[str]]:
     threads = max(counts)
     replicas = max(2, threads)
     params = {"copies": replicas}
-    ways = _ways("forward", "forward", params, threads, replicas, DEFAULT_BATCH, SEEN_SWITCHES)
+    ways = Reconfigured("forward", "forward", params, threads, replicas).ways(SEEN_SWITCHES)
     return [_heat("forward", params, ways)], [
         *NOTES,
         "Every event has outputs, so a gap is a gap between outputs. Switches are some hundred milliseconds apart.",
@@ -187,11 +203,11 @@ FIELD = 8  # bytes of a text reference, or of a count, in an entry
 
 
 def _count(race: Race) -> dict[str, Any]:
-    """Returns the largest number of states at one time, and their bytes.
+    """Return the largest number of states at one time, and their bytes.
 
     The number is that of the states that expire together, times the number of overlapping windows.
     """
-    params = race.app.bind(race.given)
+    params = race.app.bind(race.params)
     # The outputs at the end of the stream come last.
     outputs = pa.concat_tables([race.outputs(), race.loop.finish(race.events)])
     ends, counts = np.unique(outputs["ts"].to_numpy(), return_counts=True)
@@ -207,7 +223,7 @@ def _count(race: Race) -> dict[str, Any]:
 
 
 def _elasticity(rows: list[Row]) -> Iterator[str]:
-    """Summarises the duration of switches, their effect on outputs, and their cost."""
+    """Summarise the duration of switches, their effect on outputs, and their cost."""
     plain: dict[tuple, Row] = {}
     for row in rows:
         row.setdefault("switched", "no")
@@ -232,9 +248,9 @@ def _elasticity(rows: list[Row]) -> Iterator[str]:
             line += f"; copied bytes p50 {p50:,.2f}, max {most:,.2f} MB"
         without = plain.get(_of(row), {"result": "missing"})
         known = without["result"] == "equal"
-        for name, said in SEEN.items():
+        for name, label in SEEN.items():
             if row.get(name) is not None:
-                line += f"; {said} {row[name] / 1000:.3f} ms"
+                line += f"; {label} {row[name] / 1000:.3f} ms"
                 line += (
                     f", without switches {without[name] / 1000:.3f} ms"
                     if known and without.get(name) is not None
@@ -256,7 +272,7 @@ SEEN = {
 
 
 def _of(row: Row) -> tuple:
-    """Returns what a way with switches and the same way without have in common."""
+    """Return what a way with switches and the same way without have in common."""
     params = row["params"].items()
     return row["app"], *params, *(row.get(name) for name in ("threads", "replicas", "batch", "load", "parallelism"))
 
@@ -267,7 +283,7 @@ def _spread(row: Row, name: str) -> str:
 
 
 def _times(row: Row, name: str) -> str:
-    """Returns times in milliseconds, with the interval of the median over passes, and the largest times."""
+    """Return times in milliseconds, with the interval of the median over passes, and the largest times."""
     p50, p99, most = (row[f"{name}_{which}_us"] / 1000 for which in ("p50", "p99", "max"))
     lowest, highest = (of(row[f"{name}_p50s_us"]) / 1000 for of in (min, max))
     largest = ", ".join(f"{time / 1000:.3f}" for time, _ in row[f"{name}_largest"][:LISTED])

@@ -54,7 +54,7 @@ Sweep = tuple[list[Heat], list[str]]
 def ways(
     app: str, params: dict[str, Any], counts: Iterable[int], schemes: Iterable[str] = SCHEMES, **options: Any
 ) -> list[Transactional]:
-    """Returns a way for each scheme and thread count."""
+    """Return a way for each scheme and thread count."""
     return [
         Transactional(app=app, params=params, scheme=scheme, threads=threads, **options)
         for scheme, threads in itertools.product(schemes, counts)
@@ -84,17 +84,17 @@ def _schemes(counts: list[int]) -> Sweep:
 
 
 def _relative(rows: list[Row]) -> Iterator[str]:
-    """Yields, for each application, how the published scheme and ours compare with the best baseline."""
+    """Yield, for each application, how the published scheme and ours compare with the best baseline."""
     for app in (*APPS, *FURTHER):
         for names in ((PUBLISHED,), OURS):
             one = best_of(rows, names, app=app)
-            if one and (said := versus(one, best_of(rows, BASELINES, app=app))):
-                yield f"{app}, {threads_of(one)}: {said}"
+            if one and (sentence := versus(one, best_of(rows, BASELINES, app=app))):
+                yield f"{app}, {threads_of(one)}: {sentence}"
     yield from steps(rows)
 
 
 def one_socket() -> int:
-    """Returns the number of cores of the first socket, in the order in which threads are bound to cores."""
+    """Return the number of cores of the first socket, in the order in which threads are bound to cores."""
     cores = probe.topology()["cores"]
     return sum(1 for _ in itertools.takewhile(lambda core: core["socket"] == cores[0]["socket"], cores))
 
@@ -112,7 +112,7 @@ def _over(
     name: str, values: tuple[float, ...], left_out: str, fixed: dict[str, Any], schemes: tuple[str, ...],
     counts: list[int],
 ) -> Sweep:  # fmt: skip
-    """Varies a parameter of gs; all schemes run with the most threads."""
+    """Vary a parameter of gs; all schemes run with the most threads."""
     return [_heat("gs", fixed | {name: value}, [max(counts)], schemes) for value in values], [
         f"Left out, to save time: {left_out}. All schemes have the most threads."
     ]
@@ -185,7 +185,7 @@ def _joint(counts: list[int]) -> Sweep:
 
 
 def _reports(rows: list[Row]) -> Iterator[str]:
-    """Adds `form` and `reports_per_s`, and yields what the joint form gains."""
+    """Add `form` and `reports_per_s`, and yield what the joint form gains."""
     for row in rows:
         is_separate = row["params"].get("separate", False)
         row["form"] = "separate" if is_separate else "joint"

@@ -128,7 +128,7 @@ BREAKDOWN = (
 
 
 def partitions(name: str, low: float, high: float) -> tuple[Claim, ...]:
-    """Returns the claims on multi-partition transactions."""
+    """Return the claims on multi-partition transactions."""
     figure = "10a" if name == "mp_ratio" else "10b"
     source = f"section VI-E, figure {figure}"
     falls = Claim(
@@ -177,7 +177,7 @@ SKEW = (
 
 
 def interval_500(way: str, column: str) -> Text:
-    """Lists a column of a way at interval 500, for each application."""
+    """List a column of a way at interval 500, for each application."""
     return by_app(figures((way,), column, punctuation=500))
 
 

@@ -24,17 +24,17 @@ Text = Callable[[list[Row]], str]
 
 
 def each(names: Iterable[str], text: Callable[[str], str]) -> str:
-    """Returns `gs: ...; sl: ...`, without the names that have no text."""
-    return "; ".join(f"{name}: {said}" for name in names if (said := text(name)))
+    """Return `gs: ...; sl: ...`, without the names that have no text."""
+    return "; ".join(f"{name}: {sentence}" for name in names if (sentence := text(name)))
 
 
 def widest(rows: list[Row], **having: Any) -> Row | None:
-    """Returns the row with the most threads that has these values, or None."""
+    """Return the row with the most threads that has these values, or None."""
     return pick(rows, threads=most(rows), **having) if rows else None
 
 
 def best_of(rows: list[Row], ways: Iterable[str], column: str = "events_per_s", **having: Any) -> Row | None:
-    """Returns the best of these ways with the most threads: the highest throughput, or the lowest latency."""
+    """Return the best of these ways with the most threads: the highest throughput, or the lowest latency."""
     known = [row for way in ways if (row := widest(rows, way=way, **having))]
     if column.endswith("_us"):
         return min((row for row in known if row.get(column) is not None), key=lambda row: row[column], default=None)
@@ -42,14 +42,14 @@ def best_of(rows: list[Row], ways: Iterable[str], column: str = "events_per_s", 
 
 
 def share(row: Row | None, *parts: str) -> float | None:
-    """Returns the share of these parts in the time of an event, or None without a breakdown."""
+    """Return the share of these parts in the time of an event, or None without a breakdown."""
     spent = (row or {}).get("breakdown") or {}
     total = sum(ns for ns in spent.values() if ns)
     return sum(spent[part] for part in parts) / total if total else None
 
 
 def percent(row: Row | None, *parts: str) -> str:
-    """Returns the share of these parts as `12 %`, or ""."""
+    """Return the share of these parts as `12 %`, or ""."""
     part = share(row, *parts)
     return "" if part is None else _percent(part)
 
@@ -59,13 +59,13 @@ def _percent(part: float) -> str:
 
 
 def host_cores(rows: list[Row]) -> str:
-    """Returns how many threads the rows have, where the paper has 40 cores."""
+    """Return how many threads the rows have, where the paper has 40 cores."""
     threads = most(rows) if rows else 1
     return "" if threads >= 40 else f"The paper has 40 cores. These rows have at most {threads} threads."
 
 
 def host_sockets(rows: list[Row]) -> str:
-    """Returns that no memory is remote, if so."""
+    """Return that no memory is remote, if so."""
     nodes = len(probe.topology()["nodes"])
     if nodes > 1:
         return f"This machine has {nodes} memory nodes; the paper's has 4. The time for remote memory is an estimate."
@@ -79,7 +79,7 @@ def host_sockets(rows: list[Row]) -> str:
 
 
 def overhead(*ways: str) -> Text:
-    """Makes the share of waiting and locking in the time of an event, by threads."""
+    """Make the share of waiting and locking in the time of an event, by threads."""
 
     def text(rows: list[Row]) -> str:
         def shares(way: str) -> str:
@@ -92,7 +92,7 @@ def overhead(*ways: str) -> Text:
 
 
 def threads(row: Row) -> int:
-    """Returns the number of threads of a row."""
+    """Return the number of threads of a row."""
     return row["threads"]
 
 
@@ -100,7 +100,7 @@ def threads(row: Row) -> int:
 
 
 def over_baselines(ways: Iterable[str], column: str = "events_per_s", apps: Iterable[str] = APPS) -> Text:
-    """Compares the best of these ways with the best baseline, for each application."""
+    """Compare the best of these ways with the best baseline, for each application."""
     return lambda rows: each(
         apps,
         lambda app: versus(best_of(rows, ways, column, app=app), best_of(rows, BASELINES, column, app=app), column),
@@ -108,27 +108,27 @@ def over_baselines(ways: Iterable[str], column: str = "events_per_s", apps: Iter
 
 
 def over_each(way: str, others: Iterable[str], apps: Iterable[str] = APPS) -> Text:
-    """Compares a way with each of the others, for each application."""
+    """Compare a way with each of the others, for each application."""
 
     def text(rows: list[Row]) -> str:
-        def said(app: str) -> str:
+        def sentence_of(app: str) -> str:
             one = widest(rows, app=app, way=way)
             return ", ".join(filter(None, (versus(one, widest(rows, app=app, way=other)) for other in others)))
 
-        return each(apps, said)
+        return each(apps, sentence_of)
 
     return text
 
 
 def below_bound(ways: Iterable[str]) -> Text:
-    """Compares the bound with the best of these ways, for each application."""
+    """Compare the bound with the best of these ways, for each application."""
     return lambda rows: each(
         APPS, lambda app: versus(widest(rows, app=app, way=BOUND, result="bound"), best_of(rows, ways, app=app))
     )
 
 
 def with_dependencies(ways: Iterable[str]) -> Text:
-    """Compares the gain over PAT on SL with that on the other applications."""
+    """Compare the gain over PAT on SL with that on the other applications."""
 
     def text(rows: list[Row]) -> str:
         gains = {}
@@ -151,7 +151,7 @@ STEPS = ("planning", "decomposition", "insertion", "rounds", "barriers", "post_p
 
 
 def steps(rows: list[Row]) -> Iterator[str]:
-    """Adds `steps` to the rows of `tstream`: nanoseconds of an event by step. Yields them, and what an interval has."""
+    """Add `steps` to the rows of `tstream`: nanoseconds of an event by step. Yields them, and what an interval has."""
     for row in rows:
         if (costs := row.get("costs")) and row.get("scheme") == "tstream":
             row["steps"] = {step: costs[step] for step in STEPS}
@@ -165,20 +165,20 @@ def steps(rows: list[Row]) -> Iterator[str]:
 
 
 def compute_mode(rows: list[Row]) -> str:
-    """Returns the share of compute mode in the time of `tstream` on one thread, for each application."""
+    """Return the share of compute mode in the time of `tstream` on one thread, for each application."""
 
-    def said(app: str) -> str:
+    def sentence_of(app: str) -> str:
         spent = (pick(rows, app=app, way=PUBLISHED, threads=1) or {}).get("steps")
         if not spent:
             return ""
         working = {step: ns for step, ns in spent.items() if step != "barriers"}
         return _percent(1 - working["rounds"] / sum(working.values()))
 
-    return each(APPS, said)
+    return each(APPS, sentence_of)
 
 
 def useful_on_one(way: str) -> Text:
-    """Makes the share of useful work in the time of a way on one thread, for each application."""
+    """Make the share of useful work in the time of a way on one thread, for each application."""
     return lambda rows: each(APPS, lambda app: percent(pick(rows, app=app, way=way, threads=1), "useful"))
 
 
@@ -186,7 +186,7 @@ def useful_on_one(way: str) -> Text:
 
 
 def parts(ways: Iterable[str], *names: str, result: str = "equal") -> Text:
-    """Makes the share of some parts in the time of an event, for each way, with the most threads."""
+    """Make the share of some parts in the time of an event, for each way, with the most threads."""
     return lambda rows: ", ".join(
         f"{way} {shown}" for way in ways if (shown := percent(widest(rows, way=way, result=result), *names))
     )
@@ -196,13 +196,13 @@ def parts(ways: Iterable[str], *names: str, result: str = "equal") -> Text:
 
 
 def having(rows: list[Row], way: str, name: str, where: float) -> Row | None:
-    """Returns the row of a way at one value of a parameter, or None."""
+    """Return the row of a way at one value of a parameter, or None."""
     known: dict[str, Any] = {name: where}
     return pick(rows, way=way, **known)
 
 
 def along(name: str, low: float, high: float, ways: Iterable[str], column: str = "events_per_s") -> Text:
-    """Compares the throughput of each way at one value of a parameter with that at another value."""
+    """Compare the throughput of each way at one value of a parameter with that at another value."""
 
     def text(rows: list[Row]) -> str:
         ratios = []
@@ -216,7 +216,7 @@ def along(name: str, low: float, high: float, ways: Iterable[str], column: str =
 
 
 def at(name: str, where: float, way: str, other: str) -> Text:
-    """Compares two ways at one value of a parameter."""
+    """Compare two ways at one value of a parameter."""
 
     def text(rows: list[Row]) -> str:
         sentence = versus(having(rows, way, name, where), having(rows, other, name, where))
@@ -226,22 +226,22 @@ def at(name: str, where: float, way: str, other: str) -> Text:
 
 
 def against(way: str, other: str, column: str = "events_per_s", **having: Any) -> Text:
-    """Compares a way with another one that has these values."""
+    """Compare a way with another one that has these values."""
     return lambda rows: versus(pick(rows, way=way), pick(rows, way=other, **having), column)
 
 
 def together(*texts: Text) -> Text:
-    """Joins sentences."""
+    """Join sentences."""
     return lambda rows: ". ".join(filter(None, (text(rows) for text in texts)))
 
 
 def by_app(text: Callable[[list[Row]], str], apps: Iterable[str] = APPS) -> Text:
-    """Makes a sentence for each application from its rows."""
+    """Make a sentence for each application from its rows."""
     return lambda rows: each(apps, lambda app: text([row for row in rows if row["app"] == app]))
 
 
 def figures(ways: Iterable[str], column: str, **having: Any) -> Text:
-    """Lists a column of each way, with its interval."""
+    """List a column of each way, with its interval."""
     return lambda rows: ", ".join(
         f"{way} {shown}" for way in ways if (shown := quantity(pick(rows, way=way, **having), column))
     )
@@ -251,16 +251,16 @@ def figures(ways: Iterable[str], column: str, **having: Any) -> Text:
 
 
 def best_pool(rows: list[Row]) -> Iterator[str]:
-    """Yields, for each application, how the shared-nothing pool compares with the best shared one."""
+    """Yield, for each application, how the shared-nothing pool compares with the best shared one."""
     for app in APPS:
         own = [row for row in rows if row["app"] == app and row.get("scheme") == PUBLISHED and row["result"] == "equal"]
         shared = best(row for row in own if row["pool"] != "shared_nothing")
-        if said := versus(pick(own, pool="shared_nothing"), shared):
-            yield f"{app}: {said}"
+        if sentence := versus(pick(own, pool="shared_nothing"), shared):
+            yield f"{app}: {sentence}"
 
 
 def stealing(scheme: str) -> Text:
-    """Compares each shared pool with stealing to the same pool without it."""
+    """Compare each shared pool with stealing to the same pool without it."""
 
     def text(rows: list[Row]) -> str:
         own = [row for row in rows if row.get("scheme") == scheme]
@@ -278,7 +278,7 @@ def stealing(scheme: str) -> Text:
 
 
 def beside_loop(way: str) -> Text:
-    """Makes the throughput of a way on one thread, absolute and relative to the loop."""
+    """Make the throughput of a way on one thread, absolute and relative to the loop."""
 
     def text(rows: list[Row]) -> str:
         own, loop = pick(rows, way=way), pick(rows, result="yardstick")
@@ -288,7 +288,7 @@ def beside_loop(way: str) -> Text:
 
 
 def coordination(rows: list[Row]) -> Iterator[str]:
-    """Yields, for each way, what a transaction takes more than in the loop."""
+    """Yield, for each way, what a transaction takes more than in the loop."""
     loop = pick(rows, result="yardstick")
     for row in rows:
         if loop and row["result"] == "equal":
@@ -300,7 +300,7 @@ def coordination(rows: list[Row]) -> Iterator[str]:
 
 
 def joint(way: str) -> Text:
-    """Compares one joint transaction of a report with three transactions."""
+    """Compare one joint transaction of a report with three transactions."""
 
     def text(rows: list[Row]) -> str:
         one, three = (pick(rows, way=way, form=form) for form in ("joint", "separate"))
@@ -312,7 +312,7 @@ def joint(way: str) -> Text:
 
 
 def keyed(way: str) -> Text:
-    """Compares a transactional scheme with state that is partitioned by key."""
+    """Compare a transactional scheme with state that is partitioned by key."""
 
     def text(rows: list[Row]) -> str:
         own, other = pick(rows, app="tp", way=way), pick(rows, app="tpk")
@@ -322,7 +322,7 @@ def keyed(way: str) -> Text:
 
 
 def indexed(*names: str) -> Text:
-    """Compares tables with a hash index with dense tables: the throughput of each way, and its share of Others."""
+    """Compare tables with a hash index with dense tables: the throughput of each way, and its share of Others."""
 
     def text(rows: list[Row]) -> str:
         ratios = []

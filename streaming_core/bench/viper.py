@@ -43,12 +43,12 @@ BY_BATCH: tuple[How, ...] = tuple((channel, DEFAULT_BATCH) for channel in (PUBLI
 
 
 def sinks(first: int, instances: int) -> list[int]:
-    """Returns the threads of the sinks: as many as instances, from thread `first` on."""
+    """Return the threads of the sinks: as many as instances, from thread `first` on."""
     return list(range(first, first + instances))
 
 
 def way(app: str, cell: Cell, how: How) -> Pinned:
-    """Returns a way in which each injector, instance and sink has its own thread; `merge_sort` adds merge threads."""
+    """Return a way in which each injector, instance and sink has its own thread; `merge_sort` adds merge threads."""
     injectors, instances = cell
     first_sink = injectors + instances
     plan = {
@@ -58,12 +58,12 @@ def way(app: str, cell: Cell, how: How) -> Pinned:
     }
     channel, batch = how
     # The type of `channel` is a literal.
-    given: dict[str, Any] = {"channel": channel, "batch": batch, "plan": plan, "idle": "park"}
-    return Pinned(app=app, threads=first_sink + instances, **given)
+    fields: dict[str, Any] = {"channel": channel, "batch": batch, "plan": plan, "idle": "park"}
+    return Pinned(app=app, threads=first_sink + instances, **fields)
 
 
 def merge_threads(injectors: int, instances: int, channel: str) -> int:
-    """Returns the number of merge operators: one before each instance or sink that has several sources."""
+    """Return the number of merge operators: one before each instance or sink that has several sources."""
     if channel != BASELINE:
         return 0
     return instances * (injectors > 1) + instances * (instances > 1)
@@ -93,7 +93,7 @@ def _figure_4(counts: list[int]) -> Sweep:
 
 
 def _corners() -> list[Cell]:
-    """Returns one injector with one instance and with most, and most of both."""
+    """Return one injector with one instance and with most, and most of both."""
     first, last = COUNTS[0], COUNTS[-1]
     return [(first, first), (first, last), (last, last)]
 
@@ -122,7 +122,7 @@ def _batches(counts: list[int]) -> Sweep:
 
 
 def _describe(rows: Rows) -> None:
-    """Adds injectors, instances, all threads, the chart, and the cores in use to each row."""
+    """Add injectors, instances, all threads, the chart, and the cores in use to each row."""
     for row in rows:
         if "plan" in row:
             row["injectors"], row["instances"] = len(row["plan"]["source"]), len(row["plan"][row["app"]])
@@ -136,7 +136,7 @@ def _describe(rows: Rows) -> None:
 
 
 def _cores_in_use(row: Row) -> None:
-    """Adds `cores`: processor time over time."""
+    """Add `cores`: processor time over time."""
     measured = row.get("rounds", {}).get("cpu_ns", [])
     if measured and row.get("cpu_ns") is not None:
         row["rounds"][CORES] = [cost * rate / 1e9 for cost, rate in zip(measured, row["rates"], strict=True)]
@@ -153,14 +153,14 @@ def _row(rows: Rows, app: str, cell: Cell, channel: str) -> Row | None:
 
 
 def _ratio(row: Row | None, other: Row | None, column: str) -> str:
-    """Returns a ratio as text, or nothing if a row or a value is missing."""
+    """Return a ratio as text, or nothing if a row or a value is missing."""
     if row is None or other is None or row.get(column) is None or other.get(column) is None:
         return ""
     return compare(row, other, column).text
 
 
 def _beside(app: str, cells: Callable[[], Iterable[Cell]], channel: str, *columns: str) -> Callable[[Rows], str]:
-    """Returns a function that gives columns of a channel, each with its ratio to merge_sort, for some cells."""
+    """Return a function that gives columns of a channel, each with its ratio to merge_sort, for some cells."""
 
     def text(rows: Rows) -> str:
         parts = []
@@ -195,7 +195,7 @@ def _joined(*texts: Callable[[Rows], str]) -> Callable[[Rows], str]:
 
 
 def _most(channel: str) -> Callable[[Rows], str]:
-    """Returns a function that finds the largest gains of a channel over merge_sort."""
+    """Return a function that finds the largest gains of a channel over merge_sort."""
 
     def text(rows: Rows) -> str:
         parts = []
@@ -227,7 +227,7 @@ def _power_host(rows: Rows) -> str:
 
 
 def _gains(rows: Rows) -> Iterator[str]:
-    """Describes the rows, and compares each channel with merge_sort."""
+    """Describe the rows, and compare each channel with merge_sort."""
     _describe(rows)
     ways = right(rows)
     batches = dict.fromkeys((row["app"], row["injectors"], row["instances"]) for row in ways if "plan" in row)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from pydantic import ValidationError
@@ -64,6 +65,11 @@ NOTES = {
 }
 
 
+def examples(*lines: str) -> str:
+    """The epilog of a command: an example on each line."""
+    return "\n\n".join(["Examples:", *lines])
+
+
 def option_name(field: str) -> str:
     """The option of a field, as users type it: `--throughput-window`."""
     return f"--{field.replace('_', '-')}"
@@ -109,19 +115,57 @@ def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
             values = {name: value for name in options if (value := arguments.pop(name)) is not None}
             return command(**arguments, options=values)
 
-        signature = inspect.signature(command, eval_str=True)
-        parameters: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            if parameter.name == "options":
-                kind = inspect.Parameter.KEYWORD_ONLY
-                parameters += [inspect.Parameter(n, kind, default=None, annotation=a) for n, a in options.items()]
-            else:
-                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        decorated: Any = with_options
-        decorated.__signature__ = signature.replace(parameters=parameters)
-        return decorated
+        return _with_parameters(
+            with_options, {"options": [_parameter(name, annotation, None) for name, annotation in options.items()]}
+        )
 
     return decorate
+
+
+def grouped(command: Callable) -> Callable:
+    """Give a command the fields of a dataclass as options, in place of a parameter of that dataclass's type.
+
+    A field declares its option as a parameter would: `Annotated[int, typer.Option(...)] = 1`. The command receives an
+    instance of the dataclass.
+    """
+    annotations = {name: one.annotation for name, one in inspect.signature(command, eval_str=True).parameters.items()}
+    groups: dict[str, Any] = {name: one for name, one in annotations.items() if is_dataclass(one)}
+
+    @wraps(command)
+    def with_groups(**arguments: Any) -> Any:
+        instances = {
+            name: group(**{field.name: arguments.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        return command(**arguments, **instances)
+
+    return _with_parameters(with_groups, {name: _parameters_of(group) for name, group in groups.items()})
+
+
+def _parameters_of(group: Any) -> list[inspect.Parameter]:
+    """A parameter for each field of a dataclass."""
+    annotations = get_type_hints(group, include_extras=True)
+    defaults = {field.name: field.default for field in fields(group)}
+    return [
+        _parameter(name, annotations[name], inspect.Parameter.empty if default is MISSING else default)
+        for name, default in defaults.items()
+    ]
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_parameters(command: Callable, replacements: dict[str, list[inspect.Parameter]]) -> Callable:
+    """The command with a signature in which other parameters replace some of its own."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        own = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        parameters += replacements.get(parameter.name, [own])
+    decorated: Any = command
+    decorated.__signature__ = signature.replace(parameters=parameters)
+    return decorated
 
 
 def parameters(name: str, profile: str | None, settings: list[str] | None) -> dict[str, Any]:
@@ -173,9 +217,9 @@ def specification(
             return _of_process(RunSpec.parse(content))
         except BadInput as error:
             raise BadInput(f"{what}: {error}") from None
-    fields = options | {name: _read_field(name, options[name]) for name in FILES if name in options}
-    fields |= {name: _numbers(name, options[name]) for name in NUMBERS if name in options}
-    spec = _of_process(_spec(what, fields, parameters(what, profile, settings), source))
+    values = options | {name: _read_field(name, options[name]) for name in FILES if name in options}
+    values |= {name: numbers(option_name(name), options[name]) for name in NUMBERS if name in options}
+    spec = _of_process(_spec(what, values, parameters(what, profile, settings), source))
     uses_auto_plan = find_plan and "plan" not in options and isinstance(spec, Pinned) and spec.leaves_plan_open
     return spec.model_copy(update={"plan": AUTO_PLAN}) if uses_auto_plan else spec
 
@@ -191,7 +235,7 @@ def _of_process(spec: RunSpec) -> RunSpec:
 
 
 def _read_field(name: str, path: Path) -> Any:
-    """The content of the file of a plan or a schedule, or the plan of that name. RunSpec checks it."""
+    """The content of a plan file or schedule file, or a named plan. RunSpec checks it."""
     if name == "plan" and str(path) in NAMED_PLANS:
         return NAMED_PLANS[str(path)]
     if name == "plan" and not path.suffix and not path.exists():
@@ -222,27 +266,53 @@ def _schedule_of(report: RunReport) -> list[dict[str, Any]]:
     return [{"event": one.event, "owners": {one.operator: one.owners}} for one in reconfigurations]
 
 
-def _numbers(name: str, text: str) -> list[int]:
+def numbers(option: str, text: str, bounds: tuple[int, int] | None = None) -> list[int]:
+    """The numbers in the value of an option, which has commas between them.
+
+    Args:
+        option: The option, for the message.
+        text: Its value.
+        bounds: The smallest and the largest number that the option takes, or None.
+
+    Raises:
+        BadInput: The text is no list of numbers, or a number is out of bounds.
+    """
     try:
-        return [int(number) for number in text.split(",")]
+        values = [int(number) for number in text.split(",")]
     except ValueError:
-        raise BadInput(f"{option_name(name)} must be numbers separated by commas, got {text!r}") from None
+        values = None
+    if values is None or (bounds and not all(bounds[0] <= value <= bounds[1] for value in values)):
+        allowed = (
+            f"numbers from {bounds[0]} to {bounds[1]}, separated by commas"
+            if bounds
+            else ("numbers separated by commas")
+        )
+        raise BadInput(f"{option} must be {allowed}, got {text!r}")
+    return values
 
 
-def _spec(name: str, fields: dict, params: dict, source: Path | None) -> RunSpec:
+def _spec(name: str, values: dict[str, Any], params: dict[str, Any], source: Path | None) -> RunSpec:
+    """The spec of a run of an application.
+
+    Args:
+        name: The application.
+        values: The fields that the options set.
+        params: The parameters that the options set.
+        source: The workload, whose parameters count if `params` is empty; None for a live run.
+    """
     from streaming_core.apps import registry
     from streaming_core.data import workload
 
     loaded = registry.load(name)
-    if "executor" not in fields:
-        fields = fields | {"executor": executors_of(loaded.kind)[0]}
+    if "executor" not in values:
+        values = values | {"executor": executors_of(loaded.kind)[0]}
     if not params and source is not None:
         # The parameters of the operators are part of the workload.
         manifest = workload.read_manifest(source)
         if manifest["app"] == name:
             defaults = loaded.bind()
             params = {k: v for k, v in loaded.bind(manifest["params"]).items() if v != defaults[k]}
-    return RunSpec.parse({"sink": "parquet"} | fields | {"app": name, "params": params}, name=option_name)
+    return RunSpec.parse({"sink": "parquet"} | values | {"app": name, "params": params}, name=option_name)
 
 
 def _read(path: Path) -> bytes:

@@ -11,7 +11,6 @@ Nothing of an engine is imported, because its packages are in an environment of 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -20,14 +19,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from streaming_core.apps.registry import NAME
 from streaming_core.engines.contract import Manifest
 from streaming_core.errors import BadInput, one_line, unknown
 
 SETTING = "LOCKSTEP_ENGINES"
 GROUP = "lockstep.executors"
 MANIFEST = "engine.yaml"
-# The name of an engine is the name of an executor: in paths, pages, SQL and command lines.
-NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _CHECKOUT = Path(__file__).parents[2]
 
 

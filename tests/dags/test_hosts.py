@@ -141,9 +141,11 @@ def attempt(home):
 
 def trigger(host: SshHost, attempt: Path, patience: float = 30.0, workload: Path | None = None) -> CellTrigger:
     return CellTrigger(
-        home=str(host.home.root),
-        run=attempt.parent.parent.name,
-        host=host.connection.conn_id,
+        lane={
+            "home": str(host.home.root),
+            "run": attempt.parent.parent.name,
+            "host": host.connection.conn_id,
+        },
         cell=attempt.parent.name,
         attempt=attempt.name,
         command=host.command(attempt, workload or host.home.workload("gs", "w"), 600),

@@ -277,7 +277,7 @@ class TriggerCheck:
 
 
 def _refusal(body: bytes) -> str:
-    """Why a run cannot be triggered with this body; empty if its connections fit."""
+    """The reason why a run cannot be triggered with this body; empty if its connections fit."""
     from airflow.exceptions import AirflowNotFoundException
     from airflow.models import Connection
 

@@ -18,7 +18,7 @@ LOOPBACK = {"127.0.0.1", "localhost"}
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
     before = os.umask(0)  # what is private is so whatever the user's mask
-    yield airflow_home.made()
+    yield airflow_home.existing_folder()
     os.umask(before)
 
 
@@ -41,7 +41,7 @@ def test_every_home_has_secrets_of_its_own_which_stay(home, settings, tmp_path, 
     airflow_home.write_configuration(home)
     assert json.loads((home / "secrets.json").read_text()) == mine
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "other"))
-    airflow_home.write_configuration(airflow_home.made())
+    airflow_home.write_configuration(airflow_home.existing_folder())
     other = json.loads((tmp_path / "other" / "secrets.json").read_text())
     assert not set(mine.values()) & set(other.values())
     assert {settings["core"]["fernet_key"], settings["api"]["secret_key"], settings["api_auth"]["jwt_secret"]} == set(

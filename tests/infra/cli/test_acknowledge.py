@@ -21,7 +21,7 @@ def home(tmp_path, monkeypatch) -> Home:
 
 
 def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeypatch):
-    monkeypatch.setattr("infra.cli.command.user", lambda: "ada")
+    monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
     assert "ada acknowledged 3 red cells: the disk was full" in capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_pages_name_a_changed_entry_and_show_no_acknowledgement(home, capsys):
 
 
 def test_a_withdrawn_acknowledgement_is_shown_no_more_and_both_entries_stay(home, capsys, monkeypatch):
-    monkeypatch.setattr("infra.cli.command.user", lambda: "ada")
+    monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
     red = [one.cell for one in decisions.decisions(home)]

@@ -14,6 +14,7 @@ from streaming_core.bench import length
 from streaming_core.bench.confinement import confined
 from streaming_core.bench.passes import MOST_RUNS, Pass, runs
 from streaming_core.bench.race import Race
+from streaming_core.bench.rounds import OpenLoop
 from streaming_core.run import one_pass, probe
 from streaming_core.run.report import Latency, Sample
 from streaming_core.run.way import Pinned, Transactional
@@ -128,7 +129,7 @@ def test_faster_ways_repeat_their_run(monkeypatch):
 
     monkeypatch.setattr(Race, "one_pass", noted)
     ways = [Transactional(app="sl", scheme=scheme) for scheme in ("tstream", "serial")]
-    _, slow, fast = race.run(ways, 2, 0.03, loads=[0.5])
+    _, slow, fast = race.run(ways, 2, 0.03, OpenLoop(loads=[0.5]))
     assert (slow["runs"], fast["runs"], slow["events"], fast["events"]) == (1, 3, 500, 500)
     assert slow["rates"] == pytest.approx([500 / 0.03] * 2)
     assert fast["rates"] == pytest.approx([500 / 0.01] * 2)

@@ -9,6 +9,7 @@ import pytest
 
 from streaming_core.bench import report, suite, tstream
 from streaming_core.bench.race import Race
+from streaming_core.bench.rounds import OpenLoop
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.run import engine, one_pass
 from streaming_core.run.way import Transactional
@@ -63,7 +64,9 @@ def test_a_suite_writes_what_was_measured_and_where(command, home):
 
 def test_latencies_of_all_ways_are_measured_at_a_share_of_the_slowest_peak_rate():
     race = Race("sl", {}, 4000)
-    loop, *rows = race.run([Transactional(app="sl", scheme=scheme) for scheme in ("owners", "tstream")], 2, loads=[0.5])
+    loop, *rows = race.run(
+        [Transactional(app="sl", scheme=scheme) for scheme in ("owners", "tstream")], 2, open_loop=OpenLoop(loads=[0.5])
+    )
     assert {row["offered_per_s"] for row in rows} == {min(row["events_per_s"] for row in rows) / 2}
     for row, name in itertools.product(rows, ("end_to_end_mean_us", "end_to_end_p99_us", "processing_mean_us")):
         assert 0 < row[f"{name}_range"][0] <= row[name] <= row[f"{name}_range"][1]

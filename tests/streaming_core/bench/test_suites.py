@@ -67,7 +67,7 @@ def races(tmp_path_factory):
             key = app, json.dumps(registry.load(app).bind(params)), events, handwritten
             if key not in made:
                 made[key] = Race(app, params, events, handwritten=handwritten)
-            made[key].given = params
+            made[key].params = params
             return made[key]
 
         yield race

@@ -13,7 +13,7 @@ from streaming_core.bench.passes import Pass
 from streaming_core.bench.race import Race
 from streaming_core.bench.reconfigurations import columns, seen, switched
 from streaming_core.bench.requests import Asking, Requests
-from streaming_core.bench.rounds import reconfigured
+from streaming_core.bench.rounds import OpenLoop, reconfigured
 from streaming_core.bench.stretch_sentences import SHARED
 from streaming_core.cli import main
 from streaming_core.run.report import Reconfiguration, Sample
@@ -167,7 +167,7 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
         return one
 
     monkeypatch.setattr(race, "one_pass", noting)
-    loop, still, row = race.run([spec, spec], 2, loads=(0.5,), requests=[None, many])
+    loop, still, row = race.run([spec, spec], 2, open_loop=OpenLoop(loads=(0.5,)), requests=[None, many])
     assert still["result"] == row["result"] == "equal"
     assert (still["switched"], row["switched"]) == ("no", "halves")
     for is_loaded, name in ((False, "switches"), (True, "loaded_switches")):

@@ -430,7 +430,8 @@ FIRST = ("generate", "run", "oracle", "diff", "record")
 
 def examples():
     """The examples in the help of all commands, in an order in which they run, without the slow `bench` and `new`."""
-    commands = {one.callback.__name__: one for one in cli.app.registered_commands}
+    families = [family.typer_instance for family in cli.app.registered_groups]
+    commands = {one.callback.__name__: one for family in families for one in family.registered_commands}
     lines = [
         line.split()[1:]
         for name in dict.fromkeys([*FIRST, *commands])

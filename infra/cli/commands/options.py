@@ -1,0 +1,23 @@
+"""Options that several families of commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streaming_core.errors import BadInput
+
+CELLS = "Names of cells, separated by commas, as `lockstep report --json` prints them."
+
+NewestRun = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The id of a run. Default: the newest run.")]
+
+
+def named_cells(text: str | None) -> list[str] | None:
+    """Split the value of --cells into names; None if the option was not used."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise BadInput("--cells: name at least one cell")
+    return names
