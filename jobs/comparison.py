@@ -53,7 +53,7 @@ def compare(check: str, expected: Parts, actual: Parts, multiset: list[str] | No
         if faults:
             return facts
         names = multiset or expected.schema.names
-        result: comparison.Found | None
+        result: comparison.Differences | None
         if multiset:
             result = comparison.in_buckets(check, expected, actual, names, VIOLATION_CAP)
         else:

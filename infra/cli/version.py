@@ -9,7 +9,7 @@ from importlib.metadata import version as version_of
 from typing import TypedDict
 
 from infra.checkout import ROOT
-from streaming_core.run.engine import build
+from streaming_core.run.provenance import build
 
 # The packages that make, run, compare, judge and keep a result.
 PACKAGES = (

@@ -1,6 +1,7 @@
 """Rules of plain English: short sentences, a named actor, active voice.
 
-The rules `prose/...` are about the texts that a user reads. The same rules for docstrings and comments are `comment/...`. Files of tests have comments only.
+The rules `prose/...` are about the texts that a user reads. The same rules for docstrings and comments are
+`comment/...`. Files of tests have comments only.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def probe(
 
     With --machine, measures them too. `streaming-core plan --machine` takes the file.
     """
-    from streaming_core.run.engine import topology
+    from streaming_core.run.probe import topology
 
     facts = topology()
     if machine is not None and machine.is_dir():

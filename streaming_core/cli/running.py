@@ -105,7 +105,7 @@ def _print_plan(planned: Planned, app_name: str) -> None:
     print(f"plan auto, threads of each operator: {places}")
     print(f"plan auto, prediction: {planned.events_per_s:,.0f} events/s{off}")
     if chosen := planned.chosen:
-        rates = f"{chosen.found_per_s:,.0f} and {chosen.replicated_per_s:,.0f} events/s"
+        rates = f"{chosen.candidate_per_s:,.0f} and {chosen.replicated_per_s:,.0f} events/s"
         print(
             f"plan auto, choice: the {chosen.plan} plan; found and replicated plan measured {rates}, ratio "
             f"{chosen.ratio:.2f}, median of {chosen.rounds} rounds"

@@ -222,10 +222,8 @@ class Better(BaseModel):
 class Chosen(BaseModel):
     """How a run chose between the planner's plan and the replicated plan: it measured both on the first events."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
     plan: Literal["found", "replicated"] = Field(description="The faster plan, which the run uses.")
-    candidate_per_s: float = Field(alias="found_per_s", description="Median events per second of the plan found.")
+    candidate_per_s: float = Field(description="Median events per second of the plan found.")
     replicated_per_s: float = Field(description="Median events per second of the replicated plan.")
     ratio: float = Field(description="Median over rounds of the first rate divided by the second.")
     rounds: int = Field(description="Rounds, in which the plans take turns.")

@@ -167,3 +167,18 @@ def sql(
     from infra.cli.sql import sql as queried
 
     queried(home(), query, as_json)
+
+
+@app.command()
+def version(as_json: Json = False) -> int:
+    """Print the versions of Lockstep, Python and the packages.
+
+    Add the output to a report of a problem.
+
+    Examples:
+        lockstep version
+        lockstep version --json
+    """
+    from infra.cli.version import version
+
+    return version(as_json)
