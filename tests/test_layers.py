@@ -87,18 +87,18 @@ FILES = {name: path for name, path in ALL_FILES.items() if not name.startswith("
 @cache
 def imports(path: Path) -> set[str]:
     """Every module the file imports, at its top or in a function: one of ours by its own name, others as written."""
-    found = set()
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}:{node.lineno}: import by the full name, not a relative one"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             modules = names & (ALL_FILES.keys() | {"streaming_core._runtime"})
-            found |= modules
+            imported |= modules
             if modules != names:
-                found.add(node.module)
-    return found
+                imported.add(node.module)
+    return imported
 
 
 def product_imports() -> dict[str, set[str]]:

@@ -58,21 +58,21 @@ def test_the_red_cells_that_are_asked_about_are_acknowledged_and_no_others(locks
 
 
 @pytest.mark.parametrize(
-    ("run_id", "names", "said"),
+    ("run_id", "names", "message"),
     [
         ("../../etc", "", "no run '../../etc'"),
         (past_runs.RUN_IDS[0], "", "has no red cells"),
         (past_runs.LAST, "nosuch", "has no red cell nosuch"),
     ],
 )
-def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, run_id, names, said):
+def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, run_id, names, message):
     past_runs.make(lockstep_home)
-    with pytest.raises(AirflowFailException, match=said):
+    with pytest.raises(AirflowFailException, match=message):
         asked.red_cells(run_id, names)
 
 
 @pytest.mark.parametrize(
-    ("ref", "run_id", "said"),
+    ("ref", "run_id", "message"),
     [
         ("nosuch", "", "'nosuch' is not a commit of "),
         ("HEAD", "../../etc", "no run '../../etc'"),
@@ -83,9 +83,9 @@ def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, run_
         ),
     ],
 )
-def test_what_cannot_be_measured_is_said_before_anything_is_built(lockstep_home, ref, run_id, said):
+def test_what_cannot_be_measured_is_said_before_anything_is_built(lockstep_home, ref, run_id, message):
     past_runs.make(lockstep_home, red=False)
-    with pytest.raises(AirflowFailException, match=said):
+    with pytest.raises(AirflowFailException, match=message):
         asked.to_measure(ref, run_id, "")
     assert not lockstep_home.build("x").parent.exists()
 

@@ -51,8 +51,8 @@ def test_search_and_the_way_back_work_under_the_policy_of_the_plugin(airflow):
     address, token = airflow
     with Browser() as browser:
         browser.call("Network.setCookie", name="_token", value=token, url=address)
-        found = search(browser, f"{address}/lockstep/docs/tutorial.html")
-        assert any(link.startswith(f"{address}/lockstep/docs/{PAGE}") for link in found)
+        links = search(browser, f"{address}/lockstep/docs/tutorial.html")
+        assert any(link.startswith(f"{address}/lockstep/docs/{PAGE}") for link in links)
         back = "document.querySelector('.md-banner a')"
         assert browser.ask(f"getComputedStyle({back}.closest('.md-banner')).display") == "block"
         assert browser.ask(f"{back}.pathname") == "/lockstep/index.html"

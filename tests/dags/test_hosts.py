@@ -156,18 +156,18 @@ class Running:
     """An attempt that runs on a host, in a thread: `outcome` is its exit code, or the reason why its host was lost."""
 
     def __init__(
-        self, host: Host, attempt: Path, said: list[str], patience: float = 30.0, workload: Path | None = None
+        self, host: Host, attempt: Path, lines: list[str], patience: float = 30.0, workload: Path | None = None
     ):
         self.outcome: object = None
-        self._thread = threading.Thread(target=self._run, args=(host, attempt, said, patience, workload))
+        self._thread = threading.Thread(target=self._run, args=(host, attempt, lines, patience, workload))
         self._thread.start()
 
-    def _run(self, host: Host, attempt: Path, said: list[str], patience: float, workload: Path | None) -> None:
+    def _run(self, host: Host, attempt: Path, lines: list[str], patience: float, workload: Path | None) -> None:
         if isinstance(host, LocalHost):
-            self.outcome = host.run(attempt, host.home.workload("gs", "w"), 600, said.append)
+            self.outcome = host.run(attempt, host.home.workload("gs", "w"), 600, lines.append)
         elif isinstance(host, SshHost):
             event = asyncio.run(anext(trigger(host, attempt, patience, workload).run())).payload
-            said.append(event.get("line", ""))
+            lines.append(event.get("line", ""))
             self.outcome = event.get("code", event.get("lost"))
 
     def result(self):
@@ -260,9 +260,9 @@ def test_no_word_of_a_command_is_the_remote_shells(text, ssh, local, tmp_path, m
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_the_engines_exit_code_and_words_come_back(kind, code, ssh, local, home, attempt):
     (attempt / "go").write_text(str(code))
-    said = []
-    assert Running(Host.of(kind, home), attempt, said).result() == code
-    assert (said[-1:] == ["the reason"]) == (code != 0)
+    lines = []
+    assert Running(Host.of(kind, home), attempt, lines).result() == code
+    assert (lines[-1:] == ["the reason"]) == (code != 0)
     assert json.loads((attempt / "exit.json").read_text())["exit_code"] == code
 
 

@@ -87,7 +87,7 @@ def test_paths_outside_the_roots_links_out_of_them_and_fifos_are_refused_in_one_
     (inbox / "in" / "b.csv").symlink_to("../../outside.csv")
     os.mkfifo(inbox / "fifo.csv")
     outside = f"is outside the folders that may be read ({inbox}): copy the file there, or add its folder to "
-    for path, said in (
+    for path, message in (
         ("/etc/passwd", f"/etc/passwd {outside}"),
         ("../outside.csv", f"{inbox}/../outside.csv {outside}"),
         ("link.csv", f"{inbox}/link.csv {outside}"),
@@ -95,8 +95,8 @@ def test_paths_outside_the_roots_links_out_of_them_and_fifos_are_refused_in_one_
         ("fifo.csv", f"{inbox}/fifo.csv is a FIFO: only regular files, and folders of them, can be imported"),
         ("nosuch.csv", f"{inbox}/nosuch.csv does not exist"),
     ):
-        assert refusal(files=["a.csv", path]).startswith(said)
-        assert refusal(application="scalejoin", streams=[f"Left={path}", "Right=a.csv"]).startswith(said)
+        assert refusal(files=["a.csv", path]).startswith(message)
+        assert refusal(application="scalejoin", streams=[f"Left={path}", "Right=a.csv"]).startswith(message)
     assert importing.check(FORM | {"application": "wc", "name": "mine", "files": [str(inbox / "a.csv"), " "]}) == {
         "folder": str(inbox.parent / "imported" / "wc" / "mine"),
         "files": 1,
@@ -113,7 +113,7 @@ def test_another_root_is_a_setting(inbox, monkeypatch):
 def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
     (inbox.parent / "imported" / "wc" / "taken").mkdir(parents=True)
     (inbox.parent / "imported" / "wc" / "taken" / "there").touch()
-    for fields, said in (
+    for fields, message in (
         ({}, "give either files, or --stream NAME=PATH for each stream"),
         ({"files": ["a.csv"], "name": "taken"}, "already exists: choose another name, or remove it first"),
         ({"files": ["a.csv"], "name": "../x"}, "--name '../x': use at most 61 letters"),
@@ -125,7 +125,7 @@ def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
         ({"streams": ["Left=a.csv"]}, "app wc has one source: give its files without --stream"),
         ({"application": "scalejoin", "streams": ["Left=a.csv"]}, "stream Right has no file"),
     ):
-        assert said in refusal(**fields)
+        assert message in refusal(**fields)
 
 
 def test_hostile_values_are_refused_in_a_line(inbox, tmp_path):

@@ -67,7 +67,7 @@ def connect(server, builds, tmp_path, monkeypatch):
     answering(tmp_path / BASELINE, seconds=0.5, steal=0.25)
     answering(tmp_path / build.checkout().name, seconds=0.25)
 
-    def made(**extra):
+    def set_connection(**extra):
         extra = {
             "python": sys.executable,
             "builds": str(builds),
@@ -75,8 +75,8 @@ def connect(server, builds, tmp_path, monkeypatch):
         } | extra
         monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(server.connection(**extra)))
 
-    made()
-    return made
+    set_connection()
+    return set_connection
 
 
 def test_cell_is_measured_on_the_host_that_ran_it(home, cells, connect, server, builds):

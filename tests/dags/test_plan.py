@@ -179,10 +179,10 @@ def test_a_token_in_the_address_of_a_spark_server_is_refused_before_it_is_on_a_c
 ):
     connection = {"conn_type": "spark_connect", "host": host, "port": 15002}
     monkeypatch.setenv("AIRFLOW_CONN_REMOTE", json.dumps(connection))
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(BadInput, match=r"^connection remote: the host must be a bare host name") as refused:
-        ServerHook("remote", RUN).start(said.append)
-    assert "abc" not in f"{refused.value} {said}"
+        ServerHook("remote", RUN).start(lines.append)
+    assert "abc" not in f"{refused.value} {lines}"
     assert not lockstep_home.root.exists()
 
 

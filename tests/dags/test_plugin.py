@@ -118,8 +118,8 @@ def test_a_person_without_a_login_is_sent_to_it(server):
 
 def policy_of(answer) -> dict[str, str]:
     """Directive -> what it allows."""
-    said = answer.headers["content-security-policy"]
-    return {name: rest for name, _, rest in (directive.strip().partition(" ") for directive in said.split(";"))}
+    policy = answer.headers["content-security-policy"]
+    return {name: rest for name, _, rest in (directive.strip().partition(" ") for directive in policy.split(";"))}
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -55,19 +55,19 @@ def builds(tmp_path_factory):
 def connect(server, builds, monkeypatch):
     """Makes the connection `node`; its extra has these fields beside the others."""
 
-    def made(to: Sshd = server, **extra):
+    def set_connection(to: Sshd = server, **extra):
         extra = {"python": sys.executable, "builds": str(builds), **extra}
         monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(to.connection(**extra)))
 
-    made()
-    return made
+    set_connection()
+    return set_connection
 
 
 @pytest.fixture
 def python(tmp_path):
     """Makes an interpreter that runs this code before every program."""
 
-    def made(code: str) -> str:
+    def write_interpreter(code: str) -> str:
         folder = tmp_path / "its python"
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(code)
@@ -76,7 +76,7 @@ def python(tmp_path):
         path.chmod(0o755)
         return str(path)
 
-    return made
+    return write_interpreter
 
 
 def test_host_that_fits_tells_its_facts_and_has_the_build(connect, home, packed, builds):

@@ -86,8 +86,8 @@ def test_master_that_does_not_answer_is_named_with_its_connection(hook, lockstep
     log.parent.mkdir(parents=True)
     lines = ["1 ERROR Backend: Reason: All masters are unresponsive! Giving up.", "(No active SparkContext.)"]
     log.write_text("\n".join(lines))
-    said = "^connection remote: no Spark master answers at spark://nowhere:7077; start it, or correct host and port$"
-    with pytest.raises(ServerLost, match=said):
+    message = "^connection remote: no Spark master answers at spark://nowhere:7077; start it, or correct host and port$"
+    with pytest.raises(ServerLost, match=message):
         hook(conn_type="spark", host="spark://nowhere", port=7077).get_connection_url()
 
 

@@ -45,12 +45,12 @@ def run(server, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     answer = server.post(RUNS, json={"logical_date": None, "conf": CONF})
     assert answer.status_code == 200, answer.text
-    made, home = answer.json(), Home(tmp_path)
-    run_id = new_run_id(made["dag_run_id"], datetime.fromisoformat(made["run_after"]).timestamp())
+    dag_run, home = answer.json(), Home(tmp_path)
+    run_id = new_run_id(dag_run["dag_run_id"], datetime.fromisoformat(dag_run["run_after"]).timestamp())
     with status.recorded(home, run_id, Stage.PLAN_MATRIX):
         write_json(home.run(run_id) / "plan.json", {"cells": [], "workloads": []})
-    yield f"{RUNS}/{made['dag_run_id']}", home, run_id
-    server.delete(f"{RUNS}/{made['dag_run_id']}")
+    yield f"{RUNS}/{dag_run['dag_run_id']}", home, run_id
+    server.delete(f"{RUNS}/{dag_run['dag_run_id']}")
 
 
 def test_user_that_stops_a_run_is_named(server, run):

@@ -25,14 +25,14 @@ def test_the_sql_says_what_the_rule_says(spark):
     sql = jinja2.Environment().from_string(source).module.gate("faster")
     rows = [(number, [float(y) for y in faster]) for number, faster in enumerate(CELLS)] + [(-1, [0.1] * 31)]
     spark.createDataFrame(rows, "number int, faster array<double>").createOrReplaceTempView("pairs")
-    found = spark.sql(f"select number, found.* from (select number, {sql} as found from pairs)").toArrow()
-    said = {row.pop("number"): row for row in found.to_pylist()}
-    assert set(said.pop(-1).values()) == {None}, "one pair is missing, and nothing is said"
-    assert len(said) == len(CELLS)
+    table = spark.sql(f"select number, verdict.* from (select number, {sql} as verdict from pairs)").toArrow()
+    rows_by_number = {row.pop("number"): row for row in table.to_pylist()}
+    assert set(rows_by_number.pop(-1).values()) == {None}, "one pair is missing, and nothing is said"
+    assert len(rows_by_number) == len(CELLS)
     for number, faster in enumerate(CELLS):
         rule = gate.gate(faster)._asdict()
-        assert said[number].pop("verdict") == rule.pop("verdict"), number
-        assert said[number] == pytest.approx(rule, abs=1e-12), number
+        assert rows_by_number[number].pop("verdict") == rule.pop("verdict"), number
+        assert rows_by_number[number] == pytest.approx(rule, abs=1e-12), number
     assert {gate.gate(faster).verdict for faster in CELLS} == {"slower", "faster", "unchanged", "too_noisy"}
 
 
@@ -63,6 +63,8 @@ def test_an_unchanged_build_is_not_accused(noise):
 
 @pytest.mark.parametrize("noise", [0.003, 0.01, 0.02])
 def test_the_smallest_slowdown_that_is_named_is_one_that_is_found(noise):
-    said = [gate.gate(gate.pairs(10**6 + seed, noise)).smallest for seed in range(400)]
-    found = [gate.gate(gate.pairs(seed, noise, slower=small)).verdict == "slower" for seed, small in enumerate(said)]
-    assert 0.85 <= np.mean(found) <= 0.99
+    smallest = [gate.gate(gate.pairs(10**6 + seed, noise)).smallest for seed in range(400)]
+    detections = [
+        gate.gate(gate.pairs(seed, noise, slower=small)).verdict == "slower" for seed, small in enumerate(smallest)
+    ]
+    assert 0.85 <= np.mean(detections) <= 0.99

@@ -37,9 +37,9 @@ MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"
 
 def by_key(rows: list[dict], *key: str) -> dict[tuple, dict]:
     """Rows by their grain, which they must have."""
-    found = {tuple(row[name] for name in key): row for row in rows}
-    assert len(found) == len(rows), f"more than one row per {key}"
-    return found
+    by_value = {tuple(row[name] for name in key): row for row in rows}
+    assert len(by_value) == len(rows), f"more than one row per {key}"
+    return by_value
 
 
 def equal_cells() -> dict[tuple[str, str], RunSpec]:
@@ -50,10 +50,10 @@ def equal_cells() -> dict[tuple[str, str], RunSpec]:
 
 def test_building_a_history_succeeds_and_says_so_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
-    said = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
-    assert len(said) == 1
-    assert "built 16 models" in said[0]
-    assert said[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
+    summaries = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
+    assert len(summaries) == 1
+    assert "built 16 models" in summaries[0]
+    assert summaries[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
 
 
 def test_a_run_with_a_row_that_breaks_a_rule_is_in_no_mart_but_one(built):
@@ -215,10 +215,10 @@ def test_marts_have_the_columns_that_are_documented(built):
     assert len(marts) == len([*(built.home.root / "warehouse" / "marts").iterdir()])
     names = {"long": "bigint", "integer": "int"}  # Spark's own, and what SQL calls them
     for mart in marts:
-        made = sorted(catalog["nodes"][mart]["columns"].values(), key=lambda column: column["index"])
+        columns = sorted(catalog["nodes"][mart]["columns"].values(), key=lambda column: column["index"])
         documented = manifest["nodes"][mart]["columns"].values()
         assert [(one["name"], one["data_type"]) for one in documented] == [
-            (one["name"], names.get(one["type"].lower(), one["type"].lower())) for one in made
+            (one["name"], names.get(one["type"].lower(), one["type"].lower())) for one in columns
         ], mart
 
 

@@ -23,12 +23,12 @@ SQL_TYPES = {
 
 def models() -> dict[str, dict]:
     """Model name -> its entry in the YAML that has its name."""
-    found = {}
+    entries = {}
     for path in sorted(PROJECT.glob("models/*/*.sql")):
         (entry,) = yaml.safe_load(path.with_suffix(".yml").read_text())["models"]
         assert entry["name"] == path.stem
-        found[path.stem] = entry
-    return found
+        entries[path.stem] = entry
+    return entries
 
 
 def test_sources_have_the_columns_that_are_written():
@@ -40,13 +40,13 @@ def test_sources_have_the_columns_that_are_written():
 
 def _described() -> dict[str, dict[str, str]]:
     """By source table or mart, of each column what is said of it, as it is written."""
-    found = {}
+    columns = {}
     for path in (PROJECT / "models" / "staging").glob("*.yml"):
         for source in yaml.safe_load(path.read_text()).get("sources", []):
             for table in source["tables"]:
-                found[f"{source['name']}.{table['name']}"] = table["columns"]
-    found |= {path.stem: models()[path.stem]["columns"] for path in (PROJECT / "models" / "marts").glob("*.sql")}
-    return {name: {column["name"]: column.get("description", "") for column in found[name]} for name in found}
+                columns[f"{source['name']}.{table['name']}"] = table["columns"]
+    columns |= {path.stem: models()[path.stem]["columns"] for path in (PROJECT / "models" / "marts").glob("*.sql")}
+    return {name: {column["name"]: column.get("description", "") for column in columns[name]} for name in columns}
 
 
 def test_every_column_of_raw_tables_and_marts_says_what_it_is():

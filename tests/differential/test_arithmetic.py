@@ -65,7 +65,7 @@ def outcome(machine, events):
 def agree(machines, events):
     """Asserts that all machines do the same; the message shows expression and values."""
     rows = {row["seq"]: row for row in events.to_pylist()}
-    found = outcome(machines[0], events)[1]
+    output = outcome(machines[0], events)[1]
     for machine in machines[1:]:
         name = type(machine).__name__
         expected, errors = outcome(machines[0], events)
@@ -84,7 +84,7 @@ def agree(machines, events):
                 raise AssertionError(
                     f"{name}: {EXPRESSIONS[row['op']]} of {row}: interpreted {values[0]}, got {values[1]}"
                 )
-    return found
+    return output
 
 
 integers = st.sampled_from(EDGES) | st.integers(-(2**63), 2**63 - 1)

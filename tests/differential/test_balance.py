@@ -45,7 +45,7 @@ def test_a_controller_balances_replicas_without_a_change_of_the_result(tmp_path)
     app = registry.load("wordcount")
     params = {"vocabulary": 300, "rate": 2_000}
     workload.write(app, params, 6_000, 7, tmp_path / "workload")
-    said = oracle.run(tmp_path / "workload", tmp_path / "oracle")
+    manifest = oracle.run(tmp_path / "workload", tmp_path / "oracle")
     source = workload.read(tmp_path / "workload", app, params)
     program = compile_app(app, source.manifest["params"])
     # A replica has nearly all cells, until the controller looks, and events come for so long.
@@ -54,7 +54,7 @@ def test_a_controller_balances_replicas_without_a_change_of_the_result(tmp_path)
         app="wordcount", params=params, threads=2, batch=32, schedule=schedule, controller="balance", rate=5_000
     )
     sample, _, _ = engine.one_pass(spec, program, engine.Blocks(source, program, 1_500), rate=5_000)
-    assert (sample.digest, sample.in_order) == (said["output_digest"], True)
+    assert (sample.digest, sample.in_order) == (manifest["output_digest"], True)
     first, second, *_ = sample.reconfigurations
     assert (first.by, second.by) == ("schedule", "balance")
     assert second.replicas == [0, 1]

@@ -26,21 +26,21 @@ def case():
 def test_what_one_event_does_by_hand():
     oracle = Interpreter(branching.app.check(), {})
     event = branching.table(1).set_column(3, "value", [[7]]).set_column(2, "key", [[4]])
-    made = oracle.process(event).to_pydict()
+    outputs = oracle.process(event).to_pydict()
     # tally sees what twice made (keys 5 and 4), then the event (key 4), then its parity (key 1).
     totals = [(1, 14), (1, 21), (2, 21 * 3 + 7), (1, 1)]
     traced, state = [], 0
     for n, _ in totals:
         state = state * 5 + n
         traced.append((n, state))
-    assert list(zip(made["n"], made["sum"], strict=True)) == traced + totals
-    assert made["sub"] == list(range(8))
+    assert list(zip(outputs["n"], outputs["sum"], strict=True)) == traced + totals
+    assert outputs["sub"] == list(range(8))
 
 
 def test_the_loop_agrees(case):
     loop = Loop(branching.app, {})
-    made = [loop.process(case.events.tables[0].slice(at, 700)) for at in range(0, EVENTS, 700)]
-    compare("branching", case.outputs, pa.concat_tables([*made, loop.finish(EVENTS)]), "outputs")
+    parts = [loop.process(case.events.tables[0].slice(at, 700)) for at in range(0, EVENTS, 700)]
+    compare("branching", case.outputs, pa.concat_tables([*parts, loop.finish(EVENTS)]), "outputs")
     assert state_digest(loop.state()) == state_digest(case.state)
     assert loop.dropped_invalid == case.dropped > 0
 

@@ -46,11 +46,11 @@ def watch(command: list[str], limit: float, home: Path) -> tuple[Counter, list[s
             if not line.startswith('{"'):
                 spilt.append(line)
                 continue
-            said = json.loads(line)
-            at = said if "program" in said else at
-            counts += Counter(said.get("counts", {}))
-            if "differs" in said:
-                failures.append(located(said["differs"], at))
+            record = json.loads(line)
+            at = record if "program" in record else at
+            counts += Counter(record.get("counts", {}))
+            if "differs" in record:
+                failures.append(located(record["differs"], at))
     except queue.Empty:
         failures.append(located(f"hangs: nothing for {limit} seconds", at))
         process.kill()
@@ -113,8 +113,8 @@ def test_a_process_that_hangs_or_crashes_is_reported(tmp_path):
         ("1 // 0", r"ends with code 1:\n[\s\S]*ZeroDivisionError"),
         ("import os; os.abort()", "ends with code -6:"),
     ):
-        _, [found] = watch([sys.executable, "-c", f"{says} {rest}"], 2, tmp_path)
-        assert re.search(rf"{failure}[\s\S]*{again}", found), found
+        _, [failure_text] = watch([sys.executable, "-c", f"{says} {rest}"], 2, tmp_path)
+        assert re.search(rf"{failure}[\s\S]*{again}", failure_text), failure_text
 
 
 def test_a_result_that_differs_is_reported():
@@ -130,14 +130,14 @@ def test_a_result_that_differs_is_reported():
         assert campaign.difference(app, way, expected, run) is None
         failure = campaign.Failure("maps1", 3, "ValueError")
         rejected, dropped, late = expected.counts
-        for wrong, said in (
+        for wrong, message in (
             ({"digests": {order: ("0:0", digest) for order, (_, digest) in expected.digests.items()}}, "outputs and"),
             ({"counts": (rejected, dropped + 1, late)}, "rejected, dropped and late events"),
             ({"failure": failure}, "does not fail, the oracle does"),
         ):
-            found = campaign.difference(app, way, dataclasses.replace(expected, **wrong), run)
-            assert found is not None
-            assert said in found
+            difference = campaign.difference(app, way, dataclasses.replace(expected, **wrong), run)
+            assert difference is not None
+            assert message in difference
 
 
 def test_the_earliest_failure_is_expected_where_the_engine_promises_it():

@@ -40,20 +40,20 @@ def test_no_method_is_forgotten():
 
 def until_error(machine, table):
     """(seq, outputs or the error's class) of each event; an error ends an event, and not what comes after it."""
-    found = []
+    outputs = []
     for seq in range(table.num_rows):
         try:
-            found.append(machine.process(table.slice(seq, 1)).to_pylist())
+            outputs.append(machine.process(table.slice(seq, 1)).to_pylist())
         except RunFailed as failure:
             line = str(failure).partition("event ")[2].split(":")
             assert int(line[0]) == seq
-            found.append(line[1].strip())
-    return found
+            outputs.append(line[1].strip())
+    return outputs
 
 
-def shown(found):
+def shown(outputs):
     """As text: a float that is not a number equals itself there, and zeros have signs."""
-    return [repr(one) for one in found]
+    return [repr(one) for one in outputs]
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +74,9 @@ def outcome(alone, drawn):
 
 
 def test_each_use_comes_to_something_and_fails_where_it_can(outcome, drawn):
-    found, _ = outcome
+    outputs, _ = outcome
     met = {}
-    for what, one in zip(drawn["what"].to_pylist(), found, strict=True):
+    for what, one in zip(drawn["what"].to_pylist(), outputs, strict=True):
         met.setdefault(what, set()).add(one if isinstance(one, str) else "")
     for number, use in enumerate(uses()):
         assert "" in met[number], use
@@ -87,12 +87,12 @@ def test_each_use_comes_to_something_and_fails_where_it_can(outcome, drawn):
 
 @pytest.mark.parametrize("kind", [Loop, Kernel])
 def test_outputs_errors_and_states_agree(kind, alone, outcome, drawn):
-    found, interpreter = outcome
+    outputs, interpreter = outcome
     machine = kind(alone, {})
     wrong = [
         (uses()[what], expected, actual)
         for what, expected, actual in zip(
-            drawn["what"].to_pylist(), shown(found), shown(until_error(machine, drawn)), strict=True
+            drawn["what"].to_pylist(), shown(outputs), shown(until_error(machine, drawn)), strict=True
         )
         if expected != actual
     ]
@@ -122,8 +122,8 @@ def test_the_runtime_agrees(how, tmp_path, drawn):
         compare(app.name, rows, loop.state()[name], name)
     executors = ["transactional"] if how == "transaction" else DATAFLOW
     # One of each executor and scheme: what they do with a batch of rows differs, not what a kernel does with a row.
-    found = {(f["executor"], f.get("scheme")): f for executor in executors for f in strategies(executor)}
-    for fields in found.values():
+    ways = {(f["executor"], f.get("scheme")): f for executor in executors for f in strategies(executor)}
+    for fields in ways.values():
         for threads, batch in ((1, 256), (3, 7)):
             case.check(
                 RunSpec.parse({"app": app.name, "threads": threads, "batch": batch, "punctuation": 100, **fields})

@@ -223,7 +223,7 @@ ALONE = Way((("executor", "pooled"),), threads=1, batch=1, block=1000, idle="yie
 
 @pytest.mark.parametrize(("fault", "events"), [(Interpreter, None), (Reversed, 3), (Unflushed, 3), (Swapped, 9)])
 def test_a_fault_is_found_and_shrunk_to_a_few_events(tmp_path, fault, events):
-    some, found = subject(tmp_path, FAULTY, 0), []
+    some, failing = subject(tmp_path, FAULTY, 0), []
     faulty = fault(some.app, {})
 
     @given(stream=streams(EVENT, EVENT))
@@ -232,11 +232,11 @@ def test_a_fault_is_found_and_shrunk_to_a_few_events(tmp_path, fault, events):
         try:
             some.agrees(stream, [ALONE], lambda table, way: some.interpreted(table, faulty))
         except AssertionError:
-            found.append(stream)
+            failing.append(stream)
             raise
 
     if events is None:
         return agree()
     with pytest.raises(AssertionError):
         agree()
-    assert len(found[-1].events) * found[-1].rounds <= events, found[-1]
+    assert len(failing[-1].events) * failing[-1].rounds <= events, failing[-1]

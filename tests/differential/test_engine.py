@@ -101,10 +101,10 @@ KEYS = {"small": SMALL, "large": LARGE, "hot": few(1.2), "warm": few(0.6), "even
 @pytest.fixture(scope="module")
 def cases():
     """Makes the case of an application with keys of a kind; each is interpreted once."""
-    made, programs = {}, {}
+    cases_by_name, programs = {}, {}
 
     def case(name, kind, events=EVENTS):
-        if (name, kind, events) not in made:
+        if (name, kind, events) not in cases_by_name:
             app = registry.load(name)
             params = app.bind(KEYS[kind].get(name, {}))
             # How events are drawn is none of the operators' business: such parameters need no other kernels.
@@ -112,8 +112,8 @@ def cases():
             if key not in programs:
                 programs[key] = compile_app(app, params)
             table = workload.generate_chunk(app, params, events, 7, 0, events)
-            made[name, kind, events] = Case(app, params, table, programs[key])
-        return made[name, kind, events]
+            cases_by_name[name, kind, events] = Case(app, params, table, programs[key])
+        return cases_by_name[name, kind, events]
 
     return case
 

@@ -41,9 +41,9 @@ def agree(app, params, events, cuts=(0,)):
 QUICK = ("gs", "sl", "wc", "fd", "ob", "pos_rep", "q1", "q4", "q15")
 
 
-def slow_but(given):
+def slow_but(cases):
     """These applications, the slow ones marked."""
-    return [pytest.param(*one, marks=() if one[0] in QUICK else pytest.mark.slow) for one in given]
+    return [pytest.param(*one, marks=() if one[0] in QUICK else pytest.mark.slow) for one in cases]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def counted(state):
     return state
 
 
-def found(row, state, out):
+def container_uses(row, state, out):
     counted(state).ring.append(state.n)
     counted(state).reals.append(state.n)
     counted(state).seen.add(state.n)
@@ -266,7 +266,7 @@ def found(row, state, out):
 
 def test_whose_container_it_is_is_found_once_and_first():
     app = App("found")
-    app.source(Op).process(found, Boxes, Answer).sink()
+    app.source(Op).process(container_uses, Boxes, Answer).sink()
     app.generates(lambda params, seed, start, stop: {})
     n = 40
     events = pa.table({"seq": range(n), "what": [0] * n, "k": [0] * n, "v": [0] * n, "x": [0.0] * n, "t": [b""] * n})

@@ -47,7 +47,7 @@ def taken(schema):
 
 def doubles(table):
     """All doubles of a table, in containers too."""
-    found = []
+    columns = []
     for column in table.itercolumns():
         column = column.combine_chunks()
         while pa.types.is_nested(column.type):
@@ -55,8 +55,8 @@ def doubles(table):
             is_struct = pa.types.is_struct(column.type)
             column = column.field(column.type.num_fields - 1) if is_struct else column.flatten()
         if pa.types.is_floating(column.type):
-            found.append(column.to_numpy(zero_copy_only=False))
-    return np.concatenate(found)
+            columns.append(column.to_numpy(zero_copy_only=False))
+    return np.concatenate(columns)
 
 
 def has_one_nan(table):
@@ -142,7 +142,7 @@ def kept(row, state, out):
     out.emit(x=-state.waiting[len(state.waiting) - 1].x, y=state.waiting[0].x, several=state.several)
 
 
-def told(state, out):
+def emit_last(state, out):
     for i in range(len(state.last)):
         out.emit(x=state.last[i], y=-state.x, several=state.several)
 
@@ -150,7 +150,7 @@ def told(state, out):
 @pytest.mark.parametrize("function", [copied, computed, chosen, worked, kept])
 def test_any_nan_is_kept_as_the_same_bits(function):
     app = {
-        kept: lambda: flow(kept, told, state=State),
+        kept: lambda: flow(kept, emit_last, state=State),
         worked: lambda: flow(worked, scratch=Scratch),
     }.get(function, lambda: flow(function))()
     events = taken(workload.schema(app, {}))

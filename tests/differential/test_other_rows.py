@@ -131,8 +131,8 @@ def test_what_is_read_is_the_state_before_the_transaction():
         amount=[3, 3, 50, 51, 7, 60],
     )
     case = Case(book, book.bind({}), table)
-    found = [(row["ok"], row["first"], row["second"], row["third"]) for row in case.outputs.to_pylist()]
-    assert found == [
+    rows = [(row["ok"], row["first"], row["second"], row["third"]) for row in case.outputs.to_pylist()]
+    assert rows == [
         (True, 201, 1, 101),  # swapped
         (True, 101, 1, 201),  # each has what the next one had
         (True, 50, 101, 201),  # within the limit

@@ -79,7 +79,7 @@ ALONE = Way((("executor", "transactional"),), threads=1, punctuation=1, batch=1,
 def search(carry_out, examples: int) -> list[Stream]:
     """Streams on which an engine like that is found out; the last one is the smallest."""
     of = "tidy", ROWS["tidy"]
-    sound, found = subject(*of), []
+    sound, failing = subject(*of), []
     faulty = Faulty(sound.app, sound.params, carry_out)
 
     @given(stream=streams(1, LONGEST))
@@ -88,14 +88,14 @@ def search(carry_out, examples: int) -> list[Stream]:
         try:
             sound.agrees(stream, [ALONE], lambda events, way: sound.interpreted(events, faulty))
         except AssertionError:
-            found.append(stream)
+            failing.append(stream)
             raise
 
     try:
         agree()
     except AssertionError:
-        assert found
-    return found
+        assert failing
+    return failing
 
 
 def test_an_engine_without_a_fault_is_not_found_out():

@@ -134,7 +134,7 @@ def application(name):
 
 
 @pytest.fixture(scope="module", params=["alone", "keyed"])
-def made(request):
+def compiled_app(request):
     app = application(request.param)
     return app, compile_app(app, {})
 
@@ -162,8 +162,8 @@ phase = st.tuples(
 )
 
 
-def test_long_sequences_of_appends_and_removals_agree(made):
-    app, program = made
+def test_long_sequences_of_appends_and_removals_agree(compiled_app):
+    app, program = compiled_app
     longest = []
     loop = Loop(app, {})
 
@@ -288,8 +288,8 @@ def test_a_window_joins_two_streams_through_queues(seed):
     ).sink()  # fmt: skip
     app.generates(lambda *arguments: {})
     interpreter, loop = Interpreter(app.check(), {}), Loop(app, {})
-    made = interpreter.process(table)
-    compare(app.name, made, loop.process(table), "outputs")
+    output = interpreter.process(table)
+    compare(app.name, output, loop.process(table), "outputs")
     rows, wanted = table.to_pylist(), []
     for row in rows:
         for other in rows[: row["seq"]]:
@@ -298,5 +298,5 @@ def test_a_window_joins_two_streams_through_queues(seed):
                 left, right = (row, other) if row["side"] == 0 else (other, row)
                 wanted.append((row["seq"], other["value"] % 2, left["value"], right["value"]))
     assert len(wanted) > 100
-    found = zip(*(made[name].to_pylist() for name in ("seq", "key", "left", "right")), strict=True)
-    assert sorted(found) == sorted(wanted)
+    joined = zip(*(output[name].to_pylist() for name in ("seq", "key", "left", "right")), strict=True)
+    assert sorted(joined) == sorted(wanted)

@@ -34,12 +34,12 @@ WAYS = [
 
 @pytest.fixture(scope="module")
 def cases():
-    made = {}
+    cases_by_name = {}
     for name, chosen in SMALL.items():
         app = registry.load(name)
         params = app.bind(chosen)
-        made[name] = Case(app, params, workload.generate_chunk(app, params, EVENTS, 3, 0, EVENTS))
-    return made
+        cases_by_name[name] = Case(app, params, workload.generate_chunk(app, params, EVENTS, 3, 0, EVENTS))
+    return cases_by_name
 
 
 @pytest.mark.parametrize(("name", "threads", "way"), WAYS, ids=str)

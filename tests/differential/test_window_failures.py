@@ -175,8 +175,8 @@ def engine_failure(spec, program, table, block):
     try:
         engine.one_pass(spec, program, engine.Blocks(Events([table]), program, block))
     except RunFailed as error:
-        said = r"operator (\w+) failed at event (\d+)(?: in window \[(-?\d+), (-?\d+)\))?: (\w+)"
-        operator, event, start, end, exception = re.match(said, str(error)).groups()
+        pattern = r"operator (\w+) failed at event (\d+)(?: in window \[(-?\d+), (-?\d+)\))?: (\w+)"
+        operator, event, start, end, exception = re.match(pattern, str(error)).groups()
         return Failure(operator, int(event), exception, start and (int(start), int(end)))
     return None
 

@@ -97,21 +97,22 @@ class Windowing(Dataflow):
         if len(streams) > 1:
             update = f"({update}, {self.update(table, False, states[::-1])})"
             record = f"({record}, {record})"
-        said = [f"{one if len(streams) == 1 else two}, kind={kind!r}, size={size}, state={record}, update={update}"]
+        operators = one if len(streams) == 1 else two
+        arguments = [f"{operators}, kind={kind!r}, size={size}, state={record}, update={update}"]
         if kind != "session":
-            said.append(f"advance={advance}")
+            arguments.append(f"advance={advance}")
         if kind == "multi":
             idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None
-            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
+            arguments.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
         if kind != "single":
-            said.append(f"multiplicity={r.choice(('set', 'bag'))!r}")
+            arguments.append(f"multiplicity={r.choice(('set', 'bag'))!r}")
         others = ["other"] * (len(streams) - 1)
         if r.random() < 0.85 or not emits:
-            said.append(f"result={self.with_others(self.result(table), others)}")
+            arguments.append(f"result={self.with_others(self.result(table), others)}")
         if kind == "single" and r.random() < 0.5:
             slides = self.function("slides", ["window", "row", *others], ["row.times += 1", "row.few[0] = 7"])
-            said.append(f"slide={slides}")
-        return f"app.window({', '.join(streams)}, {', '.join(said)}, output=Event)"
+            arguments.append(f"slide={slides}")
+        return f"app.window({', '.join(streams)}, {', '.join(arguments)}, output=Event)"
 
     def with_others(self, name: str, others: list[str]) -> str:
         """The function of this name, which takes these states as well."""
@@ -129,14 +130,14 @@ class Windowing(Dataflow):
             left -= set(taken)
             united = taken[0] + (f".union({taken[1]})" if taken[1:] else "")
             if number in windows_at:
-                made = self.windowed(taken)
+                call = self.windowed(taken)
             elif r.random() < 0.7:
                 name, more = self.stateless()
-                made = f"{united}.flat_map({name}, Event{more})"
+                call = f"{united}.flat_map({name}, Event{more})"
             else:
                 name, more = self.stateful()
-                made = f'{united}.key_by("{"word" if self.is_text else "a"}").process({name}{more}, output=Event)'
-            lines.append(f"stream{number} = {made}")
+                call = f'{united}.key_by("{"word" if self.is_text else "a"}").process({name}{more}, output=Event)'
+            lines.append(f"stream{number} = {call}")
             streams.append(f"stream{number}")
             left.add(streams[-1])
         ends = sorted(left | {streams[-1]}, reverse=True)

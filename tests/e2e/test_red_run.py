@@ -149,18 +149,18 @@ def test_everything_after_the_core_runs_happened(result):
 
 
 def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
-    found = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
+    record = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
     # The speed gate is off in this run.
-    assert {stage.name for stage in found.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
-    (cells,) = [stage for stage in found.stages if stage.name == "run_core"]
-    (on_spark,) = [stage for stage in found.stages if stage.name == "run_on_spark"]
+    assert {stage.name for stage in record.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
+    (cells,) = [stage for stage in record.stages if stage.name == "run_core"]
+    (on_spark,) = [stage for stage in record.stages if stage.name == "run_on_spark"]
     assert {span.name for span in on_spark.spans} == {cell.name for cell in run.cells if ".spark." in cell.name}
     assert {span.name for span in cells.spans} == {
         cell.name
         for cell in run.cells
         if (cell.verdict != "not_run" and ".spark." not in cell.name) or "wc.pooled.affinity.t2" in cell.name
     }
-    assert 0 < found.cells < found.seconds
+    assert 0 < record.cells < record.seconds
     page = Home(world["LOCKSTEP_HOME"]).report(result["run_id"], "index.html").read_text()
     assert "Where the time went" in page
 
@@ -194,10 +194,10 @@ def test_the_pages_show_the_evidence(world, result, run):
 
 def test_no_page_loads_anything_from_elsewhere(world, result):
     reports = Home(world["LOCKSTEP_HOME"]).reports
-    made = [path for path in reports.rglob("*") if path.suffix in (".html", ".svg", ".css")]
-    assert {"data_docs", "dbt", "index.html"} <= {path.relative_to(reports).parts[0] for path in made}
+    files = [path for path in reports.rglob("*") if path.suffix in (".html", ".svg", ".css")]
+    assert {"data_docs", "dbt", "index.html"} <= {path.relative_to(reports).parts[0] for path in files}
     assert list((reports / result["run_id"] / "charts").glob("*.svg"))
-    assert {path: found for path in made if (found := from_elsewhere(path))} == {}
+    assert {path: links for path in files if (links := from_elsewhere(path))} == {}
     # dbt's page brings a tracker along, and starts it where that is asked for.
     assert '"send_anonymous_usage_stats": false' in (reports / "dbt" / "docs.html").read_text()
 

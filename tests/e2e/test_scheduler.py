@@ -133,9 +133,9 @@ def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
         new = wait_for(lambda: {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]} - known, PATIENCE)
     run = History(Home(airflow.environment["LOCKSTEP_HOME"]))
     assert wait_for(lambda: _ended(airflow, *new), PATIENCE) == "success"
-    asked = run.latest().plan["regression"]
-    assert (asked["applications"], asked["executors"]) == (["wc"], ["pooled"])
-    assert (asked["threads"], asked["batches"], asked["events"]) == ([2, 4], [16], 700)
+    request = run.latest().plan["regression"]
+    assert (request["applications"], request["executors"]) == (["wc"], ["pooled"])
+    assert (request["threads"], request["batches"], request["events"]) == ([2, 4], [16], 700)
 
 
 @pytest.mark.slow
@@ -197,10 +197,10 @@ def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
     home = Path(airflow.environment["LOCKSTEP_HOME"])
     kept = {home / "spark-server.json", home / "spark-scratch" / "spark.conf"}
     secrets = [*_secrets(airflow), json.loads((home / "spark-server.json").read_text())["token"], airflow.token]
-    said = "\n".join(" ".join(_command(process)) for process in psutil.process_iter())
-    assert "SparkConnectServer" in said, "the run's processes are among them"
-    assert "--skip-serve-logs" in said
-    assert not [secret for secret in secrets if secret in said]
+    command_lines = "\n".join(" ".join(_command(process)) for process in psutil.process_iter())
+    assert "SparkConnectServer" in command_lines, "the run's processes are among them"
+    assert "--skip-serve-logs" in command_lines
+    assert not [secret for secret in secrets if secret in command_lines]
     assert not [path for path in _files(airflow) if secrets[-2].encode() in path.read_bytes() and path not in kept]
     assert {path.stat().st_mode & 0o077 for path in kept} == {0}
     # A run that waits for its Spark server, cells and all, listens on loopback.
@@ -270,20 +270,20 @@ def _listening(airflow: Airflow) -> set[str]:
     """Addresses that what `make ui` started listens on; its Spark server has left the family and is found by itself."""
     family = psutil.Process(airflow.process.pid).children(recursive=True)
     family += [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]]
-    found = set()
+    addresses = set()
     for process in family:
         try:
-            found |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+            addresses |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
         except psutil.Error:
             continue  # it has ended
-    assert found
-    return {ip.removeprefix("::ffff:") for ip in found}
+    assert addresses
+    return {ip.removeprefix("::ffff:") for ip in addresses}
 
 
 def _secrets(airflow: Airflow) -> list[str]:
     """What Airflow's own and a person's secrets are: keys, the login's password, that of a connection."""
-    made = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "secrets.json").read_text())
-    return [*made.values(), airflow.login["password"], PASSWORD]
+    secrets = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "secrets.json").read_text())
+    return [*secrets.values(), airflow.login["password"], PASSWORD]
 
 
 def _files(airflow: Airflow) -> list[Path]:

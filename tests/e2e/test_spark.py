@@ -225,14 +225,14 @@ def test_worker_that_dies_in_the_middle_of_a_stage_does_not_turn_the_run_red(wor
 
 def python_workers(pid: int) -> list[psutil.Process]:
     """The Python processes that execute tasks below a process: forks of pyspark's daemon."""
-    found = []
+    workers = []
     for process in psutil.Process(pid).children(recursive=True):
         try:
             if "pyspark.daemon" in process.cmdline() and "pyspark.daemon" in process.parent().cmdline():
-                found.append(process)
+                workers.append(process)
         except (psutil.Error, AttributeError):
             continue  # it has ended
-    return found
+    return workers
 
 
 # --- the run's own server ----------------------------------------------------------------------------------------
@@ -300,8 +300,8 @@ def test_stopped_task_ends_its_query_and_the_server_goes_on(world):
         output, errors = stopped.communicate(timeout=PATIENCE)
     finally:
         stopped.kill()
-    said = [line for line in output.splitlines() if " loc=" not in line]  # the others are Airflow's
-    assert said[-3:] == ["running", "validate_outputs: stopped by SIGTERM", "3"], output + errors
+    lines = [line for line in output.splitlines() if " loc=" not in line]  # the others are Airflow's
+    assert lines[-3:] == ["running", "validate_outputs: stopped by SIGTERM", "3"], output + errors
     record = Home(world["LOCKSTEP_HOME"]).run(run_id) / "stages" / "validate_outputs.json"
     assert json.loads(record.read_text())["error"] is None
 

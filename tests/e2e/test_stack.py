@@ -99,9 +99,9 @@ def test_nothing_listens_beyond_loopback(family):
 
 
 def test_no_secret_is_on_a_command_line_in_an_environment_or_in_a_log(folder, family):
-    made = [json.loads((folder / name).read_text()) for name in ("secrets/passwords.json", "airflow/secrets.json")]
-    made += [json.loads((folder / "airflow" / "passwords.json").read_text())]
-    secrets = [secret for values in made for secret in values.values()] + ["a secret of this shell"]
+    names = ("secrets/passwords.json", "airflow/secrets.json", "airflow/passwords.json")
+    secret_files = [json.loads((folder / name).read_text()) for name in names]
+    secrets = [secret for values in secret_files for secret in values.values()] + ["a secret of this shell"]
     shown = []
     for process in family:
         try:

@@ -196,7 +196,7 @@ def test_invariants_show_the_rows_and_the_task_that_evaluated_them_and_columns_h
         parser = Loads()
         parser.feed(page.read_text())
         text += " ".join("".join(parser.text).split())
-    for said in (
+    for phrase in (
         "bank: money",
         "bank: young",
         '{"name":"<b>4</b>","seq":4}',
@@ -206,7 +206,7 @@ def test_invariants_show_the_rows_and_the_task_that_evaluated_them_and_columns_h
         "FROM {batch} WHERE verdict NOT IN ('equal', 'not_comparable')",  # what this expectation ran itself
         "SELECT seq, name FROM outputs WHERE seq = 4",  # what the task ran
     ):
-        assert said in text, said
+        assert phrase in text, phrase
     assert (site / "expectations" / "outputs_older.html").exists()
 
 

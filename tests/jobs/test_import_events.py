@@ -67,8 +67,8 @@ def orders(package: Path) -> App:
     return registry.load("orders")
 
 
-def imported(spark: SparkSession, app: App, out: Path, *named: Path, **asked: Any) -> dict:
-    request = import_events.request(app, app.bind(), list(named), asked.pop("mapping", {}), **asked)
+def imported(spark: SparkSession, app: App, out: Path, *named: Path, **options: Any) -> dict:
+    request = import_events.request(app, app.bind(), list(named), options.pop("mapping", {}), **options)
     return import_events.run(spark, request, out)
 
 
@@ -130,22 +130,22 @@ VALUES: list[tuple[str, str, Any]] = [
 
 def test_every_value_of_csv_is_its_fields_or_kept_aside_with_a_reason(orders, spark, tmp_path):
     file, out = tmp_path / "orders, and: more+é.csv", tmp_path / "w"
-    file.write_text(csv_of([GOOD | {field: given} for field, given, _ in VALUES]))
+    file.write_text(csv_of([GOOD | {field: text} for field, text, _ in VALUES]))
     manifest = imported(spark, orders, out, file, unit="ms")
     fits = [(field, value) for field, _, value in VALUES if not isinstance(value, str)]
-    found = rows(out, orders)
-    assert [row["seq"] for row in found] == list(range(len(fits)))
+    events = rows(out, orders)
+    assert [row["seq"] for row in events] == list(range(len(fits)))
     good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "name": b"an order", "items": [1, 2]}
     wanted = sorted((good | {field: value} for field, value in fits), key=lambda row: row["ts"])
-    assert [repr({name: row[name] for name in FIELDS}) for row in found] == [repr(row) for row in wanted]
-    kept = [(number, field, given, why) for number, (field, given, why) in enumerate(VALUES, 1) if isinstance(why, str)]
+    assert [repr({name: row[name] for name in FIELDS}) for row in events] == [repr(row) for row in wanted]
+    kept = [(number, field, text, why) for number, (field, text, why) in enumerate(VALUES, 1) if isinstance(why, str)]
     assert [(row["_row"], row["_reason"]) for row in aside(out)] == [(number, why) for number, _, _, why in kept]
-    for row, (_, field, given, _) in zip(aside(out), kept, strict=True):
+    for row, (_, field, text, _) in zip(aside(out), kept, strict=True):
         assert row["_file"] == str(file)
-        assert {name: row[name] or "" for name in FIELDS} == GOOD | {field: given}
-    told = manifest["imported"]
-    assert (told["rows"], sum(one["rows"] for one in told["aside"])) == (len(VALUES), len(kept))
-    first = next(one for one in told["aside"] if one["reason"] == "ts is neither an integer nor a time")
+        assert {name: row[name] or "" for name in FIELDS} == GOOD | {field: text}
+    imported_part = manifest["imported"]
+    assert (imported_part["rows"], sum(one["rows"] for one in imported_part["aside"])) == (len(VALUES), len(kept))
+    first = next(one for one in imported_part["aside"] if one["reason"] == "ts is neither an integer nor a time")
     assert (first["rows"], first["file"], first["row"]) == (3, str(file), 7)
     assert sorted(path.name for path in out.iterdir()) == ["aside", "events", "manifest.json"]
 
@@ -175,12 +175,12 @@ def test_json_lines(orders, spark, tmp_path):
     ]
     file.write_bytes(gzip.compress(b"\r\n".join(lines) + b"\r\n"))
     imported(spark, orders, out, file, mapping={"name": "an odd `name`"})
-    found = rows(out, orders)
-    assert [(row["ts"], row["name"], row["items"]) for row in found] == [
+    events = rows(out, orders)
+    assert [(row["ts"], row["name"], row["items"]) for row in events] == [
         (4, "é".encode(), [2, 1]),
         (5, "é".encode(), [1, 2]),
     ]
-    assert math.isnan(found[0]["price"])
+    assert math.isnan(events[0]["price"])
     assert [(row["_line"], row["_row"], row["_reason"]) for row in aside(out)] == [
         (4, 3, "the line is not a JSON object"),
         (5, 4, "size has no value"),
@@ -205,12 +205,12 @@ def test_columns_of_parquet_have_types_of_their_own(orders, spark, tmp_path):
     )
     pq.write_table(table, file)
     imported(spark, orders, out, file, mapping={"ts": "When"}, unit="ns")
-    found = rows(out, orders)
-    assert [(row["ts"], row["size"], row["name"], row["items"]) for row in found] == [
+    events = rows(out, orders)
+    assert [(row["ts"], row["size"], row["name"], row["items"]) for row in events] == [
         (2_000_000_001, 100, b"\xff", [1, 2]),
         (3_000_000_000, 4, b"d", [7, 8]),
     ]
-    assert [math.copysign(1, found[0]["price"]), found[1]["price"]] == [-1.0, float(np.float32(0.1))]
+    assert [math.copysign(1, events[0]["price"]), events[1]["price"]] == [-1.0, float(np.float32(0.1))]
     assert [(row["_row"], row["_reason"]) for row in aside(out)] == [
         (2, "size is neither an integer nor a time"),
         (3, "ts has no value"),
@@ -224,8 +224,8 @@ def test_ties_are_in_the_order_of_files_and_rows_whatever_spark_does(orders, spa
     names = [f"{i}" for i in range(900)]
     parts = {"b.csv": names[:300], "c.csv.bz2": names[300:600], "sub/a.csv": names[600:]}
     for file, held in parts.items():
-        said = csv_of([GOOD | {"ts": str(int(name) % 3), "name": name} for name in held]).encode()
-        (folder / file).write_bytes(bz2.compress(said) if file.endswith(".bz2") else said)
+        content = csv_of([GOOD | {"ts": str(int(name) % 3), "name": name} for name in held]).encode()
+        (folder / file).write_bytes(bz2.compress(content) if file.endswith(".bz2") else content)
     wanted = sorted(names, key=lambda name: int(name) % 3)
     addresses = set()
     for partitions in ("4", "7"):
@@ -397,7 +397,7 @@ def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         (pa.float16(), "column 'x' is halffloat; the type float16 cannot be imported"),
         (pa.time64("us"), "column 'x' is time64[us]; the type time of day cannot be imported"),
@@ -406,12 +406,12 @@ def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
         (pa.decimal256(50, 2), "the type decimal of more than 38 digits cannot be imported"),
     ],
 )
-def test_a_column_of_parquet_that_spark_cannot_read_is_named(orders, tmp_path, kind, said):
+def test_a_column_of_parquet_that_spark_cannot_read_is_named(orders, tmp_path, kind, message):
     file = tmp_path / "orders.parquet"
     pq.write_table(pa.table({"x": pa.array([None], kind)}), file)
     with pytest.raises(BadInput) as refused:
         import_events.request(orders, orders.bind(), [file], {})
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -457,14 +457,14 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "named", "asked", "said"), REFUSED)
-def test_what_cannot_be_imported_is_refused_before_spark_starts(made, named, asked, said, orders, tmp_path):
-    for name, content in made.items():
+@pytest.mark.parametrize(("files", "named", "options", "message"), REFUSED)
+def test_what_cannot_be_imported_is_refused_before_spark_starts(files, named, options, message, orders, tmp_path):
+    for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     with pytest.raises(BadInput) as refused:
-        import_events.request(orders, orders.bind(), [tmp_path / name for name in named], **{"mapping": {}} | asked)
-    assert said.format(tmp_path) in str(refused.value)
+        import_events.request(orders, orders.bind(), [tmp_path / name for name in named], **{"mapping": {}} | options)
+    assert message.format(tmp_path) in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -529,11 +529,11 @@ app.generates(events, events, events)
 def streams_of(app: App, table: pa.Table) -> list[pa.Table]:
     """The rows of each stream of a workload, with the columns of its record."""
     assert app.streams is not None
-    found = []
+    streams = []
     for number, columns in enumerate(app.streams.columns):
         rows = table.filter(pc.equal(table["stream"], number))
-        found.append(pa.table({field: rows[column] for field, column in columns.items()}))
-    return found
+        streams.append(pa.table({field: rows[column] for field, column in columns.items()}))
+    return streams
 
 
 def written(table: pa.Table, file: Path) -> None:
@@ -611,8 +611,8 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
     request = import_events.request(app, app.bind(), named, mapping)
     manifest = import_events.run(spark, request, tmp_path / "w")
     wanted.sort(key=lambda one: one[0])
-    found = rows(tmp_path / "w", app)
-    assert found == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
+    events = rows(tmp_path / "w", app)
+    assert events == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
     about = manifest["imported"]
     assert about["rows"] == len(wanted) + aside_rows
     assert sum(one["rows"] for one in about["aside"]) == aside_rows

@@ -54,9 +54,9 @@ def events(out: Path) -> list[tuple[int, str]]:
 
 def test_files_are_followed_and_a_killed_run_resumes(spark, source, tmp_path, monkeypatch, capsys):
     assert run(spark, source, tmp_path / "whole", verify=True) == 0
-    told = capsys.readouterr()
-    assert "micro-batch 1: 1 files, 1 events, 1 rows set aside, 2 outputs" in told.err
-    assert "equal: 9 outputs" in told.out
+    output = capsys.readouterr()
+    assert "micro-batch 1: 1 files, 1 events, 1 rows set aside, 2 outputs" in output.err
+    assert "equal: 9 outputs" in output.out
     assert events(tmp_path / "whole") == [
         (1, "or not"),
         (2, "to be"),
@@ -153,9 +153,9 @@ def test_command_that_does_not_fit_leaves_the_folder_to_the_next_one(spark, sour
 def test_bad_request_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert lockstep("follow", *arguments, "--out", "out") == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 

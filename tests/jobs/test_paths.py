@@ -39,8 +39,8 @@ def test_files_and_folders_in_a_root_are_read_through_links_too(root):
     assert regular_files(root / "a.csv", [root]) == [(root / "a.csv", root / "a.csv")]
     assert regular_files(root / "link.csv", [root]) == [(root / "link.csv", root / "in" / "b.csv")]
     for folder, roots in ((root / "in", [root.parent / "way"]), (root.parent / "way" / "in", [Path("/nosuch"), root])):
-        found = [(folder / "b.csv", root / "in" / "b.csv"), (folder / "up.csv", root / "a.csv")]
-        assert regular_files(folder, roots) == found
+        pairs = [(folder / "b.csv", root / "in" / "b.csv"), (folder / "up.csv", root / "a.csv")]
+        assert regular_files(folder, roots) == pairs
 
 
 @pytest.mark.parametrize(

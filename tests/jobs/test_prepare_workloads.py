@@ -18,7 +18,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import provenance_of
 from tests.jobs.world import RUN_ID, write_json
 
-ASKED = [("sl", 300), ("wc", 100)]
+REQUESTED = [("sl", 300), ("wc", 100)]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Home:
     home = Home(tmp_path)
     entries = [
         {"app": app, "params": {}, "events": events, "seed": 7, "address": workload.address(app, {}, events, 7)}
-        for app, events in ASKED
+        for app, events in REQUESTED
     ]
     write_json(home.run(RUN_ID) / "plan.json", {"workloads": entries, "cells": []})
     return home
@@ -48,7 +48,7 @@ def test_workloads_are_those_of_the_command_line_and_then_reused(
     home: Home, spark: SparkSession, tmp_path: Path
 ) -> None:
     assert run(home, spark) == "generated sl, wc"
-    for app, events in ASKED:
+    for app, events in REQUESTED:
         folder = home.workload(app, workload.address(app, {}, events, 7))
         alone = workload.write(app, {}, events, 7, tmp_path / "alone" / app)
         assert workload.read_manifest(folder) == alone
@@ -56,7 +56,7 @@ def test_workloads_are_those_of_the_command_line_and_then_reused(
         assert [p.name for p in folder.parent.iterdir()] == [folder.name]
         os.utime(folder / "manifest.json", (1, 1))
     assert run(home, spark) == "reused sl, wc"
-    for app, events in ASKED:
+    for app, events in REQUESTED:
         manifest = home.workload(app, workload.address(app, {}, events, 7)) / "manifest.json"
         assert manifest.stat().st_mtime == 1
 
@@ -131,6 +131,6 @@ def test_a_workload_that_is_damaged_is_found_before_cells_run(home: Home, spark:
     address = workload.address("wc", {}, 100, 7)
     (home.workload("wc", address) / "events" / "part-00000.parquet").unlink()
     assert "part-00000.parquet is missing" in failure(prepare_workloads.work, home, spark)
-    found = provenance_of(home, RUN_ID)
-    assert [check.result for check in found[address].checks] == ["failed", *["not checked"] * 3]
-    assert {check.result for one in found.values() if one.app == "sl" for check in one.checks} == {"passed"}
+    provenance = provenance_of(home, RUN_ID)
+    assert [check.result for check in provenance[address].checks] == ["failed", *["not checked"] * 3]
+    assert {check.result for one in provenance.values() if one.app == "sl" for check in one.checks} == {"passed"}

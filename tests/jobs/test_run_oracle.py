@@ -45,9 +45,9 @@ def test_oracles_are_those_of_the_command_line_and_then_reused(home: Home, spark
         address = workload.address(app, {}, events, 7)
         oracle_address = first[address]
         alone = oracle.run(home.workload(app, address), tmp_path / "alone" / app)
-        made = oracle.read_manifest(home.oracle(app, oracle_address))
-        assert made["address"] == alone["address"] == oracle_address
-        assert (made["output_digest"], made["state_digest"]) == (alone["output_digest"], alone["state_digest"])
+        manifest = oracle.read_manifest(home.oracle(app, oracle_address))
+        assert manifest["address"] == alone["address"] == oracle_address
+        assert (manifest["output_digest"], manifest["state_digest"]) == (alone["output_digest"], alone["state_digest"])
     (home.run(RUN_ID) / "oracles.json").unlink()
     assert run(home, spark) == "reused sl, wc"
     assert noted(home) == first

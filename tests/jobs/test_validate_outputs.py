@@ -98,7 +98,7 @@ def test_a_pass_with_another_count_is_different(world: World, spark: SparkSessio
 
 def test_an_attempt_with_another_count_is_not_hidden_by_a_retry(world: World, spark: SparkSession) -> None:
     (cell,) = world.plan(("serial", 1))
-    world.attempt(cell, report=lambda made: made | {"samples": [made["samples"][0] | {"rejected": 9}]})
+    world.attempt(cell, report=lambda report: report | {"samples": [report["samples"][0] | {"rejected": 9}]})
     world.attempt(cell, number=2)
     assert Outcome(world, spark).verdict(cell) == "different"
 
@@ -492,10 +492,11 @@ def test_an_invariant_that_right_rows_break_is_a_verdict_of_its_own_with_its_row
     for cell in cells:
         assert outcome.verdict(cell) == "invariant_broken"
         assert outcome.wrong(cell) == {"invariant:young"}
-        found = sorted(outcome.evidence(cell, "invariant:young"), key=lambda row: row["seq"])
-        assert [json.loads(row["actual"])["name"] for row in found] == ["0xfffe", "<b>4</b>"], "bytes that are no text"
-        assert json.loads(found[1]["actual"])["names"] == ["<b>4</b>"]
-        assert json.loads(found[1]["event"])["seq"] == 4
+        evidence = sorted(outcome.evidence(cell, "invariant:young"), key=lambda row: row["seq"])
+        names = [json.loads(row["actual"])["name"] for row in evidence]
+        assert names == ["0xfffe", "<b>4</b>"], "bytes that are no text"
+        assert json.loads(evidence[1]["actual"])["names"] == ["<b>4</b>"]
+        assert json.loads(evidence[1]["event"])["seq"] == 4
     load_metrics.work(world.home, RUN_ID)
     loaded = rows(world.home, "cells", RUN_ID)
     assert {(row["verdict"], row["reason"]) for row in loaded} == {

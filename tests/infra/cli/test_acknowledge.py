@@ -30,7 +30,7 @@ def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([past_runs.RUN_IDS[0], "--reason", "x"], "has no red cells: there is nothing to acknowledge"),
         ([past_runs.LAST, "--reason", "x", "--cells", "nosuch"], "has no red cell nosuch; its red cells: "),
@@ -38,11 +38,11 @@ def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeyp
         (["20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
     ],
 )
-def test_what_cannot_be_acknowledged_is_one_line_and_kept_nowhere(home, capsys, arguments, said):
+def test_what_cannot_be_acknowledged_is_one_line_and_kept_nowhere(home, capsys, arguments, message):
     past_runs.make(home)
     assert lockstep("acknowledge", *arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert decisions.decisions(home) == []
 

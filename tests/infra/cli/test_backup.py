@@ -62,7 +62,7 @@ HISTORY = (
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def backup_folder(tmp_path_factory) -> Path:
     """Folder `home` with five nights, red cells that are acknowledged, and every other kind of file; and its backup."""
     folder = tmp_path_factory.mktemp("made")
     home = Home(folder / "home")
@@ -76,16 +76,16 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def home(made, tmp_path, monkeypatch) -> Home:
+def home(backup_folder, tmp_path, monkeypatch) -> Home:
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
-    shutil.copytree(made / "home", tmp_path / "home")
+    shutil.copytree(backup_folder / "home", tmp_path / "home")
     return Home(tmp_path / "home")
 
 
 @pytest.fixture
-def file(made, tmp_path) -> Path:
+def file(backup_folder, tmp_path) -> Path:
     """A backup of `home`."""
-    return shutil.copyfile(made / "b.tar.gz", tmp_path / "b.tar.gz")
+    return shutil.copyfile(backup_folder / "b.tar.gz", tmp_path / "b.tar.gz")
 
 
 @pytest.fixture
@@ -101,14 +101,14 @@ def content(root: Path) -> dict[str, bytes]:
 
 def reports(capsys) -> list[dict]:
     """What `lockstep report --json` prints of a green and a red run, without verdicts of dbt, and without paths."""
-    found = []
+    runs = []
     for run_id in (past_runs.RUN_IDS[0], past_runs.LAST):
         assert lockstep("report", run_id, "--json") == (run_id == past_runs.LAST)
         run = json.loads(capsys.readouterr().out)
         for cell in run["cells"]:
             del cell["speed"]
-        found.append({name: value for name, value in run.items() if name not in ("reports", "speed")})
-    return found
+        runs.append({name: value for name, value in run.items() if name not in ("reports", "speed")})
+    return runs
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -149,9 +149,9 @@ def test_history_and_acknowledgements_come_back_equal(home, file, tmp_path, monk
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "new"))
     assert lockstep("restore", str(file)) == 0
     restored = Home(tmp_path / "new")
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith(f"restore: {file} holds 5 runs, 3 acknowledgements, ")
-    assert said[1:] == ["next: lockstep warehouse build, then lockstep publish"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"restore: {file} holds 5 runs, 3 acknowledgements, ")
+    assert lines[1:] == ["next: lockstep warehouse build, then lockstep publish"]
     assert reports(capsys) == before
     assert decisions(restored) == decided
     assert {(name, run): rows(restored, name, run) for name, run in tables} == tables
@@ -253,12 +253,13 @@ def test_a_file_that_exists_is_never_replaced(home, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("folder", "said"), [("absent", "does not exist: there is nothing"), ("bare", "has no history: there is nothing")]
+    ("folder", "message"),
+    [("absent", "does not exist: there is nothing"), ("bare", "has no history: there is nothing")],
 )
-def test_a_home_without_history_has_nothing_to_back_up(tmp_path, monkeypatch, capsys, folder, said):
+def test_a_home_without_history_has_nothing_to_back_up(tmp_path, monkeypatch, capsys, folder, message):
     (tmp_path / "bare").mkdir()
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
-    assert said in refused(capsys, "backup", str(tmp_path / "b.tar.gz"))
+    assert message in refused(capsys, "backup", str(tmp_path / "b.tar.gz"))
     assert [path.name for path in tmp_path.iterdir()] == ["bare"]
 
 
@@ -293,17 +294,17 @@ def test_a_file_that_changes_during_the_backup_is_named_and_leaves_no_backup(hom
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
-def _backup(root: str, file: str, said: multiprocessing.Queue) -> None:
-    service.backup(Home(root), Path(file), said.put)
+def _backup(root: str, file: str, messages: multiprocessing.Queue) -> None:
+    service.backup(Home(root), Path(file), messages.put)
 
 
 def test_a_backup_waits_for_the_run_in_progress_and_holds_its_results(home, tmp_path):
     spawn = multiprocessing.get_context("spawn")
-    said = spawn.Queue()
-    other = spawn.Process(target=_backup, args=(str(home.root), str(tmp_path / "b.tar.gz"), said))
+    messages = spawn.Queue()
+    other = spawn.Process(target=_backup, args=(str(home.root), str(tmp_path / "b.tar.gz"), messages))
     with hold(home, "nightly"):
         other.start()
-        assert said.get(timeout=60).startswith(f"waiting: {home.root} is in use by nightly on ")
+        assert messages.get(timeout=60).startswith(f"waiting: {home.root} is in use by nightly on ")
         assert not (tmp_path / "b.tar.gz").exists()
         past_runs.add(home, "20260106T020000Z-00000006", 6)
     other.join(60)
@@ -405,12 +406,12 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_gets_one_line_and_restores_nothing(file, empty, tmp_path, capsys, name):
-    spoil, said = BAD[name]
+    spoil, message = BAD[name]
     spoil(file)
     before = content(tmp_path)
     error = refused(capsys, "restore", str(file))
     assert str(file) in error
-    assert said in error
+    assert message in error
     assert content(tmp_path) == before
     assert not empty.root.exists()
 

@@ -53,7 +53,7 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["rnu"], "unknown command 'rnu'"),
         (["ui", "--port", "70000"], "--port must be at most 65535"),
@@ -78,12 +78,12 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
         ),
     ],
 )
-def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
-    assert said in refused(*arguments)
+def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, message):
+    assert message in refused(*arguments)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
         (["--schemes", "hope"], "unknown scheme 'hope'; known: owners, tstream, serial, lock, mvlk, pat, auto, "),
@@ -120,8 +120,8 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
         (["--matrix", "smoke", "--threads", "0"], "each number must be between 1 and 1024, got 0"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_is_written(refused, arguments, said):
-    assert said in refused("run", *arguments)
+def test_bad_input_is_one_line_and_nothing_is_written(refused, arguments, message):
+    assert message in refused("run", *arguments)
 
 
 @pytest.mark.parametrize("arguments", [["report", "--jsn"], ["run", "--applications", "nosuch"]])
@@ -157,8 +157,8 @@ def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
     past_runs.make(Home(tmp_path / "l"))
     done = call("report")
     assert done.returncode == 1
-    for said in ("application", "events/s", "p99", "different", "failed", "not_run", "not_comparable"):
-        assert said in done.stdout
+    for phrase in ("application", "events/s", "p99", "different", "failed", "not_run", "not_comparable"):
+        assert phrase in done.stdout
     assert "operator debit, event 17: division by zero" in done.stdout
     assert "…" not in done.stdout, "nothing is cut off, however narrow the terminal"
     assert "reports" in done.stdout

@@ -106,11 +106,11 @@ def test_results_of_another_version_say_what_to_do(home, capsys):
         assert fix in line.partition("; to fix: ")[2]
 
 
-@pytest.mark.parametrize(("folder", "said"), [("nosuch", "is not a folder"), ("/proc", "cannot be written")])
-def test_a_home_that_cannot_be_tried_is_bad_input(tmp_path, monkeypatch, capsys, folder, said):
+@pytest.mark.parametrize(("folder", "message"), [("nosuch", "is not a folder"), ("/proc", "cannot be written")])
+def test_a_home_that_cannot_be_tried_is_bad_input(tmp_path, monkeypatch, capsys, folder, message):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
     assert lockstep("doctor") == 2
     out, error = capsys.readouterr()
     assert out == ""
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1

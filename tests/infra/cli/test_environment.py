@@ -46,8 +46,8 @@ def call(checkout: Path, command: list[str], folder: Path, more: dict[str, str],
     shell = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nowhere", "SEEN": str(seen)} | more
     done = subprocess.run(command, cwd=folder, env=shell, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, ""), done
-    told = seen.with_name(f"seen.{program}").read_text().split("\0")
-    return dict(line.split("=", 1) for line in told if line)
+    content = seen.with_name(f"seen.{program}").read_text().split("\0")
+    return dict(line.split("=", 1) for line in content if line)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def call(checkout: Path, command: list[str], folder: Path, more: dict[str, str],
 def test_it_is_the_same_as_under_make(checkout, tmp_path, settings, shell):
     if settings:
         (checkout / ".env").write_text(settings)
-    made = call(checkout, ["make", "bench"], checkout, shell, "streaming-core")
+    by_make = call(checkout, ["make", "bench"], checkout, shell, "streaming-core")
     link = checkout / ".venv" / "bin" / "lockstep"
     assert link.is_symlink(), "make setup links it"
     typed = call(checkout, [str(link), "report"], tmp_path, shell, "python")
-    assert {k: v for k, v in typed.items() if k not in APART} == {k: v for k, v in made.items() if k not in APART}
-    assert {env["PATH"].partition(":")[0] for env in (made, typed)} == {str(checkout / ".venv" / "bin")}
-    said = [line.partition("=") for line in settings.splitlines() if line.startswith(("OTHER=", "NEXT="))]
-    assert {name: made[name] for name, _, _ in said} == {name: shell.get(name, text) for name, _, text in said}
+    assert {k: v for k, v in typed.items() if k not in APART} == {k: v for k, v in by_make.items() if k not in APART}
+    assert {env["PATH"].partition(":")[0] for env in (by_make, typed)} == {str(checkout / ".venv" / "bin")}
+    lines = [line.partition("=") for line in settings.splitlines() if line.startswith(("OTHER=", "NEXT="))]
+    assert {name: by_make[name] for name, _, _ in lines} == {name: shell.get(name, text) for name, _, text in lines}
     assert not [*checkout.rglob("marker"), *tmp_path.glob("marker")]
 
 

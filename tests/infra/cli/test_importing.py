@@ -66,8 +66,8 @@ def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spa
     assert (own["address"], own["events"], own["seed"], own["data"]) == (address, 500, None, "mine")
     assert (own["params"]["entities"], "data" in generated) == (50, False)
     (cell,) = [cell for cell in planned["cells"] if cell["workload"] == address]
-    made, complaints = prepare_workloads.prepare(spark, home, [own])
-    assert (made, complaints) == ({address}, {})
+    prepared, complaints = prepare_workloads.prepare(spark, home, [own])
+    assert (prepared, complaints) == ({address}, {})
     described = describe(home, own, True, None)
     assert (described.origin, described.name, described.imported["rows"]) == ("import", "mine", 501)
     assert [reason["samples"][0]["text"] for reason in described.imported["aside"]] == ["no,time,"]
@@ -119,7 +119,7 @@ def test_the_tutorials_import_says_what_the_page_says(home, spark, package, tmp_
 
 def test_what_a_regression_cannot_take_is_refused_before_it_starts(home, tmp_path, capfd):
     workload.write("wc", {}, 10, 1, home.imported("wc", "mine"))
-    for data, more, said in (
+    for data, more, message in (
         ({"wc": "../mine"}, [], "data: invalid import wc/../mine"),
         (
             {"wc": "nosuch"},
@@ -136,7 +136,7 @@ def test_what_a_regression_cannot_take_is_refused_before_it_starts(home, tmp_pat
         assert lockstep("run", "--applications", "wc", "--data", json.dumps(data), *more) == 2
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1)
-        assert said in error
+        assert message in error
 
 
 TWO = ["scalejoin", "--stream", "Left=a.csv", "--stream", "Right=a.csv", "--out", "w"]
@@ -146,7 +146,7 @@ def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd, monkeyp
     monkeypatch.chdir(tmp_path)
     os.mkfifo("fifo.csv")
     (tmp_path / "a.csv").write_text("ts,line\n")
-    for arguments, said in (
+    for arguments, message in (
         (["nosuch", "a.csv", "--out", "w"], "unknown application 'nosuch'"),
         (["fd", "a.csv"], "give either --name NAME, "),
         (["fd", "a.csv", "--out", "w", "--name", "x"], "give either --name NAME, "),
@@ -187,7 +187,7 @@ def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd, monkeyp
         assert lockstep("import", *arguments) == 2
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1)
-        assert said in error
+        assert message in error
 
 
 def test_a_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, capfd, monkeypatch):

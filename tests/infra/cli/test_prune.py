@@ -75,8 +75,8 @@ def make_cache(home: Home, kind: str, address: str, size: int, age: int) -> Path
     folder = getattr(home, kind)("sl", address)
     folder.mkdir(parents=True)
     (folder / "part-00000.parquet").write_bytes(b"x" * size)
-    made = 1_700_000_000 - age * 86_400
-    os.utime(folder, (made, made))
+    modified = 1_700_000_000 - age * 86_400
+    os.utime(folder, (modified, modified))
     return folder
 
 
@@ -98,10 +98,10 @@ def test_outputs_of_the_last_seven_green_runs_stay_and_those_of_older_ones_go(ho
     runs = [make_run(home, day) for day in range(1, 10)]
     assert lockstep("prune") == 0
     assert [len(outputs_of(run)) for run in runs] == [0, 0] + [4] * 7
-    said = capsys.readouterr().out
-    assert said.count("the run is green, and not among the last 7") == 8
-    assert str(home.attempt(run_id(1), CELL, 1) / "outputs") in said
-    assert said.splitlines()[-1] == "prune: removed 8 folders, 0.0 MB"
+    output = capsys.readouterr().out
+    assert output.count("the run is green, and not among the last 7") == 8
+    assert str(home.attempt(run_id(1), CELL, 1) / "outputs") in output
+    assert output.splitlines()[-1] == "prune: removed 8 folders, 0.0 MB"
 
 
 def test_only_outputs_and_state_go_and_everything_else_of_a_home_stays(home):
@@ -266,7 +266,7 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--cache-gb", "many"], "--cache-gb"),
         (["--cache-gb", "-1"], "must be between 0 and 1e9, got -1"),
@@ -274,13 +274,13 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
         (["everything"], "everything"),
     ],
 )
-def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, said):
+def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, message):
     make_run(home, 1)
     make_run(home, 2, None)
     before = files(home.root)
     assert lockstep("prune", *arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert files(home.root) == before
 

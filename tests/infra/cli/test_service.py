@@ -39,8 +39,8 @@ def test_systemd_reads_it_whatever_the_homes_are_called(unit, tmp_path, monkeypa
     command = ["systemd-analyze", "verify", "--user", "--man=no", str(unit)]
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     done = subprocess.run(command, capture_output=True, text=True)
-    said = [line for line in done.stderr.splitlines() if "lockstep.service" in line]
-    assert (done.returncode, said) == (0, []), done.stderr
+    complaints = [line for line in done.stderr.splitlines() if "lockstep.service" in line]
+    assert (done.returncode, complaints) == (0, []), done.stderr
 
 
 def test_what_cannot_be_written_is_one_line(unit, tmp_path, monkeypatch, capfd):

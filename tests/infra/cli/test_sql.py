@@ -74,7 +74,7 @@ def test_text_cannot_control_the_terminal(capsys):
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELEC 1", 'syntax error at or near "SELEC"'),
         ("", "the query must be one statement that reads"),
@@ -85,10 +85,10 @@ def test_text_cannot_control_the_terminal(capsys):
         ("SELECT 'x'::INT", "Conversion Error"),
     ],
 )
-def test_a_wrong_query_gets_one_line(capsys, query, said):
+def test_a_wrong_query_gets_one_line(capsys, query, message):
     assert lockstep("sql", query) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 

@@ -122,11 +122,11 @@ def test_no_component_serves_its_logs_which_it_would_on_every_interface():
 
 def test_every_login_has_a_password_before_airflow_makes_and_logs_one(home, monkeypatch):
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,reader:viewer")
-    made = ui.passwords()
-    assert set(made) == {"admin", "reader"}
-    assert len(set(made.values())) == 2
-    assert min(map(len, made.values())) >= 16
-    assert ui.passwords() == made
+    passwords = ui.passwords()
+    assert set(passwords) == {"admin", "reader"}
+    assert len(set(passwords.values())) == 2
+    assert min(map(len, passwords.values())) >= 16
+    assert ui.passwords() == passwords
     monkeypatch.delenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")
-    assert ui.passwords() == {"admin": made["admin"]}
+    assert ui.passwords() == {"admin": passwords["admin"]}
     assert (home / "passwords.json").stat().st_mode & 0o077 == 0

@@ -39,18 +39,18 @@ def content(home: Home) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("folder", "arguments", "said"),
+    ("folder", "arguments", "message"),
     [
         ("home", ["everything"], "everything"),
         ("home", [], "missing command"),
         ("ho me:x", ["build"], "' ' ':'"),
     ],
 )
-def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, arguments, said):
+def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, arguments, message):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
     assert lockstep("warehouse", *arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
@@ -61,18 +61,18 @@ def test_a_home_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, capsy
     assert capsys.readouterr().err.startswith(f"lockstep: LOCKSTEP_HOME={tmp_path}")
 
 
-def _wait_for_the_lock(root, said, held):
-    with hold(Home(root), "second", said.put):
+def _wait_for_the_lock(root, messages, held):
+    with hold(Home(root), "second", messages.put):
         held.set()
 
 
 def test_the_second_caller_waits_and_says_for_whom(tmp_path):
     spawn = multiprocessing.get_context("spawn")
-    said, held = spawn.Queue(), spawn.Event()
-    second = spawn.Process(target=_wait_for_the_lock, args=(str(tmp_path), said, held))
+    messages, held = spawn.Queue(), spawn.Event()
+    second = spawn.Process(target=_wait_for_the_lock, args=(str(tmp_path), messages, held))
     with hold(Home(tmp_path), "first"):
         second.start()
-        line = said.get(timeout=60)
+        line = messages.get(timeout=60)
         assert line.startswith(f"waiting: {tmp_path} is in use by first on ")
         assert not held.is_set()
     second.join(60)
@@ -190,8 +190,8 @@ def test_a_verdict_that_its_rows_speak_against_is_named(tmp_path):
     write_raw(home, "verdicts", FASTER, [row | nothing if row["cell"] == right else row for row in checks])
     done = run_warehouse(home, "build")
     assert done.returncode == 1
-    said = "no_cell_counts_as_right_that_its_rows_speak_against fails for 1 row ("
-    assert said in done.stderr.splitlines()[-1]
+    message = "no_cell_counts_as_right_that_its_rows_speak_against fails for 1 row ("
+    assert message in done.stderr.splitlines()[-1]
 
 
 def without_a_column(table: pa.Table) -> pa.Table:

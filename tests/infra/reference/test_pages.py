@@ -44,25 +44,25 @@ def section(name: str, heading: str) -> str:
 
 def rows(text: str) -> dict[str, list[str]]:
     """The rows of the tables of a text, without heads and backticks: first cell -> the other cells."""
-    found: dict[str, list[str]] = {}
+    by_first_column: dict[str, list[str]] = {}
     for one in re.findall(r"(?:^\| .*\n)+", text + "\n", re.M):
         for line in one.splitlines()[2:]:
             first, *others = [cell.strip(" `") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            found.setdefault(first, others)
-    return found
+            by_first_column.setdefault(first, others)
+    return by_first_column
 
 
 def commands(program: typer.Typer) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+    by_name: list[tuple[str, object]] = []
     pending = [(program.info.name, typer.main.get_command(program))]
     while pending:
         name, command = pending.pop()
         inner = getattr(command, "commands", None)
         if inner is None:
-            found.append((name, command))
+            by_name.append((name, command))
         else:
             pending += [(f"{name} {key}", one) for key, one in inner.items()]
-    return found
+    return by_name
 
 
 COMMANDS = dict(commands(streaming_core.app) + commands(lockstep.app))
@@ -214,11 +214,11 @@ def test_every_variable_that_the_code_reads_is_a_setting():
         "infra",
         ".env.example",
     ]
-    found = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
-    found -= {name for name in found if name.startswith("LOCKSTEP_APP_")}  # these are for applications
+    variables = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+    variables -= {name for name in variables if name.startswith("LOCKSTEP_APP_")}  # these are for applications
     alerts = {"LOCKSTEP_ALERT_APPRISE", "LOCKSTEP_ALERT_SMTP", "LOCKSTEP_ALERT"}  # AIRFLOW_CONN_LOCKSTEP_ALERT_...
-    assert {"LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK"} <= found
-    assert found - alerts <= table.keys()
+    assert {"LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK"} <= variables
+    assert variables - alerts <= table.keys()
     assert all(
         f"`{name}`" in page("configuration")
         for name in re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.M)

@@ -87,22 +87,22 @@ def test_a_folder_without_git_has_no_commits(tmp_path, monkeypatch):
 def test_a_commit_is_built_once_from_its_own_sources_and_the_checkout_stays_as_it_is(repository, home):
     lines: list[str] = []
     commit = build.resolve("slow")
-    made = build.at_commit(home, commit, "slow", lines.append)
+    built = build.at_commit(home, commit, "slow", lines.append)
     assert [line.partition(" slow ")[0] for line in lines] == ["building", "built"]
-    assert made == build.Build(commit, home.build(commit))
-    assert (made.tree / "streaming_core" / "answer").read_text() == '{"seconds": 0.5}', "the checkout is at v1"
+    assert built == build.Build(commit, home.build(commit))
+    assert (built.tree / "streaming_core" / "answer").read_text() == '{"seconds": 0.5}', "the checkout is at v1"
     where = "import streaming_core._runtime as runtime; print(runtime.__file__)"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", where], env=os.environ | made.environment, capture_output=True, text=True
+        [sys.executable, "-P", "-c", where], env=os.environ | built.environment, capture_output=True, text=True
     )
-    assert Path(done.stdout.strip()).parent == made.tree / "streaming_core", done.stderr
+    assert Path(done.stdout.strip()).parent == built.tree / "streaming_core", done.stderr
     assert git(repository, "status", "--porcelain") == ""
     assert not (repository / "target").exists()
     assert len(git(repository, "worktree", "list").splitlines()) == 1
     assert [path.name for path in home.build("x").parent.iterdir()] == [commit]
 
     again = build.at_commit(home, commit, "slow", lambda line: pytest.fail(line))
-    assert again == made
+    assert again == built
 
 
 def test_of_two_processes_that_want_a_commit_one_builds_it(repository, home):
@@ -149,8 +149,8 @@ def test_a_worktree_that_a_killed_process_has_left_is_replaced(repository, home)
     left = home.build(commit).with_name(f".{commit}.tree")
     left.parent.mkdir(parents=True)
     git(repository, "worktree", "add", "--quiet", "--detach", str(left), "slow")
-    made = build.at_commit(home, commit, "v1", lambda line: None)
-    assert (made.tree / "streaming_core" / "answer").read_text() == "{}"
+    built = build.at_commit(home, commit, "v1", lambda line: None)
+    assert (built.tree / "streaming_core" / "answer").read_text() == "{}"
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
@@ -162,14 +162,14 @@ def test_a_commit_has_the_environment_that_it_locks(repository):
 @pytest.mark.slow
 def test_the_last_commit_of_this_repository_is_built_and_runs(home, tmp_path):
     commit = build.resolve("HEAD")
-    made = build.at_commit(home, commit, "HEAD", lambda line: None)
+    built = build.at_commit(home, commit, "HEAD", lambda line: None)
     workload = tmp_path / "workload"
     for words in (
         ["generate", "wc", "--events", "500", "--out", str(workload)],
         ["run", "wc", "--input", str(workload), "--out", str(tmp_path / "run")],
     ):
         done = subprocess.run(
-            made.command(*words), env=os.environ | made.environment, cwd=tmp_path, capture_output=True, text=True
+            built.command(*words), env=os.environ | built.environment, cwd=tmp_path, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.json").is_file()

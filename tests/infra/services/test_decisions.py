@@ -274,11 +274,11 @@ def test_a_killed_append_lands_whole_or_not_at_all_and_the_next_one_lands(tmp_pa
         writer = spawn.Process(target=_die_in, args=(str(home.root), function, at))
         writer.start()
         writer.join(60)
-        found = len(decisions(home))
-        assert found in (before, before + 2)
-        lengths.add(found - before)
+        count = len(decisions(home))
+        assert count in (before, before + 2)
+        lengths.add(count - before)
         service.append(home, [decided(9)])
-        assert [row["entry"] for row in chain(home)] == list(range(1, found + 2))
+        assert [row["entry"] for row in chain(home)] == list(range(1, count + 2))
         if writer.exitcode == 0:
             break
         assert writer.exitcode == -signal.SIGKILL

@@ -38,14 +38,14 @@ def server(tmp_path):
 
 def version_of(url: str, token: str | None) -> str:
     """One question to a Spark Connect server, without the client's patience."""
-    asked = connect.AnalyzePlanRequest(
+    request = connect.AnalyzePlanRequest(
         session_id=str(uuid.uuid4()),
         user_context=connect.UserContext(user_id="test"),
         spark_version=connect.AnalyzePlanRequest.SparkVersion(),
     )
     metadata = [("authorization", f"Bearer {token}")] if token is not None else []
     with grpc.insecure_channel(url.removeprefix("sc://")) as channel:
-        answer = SparkConnectServiceStub(channel).AnalyzePlan(asked, metadata=metadata, timeout=PATIENCE)
+        answer = SparkConnectServiceStub(channel).AnalyzePlan(request, metadata=metadata, timeout=PATIENCE)
     return answer.spark_version.version
 
 
@@ -69,9 +69,9 @@ def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, m
         assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     family = family_of(server.lease("a").pid)
-    said = " ".join(word for process in family for word in process.cmdline())
+    command_lines = " ".join(word for process in family for word in process.cmdline())
     environments = "\n".join(str(process.environ()) for process in family)
-    for text in (said, environments, server.log_path("a").read_text()):
+    for text in (command_lines, environments, server.log_path("a").read_text()):
         assert token not in text
     listening = [c.laddr.ip for process in family for c in process.net_connections("tcp") if c.status == "LISTEN"]
     assert listening
@@ -98,16 +98,16 @@ def test_starting_twice_is_starting_once(server):
 
 def test_the_second_run_waits_and_says_for_whom(server):
     server.start("a", master=None)
-    said, started = [], threading.Event()
+    lines, started = [], threading.Event()
 
     def second() -> None:
-        server.start("b", master=None, say=said.append)
+        server.start("b", master=None, say=lines.append)
         started.set()
 
     thread = threading.Thread(target=second)
     thread.start()
-    wait_for(lambda: said, PATIENCE)
-    assert said[0].startswith(f"waiting: {server.home.root} is in use by a on ")
+    wait_for(lambda: lines, PATIENCE)
+    assert lines[0].startswith(f"waiting: {server.home.root} is in use by a on ")
     assert not started.is_set()
     server.stop("a")
     thread.join(PATIENCE)

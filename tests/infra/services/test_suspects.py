@@ -126,7 +126,7 @@ def test_a_measurement_that_the_time_does_not_suffice_for_leaves_no_half_of_a_ce
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("first night", "no earlier night is green; name a commit in gate_against"),
         ("uncommitted night", "which no commit holds; commit before the night"),
@@ -134,7 +134,7 @@ def test_a_measurement_that_the_time_does_not_suffice_for_leaves_no_half_of_a_ce
         ("same engine", "the engine is the same as in the last green night, build "),
     ],
 )
-def test_a_night_without_a_reference_says_why_and_what_to_do(home, repository, monkeypatch, change, said):
+def test_a_night_without_a_reference_says_why_and_what_to_do(home, repository, monkeypatch, change, message):
     if change == "first night":
         (home.run(GREEN) / "plan.json").unlink()
     elif change == "same engine":
@@ -142,10 +142,10 @@ def test_a_night_without_a_reference_says_why_and_what_to_do(home, repository, m
     else:
         build_name = {"uncommitted night": "0123456-dirty", "commit is gone": "0123456"}[change]
         write_raw(home, "cells", GREEN, [row | {"build": build_name} for row in rows(home, "cells", GREEN) or []])
-    with pytest.raises(NotJudged, match=said):
+    with pytest.raises(NotJudged, match=message):
         suspects.find_reference(home, FASTER, "")
     assert suspects.work(home, FASTER, lambda line: None).startswith("not judged: ")
-    assert said in History(home).run(FASTER).gate_sentence
+    assert message in History(home).run(FASTER).gate_sentence
     assert note_path(home, FASTER).exists()
 
 

@@ -113,8 +113,8 @@ def test_it_installs_when_told_to_and_looks_again(apt):
     tools, calls = apt
     done = doctor("--quiet", "--yes", PATH=tools)
     assert (done.returncode, done.stdout) == (0, "doctor: installing build-essential\n")
-    made = [line.removeprefix("sudo apt-get ") for line in calls.read_text().splitlines()]
-    assert made == ["update -qq", "install -y build-essential -qq"]
+    commands = [line.removeprefix("sudo apt-get ") for line in calls.read_text().splitlines()]
+    assert commands == ["update -qq", "install -y build-essential -qq"]
 
 
 def test_without_yes_and_without_a_terminal_it_installs_nothing_and_names_the_option(apt):

@@ -48,7 +48,7 @@ def test_every_page_of_the_documentation_is_built(site):
 def test_pages_load_nothing_from_elsewhere(site):
     pages = [path for path in site.rglob("*") if path.suffix in (".html", ".css", ".svg")]
     assert {path.suffix for path in pages} == {".html", ".css", ".svg"}
-    assert {str(path.relative_to(site)): found for path in pages if (found := from_elsewhere(path))} == {}
+    assert {str(path.relative_to(site)): links for path in pages if (links := from_elsewhere(path))} == {}
 
 
 def test_search_index_holds_the_words_of_the_pages(site):
@@ -73,8 +73,8 @@ def search(browser: Browser, url: str) -> list[str]:
 def test_search_finds_a_page_over_http_and_in_files(site, address):
     for root in (address, site.as_uri()):
         with Browser() as browser:
-            found = search(browser, f"{root}/tutorial.html")
-            assert any(link.startswith(f"{root}/{PAGE}") for link in found), found
+            links = search(browser, f"{root}/tutorial.html")
+            assert any(link.startswith(f"{root}/{PAGE}") for link in links), links
 
 
 @BROWSER

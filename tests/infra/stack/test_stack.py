@@ -22,9 +22,9 @@ PORTS = {name: 20001 + number for number, name in enumerate(folders.PORTS)}
 
 @pytest.fixture
 def folder(tmp_path):
-    made = Folder.at(tmp_path / "s")
-    made.make()
-    return made
+    new_folder = Folder.at(tmp_path / "s")
+    new_folder.make()
+    return new_folder
 
 
 @pytest.mark.parametrize(
