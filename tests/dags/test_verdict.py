@@ -29,13 +29,13 @@ def lockstep_home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("field", "value"), [("hosts", ["nowhere"]), ("spark", "nowhere")])
-def test_a_connection_that_is_not_there_is_said_before_anything_runs(dag, lockstep_home, field, value):
+def test_missing_connection_is_reported_before_anything_runs(dag, lockstep_home, field, value):
     assert dag.test(run_conf=DEFAULTS | {"applications": ["wc"], field: value}).state == DagRunState.FAILED
     sentence = f"Refused: {field}: Airflow has no connection 'nowhere'; add it under Admin, Connections"
     assert History(lockstep_home).latest().sentence == sentence
 
 
-def test_a_request_that_is_refused_is_a_red_run_whose_page_says_why(dag, lockstep_home):
+def test_refused_request_is_a_red_run_with_the_reason_on_its_page(dag, lockstep_home):
     conf = DEFAULTS | {"applications": ["nosuch"], "threads": ["2", 1]}
     run = dag.test(run_conf=conf)
     assert run.state == DagRunState.FAILED
@@ -55,7 +55,7 @@ def test_a_request_that_is_refused_is_a_red_run_whose_page_says_why(dag, lockste
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("ended", ["failed", "success"])
-def test_who_ends_a_run_leaves_the_verdict_to_be_given_and_its_failure_is_the_runs(dag, begun, ended):
+def test_manually_ended_run_still_gets_its_verdict_and_fails(dag, begun, ended):
     from airflow.api.common import mark_tasks
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.serialization.definitions.dag import SerializedDAG

@@ -55,7 +55,7 @@ def test_every_column_of_a_mart_has_a_type():
 
 
 @pytest.mark.slow
-def test_a_null_and_a_wrong_type_in_a_mart_are_refused(tmp_path):
+def test_mart_refuses_a_null_and_a_wrong_type(tmp_path):
     home, project = Home(tmp_path / "home"), tmp_path / "dbt"
     write_runs(home, (GREEN,))
     shutil.copytree(PROJECT, project)

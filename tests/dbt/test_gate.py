@@ -20,7 +20,7 @@ CELLS = [
 ]
 
 
-def test_the_sql_says_what_the_rule_says(spark):
+def test_sql_and_python_rule_give_the_same_verdicts(spark):
     source = "".join((MACROS / name).read_text() for name in ("trend.sql", "gate.sql"))
     sql = jinja2.Environment().from_string(source).module.gate("faster")
     rows = [(number, [float(y) for y in faster]) for number, faster in enumerate(CELLS)] + [(-1, [0.1] * 31)]
@@ -36,7 +36,7 @@ def test_the_sql_says_what_the_rule_says(spark):
     assert {gate.gate(faster).verdict for faster in CELLS} == {"slower", "faster", "unchanged", "too_noisy"}
 
 
-def test_the_rule_is_wilcoxons_test_of_a_change_by_more_than_one_percent():
+def test_rule_equals_the_wilcoxon_test_of_a_change_above_one_percent():
     slower = 0
     for seed in range(400):
         faster = gate.pairs(seed, slower=0.03)
@@ -46,7 +46,7 @@ def test_the_rule_is_wilcoxons_test_of_a_change_by_more_than_one_percent():
     assert 40 < slower < 360, "cases on both sides"
 
 
-def test_the_numbers_are_those_of_32_pairs():
+def test_rank_thresholds_match_32_pairs():
     ways = np.array([1.0])  # in how many of all ways to give signs, ranks of one sign add up to so many
     for rank in range(1, gate.PAIRS + 1):
         ways = np.concatenate([ways, np.zeros(rank)]) + np.concatenate([np.zeros(rank), ways])
@@ -56,13 +56,13 @@ def test_the_numbers_are_those_of_32_pairs():
 
 
 @pytest.mark.parametrize("noise", [{}, {"skew": True}, {"outliers": 0.2}, {"noise": 0.1}, {"second": 0.3}])
-def test_an_unchanged_build_is_not_accused(noise):
+def test_unchanged_build_has_no_alarm(noise):
     # A part of the trials in docs/explanation/speed-verdicts.md, which were counted by hand.
     assert {gate.gate(gate.pairs(seed, **noise)).verdict for seed in range(1000)} <= {"unchanged", "too_noisy"}
 
 
 @pytest.mark.parametrize("noise", [0.003, 0.01, 0.02])
-def test_the_smallest_slowdown_that_is_named_is_one_that_is_found(noise):
+def test_rule_detects_the_smallest_slowdown_that_it_states(noise):
     smallest = [gate.gate(gate.pairs(10**6 + seed, noise)).smallest for seed in range(400)]
     detections = [
         gate.gate(gate.pairs(seed, noise, slower=small)).verdict == "slower" for seed, small in enumerate(smallest)

@@ -79,7 +79,7 @@ def night(home: Home, number: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_planted_slowdown_is_found_and_named_and_an_unchanged_build_is_not_accused(tmp_path, monkeypatch):
+def test_planted_slowdown_is_detected_and_an_unchanged_build_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr(yardstick, "SHORTEST", 0.0)
     monkeypatch.setattr(yardstick, "PATIENCE", 100)
     home = Home(tmp_path / "home")

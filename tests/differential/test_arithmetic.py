@@ -93,7 +93,7 @@ event = st.tuples(st.integers(0, len(EXPRESSIONS) - 1), integers, integers, real
 
 
 @pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.slow)])
-def test_any_expression_means_the_same_everywhere(examples, machines):
+def test_random_expression_has_the_same_value_on_every_machine(examples, machines):
     @settings(max_examples=examples, deadline=None, derandomize=True)
     @given(st.lists(event, min_size=1, max_size=60))
     def means_the_same(events):
@@ -102,7 +102,7 @@ def test_any_expression_means_the_same_everywhere(examples, machines):
     means_the_same()
 
 
-def test_every_expression_on_edge_values(machines):
+def test_every_expression_agrees_on_edge_values(machines):
     events = []
     for op in range(len(EXPRESSIONS)):
         for i, a in enumerate(EDGES):

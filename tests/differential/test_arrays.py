@@ -75,7 +75,7 @@ def built(function, scratch=Scratch):
 
 
 @pytest.mark.parametrize("function", [work, add])
-def test_arrays_are_emitted_as_they_are_at_that_moment(function):
+def test_arrays_are_emitted_with_their_current_content(function):
     app, params = built(function)
     rows = [{"seq": i, "ts": 2 * i, "numbers": [i, i + 1, 3, 4, 1 << 28]} for i in range(6)]
     events = pa.Table.from_pylist(rows, workload.schema(app, params))
@@ -105,7 +105,7 @@ def nothing(row, scratch, out):
     pass
 
 
-def test_scratch_is_of_fixed_size():
+def test_scratch_has_a_fixed_size():
     for wrong in (Growing, Named):
         with pytest.raises(BadInput, match=r"is a (Set|Text), which no scratch can hold"):
             built(nothing, wrong)
@@ -157,7 +157,7 @@ transactional.generates(lambda *args: {})
 
 
 @pytest.mark.parametrize("scheme", ["serial", "owners", "lock"])
-def test_arrays_of_what_was_read_are_emitted(scheme):
+def test_arrays_of_read_rows_are_emitted(scheme):
     params = transactional.bind()
     rows = [{"seq": i, "ts": i * i % 7, "numbers": [i, 1, 2]} for i in range(100)]
     case = Case(transactional, params, pa.Table.from_pylist(rows, workload.schema(transactional, params)))
@@ -180,12 +180,12 @@ def printed(function, size):
 
 
 @pytest.mark.parametrize("function", [work, add])
-def test_the_compiled_loop_is_as_long_whatever_the_length_of_arrays(function):
+def test_array_length_does_not_change_the_size_of_the_compiled_loop(function):
     assert len(printed(function, 16_000)) == len(printed(function, 2))
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_an_array_of_any_length_is_hashed_as_it_is(size):
+def test_arrays_of_every_length_have_their_own_hash(size):
     app, _ = built(add)
     params = app.bind({"size": size})
     rows = [{"seq": i, "ts": 2 * i, "numbers": list(range(i, i + size))} for i in range(3)]
@@ -248,7 +248,7 @@ def padded(keyed):
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("padding", [0, 1, 3])
-def test_an_array_of_length_0_takes_no_bytes_and_is_no_column(padding, keyed):
+def test_empty_array_takes_no_bytes_and_no_column(padding, keyed):
     app = padded(keyed)
     params = app.bind({"padding": padding})
     events = pa.Table.from_pylist([{"seq": i, "ts": i % 4} for i in range(100)], workload.schema(app, params))
@@ -269,7 +269,7 @@ class Nothing:
     padding: Array[i64, "padding"]  # noqa: F821
 
 
-def test_an_array_of_length_0_needs_another_field_beside_it_and_is_none_of_an_event():
+def test_empty_array_needs_another_field_and_is_refused_in_events():
     with pytest.raises(
         BadInput, match="record Nothing: all its arrays have length 0; a row needs a field with a value"
     ):

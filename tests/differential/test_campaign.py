@@ -74,7 +74,7 @@ CHUNKS = [(kind, start) for kind, count in campaign.PROGRAMS.items() for start i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "start"), CHUNKS)
-def test_programs_come_to_what_the_oracle_says_in_every_way(kind, start, tmp_path, record_property):
+def test_programs_equal_the_oracle_in_every_way(kind, start, tmp_path, record_property):
     stop = min(start + CHUNK, campaign.PROGRAMS[kind])
     command = [sys.executable, "-m", "tests.differential.campaign", kind, f"{start}..{stop}"]
     counts, failures = watch(command, LIMIT, tmp_path)
@@ -83,19 +83,19 @@ def test_programs_come_to_what_the_oracle_says_in_every_way(kind, start, tmp_pat
     assert counts["programs"] == stop - start
 
 
-def test_the_campaign_has_five_hundred_programs_in_twenty_ways_each():
+def test_campaign_runs_five_hundred_programs_in_twenty_ways_each():
     assert sum(campaign.PROGRAMS.values()) >= 500
     assert campaign.WAYS >= 20
 
 
 @pytest.mark.parametrize(("kind", "number"), [("windowed", 3), ("unordered", 2)])
-def test_a_program_comes_to_what_the_oracle_says(kind, number, tmp_path):
+def test_program_equals_the_oracle(kind, number, tmp_path):
     command = [sys.executable, "-m", "tests.differential.campaign", kind, str(number)]
     counts, failures = watch(command, LIMIT, tmp_path)
     assert (counts["programs"], failures) == (1, [])
 
 
-def test_random_dataflows_come_to_what_the_oracle_says_under_every_channel(tmp_path):
+def test_random_dataflows_equal_the_oracle_under_every_channel(tmp_path):
     command = [sys.executable, "-m", "tests.differential.campaign", "unordered", "0..10"]
     counts, failures = watch(command, LIMIT, tmp_path)
     assert (counts["programs"], failures) == (10, [])
@@ -105,7 +105,7 @@ def test_random_dataflows_come_to_what_the_oracle_says_under_every_channel(tmp_p
 # --- the test of the test -------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_hangs_or_crashes_is_reported(tmp_path):
+def test_campaign_reports_a_process_that_hangs_or_crashes(tmp_path):
     says = 'import sys; print(\'{"program": "windowed 7 3", "way": "this way"}\', flush=True);'
     again = r"this way\n  again: PROPERTY_SEED=\d+ python -m tests.differential.campaign windowed 7 3"
     for rest, failure in (
@@ -117,7 +117,7 @@ def test_a_process_that_hangs_or_crashes_is_reported(tmp_path):
         assert re.search(rf"{failure}[\s\S]*{again}", failure_text), failure_text
 
 
-def test_a_result_that_differs_is_reported():
+def test_campaign_reports_a_different_result():
     with tempfile.TemporaryDirectory() as folder:
         r = random.Random(1)
         app, params, program, table = campaign.program_of("unordered", 2, Path(folder), r)

@@ -32,7 +32,7 @@ class Rings:
 DATAFLOW = [name for name, executor in ENGINE_EXECUTORS.items() if "dataflow" in executor.application_kinds]
 
 
-def test_no_method_is_forgotten():
+def test_every_container_method_has_a_use():
     met = {kind: {use.name for use in uses() if isinstance(FIELDS[use.field], kind)} for kind in CONTAINERS}
     assert {kind: names - set(WORDS) for kind, names in met.items()} == declared()
     assert {type(field) for field in FIELDS} == set(CONTAINERS)
@@ -73,7 +73,7 @@ def outcome(alone, drawn):
     return until_error(machine, drawn), machine
 
 
-def test_each_use_comes_to_something_and_fails_where_it_can(outcome, drawn):
+def test_each_use_succeeds_and_fails_where_it_can(outcome, drawn):
     outputs, _ = outcome
     met = {}
     for what, one in zip(drawn["what"].to_pylist(), outputs, strict=True):
@@ -111,7 +111,7 @@ def without_errors(app, table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["keyed", "transaction"])
-def test_the_runtime_agrees(how, tmp_path, drawn):
+def test_runtime_equals_the_interpreter(how, tmp_path, drawn):
     app = application(tmp_path, how)
     table = without_errors(app, drawn)
     assert pc.count_distinct(table["what"]).as_py() == len(uses())
@@ -146,6 +146,6 @@ def test_the_runtime_agrees(how, tmp_path, drawn):
         (Queue[Rings], "items of Queue must be records of scalars, but Rings.last is a Ring"),
     ],
 )
-def test_what_a_container_cannot_hold_is_refused_where_it_is_declared(kind, what):
+def test_declaration_of_an_unsupported_container_type_is_refused(kind, what):
     with pytest.raises(BadInput, match=f"record Held.inside: {what}"):
         record(type("Held", (), {"__annotations__": {"inside": kind}}))

@@ -103,7 +103,7 @@ RUNS = [
     [(RUNS[-1], 2)] + [pytest.param(run, 100, marks=pytest.mark.slow) for run in RUNS],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
-def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
+def test_run_killed_at_random_moments_resumes(run, times, undisturbed, tmp_path):
     whole, dice = undisturbed(*run), random.Random(f"{run[0]} {times}")
     assert whole.parts >= 9
     kills, resumed, out = 0, 0, tmp_path / "out"
@@ -142,7 +142,7 @@ def killed_before_every_change(whole, out, begin, stride=1):
 
 
 @pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_before_every_change_of_the_file_system(stride, undisturbed, tmp_path):
+def test_run_killed_before_any_file_system_change_resumes(stride, undisturbed, tmp_path):
     whole = undisturbed("sl", 500, 10, "--threads", 1)
     assert killed_before_every_change(whole, tmp_path / "out", lambda: None, stride) > 40
 
@@ -162,7 +162,7 @@ def everything(folder):
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["run", "generate", "oracle"])
-def test_the_same_command_again_ends_as_if_nobody_had_killed_the_first(stride, what, command, undisturbed, tmp_path):
+def test_repeated_command_ends_as_if_the_first_had_not_been_killed(stride, what, command, undisturbed, tmp_path):
     """Without checkpoints, and nothing is left beside what was asked for."""
     workload_of = undisturbed("sl", 500, 10, "--threads", 1).source / "workload"
     options = {
@@ -202,7 +202,7 @@ def test_the_same_command_again_ends_as_if_nobody_had_killed_the_first(stride, w
     assert killed > 12 / stride
 
 
-def test_what_another_run_has_left_is_not_believed(command, undisturbed, tmp_path):
+def test_files_of_another_run_are_ignored(command, undisturbed, tmp_path):
     """A whole `.run` of another workload, as a run leaves it that is killed before it publishes anything."""
     whole = undisturbed("sl", 500, 10, "--threads", 1)
     options = ["run", "sl", "--threads", 1, "--punctuation", 500, "--input"]
@@ -224,7 +224,7 @@ def test_what_another_run_has_left_is_not_believed(command, undisturbed, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [20, 30, 40])
-def test_killed_before_every_change_while_it_resumes(at, undisturbed, tmp_path):
+def test_resuming_run_killed_before_any_change_resumes_again(at, undisturbed, tmp_path):
     whole, out = undisturbed("sl", 500, 10, "--threads", 1), tmp_path / "out"
     assert whole.run(tmp_path / "killed", at=at)[0] is None
     begin = lambda: shutil.copytree(tmp_path / "killed", out)  # noqa: E731
@@ -232,7 +232,7 @@ def test_killed_before_every_change_while_it_resumes(at, undisturbed, tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_of_their_own_killed_when_a_checkpoint_is_there(undisturbed, tmp_path):
+def test_user_process_killed_after_a_checkpoint_resumes(undisturbed, tmp_path):
     """As a user starts them, with nothing of a test inside. There are 150 checkpoints."""
     whole, out, dice, kills = undisturbed("gs", 60, 1, "--threads", 2), tmp_path / "out", random.Random(5), 0
     script = "from streaming_core.cli import main; main()"
@@ -267,7 +267,7 @@ def last_checkpoint(out: Path) -> int | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
-def test_containers_live_on_in_images(keys, people):
+def test_containers_survive_in_images(keys, people):
     """Every kind of container, in engines that end after a while and hand on nothing but bytes."""
     params = shop.bind({"shelves": keys, "wallets": people})
     case, dice = Case(shop, params, purchases(keys)), random.Random(keys)
@@ -303,7 +303,7 @@ def test_containers_live_on_in_images(keys, people):
     assert grown == 8 * 10 * 2
 
 
-def test_what_is_no_image_is_refused():
+def test_invalid_image_is_refused():
     case = Case(shop, shop.bind({"shelves": 2, "wallets": 1}), purchases(2, 200))
     rows, text, _ = encode(case.events.tables[0], case.program.event)
     make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731

@@ -20,7 +20,7 @@ FAST = ("q1", "tp", "wc")
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in registry.names()]
 )
-def test_no_events_are_a_stream_too(name, tmp_path):
+def test_empty_stream_is_processed(name, tmp_path):
     app = registry.load(name)
     assert workload.write(app, {}, 0, 1, tmp_path / "w")["content_digest"] == "0:0000000000000000"
     manifests = [oracle.run(tmp_path / "w", tmp_path / mode, mode) for mode in ("interpreted", "compiled")]
@@ -49,7 +49,7 @@ def test_no_events_are_a_stream_too(name, tmp_path):
             json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} in a report"))
 
 
-def test_a_recording_of_no_events_is_replayed(tmp_path):
+def test_empty_recording_is_replayed(tmp_path):
     workload.write("wc", {}, 0, 1, tmp_path / "w")
     source = workload.read(tmp_path / "w", "wc")
     recording.record(source, "count", tmp_path / "a", Pinned(app="wc", threads=2))

@@ -195,7 +195,7 @@ def events(app, n):
     [in_a_row, of_words]
     + [pytest.param(one, marks=pytest.mark.slow) for one in (then_keys, into_nothing, branches, beside, of_flags)],
 )
-def test_oracles_and_runtime_agree(pipeline):
+def test_oracles_and_runtime_agree_at_the_end_of_the_stream(pipeline):
     app = built(pipeline)
     loop, program = Loop(app, {}), None
     for n in (0, 1, 200):
@@ -215,7 +215,7 @@ def test_oracles_and_runtime_agree(pipeline):
                 case.check(RunSpec.parse({"app": app.name, "threads": threads, "batch": batch, **fields}))
 
 
-def test_keys_made_by_a_flush_are_flushed_by_hand():
+def test_keys_added_by_a_flush_are_flushed_too():
     machine = Interpreter(built(then_keys), {})
     machine.process(pa.table({"seq": [0], "ts": [0], "key": [3], "value": [4]}))
     output = machine.finish(1).to_pydict()
@@ -225,7 +225,7 @@ def test_keys_made_by_a_flush_are_flushed_by_hand():
 
 
 @pytest.mark.parametrize("pipeline", ["divides", "fails"])
-def test_an_error_of_a_flushed_row_or_of_a_flush_is_the_same(pipeline):
+def test_error_of_a_flush_or_its_rows_is_equal_on_every_machine(pipeline):
     app = App("errors")
     stream = app.source(Event).process(keep, Total, Event, flush=tell)
     if pipeline == "divides":
@@ -250,7 +250,7 @@ def flush_two(state, out):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(5))
-def test_a_drawn_pipeline_that_flushes_again_and_again(tmp_path, number):
+def test_random_pipeline_agrees_over_repeated_flushes(tmp_path, number):
     some, rows = subject(tmp_path, number, is_flushing=True), []
     flushing = [o for o in some.app.operators if "flush" in o.functions]
     assert len(flushing) > 1
@@ -287,7 +287,7 @@ class Source(Events):
         return (table for table, _ in self.read_on((0, 0), size, lambda table: (table, 0)))
 
 
-def test_the_check_of_the_loop_sees_the_end_of_the_stream(tmp_path, monkeypatch):
+def test_loop_check_covers_the_end_of_the_stream(tmp_path, monkeypatch):
     app = built(then_keys)
     source = Source(app, events(app, 50))
     monkeypatch.setattr(oracle, "CHECKED", 20)

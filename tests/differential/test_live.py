@@ -101,7 +101,7 @@ def test_changed_output_is_refused(undisturbed):
     assert "were changed or removed" in error
 
 
-def test_full_disk_fails_the_command_and_the_run_goes_on(tmp_path, monkeypatch):
+def test_full_disk_fails_the_command_and_the_next_one_resumes(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

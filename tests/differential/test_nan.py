@@ -148,7 +148,7 @@ def emit_last(state, out):
 
 
 @pytest.mark.parametrize("function", [copied, computed, chosen, worked, kept])
-def test_any_nan_is_kept_as_the_same_bits(function):
+def test_every_nan_is_stored_with_the_same_bits(function):
     app = {
         kept: lambda: flow(kept, emit_last, state=State),
         worked: lambda: flow(worked, scratch=Scratch),
@@ -167,7 +167,7 @@ def test_any_nan_is_kept_as_the_same_bits(function):
         same(loop.finish(len(events)), interpreter.finish(len(events)))
 
 
-def test_events_that_nobody_touches_keep_no_other_nan_either():
+def test_forwarded_events_hold_the_same_nan_bits():
     """What goes from the source to the sink, and state and outputs of an engine's run."""
     app = App("nans")
     source = app.source(Output)
@@ -241,7 +241,7 @@ def answer(event, txn, out):
 bank.generates(lambda *args: {})
 
 
-def test_tables_and_constants_hold_one_nan():
+def test_tables_and_constants_hold_the_same_nan_bits():
     events = taken(workload.schema(bank, {}))
     case = Case(bank, {}, events)
     assert 0 < case.rejected < case.events.rows

@@ -185,7 +185,7 @@ def test_long_sequences_of_appends_and_removals_agree(compiled_app):
     assert min(longest) < 9
 
 
-def test_what_a_queue_takes_is_bounded_by_the_most_rows_it_has_held():
+def test_queue_memory_is_bounded_by_its_largest_length():
     """One row comes with each event; from the 100th on, one goes."""
     app = application("alone")
     filling, steady = events([(0, 0, 0, 100, False)]), events([(0, 0, 1, 5000, False)])
@@ -202,7 +202,7 @@ def test_what_a_queue_takes_is_bounded_by_the_most_rows_it_has_held():
 
 
 @pytest.mark.parametrize("kind", [Interpreter, Loop, Kernel])
-def test_to_remove_from_an_empty_queue_is_an_error_of_the_event(kind):
+def test_removal_from_an_empty_queue_fails_the_event(kind):
     app = App("eager")
     app.source(Event).process(eager, State, Seen).sink()
     app.generates(lambda *arguments: {})
@@ -275,7 +275,7 @@ def from_right(row, window, lefts, rights, out):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=3))
-def test_a_window_joins_two_streams_through_queues(seed):
+def test_window_joins_two_streams_through_queues(seed):
     """ScaleJoin: the head of the other queue goes while it is too old, the rest is compared, the row is kept."""
     rng, size = np.random.default_rng(seed), 20
     columns = {"seq": np.arange(400), "ts": np.cumsum(rng.choice([0, 1, 2, 30], 400, p=[0.3, 0.4, 0.28, 0.02]))}

@@ -85,17 +85,17 @@ def examine_one(folder, number):
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_what_operators_take_in_random_pipelines(tmp_path, number):
+def test_recorded_inputs_of_random_pipelines_are_exact(tmp_path, number):
     examine_one(tmp_path, number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(3, 60))
-def test_what_operators_take_in_full(tmp_path, number):
+def test_recorded_inputs_of_random_pipelines_are_exact_in_full(tmp_path, number):
     examine_one(tmp_path, number)
 
 
-def test_what_operators_take_where_streams_meet_and_flush(tmp_path):
+def test_recorded_inputs_are_exact_where_streams_merge_and_flush(tmp_path):
     program, events = compile_app(branching.app.check(), {}), branching.table(400)
     flushed = examine(branching.app, program, events, tmp_path, random.Random(1))
     assert flushed == 24  # keys 0 to 23 of tally, flushed into trace

@@ -68,7 +68,7 @@ def test_requests_from_another_thread_change_no_result(counted, threads):
     assert [one.event for one in reconfigurations] == sorted(one.event for one in reconfigurations)
 
 
-def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counted):
+def test_runtime_applies_every_request_that_waits_for_the_previous_one(counted):
     requested = []
 
     @contextmanager
@@ -100,7 +100,7 @@ def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counte
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e6])
-def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
+def test_run_records_deliveries_on_request(counted, rate):
     source, program, _ = counted
     spec = Pinned(app="wordcount", params=PARAMS, threads=2, batch=32)
     blocks = engine.Blocks(source, program, 1_500)
@@ -120,7 +120,7 @@ def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
     assert more["deliveries"] is None
 
 
-def test_a_request_for_what_is_not_there_is_refused(counted):
+def test_request_for_an_unknown_operator_or_replica_is_refused(counted):
     @contextmanager
     def asking(runtime):
         for pattern in ([], [2], [0] * 1025):
@@ -134,7 +134,7 @@ def test_a_request_for_what_is_not_there_is_refused(counted):
 
 
 @pytest.mark.parametrize("controller", ["threshold", "model"])
-def test_a_controller_lets_go_of_replicas_that_have_nothing_to_do(counted, controller):
+def test_controller_releases_idle_replicas(counted, controller):
     # Spread over more than a second: what is done in some milliseconds.
     sample = passed(counted, threads=2, controller=controller, rate=EVENTS / 1.2)
     (operator_loads,) = sample.loads.items()

@@ -160,6 +160,6 @@ def loop_of(function):
     return next(node for node in ast.walk(definition) if isinstance(node, ast.For))
 
 
-def test_kernels_search_in_chunks_where_that_means_the_same():
+def test_kernels_scan_in_chunks_only_where_the_result_is_equal():
     assert all(scan.matched(loop_of(function)) for function in SCANS)
     assert not any(scan.matched(loop_of(function)) for function in OTHERS)

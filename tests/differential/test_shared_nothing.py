@@ -194,7 +194,7 @@ def kept(request):
 
 
 @pytest.mark.parametrize(("threads", "batch", "block"), [(1, 1, 40), (2, 16, 600), (3, 7, 100), (8, 3, 250)])
-def test_every_container_goes_along(kept, threads, batch, block):
+def test_every_container_moves_with_its_key(kept, threads, batch, block):
     (name,) = [operator.name for operator in kept.app.operators if operator.kind == "windowed"]
     for every in (600, 40, 9):
         schedule = swapped([name], threads, 600, every)
@@ -212,7 +212,7 @@ WINDOWED = [name for name in registry.names() if registry.load(name).kind == "wi
 
 
 @pytest.mark.parametrize("name", WINDOWED)
-def test_applications_equal_the_interpreter_whoever_has_their_keys(name):
+def test_applications_equal_the_interpreter_for_every_key_owner(name):
     app = registry.load(name)
     params = app.bind({"keys": 20} if name in ("scalejoin", "hedge") else {})
     events = 150 if name == "paircount" else 400

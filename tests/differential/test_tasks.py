@@ -43,7 +43,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("name", "threads", "way"), WAYS, ids=str)
-def test_every_row_that_is_put_out_is_taken(cases, name, threads, way):
+def test_every_emitted_row_is_consumed(cases, name, threads, way):
     case = cases[name]
     sample = case.check(Pinned(app=name, threads=threads, batch=64, **way))
     operators = {operator.name: operator for operator in case.app.operators[1:-1]}

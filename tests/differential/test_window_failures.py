@@ -183,7 +183,7 @@ def engine_failure(spec, program, table, block):
 
 @pytest.mark.parametrize("seed", seeds(2, of=40))
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.__name__)
-def test_a_run_reports_the_failure_that_the_oracle_reports(pipeline, seed):
+def test_run_reports_the_failure_of_the_oracle(pipeline, seed):
     app = App(pipeline.__name__)
     pipeline(app)
     app.generates(lambda *arguments: {})

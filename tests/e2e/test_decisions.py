@@ -79,7 +79,7 @@ def ended(airflow: Airflow, question: str) -> dict[str, str]:
     return {task["task_id"]: task["state"] for task in tasks}
 
 
-def test_a_person_acknowledges_red_cells_in_airflow_and_the_pages_say_so(airflow):
+def test_acknowledgement_in_airflow_is_shown_on_the_pages(airflow):
     home = Home(airflow.environment["LOCKSTEP_HOME"])
     question = open_question(airflow)
     put = airflow.call(question)
@@ -99,7 +99,7 @@ def test_a_person_acknowledges_red_cells_in_airflow_and_the_pages_say_so(airflow
     assert page.count(f"UTC: {why}") == 3
 
 
-def test_who_leaves_it_decides_nothing(airflow):
+def test_negative_answer_records_no_decision(airflow):
     home = Home(airflow.environment["LOCKSTEP_HOME"])
     before = decisions(home)
     question = open_question(airflow, run=past_runs.LAST)

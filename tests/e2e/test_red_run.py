@@ -122,7 +122,7 @@ def test_every_planned_cell_has_its_verdict(result):
     assert result["sentence"].startswith("9 of 16 cells equal the oracle; ")
 
 
-def test_the_reasons_are_told(result):
+def test_failed_cells_have_their_reasons(result):
     reasons = {label(cell): cell["reason"] for cell in result["cells"]}
     assert "outputs: 1 different" in reasons["gs/owners/t2"]
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
@@ -130,7 +130,7 @@ def test_the_reasons_are_told(result):
     assert "a transfer between two accounts needs n_items of at least 2, got 1" in reasons["sl/serial/t1"]
 
 
-def test_reason_of_a_failed_stage_is_the_sentence_of_its_error(run):
+def test_failed_stage_has_the_sentence_of_its_error(run):
     failures = run.status.failures
     assert failures["validate_outputs"] == "the run is red: 1 different, 9 equal, 1 failed, 5 not_run"
     assert re.match(r"\d+ of \d+ expectations hold, in \d+ data sets; .* rule ", failures["expectations"])
@@ -141,14 +141,14 @@ def test_the_other_cells_finish_and_are_measured(result):
         assert (cell["events_per_s"] is not None) == (cell["verdict"] in ("equal", "different")), cell["cell"]
 
 
-def test_everything_after_the_core_runs_happened(result):
+def test_all_stages_after_the_core_runs_ran(result):
     states = {stage["stage"]: stage["state"] for stage in result["stages"]}
     failed = {"prepare_workloads", "run_oracle", "run_core", "validate_outputs", "expectations", "verdict"}
     assert {stage for stage, state in states.items() if state == "failed"} == failed
     assert {state for stage, state in states.items() if stage not in failed} == {"success"}
 
 
-def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
+def test_time_of_every_stage_is_recorded(world, result, run):
     record = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
     # The speed gate is off in this run.
     assert {stage.name for stage in record.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
@@ -165,7 +165,7 @@ def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
     assert "Where the time went" in page
 
 
-def test_a_lost_attempt_is_tried_again_and_a_failed_one_is_not(world, result):
+def test_lost_attempt_is_retried_and_a_failed_one_is_not(world, result):
     def attempts(part: str) -> int:
         (folder,) = [path for path in Home(world["LOCKSTEP_HOME"]).run(result["run_id"]).iterdir() if part in path.name]
         return len([path for path in folder.iterdir() if path.is_dir()])
@@ -222,7 +222,7 @@ def test_no_asset_was_emitted_and_the_airflow_run_failed(world):
     assert "answer 0 [<DagRunState.FAILED: 'failed'>]" in done.stdout or "answer 0 ['failed']" in done.stdout, done
 
 
-def test_lane_fails_at_its_end_and_names_the_cells_that_the_engine_failed(world, result):
+def test_lane_fails_at_its_end_and_names_its_failed_cells(world, result):
     home = Home(world["LOCKSTEP_HOME"])
     failed = {cell: claim.error for cell, claim in claims(home, result["run_id"]).items() if claim.error}
     assert {cell.rpartition(".")[0] for cell in failed if not cell.startswith("sl.")} == {
@@ -237,7 +237,7 @@ def test_lane_fails_at_its_end_and_names_the_cells_that_the_engine_failed(world,
     assert groups == dict.fromkeys(groups, 1) | dict.fromkeys(again, 3), "each attempt has a group in the log"
 
 
-def test_nothing_is_left_running(world, result):
+def test_no_process_is_left_running(world, result):
     for process in psutil.process_iter(["pid"]):
         try:
             environment = process.environ()

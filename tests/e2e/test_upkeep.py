@@ -142,7 +142,7 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         ("nosuch.csv", "does not exist"),
     ],
 )
-def test_a_refused_path_is_one_line_of_the_failed_task_and_leaves_nothing(airflow, home, path, message):
+def test_refused_path_is_one_line_of_the_failed_task_and_leaves_no_files(airflow, home, path, message):
     inbox = home.root / "inbox"
     for name in (home.root / "outside.csv", inbox / "a.csv"):
         name.write_text("ts,line\n1,x\n")

@@ -572,7 +572,7 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
     assert violations(spark, queries, views) == {}
 
 
-def test_what_an_application_says_of_runs_without_order_holds_in_any(spark, right, tmp_path):
+def test_declared_invariants_hold_in_any_order_of_events(spark, right, tmp_path):
     """A run without order is one whose events came in another order; what is said to hang on order does not hold."""
     queries, views, broken = [], {}, set()
     for index, (name, (app, events, result)) in enumerate(right.items()):
@@ -594,14 +594,14 @@ def test_what_an_application_says_of_runs_without_order_holds_in_any(spark, righ
     assert violations(spark, queries, views).keys() == broken
 
 
-def test_there_is_a_wrong_result_for_each_invariant():
+def test_each_invariant_has_a_wrong_result():
     assert {(name, label) for name, label, _ in WRONG} == {
         (name, label) for name in registry.names() for label in registry.load(name).invariants
     }
 
 
 @pytest.mark.parametrize("names", SELECTIONS)
-def test_each_invariant_finds_what_it_is_for(names, spark, right, tmp_path):
+def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
     """And finds nothing in the right result."""
     queries, views = [], {}
     for index, name in enumerate(names, len(WRONG)):
@@ -646,13 +646,13 @@ def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_
     assert second == [{"raw": b"\x01"}]
 
 
-def test_columns_are_known_before_there_are_any_rows(right):
+def test_columns_are_known_without_rows(right):
     for app, _, result in right.values():
         tables = {"outputs": result.output_table(), **result.state_tables()}
         assert app.results(result.params) == {name: table.schema for name, table in tables.items()}, app.name
 
 
-def test_invariants_are_read_before_anything_is_run(spark, monkeypatch):
+def test_invariants_are_validated_before_any_run(spark, monkeypatch):
     assert refusals(spark, [*PARAMS.items()]) == [""] * len(PARAMS)
     monkeypatch.setitem(registry.load("sl").invariants, "typed", "SELECT * FORM outputs")
     monkeypatch.setitem(registry.load("sl").invariants, "unknown", "SELECT seq, monkey FROM outputs")
@@ -662,7 +662,7 @@ def test_invariants_are_read_before_anything_is_run(spark, monkeypatch):
     assert "monkey" in wrong
 
 
-def test_a_table_without_rows_has_the_columns_that_spark_reads(spark, tmp_path):
+def test_empty_table_has_the_columns_that_spark_reads(spark, tmp_path):
     """Of every type that a field may have."""
     kinds = [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.int8(), pa.bool_(), pa.float32(), pa.binary()]
     kinds += [pa.list_(pa.struct([("key", pa.uint16()), ("value", pa.int64())])), pa.list_(pa.float64(), 3)]

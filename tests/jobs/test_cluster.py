@@ -61,7 +61,7 @@ def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, event
     ]
 
 
-def test_failed_operator_is_the_reason_and_nothing_is_left(spark, tmp_path):
+def test_failed_operator_is_the_reason_and_no_files_are_left(spark, tmp_path):
     drawn = Drawn.of("failing", 0, tmp_path)
     assert drawn.outputs is None, "choose another number"
     with pytest.raises(RunFailed, match=r"operator \w+ failed at event \d+"):

@@ -33,7 +33,7 @@ def test_every_byte_of_a_file_is_in_one_record(seed):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("seed", range(50))
-def test_what_is_written_as_csv_is_read_as_it_was(seed, end):
+def test_csv_round_trip_keeps_values(seed, end):
     values = [drawn(seed * 100 + i, 12).decode("utf-8", "ignore") for i in range(60)]
     rows = [["x", "y", "z"], *(values[i : i + 3] for i in range(0, 60, 3))]
     text = io.StringIO(newline="")
@@ -43,7 +43,7 @@ def test_what_is_written_as_csv_is_read_as_it_was(seed, end):
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_every_line_of_json_that_is_not_empty_is_a_record(seed):
+def test_every_nonempty_json_line_is_a_record(seed):
     data = drawn(seed)
     lines = [line.rstrip("\r\n") for line in decoded(io.BytesIO(data))]
     raw = [record.raw.decode("utf-8", "surrogateescape") for record in json_records(decoded(io.BytesIO(data)), [], {})]

@@ -22,7 +22,7 @@ def home(tmp_path):
     return new_home
 
 
-def test_verdicts_that_changed_are_counted_and_marked(home):
+def test_changed_verdicts_are_counted_and_marked(home):
     history = History(home)
     *_, earlier, last = history.run_ids()
     one, other = history.run(last), history.run(earlier)
@@ -36,7 +36,7 @@ def test_verdicts_that_changed_are_counted_and_marked(home):
     assert not any(pair.changed for pair in Beside.of(other, other).pairs)
 
 
-def test_a_ratio_is_said_of_cells_that_did_the_same_on_the_same_machine(home):
+def test_ratio_needs_the_same_work_on_the_same_machine(home):
     history = History(home)
     one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
     name = "gs.transactional.serial"
@@ -57,7 +57,7 @@ def test_a_ratio_is_said_of_cells_that_did_the_same_on_the_same_machine(home):
     assert ratio() is None
 
 
-def test_cells_that_one_of_them_lacks_are_there_too(home):
+def test_cells_of_only_one_run_are_listed_too(home):
     history = History(home)
     one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
     gone = other.cells.pop(0)
@@ -71,7 +71,7 @@ def test_cells_that_one_of_them_lacks_are_there_too(home):
     assert Beside.of(one, other).sentence == "The two runs share no cell"
 
 
-def test_a_run_leads_to_its_page_beside_the_one_before_it(home):
+def test_run_links_to_its_comparison_with_the_previous_run(home):
     history = History(home)
     first, earlier, last = history.run_ids()
     assert before(history, history.run(last)) == earlier

@@ -63,7 +63,7 @@ def test_failures_come_first_with_their_reason(home):
     assert "0 of 1" in built.text
 
 
-def test_a_run_without_results_has_no_such_page(home):
+def test_run_without_dbt_results_has_no_warehouse_page(home):
     publish(home, LAST)
     assert not home.report(LAST, "warehouse.html").exists()
     assert "warehouse.html" not in Outline(home.report(LAST, "index.html").read_text()).links

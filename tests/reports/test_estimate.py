@@ -42,7 +42,7 @@ def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str =
     os.utime(summary, (ended, ended))
 
 
-def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
+def test_estimate_is_the_last_time_of_cells_and_other_stages(tmp_path):
     home = Home(tmp_path)
     night(home, 1, {"a": 50, "b": 100}, 250)
     night(home, 2, {"a": 60, "b": 90, "c": 5}, 235)
@@ -56,7 +56,7 @@ def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
     )
 
 
-def test_what_is_not_known_is_said(tmp_path):
+def test_estimate_names_cells_without_a_known_time(tmp_path):
     home = Home(tmp_path)
     nothing = "duration unknown: none of them has run on this host with this many events"
     assert estimate(home, plan(home, 0, ["a"]), ["here"]) == f"1 cell; {nothing}"
@@ -76,7 +76,7 @@ def test_hosts_share_the_cells(tmp_path):
     assert sentence == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"
 
 
-def test_cells_on_spark_are_not_shared_by_hosts_and_their_driver_may_be_anywhere(tmp_path):
+def test_spark_cells_are_not_divided_over_hosts_and_use_any_driver(tmp_path):
     home = Home(tmp_path)
     night(home, 1, {"a": 100, "b": 140}, 240, host="elsewhere", executor="spark")
     text = estimate(home, plan(home, 2, ["a", "b"], executor="spark"), ["here", "there"])

@@ -58,7 +58,7 @@ def drawn(svg: str) -> str:
     return " ".join(unescape(label) for label in re.findall(r'aria-label="([^"]*)"', svg))
 
 
-def test_the_page_shows_the_last_nightly_whatever_was_measured_since(home):
+def test_page_shows_the_last_nightly_after_later_measurements(home):
     page = (home.reports / "performance.html").read_text()
     assert Outline(page).first_heading == "Speed of 10 cells: 1 slower, 8 unchanged, 1 too noisy"
     assert "the last nightly with measurements" in page
@@ -107,7 +107,7 @@ def test_each_cell_has_its_history_over_builds(home):
         assert {f"../{run_id}/index.html" for run_id in RUN_IDS} <= set(page.links)
 
 
-def test_run_host_and_application_can_be_picked(home):
+def test_run_host_and_application_can_be_selected(home):
     page = (home.reports / "performance.html").read_text()
     links = Outline(page).links
     assert {"#gs", "#sl", "#wc"} <= set(links)
@@ -133,7 +133,7 @@ def test_an_import_has_its_own_event_count_on_every_page(home):
     assert "wc 3 events of the import nightly" in Outline(home.report(LAST, "index.html").read_text()).text
 
 
-def test_a_run_to_pick_is_called_a_nightly_only_if_it_overrides_nothing():
+def test_run_with_overrides_is_not_called_a_nightly():
     def label(matrix: str) -> str:
         return Measured(LAST, 1, ["node1"], ["gs"], matrix, "").label
 
@@ -142,7 +142,7 @@ def test_a_run_to_pick_is_called_a_nightly_only_if_it_overrides_nothing():
     assert label("") == "2026-01-05 02:00 UTC"
 
 
-def test_events_in_words():
+def test_event_counts_are_described_in_words():
     generated = {app: Input(app, "{}", 1, 1) for app in ("gs", "sl")}
     assert events(generated) == "1 event per application"
     mine = Input("wc", "{}", 700, None, "address", "mine")
@@ -165,7 +165,7 @@ def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):
     assert Performance(History(home)).default() == (FEW, "the newest run, because no comparable run has measurements")
 
 
-def test_a_newer_nightly_that_is_not_in_the_marts_is_named(runs, tmp_path):
+def test_newer_nightly_outside_the_marts_is_named(runs, tmp_path):
     home = Home(shutil.copytree(runs, tmp_path / "lockstep"))
     source = json.loads((home.run(LAST) / "plan.json").read_text())
     newer = "20260109T020000Z-0000000e"

@@ -17,7 +17,7 @@ def note(home: Home, run_id: str, stage: str, began: float, ended: float, part: 
     write_json(home.run(run_id) / "stages" / f"{part or stage}.json", times)
 
 
-def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
+def test_time_is_split_into_cells_and_other_stages(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     run_id = History(home).run_ids()[-1]

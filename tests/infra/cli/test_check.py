@@ -12,7 +12,7 @@ from tests.infra.cli.conftest import lockstep
 from tests.support import pages
 
 
-def test_an_application_is_tried_in_every_way_that_fits_it(spark, capfd, monkeypatch):
+def test_application_runs_in_every_way_of_its_kind(spark, capfd, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1, 2])
     assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 0
     output, error = capfd.readouterr()
@@ -38,7 +38,7 @@ def test_late_rows_in_a_sink_of_their_own_are_checked(spark, package, capsys, mo
     assert printed.splitlines()[-1] == "All 2 cells equal the oracle"
 
 
-def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
+def test_failure_is_named_with_its_way(spark, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [2])
     run = engine.run
 
@@ -57,7 +57,7 @@ def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
     assert findings["sentence"].startswith("6 of 7 cells equal the oracle; wc/affinity-batch16/t2 failed")
 
 
-def test_an_invariant_that_the_right_rows_break_is_told_from_a_result_that_differs(spark, capsys, monkeypatch):
+def test_broken_invariant_is_distinct_from_a_different_result(spark, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1])
     monkeypatch.setitem(registry.load("wc").invariants, "never", "SELECT seq, word FROM outputs WHERE seq < 2")
     assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 1
@@ -67,7 +67,7 @@ def test_an_invariant_that_the_right_rows_break_is_told_from_a_result_that_diffe
     assert "differs" not in output
 
 
-def test_bad_input_is_said_before_anything_starts(capfd):
+def test_bad_input_is_reported_before_anything_starts(capfd):
     for arguments, message in (
         (["nosuch"], "unknown application 'nosuch'"),
         (["wc", "--set", "vocabulary=many"], "vocabulary"),

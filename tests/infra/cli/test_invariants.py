@@ -26,7 +26,7 @@ def workspace(tmp_path_factory):
     return folder
 
 
-def test_each_invariant_is_said_to_hold_or_shows_the_rows_that_break_it(workspace, spark, capsys, monkeypatch):
+def test_each_invariant_holds_or_shows_its_violating_rows(workspace, spark, capsys, monkeypatch):
     assert invariants(workspace / "r", workspace / "w", False, spark) == 0
     names = registry.load("wc").holds("total", {"vocabulary": 20})
     assert capsys.readouterr().out.splitlines() == [f"holds   {name}" for name in names]
@@ -45,7 +45,7 @@ def test_each_invariant_is_said_to_hold_or_shows_the_rows_that_break_it(workspac
     assert json.loads(capsys.readouterr().out)["short"]["rows"] == rows
 
 
-def test_what_is_no_run_of_this_workload_is_refused(workspace, tmp_path, capfd):
+def test_run_of_another_workload_is_refused(workspace, tmp_path, capfd):
     workload.write("wc", {"vocabulary": 20}, 300, 2, tmp_path / "other")
     spec = Pooled(app="wc", params={"vocabulary": 20}, threads=1, sink="digest", repetitions=1)
     engine.run(spec, workspace / "w", tmp_path / "digested")

@@ -147,7 +147,7 @@ def test_a_file_without_rows_gets_the_new_columns(home, version_2, monkeypatch, 
     assert Parts([path]).schema.names[-1] == "region"
 
 
-def test_a_dry_run_changes_nothing(home, version_2, capsys):
+def test_dry_run_changes_nothing(home, version_2, capsys):
     before = content(home)
     assert lockstep("migrate", "--dry-run") == 0
     assert "migrate: would migrate " in capsys.readouterr().out
@@ -217,7 +217,7 @@ def test_a_home_in_use_is_not_migrated(home, version_2, capsys):
     assert content(home) == before
 
 
-def test_a_home_that_is_missing_has_nothing_to_migrate(tmp_path, monkeypatch, capsys):
+def test_missing_home_has_nothing_to_migrate(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "nosuch"))
     assert "there is nothing to migrate" in refused(capsys, "migrate")
 
@@ -255,7 +255,7 @@ def killed_migration(root: str, place: str, at: int) -> None:
 @pytest.mark.parametrize(
     ("place", "at", "begun"), [("compute", 3, False), ("write", 2, False), ("replace", 1, True), ("replace", 5, True)]
 )
-def test_a_killed_migration_has_changed_nothing_or_goes_on(home, version_2, capsys, place, at, begun):
+def test_killed_migration_changed_nothing_or_resumes(home, version_2, capsys, place, at, begun):
     before, files = raw(home), content(home)
     child = multiprocessing.get_context("spawn").Process(target=killed_migration, args=(str(home.root), place, at))
     child.start()

@@ -34,7 +34,7 @@ def test_more_violations_are_named_with_all_of_their_file_and_rule():
     ]
 
 
-def test_fewer_violations_are_a_problem_that_shrinking_solves():
+def test_fewer_violations_than_the_baseline_ask_for_a_shrink():
     assert baseline.problems(violations(a={"D103": 1}, b={"D103": 1}), ALLOWED) == [
         "infra/lint/baseline.json counts too many violations (2): run `make lint ARGS=--shrink` and commit the file"
     ]
@@ -50,7 +50,7 @@ def test_fewer_violations_are_a_problem_that_shrinking_solves():
         (violations(a={"E501": 1}), ["E501"]),
     ],
 )
-def test_counts_may_move_and_shrink_but_no_total_grows(now, grown):
+def test_count_may_move_or_shrink_but_no_total_may_grow(now, grown):
     assert baseline.grown_rules(baseline.count(now), ALLOWED) == grown
 
 

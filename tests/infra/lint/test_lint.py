@@ -57,7 +57,7 @@ def lint(checkout, capsys, monkeypatch):
     return run
 
 
-def test_each_planted_violation_is_found(checkout, lint):
+def test_each_planted_violation_is_reported(checkout, lint):
     for path, (text, _) in PLANTED.items():
         (checkout / path).write_text(text)
     code, lines = lint()
@@ -69,7 +69,7 @@ def test_each_planted_violation_is_found(checkout, lint):
     assert not (checkout / baseline.FILE).exists()
 
 
-def test_clean_checkout_is_silent(checkout, lint):
+def test_clean_checkout_has_no_report(checkout, lint):
     (checkout / "ignored.md").write_text(ACTOR)
     (checkout / "streaming_core" / "kernels" / "compiled.py").write_text(CLEAN + "def _f(a): ...\n")
     assert lint() == (0, [])
@@ -92,6 +92,6 @@ def test_baseline_shrinks_and_does_not_grow_again(checkout, lint):
     assert baseline.read(checkout / baseline.FILE) == {("docs/moved.md", "prose/who-noun"): 1}
 
 
-def test_folder_that_is_no_checkout_is_refused(tmp_path):
+def test_folder_outside_a_checkout_is_refused(tmp_path):
     with pytest.raises(CommandFailed, match="git cannot list the files"):
         files(tmp_path)

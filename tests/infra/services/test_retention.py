@@ -55,7 +55,7 @@ def content(root: Path) -> set[Path]:
     return {path for path in root.rglob("*") if path.is_file() and path.name != "lock.json"}
 
 
-def test_what_is_old_goes_and_its_bytes_are_told_by_kind(home, rules, tmp_path):
+def test_old_data_is_removed_and_its_bytes_are_reported_by_kind(home, rules, tmp_path):
     old = {
         "logs": [
             write(home.log("spark-20250101T000000Z-00000000"), OLD, 500),
@@ -121,7 +121,7 @@ def test_nothing_is_removed_while_a_run_holds_the_home(home, rules, tmp_path):
     assert content(tmp_path) == before
 
 
-def test_rows_of_the_database_stay_since_the_oldest_red_run(home):
+def test_database_keeps_rows_since_the_oldest_red_run(home):
     assert retention.cutoff(home, 7) == datetime(2026, 1, 5, 2, tzinfo=UTC)
     acknowledge(home, LAST, None, "ada", "the disk was full")
     age = datetime.now(UTC) - retention.cutoff(home, 90)

@@ -55,7 +55,7 @@ def family_of(pid: int) -> list[psutil.Process]:
     return [one for one in (process, *process.children(recursive=True)) if alive(one.pid)]
 
 
-def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, monkeypatch):
+def test_server_answers_only_with_its_token_and_ends_when_stopped(server, monkeypatch):
     url = server.start("a", master="local[1]")
     token = server.client_lease("a").token
     assert server.client_lease("a").client_url == f"{url}/;token={token}"
@@ -82,21 +82,21 @@ def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, m
     assert not [process for process in family if alive(process.pid)]
 
 
-def test_a_server_that_cannot_start_says_why(server):
+def test_failed_server_start_gives_its_reason(server):
     server.start("a", master="nonsense")
     with pytest.raises(ServerLost, match=r"has ended: .*[Mm]aster"):
         server.client_lease("a")
     wait_for(lambda: server.holder() is None, PATIENCE)
 
 
-def test_starting_twice_is_starting_once(server):
+def test_second_start_changes_nothing(server):
     for _ in range(2):
         assert server.start("a", master=None) == ""
         keepers = {server.holder()["pid"]}
     assert len(keepers) == 1
 
 
-def test_the_second_run_waits_and_says_for_whom(server):
+def test_second_run_waits_and_names_the_first(server):
     server.start("a", master=None)
     lines, started = [], threading.Event()
 
@@ -114,7 +114,7 @@ def test_the_second_run_waits_and_says_for_whom(server):
     assert server.holder()["owner"] == "b"
 
 
-def test_work_outside_a_run_holds_the_same_lock(server):
+def test_work_outside_a_run_takes_the_same_lock(server):
     with hold(server.home, "rebuild"):
         assert server.holder()["owner"] == "rebuild"
         with pytest.raises(Exception, match="still in use by rebuild"):
@@ -122,7 +122,7 @@ def test_work_outside_a_run_holds_the_same_lock(server):
     server.start("a", master=None)
 
 
-def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
+def test_killed_waiting_run_never_takes_the_lock(server):
     server.start("a", master=None)
     environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
     start = "from infra.services.spark import Server, home\nServer(home()).start('b')"
@@ -138,7 +138,7 @@ def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
     assert server.holder() is None
 
 
-def test_the_server_ends_with_the_process_it_belongs_to(server):
+def test_server_ends_with_its_owner_process(server):
     belongs_to = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     server.start("a", master=None, watch=belongs_to.pid)
     assert server.lease("a")
@@ -149,7 +149,7 @@ def test_the_server_ends_with_the_process_it_belongs_to(server):
         server.client_lease("a")
 
 
-def test_a_killed_keeper_frees_the_lock(server):
+def test_killed_keeper_frees_the_lock(server):
     server.start("a", master=None)
     os.kill(server.holder()["pid"], signal.SIGKILL)
     wait_for(lambda: server.holder() is None, PATIENCE)
@@ -166,7 +166,7 @@ def written(server: Server, **changes) -> None:
     os.utime(server.lease_path, (at, at))
 
 
-def test_reader_elsewhere_trusts_the_time_of_the_lease_alone(server):
+def test_remote_reader_trusts_only_the_lease_time(server):
     server.start("a", master=None)
     lease = server.lease("a")
     written(server, pid=2**22 + 1)
@@ -188,7 +188,7 @@ def test_keeper_renews_its_lease(server):
     wait_for(lambda: server.lease("a"), HEARTBEAT_SECONDS + PATIENCE)
 
 
-def test_removing_the_lease_on_another_machine_ends_the_keeper(server):
+def test_removal_of_the_lease_on_another_machine_ends_the_keeper(server):
     server.start("a", master=None)
     pid = server.holder()["pid"]
     written(server, machine="another boot pid:[1]")
@@ -197,7 +197,7 @@ def test_removing_the_lease_on_another_machine_ends_the_keeper(server):
     wait_for(lambda: not alive(pid), PATIENCE)
 
 
-def test_address_of_a_server_for_other_machines_is_that_of_the_setting(server):
+def test_server_for_other_machines_has_the_address_of_the_setting(server):
     """Any address of 127/8 is this machine, and only pyspark's name for loopback is special."""
     url = server.start("a", master="local[1]", settings={"spark.driver.host": "127.0.0.2", "spark.app.secret": "hush"})
     assert url.startswith("sc://127.0.0.2:")
@@ -215,7 +215,7 @@ def test_address_of_a_server_for_other_machines_is_that_of_the_setting(server):
 
 
 @pytest.mark.parametrize("host", ["h;token=abc", "", "a b", "-h", "h:1"])
-def test_host_that_is_none_is_refused(server, host):
+def test_invalid_host_name_is_refused(server, host):
     with pytest.raises(BadInput, match="is not a host name"):
         server.start("a", settings={"spark.driver.host": host})
     assert not server.home.root.exists()

@@ -57,7 +57,7 @@ def test_program_that_ends_is_started_again(supervisor):
     wait_for(lambda: running.states()["one"].pid not in (0, before), PATIENCE)
 
 
-def test_process_that_a_program_left_ends_with_the_stack(supervisor):
+def test_leftover_process_of_a_program_ends_with_the_stack(supervisor):
     running, folder = supervisor
     pids = processes(running, folder)
     assert psutil.Process(pids[2]).ppid() == pids[0], "the supervisor adopts it"
@@ -66,7 +66,7 @@ def test_process_that_a_program_left_ends_with_the_stack(supervisor):
     assert not running.up
 
 
-def test_programs_of_a_supervisor_that_was_killed_end_too(supervisor):
+def test_programs_of_a_killed_supervisor_end_too(supervisor):
     running, folder = supervisor
     supervisor_pid, program, left = processes(running, folder)
     os.kill(supervisor_pid, signal.SIGKILL)
