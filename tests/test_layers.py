@@ -87,18 +87,18 @@ FILES = {name: path for name, path in ALL_FILES.items() if not name.startswith("
 @cache
 def imports(path: Path) -> set[str]:
     """Every module the file imports, at its top or in a function: one of ours by its own name, others as written."""
-    found = set()
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}:{node.lineno}: import by the full name, not a relative one"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             modules = names & (ALL_FILES.keys() | {"streaming_core._runtime"})
-            found |= modules
+            imported |= modules
             if modules != names:
-                found.add(node.module)
-    return found
+                imported.add(node.module)
+    return imported
 
 
 def product_imports() -> dict[str, set[str]]:
@@ -114,14 +114,14 @@ def part_of(name: str) -> str | None:
     return next((part for part in FLOORS if within(name, part)), None)
 
 
-def test_every_file_has_its_place():
+def test_every_file_belongs_to_a_layer():
     packages = {"streaming_core", "infra"}
     assert not [name for name in FILES if part_of(name) is None and name not in packages]
     assert not [part for part in FLOORS if not any(within(name, part) for name in FILES)]
 
 
 @pytest.mark.parametrize("part", FLOORS)
-def test_nothing_imports_what_stands_above_it(part):
+def test_layer_imports_only_layers_below_it(part):
     below = FLOORS[: FLOORS.index(part) + 1]
     wrong = [
         f"{name}: {used}"
@@ -134,13 +134,13 @@ def test_nothing_imports_what_stands_above_it(part):
 
 
 @pytest.mark.parametrize("package", OUTSIDE)
-def test_what_is_foreign_is_known_in_few_places(package):
+def test_foreign_package_is_imported_in_few_modules(package):
     known = [name for name, modules in product_imports().items() if any(within(used, package) for used in modules)]
     assert known
     assert not [name for name in known if not any(within(name, part) for part in OUTSIDE[package])]
 
 
-def test_no_files_import_each_other_in_a_cycle():
+def test_imports_have_no_cycle():
     graph = {name: imports(path) & ALL_FILES.keys() for name, path in ALL_FILES.items()}
     # Files that import nothing in the graph, and files that nothing in it imports, are on no cycle.
     while leaves := [name for name, modules in graph.items() if not modules & graph.keys()]:
@@ -168,7 +168,7 @@ def test_python_meets_rust_in_one_module():
     assert meets == ["python.rs"]
 
 
-def test_all_that_makes_events_is_in_the_address_of_a_workload():
+def test_address_of_a_workload_covers_all_code_that_generates_events():
     """Applications build upon the language, the generator's files and other applications alone. An edit changes the
     application's code digest or the generator's version. So no earlier workload is taken for a later one."""
     known = ("streaming_core.api", "streaming_core.errors", "streaming_core.generator", "streaming_core.apps")

@@ -130,7 +130,7 @@ def test_a_channel_without_its_connection_is_off(home, web, mail, monkeypatch, c
     assert errors(caplog) == []
 
 
-def test_a_slowdown_that_the_gate_found_names_application_way_and_both_builds(home, web):
+def test_slowdown_alert_of_the_gate_names_application_way_and_both_builds(home, web):
     received, _ = web
     past_runs.make(home, red=False)
     past_runs.gate(home, "v1")
@@ -143,7 +143,7 @@ def test_a_slowdown_that_the_gate_found_names_application_way_and_both_builds(ho
     assert sum("% slower" in line for line in body["message"].splitlines()) == 1
 
 
-def test_apprise_sends_what_broke_and_what_slowed(home, web):
+def test_apprise_sends_broken_and_slower_cells(home, web):
     received, _ = web
     end(LAST)
     ((path, body),) = received
@@ -164,7 +164,7 @@ def test_apprise_sends_what_broke_and_what_slowed(home, web):
     assert len(received) == 1, "a green run that slowed nothing sends no alert"
 
 
-def test_apprise_gets_text_that_is_no_template_and_no_escape(home, web):
+def test_apprise_text_is_neither_template_nor_escape_sequence(home, web):
     received, _ = web
     end(LAST, "{{ 7 * 191 }} <!channel> & \\n all")
     ((_, body),) = received
@@ -172,7 +172,7 @@ def test_apprise_gets_text_that_is_no_template_and_no_escape(home, web):
     assert "channel" not in body["title"], "some services render a title as markup"
 
 
-def test_mail_has_the_run_as_one_file(home, mail):
+def test_mail_attaches_the_run_as_one_file(home, mail):
     history = History(home)
     write(home.report(LAST, file_name(LAST)), attachment(Pages(history), history.run(LAST)))
     end(LAST, "{{ 7 * 191 }} <b>broke</b>\r\nBcc: eve@example.org")
@@ -188,7 +188,7 @@ def test_mail_has_the_run_as_one_file(home, mail):
     assert PASSWORD not in message.as_string()
 
 
-def test_a_nightly_run_that_misses_its_deadline_is_late(home, web, mail):
+def test_nightly_run_past_its_deadline_is_reported_late(home, web, mail):
     received, _ = web
     reach_deadline("running")
     ((_, body),), ((_, message),) = received, mail
@@ -222,7 +222,7 @@ def test_decision_alert_names_the_question_its_approvers_and_its_form(web, mail)
     assert message["Subject"] == f"{TITLE}: decision: Acknowledge 3 red cells?"
 
 
-def test_a_run_that_failed_without_a_plan_is_a_failure(home):
+def test_run_without_a_plan_is_reported_as_a_failure(home):
     message = verdict_message("20260106T000000Z-00000000", "nothing was planned")
     assert (message.kinds, message.sentence) == (["failure"], "nothing was planned")
     assert verdict_message(RUN_IDS[0]) is None
@@ -230,7 +230,7 @@ def test_a_run_that_failed_without_a_plan_is_a_failure(home):
 
 
 @pytest.mark.parametrize("code", [500, 302])
-def test_a_failed_channel_is_one_line_without_secrets_and_the_other_still_sends(home, web, mail, caplog, capfd, code):
+def test_failed_channel_logs_one_line_without_secrets_and_the_other_sends(home, web, mail, caplog, capfd, code):
     received, answers = web
     answers[0] = code
     end(LAST)
@@ -241,7 +241,7 @@ def test_a_failed_channel_is_one_line_without_secrets_and_the_other_still_sends(
     assert PASSWORD not in logged
 
 
-def test_a_mail_server_that_is_away_does_not_keep_apprise_from_sending(home, web, monkeypatch, caplog, capfd):
+def test_apprise_sends_while_the_mail_server_is_down(home, web, monkeypatch, caplog, capfd):
     extra = {"from_email": "lockstep@example.org", "to": "ann@example.org", "disable_ssl": True}
     connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": 1, "login": "l", "password": PASSWORD}
     monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_SMTP", json.dumps(connection | {"extra": extra}))
@@ -252,9 +252,7 @@ def test_a_mail_server_that_is_away_does_not_keep_apprise_from_sending(home, web
 
 
 @pytest.mark.parametrize("url", [f"nosuch://{SECRET}", f"slack://{SECRET}", SECRET, f"json:// /{SECRET}"])
-def test_an_invalid_apprise_url_is_one_line_without_it_and_the_valid_ones_get_the_alert(
-    home, monkeypatch, web, caplog, capfd, url
-):
+def test_invalid_apprise_url_is_not_logged_and_valid_ones_get_the_alert(home, monkeypatch, web, caplog, capfd, url):
     (valid,) = json.loads(os.environ[f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_APPRISE"])["extra"]["config"]
     connect_apprise(monkeypatch, url, valid["path"])
     end(LAST)
@@ -272,7 +270,7 @@ def test_an_invalid_apprise_url_is_one_line_without_it_and_the_valid_ones_get_th
         ("apprise", {}, "the extra of the connection lacks 'config': add it in "),
     ],
 )
-def test_an_incomplete_connection_is_one_line(home, monkeypatch, caplog, channel, extra, reason):
+def test_incomplete_connection_is_reported_in_one_line(home, monkeypatch, caplog, channel, extra, reason):
     connection = json.dumps({"conn_type": channel, "extra": extra})
     monkeypatch.setenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_{channel.upper()}", connection)
     end(LAST)

@@ -20,7 +20,7 @@ def answered(choice: str, why: str = "it is fine") -> dict:
 
 
 @pytest.mark.parametrize("why", ["", " \n", "x" * 501])
-def test_an_answer_without_a_reason_decides_nothing(lockstep_home, why):
+def test_answer_without_a_reason_records_nothing(lockstep_home, why):
     past_runs.make(lockstep_home)
     put = asked.red_cells("", "")
     with pytest.raises(AirflowFailException, match="reason"):
@@ -28,7 +28,7 @@ def test_an_answer_without_a_reason_decides_nothing(lockstep_home, why):
     assert decisions.decisions(lockstep_home) == []
 
 
-def test_a_no_decides_nothing(lockstep_home):
+def test_negative_answer_records_nothing(lockstep_home):
     past_runs.make(lockstep_home)
     with pytest.raises(AirflowSkipException, match="ada chose 'Do nothing', so nothing was recorded; reason: later"):
         asked.acknowledge(asked.red_cells("", ""), answered(asked.NO, "later"))
@@ -36,7 +36,7 @@ def test_a_no_decides_nothing(lockstep_home):
 
 
 @pytest.mark.parametrize("user", [None, {}, {"id": "", "name": ""}])
-def test_response_without_a_user_of_airflow_decides_nothing(lockstep_home, monkeypatch, user):
+def test_response_without_an_airflow_user_records_nothing(lockstep_home, monkeypatch, user):
     monkeypatch.setenv("LOGNAME", "impostor")
     past_runs.make(lockstep_home)
     proposal = asked.red_cells("", "")
@@ -45,7 +45,7 @@ def test_response_without_a_user_of_airflow_decides_nothing(lockstep_home, monke
     assert decisions.decisions(lockstep_home) == []
 
 
-def test_the_red_cells_that_are_asked_about_are_acknowledged_and_no_others(lockstep_home):
+def test_only_the_red_cells_of_the_question_are_acknowledged(lockstep_home):
     past_runs.make(lockstep_home)
     every = asked.red_cells("", "")
     assert every["run"] == past_runs.LAST
@@ -58,21 +58,21 @@ def test_the_red_cells_that_are_asked_about_are_acknowledged_and_no_others(locks
 
 
 @pytest.mark.parametrize(
-    ("run_id", "names", "said"),
+    ("run_id", "names", "message"),
     [
         ("../../etc", "", "no run '../../etc'"),
         (past_runs.RUN_IDS[0], "", "has no red cells"),
         (past_runs.LAST, "nosuch", "has no red cell nosuch"),
     ],
 )
-def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, run_id, names, said):
+def test_invalid_request_fails_before_it_asks_a_person(lockstep_home, run_id, names, message):
     past_runs.make(lockstep_home)
-    with pytest.raises(AirflowFailException, match=said):
+    with pytest.raises(AirflowFailException, match=message):
         asked.red_cells(run_id, names)
 
 
 @pytest.mark.parametrize(
-    ("ref", "run_id", "said"),
+    ("ref", "run_id", "message"),
     [
         ("nosuch", "", "'nosuch' is not a commit of "),
         ("HEAD", "../../etc", "no run '../../etc'"),
@@ -83,21 +83,21 @@ def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, run_
         ),
     ],
 )
-def test_what_cannot_be_measured_is_said_before_anything_is_built(lockstep_home, ref, run_id, said):
+def test_unmeasurable_request_fails_before_any_build(lockstep_home, ref, run_id, message):
     past_runs.make(lockstep_home, red=False)
-    with pytest.raises(AirflowFailException, match=said):
+    with pytest.raises(AirflowFailException, match=message):
         asked.to_measure(ref, run_id, "")
     assert not lockstep_home.build("x").parent.exists()
 
 
-def test_without_runs_there_is_nothing_to_ask_or_to_measure(lockstep_home):
+def test_question_and_measurement_need_a_run(lockstep_home):
     with pytest.raises(AirflowFailException, match="no run has red cells"):
         asked.red_cells("", "")
     with pytest.raises(AirflowFailException, match="has no run yet"):
         asked.to_measure("HEAD", "", "")
 
 
-def test_the_newest_run_is_measured_where_none_is_named(lockstep_home, monkeypatch):
+def test_newest_run_is_measured_by_default(lockstep_home, monkeypatch):
     past_runs.make(lockstep_home, red=False)
     build, host = History(lockstep_home).run(past_runs.LAST).build, "node1"
     monkeypatch.setattr(measurement, "checkout", lambda: Build(build, lockstep_home.root))
@@ -118,7 +118,7 @@ def test_only_the_configured_approvers_may_respond(monkeypatch, setting, users):
     assert (assigned and [user["id"] for user in assigned]) == users
 
 
-def test_the_gate_is_told_the_commit_the_run_and_the_cells(dags):
+def test_gate_command_receives_commit_run_and_cells(dags):
     dag = dags[named("speed_gate")]
     assert dag.params.get_param("against").schema["title"] == "Against"
     with pytest.raises(ParamValidationError):

@@ -47,18 +47,18 @@ def airflow(airflow_home, tmp_path_factory):
         purge_cached_app()
 
 
-def test_search_and_the_way_back_work_under_the_policy_of_the_plugin(airflow):
+def test_search_and_back_link_work_under_the_content_policy(airflow):
     address, token = airflow
     with Browser() as browser:
         browser.call("Network.setCookie", name="_token", value=token, url=address)
-        found = search(browser, f"{address}/lockstep/docs/tutorial.html")
-        assert any(link.startswith(f"{address}/lockstep/docs/{PAGE}") for link in found)
+        links = search(browser, f"{address}/lockstep/docs/tutorial.html")
+        assert any(link.startswith(f"{address}/lockstep/docs/{PAGE}") for link in links)
         back = "document.querySelector('.md-banner a')"
         assert browser.ask(f"getComputedStyle({back}.closest('.md-banner')).display") == "block"
         assert browser.ask(f"{back}.pathname") == "/lockstep/index.html"
 
 
-def test_the_menu_of_airflow_leads_to_the_documentation(airflow):
+def test_airflow_menu_links_to_the_documentation(airflow):
     address, token = airflow
     with Browser() as browser:
         browser.call("Network.setCookie", name="_token", value=token, url=address)

@@ -158,18 +158,18 @@ class Running:
     """An attempt that runs on a host, in a thread: `outcome` is its exit code, or the reason why its host was lost."""
 
     def __init__(
-        self, host: Host, attempt: Path, said: list[str], patience: float = 30.0, workload: Path | None = None
+        self, host: Host, attempt: Path, lines: list[str], patience: float = 30.0, workload: Path | None = None
     ):
         self.outcome: object = None
-        self._thread = threading.Thread(target=self._run, args=(host, attempt, said, patience, workload))
+        self._thread = threading.Thread(target=self._run, args=(host, attempt, lines, patience, workload))
         self._thread.start()
 
-    def _run(self, host: Host, attempt: Path, said: list[str], patience: float, workload: Path | None) -> None:
+    def _run(self, host: Host, attempt: Path, lines: list[str], patience: float, workload: Path | None) -> None:
         if isinstance(host, LocalHost):
-            self.outcome = host.run(attempt, host.home.workload("gs", "w"), 600, said.append)
+            self.outcome = host.run(attempt, host.home.workload("gs", "w"), 600, lines.append)
         elif isinstance(host, SshHost):
             event = asyncio.run(anext(trigger(host, attempt, patience, workload).run())).payload
-            said.append(event.get("line", ""))
+            lines.append(event.get("line", ""))
             self.outcome = event.get("code", event.get("lost"))
 
     def result(self):
@@ -187,7 +187,7 @@ def local(monkeypatch, engine):
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}))
 
 
-def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
+def test_connection_type_selects_the_kind_of_host(ssh, local, home):
     assert isinstance(Host.of("node", home), SshHost)
     assert isinstance(Host.of("here", home), LocalHost)
 
@@ -205,7 +205,7 @@ def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
         ({"spark": "node"}, "spark: connection 'node' has the type 'ssh', but a Spark master needs "),
     ],
 )
-def test_connection_that_a_run_cannot_use_is_refused_before_anything_is_sent_to_it(ssh, params, sentence):
+def test_unusable_connection_is_refused_before_anything_is_sent(ssh, params, sentence):
     with pytest.raises(BadInput) as refused:
         connections.check({"hosts": ["node"], "spark": SPARK} | params, type_of)
     assert str(refused.value).startswith(sentence)
@@ -213,7 +213,7 @@ def test_connection_that_a_run_cannot_use_is_refused_before_anything_is_sent_to_
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, caplog):
+def test_host_with_an_unknown_key_gets_no_password(ssh, home, monkeypatch, caplog):
     monkeypatch.setenv("HOME", str(home.root))  # of known_hosts
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     del known["extra"]["no_host_key_check"], known["extra"]["allow_host_key_change"]
@@ -223,7 +223,7 @@ def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, 
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_password_that_is_wrong_is_not_told(ssh, home, monkeypatch, caplog):
+def test_wrong_password_is_not_shown(ssh, home, monkeypatch, caplog):
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(known | {"password": "not the right one"}))
     reason = preflight("wrong", home).reason
@@ -242,7 +242,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"])
-def test_no_word_of_a_command_is_the_remote_shells(text, ssh, local, tmp_path, monkeypatch):
+def test_remote_shell_interprets_no_part_of_a_command(text, ssh, local, tmp_path, monkeypatch):
     """LOCKSTEP_HOME and what a connection says are paths of a person's choosing."""
     monkeypatch.chdir(tmp_path)
     home = Home(tmp_path / text)
@@ -260,11 +260,11 @@ def test_no_word_of_a_command_is_the_remote_shells(text, ssh, local, tmp_path, m
 
 @pytest.mark.parametrize("kind", ["here", "node"])
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_the_engines_exit_code_and_words_come_back(kind, code, ssh, local, home, attempt):
+def test_exit_code_and_error_line_of_the_engine_are_returned(kind, code, ssh, local, home, attempt):
     (attempt / "go").write_text(str(code))
-    said = []
-    assert Running(Host.of(kind, home), attempt, said).result() == code
-    assert (said[-1:] == ["the reason"]) == (code != 0)
+    lines = []
+    assert Running(Host.of(kind, home), attempt, lines).result() == code
+    assert (lines[-1:] == ["the reason"]) == (code != 0)
     assert json.loads((attempt / "exit.json").read_text())["exit_code"] == code
 
 
@@ -283,7 +283,7 @@ def test_stopping_ends_the_engine(kind, ssh, local, home, attempt):
     wait_for(lambda: not alive(pid), PATIENCE)
 
 
-def test_a_connection_that_breaks_is_made_again_and_joins_the_engine(ssh, home, attempt):
+def test_broken_connection_reconnects_and_joins_the_engine(ssh, home, attempt):
     running = Running(Host.of("node", home), attempt, [])
     pid = engine_of(attempt)
     wait_for(lambda: attempt.with_name("attempt-1.process.json").exists(), PATIENCE)
@@ -295,7 +295,7 @@ def test_a_connection_that_breaks_is_made_again_and_joins_the_engine(ssh, home, 
     assert (attempt / "starts").read_text() == "x", "it ran once"
 
 
-def test_a_host_that_stays_away_is_lost_and_its_engine_goes_on_until_the_lease_ends(ssh, home, attempt):
+def test_unreachable_host_is_lost_and_its_engine_runs_until_the_lease_ends(ssh, home, attempt):
     running = Running(Host.of("node", home), attempt, [], patience=1.0)
     pid = engine_of(attempt)
     wait_for(lambda: attempt.with_name("attempt-1.process.json").exists(), PATIENCE)
@@ -307,7 +307,7 @@ def test_a_host_that_stays_away_is_lost_and_its_engine_goes_on_until_the_lease_e
         shell.kill()
 
 
-def test_a_local_run_whose_driver_is_killed_is_lost(local, home, attempt):
+def test_local_run_with_a_killed_driver_is_lost(local, home, attempt):
     running = Running(Host.of("here", home), attempt, [])
     engine_of(attempt)
     process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))
@@ -316,7 +316,7 @@ def test_a_local_run_whose_driver_is_killed_is_lost(local, home, attempt):
     wait_for(lambda: not alive(process["pid"]), PATIENCE)
 
 
-def test_a_run_that_vanished_is_lost_and_the_next_try_is_a_new_attempt(ssh, home, attempt):
+def test_vanished_run_is_lost_and_its_retry_is_a_new_attempt(ssh, home, attempt):
     running = Running(Host.of("node", home), attempt, [])
     engine_of(attempt)
     process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))

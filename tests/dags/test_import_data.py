@@ -50,7 +50,7 @@ def test_the_tasks_check_the_form_and_then_import(dags):
         dag.params.validate()
 
 
-def test_the_form_offers_what_there_is(inbox):
+def test_form_offers_existing_files_and_applications(inbox):
     params = importing.import_params()
     assert {"application", "name", *FORM} == set(params)
     assert params["application"].schema["enum"] == registry.names()
@@ -76,18 +76,18 @@ def test_the_form_offers_what_there_is(inbox):
         ("params", []),
     ],
 )
-def test_the_form_refuses_what_does_not_fit(name, value):
+def test_form_refuses_invalid_values(name, value):
     with pytest.raises((ParamValidationError, jsonschema.ValidationError)):
         importing.import_params()[name].resolve(value)
 
 
-def test_paths_outside_the_roots_links_out_of_them_and_fifos_are_refused_in_one_line(inbox):
+def test_paths_and_links_outside_the_roots_and_fifos_are_refused_in_one_line(inbox):
     (inbox / "link.csv").symlink_to("../outside.csv")
     (inbox / "in").mkdir()
     (inbox / "in" / "b.csv").symlink_to("../../outside.csv")
     os.mkfifo(inbox / "fifo.csv")
     outside = f"is outside the folders that may be read ({inbox}): copy the file there, or add its folder to "
-    for path, said in (
+    for path, message in (
         ("/etc/passwd", f"/etc/passwd {outside}"),
         ("../outside.csv", f"{inbox}/../outside.csv {outside}"),
         ("link.csv", f"{inbox}/link.csv {outside}"),
@@ -95,25 +95,25 @@ def test_paths_outside_the_roots_links_out_of_them_and_fifos_are_refused_in_one_
         ("fifo.csv", f"{inbox}/fifo.csv is a FIFO: only regular files, and folders of them, can be imported"),
         ("nosuch.csv", f"{inbox}/nosuch.csv does not exist"),
     ):
-        assert refusal(files=["a.csv", path]).startswith(said)
-        assert refusal(application="scalejoin", streams=[f"Left={path}", "Right=a.csv"]).startswith(said)
+        assert refusal(files=["a.csv", path]).startswith(message)
+        assert refusal(application="scalejoin", streams=[f"Left={path}", "Right=a.csv"]).startswith(message)
     assert importing.check(FORM | {"application": "wc", "name": "mine", "files": [str(inbox / "a.csv"), " "]}) == {
         "folder": str(inbox.parent / "imported" / "wc" / "mine"),
         "files": 1,
     }
 
 
-def test_another_root_is_a_setting(inbox, monkeypatch):
+def test_setting_adds_another_root(inbox, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_IMPORT_ROOTS", f"/nosuch:{inbox.parent}")
     form = FORM | {"application": "wc", "name": "mine", "files": [str(inbox.parent / "outside.csv")]}
     assert importing.check(form)["files"] == 1
     assert "(/nosuch, " in refusal(files=["/etc/passwd"])
 
 
-def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
+def test_inconsistent_request_is_refused_before_spark_starts(inbox):
     (inbox.parent / "imported" / "wc" / "taken").mkdir(parents=True)
     (inbox.parent / "imported" / "wc" / "taken" / "there").touch()
-    for fields, said in (
+    for fields, message in (
         ({}, "give either files, or --stream NAME=PATH for each stream"),
         ({"files": ["a.csv"], "name": "taken"}, "already exists: choose another name, or remove it first"),
         ({"files": ["a.csv"], "name": "../x"}, "--name '../x': use at most 61 letters"),
@@ -125,10 +125,10 @@ def test_what_does_not_make_sense_is_refused_before_spark_starts(inbox):
         ({"streams": ["Left=a.csv"]}, "app wc has one source: give its files without --stream"),
         ({"application": "scalejoin", "streams": ["Left=a.csv"]}, "stream Right has no file"),
     ):
-        assert said in refusal(**fields)
+        assert message in refusal(**fields)
 
 
-def test_hostile_values_are_refused_in_a_line(inbox, tmp_path):
+def test_hostile_values_are_refused_in_one_line(inbox, tmp_path):
     for pattern in [PAGE, *OTHERS]:
         text = pattern.format(tmp_path)
         for field in ("files", "streams", "map"):
@@ -140,7 +140,7 @@ def test_hostile_values_are_refused_in_a_line(inbox, tmp_path):
     assert not (tmp_path / "marker").exists()
 
 
-def test_an_import_of_two_streams_is_what_was_generated_and_can_be_chosen(inbox, spark, capsys):
+def test_import_of_two_streams_equals_the_generated_events_and_is_offered(inbox, spark, capsys):
     app = registry.load("scalejoin")
     home = inbox.parent
     generated = workload.write(app, {}, 2000, 3, home / "generated")

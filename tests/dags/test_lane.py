@@ -91,7 +91,7 @@ def outcomes(home: Home) -> dict[str, tuple[str, str | None]]:
     return {cell: (claim.host, claim.error) for cell, claim in fleet.claims(home, RUN_ID).items() if claim.is_over}
 
 
-def test_failed_cell_does_not_stop_the_lane_and_is_named_at_its_end(home):
+def test_lane_continues_after_a_failed_cell_and_names_it_at_its_end(home):
     plan(home, "bad.cell", "good.cell", "odd.cell", without_oracle="odd.cell")
     with pytest.raises(AirflowFailException) as failed:
         lane("here").execute({})
@@ -107,7 +107,7 @@ def test_failed_cell_does_not_stop_the_lane_and_is_named_at_its_end(home):
     assert status_of(home, RUN_ID).cells == 2
 
 
-def test_cell_whose_process_is_gone_runs_three_times(home):
+def test_cell_with_a_lost_process_runs_three_times(home):
     plan(home, "gone.cell", "good.cell")
     with pytest.raises(AirflowFailException, match=r"^1 cell failed: gone.cell: 3 attempts ended without a result$"):
         lane("here").execute({})
@@ -115,7 +115,7 @@ def test_cell_whose_process_is_gone_runs_three_times(home):
     assert outcomes(home)["good.cell"] == ("here", None)
 
 
-def test_lane_of_another_machine_defers_for_each_cell_and_goes_on_with_its_event(home):
+def test_remote_lane_defers_for_each_cell_and_resumes_with_its_event(home):
     plan(home, "one.cell", "two.cell")
     there = lane("there")
     first = deferred(lambda: there.execute({}))
@@ -135,14 +135,14 @@ def test_lane_of_another_machine_defers_for_each_cell_and_goes_on_with_its_event
 
 
 @pytest.mark.parametrize("code", [75, 128 + signal.SIGKILL])
-def test_process_that_is_gone_on_another_machine_is_a_new_attempt(home, code):
+def test_lost_remote_process_starts_a_new_attempt(home, code):
     plan(home, "one.cell")
     deferred(lambda: lane("there").execute({}))
     event = {"cell": "one.cell", "attempt": "attempt-1", "code": code, "line": ""}
     assert deferred(lambda: lane("there").resume({}, event)).attempt == "attempt-2"
 
 
-def test_host_that_is_lost_gives_its_cell_to_another_lane(home):
+def test_lost_host_passes_its_cell_to_another_lane(home):
     plan(home, "one.cell")
     deferred(lambda: lane("there").execute({}))
     waiting = deferred(lambda: lane("here").execute({}))
@@ -158,7 +158,7 @@ def test_host_that_is_lost_gives_its_cell_to_another_lane(home):
 
 
 @pytest.mark.parametrize(("index", "host"), [(0, "here"), (1, "there")])
-def test_lane_whose_process_is_killed_for_good_gives_its_cell_back(home, index, host):
+def test_killed_lane_returns_its_cell(home, index, host):
     plan(home, "one.cell")
     assert Queue(home, RUN_ID, "there").take()
     dag_run = SimpleNamespace(run_id=ORIGIN, run_after=WHEN)
@@ -166,7 +166,7 @@ def test_lane_whose_process_is_killed_for_good_gives_its_cell_back(home, index, 
     assert ("one.cell" in fleet.claims(home, RUN_ID)) == (host != "there")
 
 
-def test_lane_that_a_person_stops_ends_its_cell_as_stopped(home):
+def test_lane_stopped_by_a_person_marks_its_cell_stopped(home):
     plan(home, "long.cell", "next.cell")
     here, begun = lane("here"), home.attempt(RUN_ID, "long.cell", 1) / "begun"
 

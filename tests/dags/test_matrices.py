@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "matrices"
 
 
-def test_the_form_sends_all_fields_and_those_that_are_as_by_default_were_not_chosen():
+def test_default_fields_of_the_form_count_as_not_chosen():
     form = FORM | {"matrix": "nightly", "events": 700}
     assert regression_of(form, form) == {"events": 700}
     # A caller of the API sends only what overrides the matrix, the default, too.
@@ -36,7 +36,7 @@ def test_the_form_sends_all_fields_and_those_that_are_as_by_default_were_not_cho
     assert regression_of(FORM, FORM)["threads"] == FORM["threads"]
 
 
-def test_a_run_and_its_page_name_matrix_digest_and_overrides(lockstep_home, folder):
+def test_run_and_page_name_matrix_digest_and_overrides(lockstep_home, folder):
     (folder / "mine.yaml").write_text("applications: [wc]\nexecutors: [pooled]\nthreads: [4]\n")
     assert planned({"matrix": "mine", "events": 700}) == [LOCAL]
     history = History(lockstep_home)
@@ -49,7 +49,7 @@ def test_a_run_and_its_page_name_matrix_digest_and_overrides(lockstep_home, fold
     assert f"matrix mine {digest[:8]}, overrides events" in Outline(Pages(history).overview(run)).text
 
 
-def test_the_form_offers_the_matrices_of_the_folder_and_none(folder):
+def test_form_offers_the_matrices_of_the_folder_and_none(folder):
     (folder / "mine.yaml").write_text("applications: [wc]\n")
     param = regression_params()["matrix"]
     assert param.schema["enum"] == [None, "full", "mine", "nightly", "smoke"]
@@ -64,7 +64,7 @@ def test_the_form_offers_the_matrices_of_the_folder_and_none(folder):
         ("mine", "matrices/mine.yaml: line 1: expected ',' or ']', but got '<stream end>'"),
     ],
 )
-def test_an_unknown_or_invalid_matrix_is_a_refused_run_and_the_form_still_loads(lockstep_home, folder, name, refusal):
+def test_unknown_or_invalid_matrix_refuses_the_run_and_the_form_still_loads(lockstep_home, folder, name, refusal):
     (folder / "mine.yaml").write_text("threads: [1")
     assert "mine" in regression_params()["matrix"].schema["enum"]
     with pytest.raises(AirflowFailException) as refused:

@@ -67,7 +67,7 @@ def connect(server, builds, tmp_path, monkeypatch):
     answering(tmp_path / BASELINE, seconds=0.5, steal=0.25)
     answering(tmp_path / build.checkout().name, seconds=0.25)
 
-    def made(**extra):
+    def set_connection(**extra):
         extra = {
             "python": sys.executable,
             "builds": str(builds),
@@ -75,8 +75,8 @@ def connect(server, builds, tmp_path, monkeypatch):
         } | extra
         monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(server.connection(**extra)))
 
-    made()
-    return made
+    set_connection()
+    return set_connection
 
 
 def test_cell_is_measured_on_the_host_that_ran_it(home, cells, connect, server, builds):
@@ -106,14 +106,14 @@ def test_the_real_engine_runs_from_both_wheels(home, cells, connect):
     assert 0 < min(row["baseline_seconds"], row["build_seconds"]) < 0.001, "one pair, because its passes are too short"
 
 
-def test_time_that_ends_on_the_host_leaves_no_half_of_a_cell(home, cells, connect):
+def test_timeout_on_the_host_leaves_no_partial_cell(home, cells, connect):
     run_id, (cell, _) = cells
     budget = Budget(time.monotonic() + 1.0, "time ended")
     (row,) = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), lambda line: None, budget)
     assert (row["pair"], row["error"]) == (measurement.UNMEASURED, "time ended")
 
 
-def test_host_that_cannot_measure_is_asked_once_and_its_cells_say_why(home, cells, connect):
+def test_host_that_cannot_measure_is_tried_once_and_its_cells_have_the_reason(home, cells, connect):
     connect(lockstep_home="/nowhere")
     run_id, both = cells
     lines: list[str] = []
@@ -132,14 +132,14 @@ def request_of(home):
 
 
 @pytest.mark.usefixtures("hasty")
-def test_host_that_is_away_has_a_reason_with_the_remedy(home, request_of, connect, monkeypatch, server):
+def test_unreachable_host_has_a_reason_and_a_remedy(home, request_of, connect, monkeypatch, server):
     monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(server.connection() | {"port": 1}))
     line = r"lost the SSH connection to 127\.0\.0\.1: .*; check that it is up, and the address, login and keys of the "
     with pytest.raises(BadInput, match=line):
         measure("node", gethostname(), request_of)
 
 
-def test_connection_that_leads_to_another_machine_now_is_refused(home, request_of, connect):
+def test_connection_to_another_machine_is_refused(home, request_of, connect):
     line = f"the cell ran on numa-7, but the connection leads to {gethostname()} now: run the cell again"
     with pytest.raises(BadInput, match=line):
         measure("node", "numa-7", request_of)
@@ -150,7 +150,7 @@ def test_host_without_a_connection_is_refused(home, request_of):
         measure("nosuch", gethostname(), request_of)
 
 
-def test_task_hands_the_connections_of_the_hosts_to_its_command(home, cells, connect, server):
+def test_task_passes_host_connections_to_its_command(home, cells, connect, server):
     run_id, _ = cells
     (variable,) = connections_of(run_id).items()
     assert variable[0] == "AIRFLOW_CONN_NODE"

@@ -71,7 +71,7 @@ ALL = [pytest.param(field, OTHERS, id=f"{field}-all", marks=pytest.mark.slow) fo
 
 
 @pytest.mark.parametrize(("field", "others"), TURNS + ALL)
-def test_a_hostile_value_is_refused_in_a_line_and_is_text_on_the_page(lockstep_home, tmp_path, field, others):
+def test_hostile_value_is_refused_in_one_line_and_escaped_on_the_page(lockstep_home, tmp_path, field, others):
     for number, pattern in enumerate([PAGE, *others]):
         text = pattern.format(tmp_path)
         with pytest.raises(AirflowFailException) as refused:
@@ -88,7 +88,7 @@ def test_a_hostile_value_is_refused_in_a_line_and_is_text_on_the_page(lockstep_h
 
 
 @pytest.mark.parametrize("value", [None, 7, ["local"], {"a": 1}, True])
-def test_a_connection_is_named_by_text(lockstep_home, value):
+def test_connection_name_must_be_text(lockstep_home, value):
     with pytest.raises(AirflowFailException, match="is not a valid connection name"):
         planned({"spark": value})
 
@@ -106,7 +106,7 @@ def test_a_connection_is_named_by_text(lockstep_home, value):
         ([7], None, "hosts.0 must be a text, got 7"),
     ],
 )
-def test_hosts_that_a_run_cannot_use_are_refused_in_a_line(lockstep_home, monkeypatch, hosts, group, sentence):
+def test_unusable_hosts_are_refused_in_one_line(lockstep_home, monkeypatch, hosts, group, sentence):
     if group is not None:
         monkeypatch.setenv("LOCKSTEP_HOSTS", group)
     with pytest.raises(AirflowFailException) as refused:
@@ -119,7 +119,7 @@ UNFIT = {"conn_type": "ssh", "host": "127.0.0.1", "port": 1}
 
 
 @pytest.mark.usefixtures("hasty")
-def test_host_that_fails_its_preflight_is_left_out_and_its_reason_is_on_the_page(lockstep_home, monkeypatch):
+def test_page_gives_the_reason_for_a_host_that_failed_its_preflight(lockstep_home, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_UNFIT", json.dumps(UNFIT))
     request = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "hosts": ["unfit", LOCAL]}
     assert planned(request) == [LOCAL]
@@ -142,12 +142,12 @@ def test_host_that_fails_its_preflight_is_left_out_and_its_reason_is_on_the_page
 
 
 @pytest.mark.parametrize("rate", [float("inf"), float("nan")])
-def test_what_could_not_be_read_back_is_not_planned(lockstep_home, rate):
+def test_non_finite_rate_is_refused(lockstep_home, rate):
     with pytest.raises(AirflowFailException, match=r"^rate must be a finite number"):
         planned({"applications": ["wc"], "rate": rate})
 
 
-def test_a_request_of_too_much_is_refused_before_it_is_worked_out(lockstep_home):
+def test_oversized_request_is_refused_before_its_cells_are_computed(lockstep_home):
     much = {"applications": ["wc"] * 10**5, "executors": ["pooled"] * 10**5}
     with pytest.raises(AirflowFailException, match="the request must have at most 4096 cells"):
         planned(much | {"threads": [*range(1, 1025)], "batches": [*range(1, 3000)]})
@@ -159,7 +159,7 @@ CELL = "wc.pooled.affinity.t1.0"
 
 @pytest.mark.parametrize("field", ["run", "cell", "app", "workload"])
 @pytest.mark.parametrize("text", [PATH, "..", "/tmp", "-rf", "a b"])
-def test_an_xcom_or_a_plan_that_somebody_has_edited_leads_nowhere(lockstep_home, tmp_path, field, text):
+def test_edited_xcom_or_plan_opens_no_path(lockstep_home, tmp_path, field, text):
     value = text.format(tmp_path)
     folder = lockstep_home.run(RUN)
     folder.mkdir(parents=True)
@@ -174,19 +174,17 @@ def test_an_xcom_or_a_plan_that_somebody_has_edited_leads_nowhere(lockstep_home,
 
 
 @pytest.mark.parametrize("host", ["h:15002/;token=abc", "h/;token=abc", "h;token=abc", "u@h", "", None, "h x", "-h"])
-def test_a_token_in_the_address_of_a_spark_server_is_refused_before_it_is_on_a_command_line(
-    lockstep_home, monkeypatch, host
-):
+def test_token_in_a_spark_address_never_reaches_a_command_line(lockstep_home, monkeypatch, host):
     connection = {"conn_type": "spark_connect", "host": host, "port": 15002}
     monkeypatch.setenv("AIRFLOW_CONN_REMOTE", json.dumps(connection))
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(BadInput, match=r"^connection remote: the host must be a bare host name") as refused:
-        ServerHook("remote", RUN).start(said.append)
-    assert "abc" not in f"{refused.value} {said}"
+        ServerHook("remote", RUN).start(lines.append)
+    assert "abc" not in f"{refused.value} {lines}"
     assert not lockstep_home.root.exists()
 
 
-def test_no_value_is_a_template(dags, lockstep_home):
+def test_values_are_not_rendered_as_templates(dags, lockstep_home):
     """Airflow renders `{{ params.spark }}` once: what it gives is text, whatever is in it."""
     text = TEMPLATE.format()
     context = {"params": {"spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}

@@ -102,14 +102,14 @@ DOCS = ["docs/", "docs/index.html", "docs/assets/scheme.js"]
 
 
 @pytest.mark.parametrize("path", [*PAGES, *DOCS, "docs", "nothing.html", "..%2fsecret.html", "run/manual__x"])
-def test_without_a_login_there_is_nothing(server, path):
+def test_anonymous_request_gets_no_content(server, path):
     server.cookies.clear()
     assert server.get(f"/lockstep/{path}").status_code == 401
     for bad in ({"Cookie": "_token=made-up"}, {"Authorization": "Bearer made-up"}):
         assert server.get(f"/lockstep/{path}", headers=bad).status_code in (401, 403)
 
 
-def test_a_person_without_a_login_is_sent_to_it(server):
+def test_anonymous_person_is_redirected_to_the_login(server):
     server.cookies.clear()
     answer = server.get("/lockstep/", headers={"accept": "text/html,*/*"})
     assert answer.status_code == 302
@@ -118,12 +118,12 @@ def test_a_person_without_a_login_is_sent_to_it(server):
 
 def policy_of(answer) -> dict[str, str]:
     """Directive -> what it allows."""
-    said = answer.headers["content-security-policy"]
-    return {name: rest for name, _, rest in (directive.strip().partition(" ") for directive in said.split(";"))}
+    policy = answer.headers["content-security-policy"]
+    return {name: rest for name, _, rest in (directive.strip().partition(" ") for directive in policy.split(";"))}
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_with_a_login_the_pages_are_there_under_a_strict_policy(get, path):
+def test_login_shows_the_pages_under_a_strict_policy(get, path):
     answer = get(f"/lockstep/{path}")
     assert answer.status_code == 200
     policy = policy_of(answer)
@@ -141,7 +141,7 @@ def test_with_a_login_the_pages_are_there_under_a_strict_policy(get, path):
 
 
 @pytest.mark.parametrize("path", DOCS)
-def test_the_documentation_runs_only_scripts_of_its_own_site(get, path):
+def test_documentation_runs_scripts_of_its_own_site_only(get, path):
     answer = get(f"/lockstep/{path}")
     assert answer.status_code == 200
     assert ("paint" if path.endswith(".js") else "the documentation") in answer.text
@@ -156,7 +156,7 @@ def test_the_address_of_the_documentation_needs_no_slash(get):
     assert (answer.status_code, answer.headers["location"]) == (307, "/lockstep/docs/index.html")
 
 
-def test_documentation_that_is_not_built_says_how_to_build_it(get, tmp_path, monkeypatch):
+def test_missing_documentation_says_how_to_build_it(get, tmp_path, monkeypatch):
     monkeypatch.setattr(checkout, "SITE", tmp_path / "none")
     for path in ("docs/", "docs/index.html"):
         answer = get(f"/lockstep/{path}")
@@ -168,7 +168,7 @@ def test_documentation_that_is_not_built_says_how_to_build_it(get, tmp_path, mon
 @pytest.mark.parametrize("path", [*PAGES, *DOCS, "nothing.html", "run/manual__x", "%00"])
 @pytest.mark.parametrize("login", [True, False])
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_whatever_the_answer_is_it_is_guarded(server, token, path, login, method):
+def test_every_answer_has_security_headers(server, token, path, login, method):
     server.cookies.clear()
     headers = {"Cookie": f"_token={token}"} if login else {"Accept": "text/html"}
     answer = getattr(server, method)(f"/lockstep/{path}", headers=headers)
@@ -181,7 +181,7 @@ def test_whatever_the_answer_is_it_is_guarded(server, token, path, login, method
     assert answer.headers["cache-control"] == "no-store", "nothing of it stays in a browser or a proxy"
 
 
-def test_a_run_is_shown_beside_any_other_that_there_was(get):
+def test_run_can_be_compared_with_any_earlier_run(get):
     last, first = past_runs.LAST, past_runs.RUN_IDS[0]
     assert "shared cells changed their verdict" in get(f"/lockstep/{last}/beside-{first}.html").text
     for one, other in ((last, "20000101T000000Z-00000000"), ("20000101T000000Z-00000000", last)):
@@ -189,12 +189,12 @@ def test_a_run_is_shown_beside_any_other_that_there_was(get):
         assert (answer.status_code, "There is no such run." in answer.text) == (404, True)
 
 
-def test_a_bearer_token_is_a_login_too(server, token):
+def test_bearer_token_is_a_login(server, token):
     server.cookies.clear()
     assert server.get("/lockstep/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
-def test_the_first_line_of_the_page_is_the_runs_sentence(get):
+def test_first_line_of_the_page_is_the_sentence_of_the_run(get):
     assert "7 of 10 cells equal the oracle; gs/owners/t2 failed" in get("/lockstep/").text
 
 
@@ -233,7 +233,7 @@ def test_nothing_outside_the_pages_is_served(get, path):
 TRIGGER = f"/api/v2/dags/{DAG_ID}/dagRuns"
 
 
-def test_trigger_with_a_connection_that_a_run_cannot_use_starts_nothing(server, token):
+def test_trigger_with_an_unusable_connection_starts_nothing(server, token):
     def trigger(conf: dict, **headers: str):
         server.cookies.clear()
         return server.post(TRIGGER, json={"logical_date": None, "conf": conf}, headers=headers)
@@ -260,7 +260,7 @@ def test_the_pages_are_read_only(server, token, method):
     assert answer.status_code == 405
 
 
-def test_an_airflow_run_leads_to_its_report(get):
+def test_airflow_run_links_to_its_report(get):
     origin = f"manual__{past_runs.LAST}"
     answer = get(f"/lockstep/run/{quote(origin)}")
     assert answer.status_code == 307
@@ -268,7 +268,7 @@ def test_an_airflow_run_leads_to_its_report(get):
     assert "has no plan yet" in get("/lockstep/run/manual__2026-01-01T00:00:00+00:00").text
 
 
-def test_a_run_that_goes_on_says_how_far_it_is_and_how_long_it_was_to_take(get, tmp_path, monkeypatch):
+def test_run_in_progress_shows_its_progress_and_expected_duration(get, tmp_path, monkeypatch):
     answer = get("/lockstep/20260201T000000Z-0000000a/index.html")
     assert answer.status_code == 200
     assert "There is no such run" in answer.text
@@ -290,7 +290,7 @@ def test_a_run_that_goes_on_says_how_far_it_is_and_how_long_it_was_to_take(get, 
     assert 'href="index.html">Reload this page' in text
 
 
-def test_page_that_takes_long_does_not_hold_up_other_requests(get, tmp_path, monkeypatch):
+def test_slow_page_does_not_delay_other_requests(get, tmp_path, monkeypatch):
     home = Home(tmp_path)
     plan = home.run(past_runs.LAST) / "plan.json"
     plan.parent.mkdir(parents=True)
@@ -309,7 +309,7 @@ def test_page_that_takes_long_does_not_hold_up_other_requests(get, tmp_path, mon
         slow.exception(30)
 
 
-def test_the_overview_names_the_requests_in_the_queue_of_airflow(get):
+def test_overview_names_the_queued_requests_of_airflow(get):
     from airflow.models import DagRun
     from airflow.utils.session import create_session
     from airflow.utils.state import DagRunState
@@ -328,7 +328,7 @@ def test_the_overview_names_the_requests_in_the_queue_of_airflow(get):
             session.query(DagRun).filter_by(run_id="manual__waits").delete()
 
 
-def test_before_the_first_run_the_pages_say_so(get, tmp_path, monkeypatch):
+def test_pages_say_that_no_run_exists(get, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     assert "No runs yet" in get("/lockstep/").text
     assert "No run has been measured yet" in get("/lockstep/performance.html").text

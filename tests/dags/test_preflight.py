@@ -55,19 +55,19 @@ def builds(tmp_path_factory):
 def connect(server, builds, monkeypatch):
     """Makes the connection `node`; its extra has these fields beside the others."""
 
-    def made(to: Sshd = server, **extra):
+    def set_connection(to: Sshd = server, **extra):
         extra = {"python": sys.executable, "builds": str(builds), **extra}
         monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(to.connection(**extra)))
 
-    made()
-    return made
+    set_connection()
+    return set_connection
 
 
 @pytest.fixture
 def python(tmp_path):
     """Makes an interpreter that runs this code before every program."""
 
-    def made(code: str) -> str:
+    def write_interpreter(code: str) -> str:
         folder = tmp_path / "its python"
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(code)
@@ -76,10 +76,10 @@ def python(tmp_path):
         path.chmod(0o755)
         return str(path)
 
-    return made
+    return write_interpreter
 
 
-def test_host_that_fits_tells_its_facts_and_has_the_build(connect, home, packed, builds):
+def test_fit_host_reports_its_facts_and_has_the_build(connect, home, packed, builds):
     one = preflight("node", home)
     assert one.reason is None
     assert (one.host, one.build) == ("node", packed.digest)
@@ -93,7 +93,7 @@ def test_host_that_fits_tells_its_facts_and_has_the_build(connect, home, packed,
     assert not list(home.root.glob(".preflight-*"))
 
 
-def test_this_machine_tells_the_same_facts(connect, home, monkeypatch):
+def test_local_machine_reports_the_same_facts(connect, home, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic"}))
     here, node = preflight("here", home), preflight("node", home)
     for fact in ("reason", "machine", "cpu", "cores", "nodes", "governor", "isolated", "python"):
@@ -110,7 +110,7 @@ def test_cell_runs_from_the_build_that_was_shipped(connect, home, monkeypatch):
     assert json.loads((attempt / "report.json").read_text())["build"] == "abc1234-shipped"
 
 
-def test_build_is_shipped_once_and_again_if_it_was_changed(connect, home, packed, builds):
+def test_build_is_shipped_once_and_again_after_a_change(connect, home, packed, builds):
     program = builds / packed.digest / "infra" / "services" / "cell.py"
     assert Host.of("node", home).driver == str(program)
     before, content = program.stat().st_ino, program.read_bytes()
@@ -133,7 +133,7 @@ def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == [packed.digest]
 
 
-def test_upload_that_breaks_off_is_not_used(connect, home, packed, tmp_path):
+def test_interrupted_upload_is_not_used(connect, home, packed, tmp_path):
     """This server is killed by the kernel once it has written a megabyte."""
     connect(builds=str(tmp_path / "new"))
     with Sshd(tmp_path / "sshd", most_bytes=1 << 20) as weak:
@@ -169,7 +169,7 @@ EXTRAS = {
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", EXTRAS)
-def test_host_whose_connection_is_wrong_has_a_reason_in_one_line(fault, connect, home):
+def test_host_with_a_wrong_connection_has_a_reason_in_one_line(fault, connect, home):
     extra, reason = EXTRAS[fault]
     connect(**extra)
     one = preflight("node", home)
@@ -216,7 +216,7 @@ PYTHONS = {
 
 
 @pytest.mark.parametrize("fault", PYTHONS)
-def test_host_that_does_not_fit_has_a_reason_in_one_line(fault, connect, home, python):
+def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
     code, reason = PYTHONS[fault]
     connect(python=python(code))
     one = preflight("node", home)
@@ -228,13 +228,13 @@ def test_host_that_does_not_fit_has_a_reason_in_one_line(fault, connect, home, p
         assert 80 < abs(one.skew_seconds) <= 90
 
 
-def test_build_that_does_not_fit_is_no_attempt_at_a_cell(connect, home, python):
+def test_unfit_build_counts_as_no_attempt(connect, home, python):
     connect(python=python(PYTHONS["old"][0]))
     with pytest.raises(BadInput, match=r"the build needs CPython 3\.11 or newer"):
         Host.of("node", home).driver  # noqa: B018 - it ships the build
 
 
-def test_folder_whose_changes_do_not_come_back_is_not_shared(connect, home, python, tmp_path):
+def test_folder_without_visible_changes_is_not_shared(connect, home, python, tmp_path):
     """Before each program, this interpreter copies LOCKSTEP_HOME to another folder, which it then works in."""
     copy = tmp_path / "copy"
     code = f"import shutil; shutil.copytree({str(home.root)!r}, {str(copy)!r}, dirs_exist_ok=True)"
@@ -273,7 +273,7 @@ def command(airflow_home, home, monkeypatch, capfd):
     return run
 
 
-def test_command_prints_what_it_saw(command, connect, packed):
+def test_command_prints_its_observations(command, connect, packed):
     """One connection is in Airflow's database, one in the environment."""
     code, out, _ = command(named("local"), "node", "--json")
     assert code == 0
@@ -295,7 +295,7 @@ def test_command_refuses_an_unknown_connection_in_one_line(command):
     assert command("nosuch") == (2, "", line)
 
 
-def test_run_on_an_unfit_host_is_refused_and_its_page_says_why(lockstep_home, connect):
+def test_run_on_an_unfit_host_is_refused_with_a_reason_on_its_page(lockstep_home, connect):
     connect(lockstep_home="/nowhere")
     with pytest.raises(AirflowFailException, match=r"^host node cannot run cells: it does not share LOCKSTEP_HOME"):
         planned({"hosts": ["node"], "events": 700})

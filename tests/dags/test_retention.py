@@ -38,7 +38,7 @@ def old_row(airflow_home):
     return there
 
 
-def test_it_is_off_and_runs_before_the_night(dags):
+def test_retention_is_off_by_default_and_scheduled_before_the_nightly(dags):
     dag = dags[named("retention")]
     assert dag.is_paused_upon_creation
     assert dag.timetable.expression == "0 1 * * *"
@@ -48,12 +48,12 @@ def test_it_is_off_and_runs_before_the_night(dags):
 
 
 @pytest.mark.parametrize(("name", "value"), [("days", 6), ("days", "x"), ("cache_gb", -1), ("dry_run", "yes")])
-def test_the_form_refuses_what_does_not_fit(name, value):
+def test_form_refuses_invalid_values(name, value):
     with pytest.raises(ParamValidationError):
         retention.retention_params()[name].resolve(value)
 
 
-def test_a_run_by_hand_lists_unless_the_field_is_cleared(dags, lockstep_home, old_row, capfd):
+def test_manual_run_is_a_dry_run_by_default(dags, lockstep_home, old_row, capfd):
     lockstep_home.root.mkdir()
     scratch = lockstep_home.root / "spark-scratch" / "shuffle"
     scratch.parent.mkdir()
@@ -69,13 +69,13 @@ def test_a_run_by_hand_lists_unless_the_field_is_cleared(dags, lockstep_home, ol
     assert not old_row()
 
 
-def test_the_schedule_always_removes():
+def test_scheduled_run_always_removes():
     assert not retention._only_lists({"dry_run": True}, scheduled=True)
     assert retention._only_lists({"dry_run": True}, scheduled=False)
     assert not retention._only_lists({"dry_run": False}, scheduled=False)
 
 
-def test_a_command_that_fails_is_one_line(monkeypatch, capsys):
+def test_failed_command_is_reported_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RunFailed, match=r"^`airflow db clean` failed with exit code 1; the lines above say why$"):
         database.clean(OLD, True)

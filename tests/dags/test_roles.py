@@ -57,7 +57,7 @@ def clients(airflow_home, tmp_path_factory):
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("request_of", REQUESTS, ids=lambda one: one[0])
-def test_role_may_do_what_the_page_on_security_says(clients, role, request_of):
+def test_roles_have_the_permissions_of_the_security_page(clients, role, request_of):
     server, logins = clients
     what, method, path = request_of
     body = {"POST": RUN, "PATCH": ANSWER}.get(method, {})

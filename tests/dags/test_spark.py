@@ -35,7 +35,7 @@ def hook(lockstep_home, monkeypatch):
     return make
 
 
-def test_hook_passes_all_that_a_spark_connect_connection_offers(hook):
+def test_hook_passes_every_option_of_a_spark_connect_connection(hook):
     url = hook(
         conn_type="spark_connect",
         host="spark.example",
@@ -54,14 +54,14 @@ def test_hook_passes_all_that_a_spark_connect_connection_offers(hook):
 
 
 @pytest.mark.parametrize("host", ["spark.example", "sc://spark.example", "[::1]", "127.0.0.1"])
-def test_hook_takes_names_and_addresses(hook, host):
+def test_hook_accepts_names_and_addresses(hook, host):
     url = hook(conn_type="spark_connect", host=host, port=15002, password=TOKEN).get_connection_url()
     assert url.startswith(f"sc://{host.removeprefix('sc://')}:15002")
     assert DefaultChannelBuilder(url).token == TOKEN
     assert DefaultChannelBuilder(hook(conn_type="spark_connect", host=host).get_connection_url()).token is None
 
 
-def test_hook_reads_the_lease_of_the_run_where_the_connection_names_a_master(hook, lockstep_home):
+def test_hook_reads_the_lease_if_the_connection_names_a_master(hook, lockstep_home):
     local = hook(conn_type="spark", host="local[2]")
     with pytest.raises(ServerLost, match="has ended"):
         local.get_connection_url()
@@ -81,13 +81,13 @@ def test_hook_reads_the_lease_of_the_run_where_the_connection_names_a_master(hoo
         server.stop(RUN)
 
 
-def test_master_that_does_not_answer_is_named_with_its_connection(hook, lockstep_home):
+def test_silent_master_is_named_with_its_connection(hook, lockstep_home):
     log = Server(lockstep_home).log_path(RUN)
     log.parent.mkdir(parents=True)
     lines = ["1 ERROR Backend: Reason: All masters are unresponsive! Giving up.", "(No active SparkContext.)"]
     log.write_text("\n".join(lines))
-    said = "^connection remote: no Spark master answers at spark://nowhere:7077; start it, or correct host and port$"
-    with pytest.raises(ServerLost, match=said):
+    message = "^connection remote: no Spark master answers at spark://nowhere:7077; start it, or correct host and port$"
+    with pytest.raises(ServerLost, match=message):
         hook(conn_type="spark", host="spark://nowhere", port=7077).get_connection_url()
 
 
@@ -107,7 +107,7 @@ def test_lost_server_is_the_reason_of_cells_without_a_result(lockstep_home):
     assert records(lockstep_home, RUN) == {}
 
 
-def test_run_without_cells_on_spark_skips_the_task_before_it_makes_a_session(lockstep_home, monkeypatch):
+def test_run_without_spark_cells_skips_the_task_and_starts_no_session(lockstep_home, monkeypatch):
     task = cells_task(lockstep_home, "pooled")
     monkeypatch.setattr(ServerHook, "restart", lambda *_: pytest.fail("it needs a server"))
     with pytest.raises(AirflowSkipException, match="the run has no cells of executor spark"):

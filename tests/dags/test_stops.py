@@ -45,15 +45,15 @@ def run(server, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     answer = server.post(RUNS, json={"logical_date": None, "conf": CONF})
     assert answer.status_code == 200, answer.text
-    made, home = answer.json(), Home(tmp_path)
-    run_id = new_run_id(made["dag_run_id"], datetime.fromisoformat(made["run_after"]).timestamp())
+    dag_run, home = answer.json(), Home(tmp_path)
+    run_id = new_run_id(dag_run["dag_run_id"], datetime.fromisoformat(dag_run["run_after"]).timestamp())
     with status.recorded(home, run_id, Stage.PLAN_MATRIX):
         write_json(home.run(run_id) / "plan.json", {"cells": [], "workloads": []})
-    yield f"{RUNS}/{made['dag_run_id']}", home, run_id
-    server.delete(f"{RUNS}/{made['dag_run_id']}")
+    yield f"{RUNS}/{dag_run['dag_run_id']}", home, run_id
+    server.delete(f"{RUNS}/{dag_run['dag_run_id']}")
 
 
-def test_user_that_stops_a_run_is_named(server, run):
+def test_user_who_stops_a_run_is_named(server, run):
     address, home, run_id = run
     assert server.patch(address, json={"state": "failed"}).status_code == 200
     # The last stage was running: Airflow has skipped nothing.
@@ -61,7 +61,7 @@ def test_user_that_stops_a_run_is_named(server, run):
     assert (ended.state, ended.by) == ("stopped", "admin")
 
 
-def test_user_that_stops_a_stage_is_named_in_its_failure(server, run):
+def test_stage_failure_names_the_user_that_stopped_it(server, run):
     address, home, run_id = run
     answer = server.patch(f"{address}/taskInstances/{Stage.DBT_BUILD}", json={"new_state": "failed"})
     assert answer.status_code == 200, answer.text
@@ -69,7 +69,7 @@ def test_user_that_stops_a_stage_is_named_in_its_failure(server, run):
     assert (ended.state, ended.failures) == ("finished", {Stage.DBT_BUILD: "stopped by admin"})
 
 
-def test_stop_counts_no_more_once_the_run_has_begun_again(server, run):
+def test_restarted_run_ignores_an_earlier_stop(server, run):
     address, home, run_id = run
     server.patch(address, json={"state": "failed"})
     assert status.stop_of(home, run_id, status.RUN) == "admin"
@@ -79,7 +79,7 @@ def test_stop_counts_no_more_once_the_run_has_begun_again(server, run):
     assert status.conclude(home, run_id, dict.fromkeys(AFTER_CELLS, "success")).state == "finished"
 
 
-def test_killed_process_ends_its_run_as_dead_and_no_other(server, run, monkeypatch):
+def test_killed_process_marks_only_its_own_run_dead(server, run, monkeypatch):
     from airflow.models import DagRun
     from airflow.utils.session import create_session
 

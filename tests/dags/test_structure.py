@@ -37,7 +37,7 @@ def dag(dags):
     return dags[named("streaming_regression")]
 
 
-def test_the_stages_are_all_there_and_one_after_the_other(dag):
+def test_stages_are_complete_and_sequential(dag):
     assert set(dag.task_ids) == set(STAGES)
     for before, after in itertools.pairwise(STAGES):
         assert before in dag.get_task(after).get_flat_relative_ids(upstream=True), f"{after} overlaps with {before}"
@@ -50,7 +50,7 @@ def test_verdict_is_the_only_leaf_and_alone_emits_the_asset(dag):
 
 
 @pytest.mark.parametrize("stage", AFTER_CORE)
-def test_what_comes_after_the_core_runs_waits_for_all_of_them_and_runs_on_red(dag, stage):
+def test_stages_after_the_core_runs_wait_for_all_of_them_and_run_on_red(dag, stage):
     task = dag.get_task(stage)
     assert "run_core" in task.upstream_task_ids
     assert stage == Stage.RUN_ON_SPARK or Stage.RUN_ON_SPARK in task.upstream_task_ids
@@ -59,7 +59,7 @@ def test_what_comes_after_the_core_runs_waits_for_all_of_them_and_runs_on_red(da
     assert task.trigger_rule == wanted
 
 
-def test_the_server_is_a_setup_and_stopping_it_its_teardown(dag):
+def test_server_start_is_a_setup_and_its_stop_a_teardown(dag):
     assert dag.get_task("spark_server").is_setup
     stop = dag.get_task("stop_spark")
     assert stop.is_teardown
@@ -68,7 +68,7 @@ def test_the_server_is_a_setup_and_stopping_it_its_teardown(dag):
         assert stage in stop.get_flat_relative_ids(upstream=True), f"{stage} may outlive the server"
 
 
-def test_lanes_are_mapped_over_hosts_and_named_by_them(dag):
+def test_lanes_are_mapped_over_hosts_and_named_after_them(dag):
     task = dag.get_task("run_core")
     assert task.is_mapped
     assert list(task.expand_input.value) == ["host"]
@@ -77,7 +77,7 @@ def test_lanes_are_mapped_over_hosts_and_named_by_them(dag):
     assert task.partial_kwargs["map_index_template"] == "{{ task.host }}"
 
 
-def test_only_lost_connections_are_tried_again(dag):
+def test_only_lost_connections_are_retried(dag):
     for task in dag.tasks:
         arguments = task.partial_kwargs if task.is_mapped else vars(task)
         if not arguments["retries"]:
@@ -88,7 +88,7 @@ def test_only_lost_connections_are_tried_again(dag):
             assert policy.evaluate(error, 1, 3).action.value == "fail", task.task_id
 
 
-def test_stage_on_spark_is_an_operator_or_a_hook_of_airflows_provider(dag, lockstep_home):
+def test_spark_stage_uses_an_operator_or_hook_of_the_airflow_provider(dag, lockstep_home):
     for stage in Stage:
         task = dag.get_task(stage)
         if task.is_mapped:
@@ -124,11 +124,11 @@ def test_every_task_has_a_timeout(dags):
             assert timedelta(0) < timeout <= most, f"{dag.dag_id}.{task.task_id}"
 
 
-def test_one_run_at_a_time(dags):
+def test_dag_runs_one_run_at_a_time(dags):
     assert {dag.max_active_runs for dag in dags.values()} == {1}
 
 
-def test_the_night_starts_the_same_graph_over_every_application(dags, tmp_path):
+def test_nightly_starts_the_same_graph_for_every_application(dags, tmp_path):
     night = dags[named("streaming_regression_nightly")]
     (task,) = night.tasks
     assert task.trigger_dag_id == DAG_ID
@@ -182,7 +182,7 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("gate_minutes", -1),
     ],
 )
-def test_the_form_refuses_what_the_model_refuses(name, value):
+def test_form_and_model_refuse_the_same_values(name, value):
     param = regression_params()[name]
     with pytest.raises((ParamValidationError, jsonschema.ValidationError)):
         param.resolve(value)
@@ -238,7 +238,7 @@ def test_form_without_an_import_leaves_data_to_the_matrix(matrix):
         ),
     ],
 )
-def test_import_that_is_no_import_is_refused_in_one_line(data, sentence):
+def test_unknown_import_is_refused_in_one_line(data, sentence):
     with pytest.raises(BadInput) as refused:
         RegressionSpec.parse({"data": data})
     assert str(refused.value) == sentence
@@ -252,13 +252,13 @@ def test_import_that_is_no_import_is_refused_in_one_line(data, sentence):
         ({"rate": -1}, "rate must be at least 0, got -1"),
     ],
 )
-def test_number_out_of_range_is_refused_with_the_range_and_the_number(fields, sentence):
+def test_number_out_of_range_is_refused_with_range_and_number(fields, sentence):
     with pytest.raises(BadInput) as refused:
         RegressionSpec.parse(fields)
     assert str(refused.value) == sentence
 
 
-def test_the_form_offers_every_strategy_there_is():
+def test_form_offers_every_strategy():
     params = regression_params()
     for axis, strategies in AXES.items():
         assert params[f"{axis}s"].schema["items"]["enum"] == ["all", *strategies]
@@ -271,7 +271,7 @@ def test_the_dags_survive_serialization(dags):
         assert set(again.task_ids) == set(dag.task_ids)
 
 
-def test_dag_files_import_airflow_from_its_public_face_only():
+def test_dag_files_import_only_public_airflow_modules():
     for path in (ROOT / "dags").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module.startswith("airflow"):

@@ -14,7 +14,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.project import named
 
 # A DAG keeps the conf of its last test.
-GIVEN = connections.DEFAULTS
+DEFAULTS = connections.DEFAULTS
 
 
 @pytest.fixture
@@ -29,33 +29,33 @@ def lockstep_home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("field", "value"), [("hosts", ["nowhere"]), ("spark", "nowhere")])
-def test_a_connection_that_is_not_there_is_said_before_anything_runs(dag, lockstep_home, field, value):
-    assert dag.test(run_conf=GIVEN | {"applications": ["wc"], field: value}).state == DagRunState.FAILED
+def test_missing_connection_is_reported_before_anything_runs(dag, lockstep_home, field, value):
+    assert dag.test(run_conf=DEFAULTS | {"applications": ["wc"], field: value}).state == DagRunState.FAILED
     sentence = f"Refused: {field}: Airflow has no connection 'nowhere'; add it under Admin, Connections"
     assert History(lockstep_home).latest().sentence == sentence
 
 
-def test_a_request_that_is_refused_is_a_red_run_whose_page_says_why(dag, lockstep_home):
-    asked = GIVEN | {"applications": ["nosuch"], "threads": ["2", 1]}
-    run = dag.test(run_conf=asked)
+def test_refused_request_is_a_red_run_with_the_reason_on_its_page(dag, lockstep_home):
+    conf = DEFAULTS | {"applications": ["nosuch"], "threads": ["2", 1]}
+    run = dag.test(run_conf=conf)
     assert run.state == DagRunState.FAILED
     states = {task.task_id: task.state for task in run.get_task_instances()}
     assert {name for name, state in states.items() if state == "failed"} == {"plan_matrix", "verdict"}
     assert "success" not in states.values()
-    found = History(lockstep_home).latest()
-    assert (found.origin, found.green, found.cells) == (run.run_id, False, [])
-    assert found.sentence.startswith("Refused: unknown application 'nosuch'; known: ")
-    for page in ("runs.html", f"{found.run_id}/index.html"):
+    latest = History(lockstep_home).latest()
+    assert (latest.origin, latest.green, latest.cells) == (run.run_id, False, [])
+    assert latest.sentence.startswith("Refused: unknown application 'nosuch'; known: ")
+    for page in ("runs.html", f"{latest.run_id}/index.html"):
         text = (lockstep_home.reports / page).read_text()
         assert "Refused: unknown application" in text
         assert "nosuch" in text
-    summary = json.loads((lockstep_home.reports / found.run_id / "summary.json").read_text())
-    assert (summary["green"], summary["sentence"]) == (False, found.sentence)
+    summary = json.loads((lockstep_home.reports / latest.run_id / "summary.json").read_text())
+    assert (summary["green"], summary["sentence"]) == (False, latest.sentence)
 
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("ended", ["failed", "success"])
-def test_who_ends_a_run_leaves_the_verdict_to_be_given_and_its_failure_is_the_runs(dag, begun, ended):
+def test_manually_ended_run_still_gets_its_verdict_and_fails(dag, begun, ended):
     from airflow.api.common import mark_tasks
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.serialization.definitions.dag import SerializedDAG

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 PAIRS, LIKELY, CERTAIN = 32, 159, 52
-LEAST_CHANGE, FOUND, USELESS = 0.01, 1.7, 0.25
+LEAST_CHANGE, DETECTION_FACTOR, USELESS = 0.01, 1.7, 0.25
 TWO = np.triu_indices(PAIRS)
 
 
@@ -30,7 +30,7 @@ def gate(faster: np.ndarray) -> Gate:
     """What is said of the logarithms of the ratios of speeds, shape (PAIRS,)."""
     means = np.sort((faster[:, None] + faster[None, :])[TWO] / 2)
     middle, most = float(np.median(means)), float(means[-1 - CERTAIN])
-    smallest = 1 - math.exp(-LEAST_CHANGE - FOUND * (most - middle))
+    smallest = 1 - math.exp(-LEAST_CHANGE - DETECTION_FACTOR * (most - middle))
     if most < -LEAST_CHANGE:
         verdict = "slower"
     elif means[CERTAIN] > LEAST_CHANGE:

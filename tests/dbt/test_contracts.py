@@ -55,7 +55,7 @@ def test_every_column_of_a_mart_has_a_type():
 
 
 @pytest.mark.slow
-def test_a_null_and_a_wrong_type_in_a_mart_are_refused(tmp_path):
+def test_mart_refuses_a_null_and_a_wrong_type(tmp_path):
     home, project = Home(tmp_path / "home"), tmp_path / "dbt"
     write_runs(home, (GREEN,))
     shutil.copytree(PROJECT, project)
@@ -68,13 +68,13 @@ def test_a_null_and_a_wrong_type_in_a_mart_are_refused(tmp_path):
     results = tmp_path / "results.json"
     process = python(home, "-c", BUILD, str(project), json.dumps(planted), str(results))
     assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
-    said = {
+    outcome = {
         name: {node: (status, why) for node, status, why in rows}
         for name, rows in json.loads(results.read_text()).items()
     }
     check = "no_column_of_runs_is_null_that_its_contract_declares_not_null"
-    assert said["null"]["runs"][0] == "success", "Parquet takes a NULL"
-    assert said["null"][check][0] == "fail"
-    assert said["type"]["runs"][0] == "error"
-    assert "contract" in said["type"]["runs"][1]
-    assert {status for status, _ in said["right"].values()} <= {"success", "pass"}
+    assert outcome["null"]["runs"][0] == "success", "Parquet takes a NULL"
+    assert outcome["null"][check][0] == "fail"
+    assert outcome["type"]["runs"][0] == "error"
+    assert "contract" in outcome["type"]["runs"][1]
+    assert {status for status, _ in outcome["right"].values()} <= {"success", "pass"}

@@ -37,9 +37,9 @@ MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"
 
 def by_key(rows: list[dict], *key: str) -> dict[tuple, dict]:
     """Rows by their grain, which they must have."""
-    found = {tuple(row[name] for name in key): row for row in rows}
-    assert len(found) == len(rows), f"more than one row per {key}"
-    return found
+    by_value = {tuple(row[name] for name in key): row for row in rows}
+    assert len(by_value) == len(rows), f"more than one row per {key}"
+    return by_value
 
 
 def equal_cells() -> dict[tuple[str, str], RunSpec]:
@@ -48,15 +48,15 @@ def equal_cells() -> dict[tuple[str, str], RunSpec]:
     }
 
 
-def test_building_a_history_succeeds_and_says_so_in_its_last_line(built):
+def test_build_of_a_history_reports_success_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
-    said = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
-    assert len(said) == 1
-    assert "built 16 models" in said[0]
-    assert said[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
+    summaries = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
+    assert len(summaries) == 1
+    assert "built 16 models" in summaries[0]
+    assert summaries[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
 
 
-def test_a_run_with_a_row_that_breaks_a_rule_is_in_no_mart_but_one(built):
+def test_quarantined_run_appears_in_one_mart_only(built):
     (row,) = built.mart("quarantine")
     assert row == {
         "run_id": QUARANTINED,
@@ -80,7 +80,7 @@ def test_every_unit_test_of_the_project_ran_and_passed(built):
     assert {name: result for name, result in built.unit_tests.items() if result[0] != "pass"} == {}
 
 
-def test_cells_that_were_measured_beside_a_commit_have_a_verdict(built):
+def test_cells_measured_against_a_commit_have_a_verdict(built):
     gated = by_key(built.mart("gate"), "run_id", "cell")
     wanted = {key: spec for key, spec in equal_cells().items() if key[0] in GATED}
     assert gated.keys() == wanted.keys()
@@ -100,7 +100,7 @@ def test_every_planned_cell_of_every_run_has_its_verdict(built):
     assert set(wanted.values()) == {"equal", "different", "failed", "not_run", "not_comparable"}
 
 
-def test_a_cell_has_the_columns_and_the_verdict_that_it_was_loaded_with(built):
+def test_cell_keeps_its_loaded_columns_and_verdict(built):
     cells = by_key(built.mart("cells"), "run_id", "cell")
     for run_id in RUNS:
         for row in raw_rows(built.home, "cells", run_id):
@@ -109,14 +109,14 @@ def test_a_cell_has_the_columns_and_the_verdict_that_it_was_loaded_with(built):
             assert {name: mart[name] for name in names} == {name: row[name] for name in names}
 
 
-def test_a_run_is_green_in_the_marts_when_the_rule_says_so(built):
+def test_run_is_green_in_the_marts_exactly_by_the_rule(built):
     cells = built.mart("cells")
     for run in built.mart("runs"):
         verdicts = [row["verdict"] for row in cells if row["run_id"] == run["run_id"]]
         assert run["is_green"] == is_green(verdicts), run["run_id"]
 
 
-def test_a_cell_that_is_not_equal_says_why(built):
+def test_unequal_cell_has_a_reason(built):
     reasons = {row["verdict"]: row["reason"] for row in built.mart("cells") if row["run_id"] == RED}
     assert reasons["equal"] is None
     assert reasons["different"] == "outputs: 2 rows differ, first at seq 5; 2 different"
@@ -124,7 +124,7 @@ def test_a_cell_that_is_not_equal_says_why(built):
     assert reasons["not_run"] == "completed: it never started"
 
 
-def test_a_cell_shows_the_median_of_its_passes_at_peak_rate_whatever_its_verdict(built):
+def test_cell_of_any_verdict_shows_its_median_peak_rate(built):
     for row in built.mart("cells"):
         measured = row["verdict"] not in ("failed", "not_run")
         wanted = pytest.approx(base_speed(row["run_id"], row["threads"])) if measured else None
@@ -133,12 +133,12 @@ def test_a_cell_shows_the_median_of_its_passes_at_peak_rate_whatever_its_verdict
         assert row["end_to_end_p99_us"] == (600.0 if measured and row["app"] == "sl" else None)
 
 
-def test_times_are_instants_in_utc(built):
+def test_timestamps_are_in_utc(built):
     run = by_key(built.mart("runs"), "run_id")[(GREEN,)]
     assert run["run_at"] == datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
 
 
-def test_throughput_has_the_equal_cells_and_nothing_else(built):
+def test_throughput_mart_has_equal_cells_only(built):
     rows = by_key(built.mart("throughput"), "run_id", "cell")
     assert rows.keys() == equal_cells().keys()
     for (run_id, _), row in rows.items():
@@ -151,7 +151,7 @@ def test_throughput_has_the_equal_cells_and_nothing_else(built):
         assert row["energy_nj"] == (pytest.approx(40e9 / speed) if run_id in WITH_ENERGY else None)
 
 
-def test_speed_has_the_equal_cells_that_were_measured_beside_the_loop(built):
+def test_speed_mart_has_equal_cells_measured_against_the_loop(built):
     rows = by_key(built.mart("speed"), "run_id", "cell")
     measured = {key for key in equal_cells() if key[0] in WITH_LOOP}
     # Passes of less than a millisecond have no loop beside them.
@@ -169,7 +169,7 @@ def test_speed_has_the_equal_cells_that_were_measured_beside_the_loop(built):
         assert row["series"].endswith("/1000/1/node1")
 
 
-def test_latency_has_the_equal_cells_and_the_kinds_that_were_measured(built):
+def test_latency_mart_has_equal_cells_and_measured_kinds(built):
     rows = by_key(built.mart("latency"), "run_id", "cell", "kind")
     wanted = set()
     for (run_id, cell), spec in equal_cells().items():
@@ -183,7 +183,7 @@ def test_latency_has_the_equal_cells_and_the_kinds_that_were_measured(built):
         assert percentiles == [first * (i + 1) for i in range(5)]
 
 
-def test_verdicts_keep_every_check_of_bounds_and_red_cells_too(built):
+def test_verdicts_mart_has_every_check_including_bounds_and_red_cells(built):
     rows = by_key(built.mart("verdicts"), "run_id", "cell", "check")
     by_strategy = {}
     for row in rows.values():
@@ -197,7 +197,7 @@ def test_verdicts_keep_every_check_of_bounds_and_red_cells_too(built):
     assert by_strategy["affinity", 1]["violations"] == 0
 
 
-def test_a_run_counts_its_cells_and_is_green_with_bounds_in_it(built):
+def test_run_counts_its_cells_and_bounds_do_not_turn_it_red(built):
     runs = by_key(built.mart("runs"), "run_id")
     names = ("cells", "equal", "different", "failed", "not_run", "not_comparable", "is_green")
     assert {run_id: tuple(row[name] for name in names) for (run_id,), row in runs.items()} == {
@@ -208,21 +208,21 @@ def test_a_run_counts_its_cells_and_is_green_with_bounds_in_it(built):
     assert len(WAYS) * 2 == 6
 
 
-def test_marts_have_the_columns_that_are_documented(built):
+def test_marts_have_their_documented_columns(built):
     files = built.home.root / "warehouse" / "dbt"
     manifest, catalog = (json.loads((files / f"{name}.json").read_text()) for name in ("manifest", "catalog"))
     marts = {name for name, node in manifest["nodes"].items() if node.get("path", "").startswith("marts/")}
     assert len(marts) == len([*(built.home.root / "warehouse" / "marts").iterdir()])
     names = {"long": "bigint", "integer": "int"}  # Spark's own, and what SQL calls them
     for mart in marts:
-        made = sorted(catalog["nodes"][mart]["columns"].values(), key=lambda column: column["index"])
+        columns = sorted(catalog["nodes"][mart]["columns"].values(), key=lambda column: column["index"])
         documented = manifest["nodes"][mart]["columns"].values()
         assert [(one["name"], one["data_type"]) for one in documented] == [
-            (one["name"], names.get(one["type"].lower(), one["type"].lower())) for one in made
+            (one["name"], names.get(one["type"].lower(), one["type"].lower())) for one in columns
         ], mart
 
 
-def test_the_run_keeps_what_dbt_said_of_each_model_and_test_and_its_page_shows_it(built):
+def test_run_keeps_and_shows_the_dbt_result_of_each_model_and_test(built):
     results = Built.of(built.home, GREEN)
     manifest = json.loads((built.home.root / "warehouse" / "dbt" / "manifest.json").read_text())["nodes"].values()
     for kind, nodes in (("model", results.models), ("test", results.tests)):
@@ -244,7 +244,7 @@ def test_the_run_keeps_what_dbt_said_of_each_model_and_test_and_its_page_shows_i
         assert f'<th scope="row">{one.name}</th>' in page
 
 
-def test_the_documentation_is_one_file_that_fetches_nothing_to_show_itself(built):
+def test_documentation_is_one_file_that_loads_nothing(built):
     page = (built.home.reports / "dbt" / "docs.html").read_text()
     assert "One row per run and equal cell." in page
     assert re.findall(r"<(?:link|script|img|iframe)[^>]*https?:[^>]*>", page) == []

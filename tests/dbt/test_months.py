@@ -98,7 +98,7 @@ def of_month(files: list[str], month: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_build_replaces_the_months_that_changed_and_nothing_else(tmp_path):
+def test_build_replaces_changed_months_only(tmp_path):
     results = tmp_path / "seen.json"
     process = python(Home(tmp_path / "home"), "-c", STEPS, str(results))
     assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
@@ -128,7 +128,7 @@ def test_a_build_replaces_the_months_that_changed_and_nothing_else(tmp_path):
     assert runs("month_gone") == {JANUARY[0]}
 
 
-def test_what_a_build_has_to_make_follows_from_the_files(tmp_path, monkeypatch):
+def test_files_decide_what_a_build_replaces(tmp_path, monkeypatch):
     home = Home(tmp_path)
     write_runs(home, JANUARY)
     marts = [home.root / "warehouse" / "marts" / path.stem for path in months.PROJECT.glob("models/marts/*.sql")]

@@ -23,15 +23,15 @@ SQL_TYPES = {
 
 def models() -> dict[str, dict]:
     """Model name -> its entry in the YAML that has its name."""
-    found = {}
+    entries = {}
     for path in sorted(PROJECT.glob("models/*/*.sql")):
         (entry,) = yaml.safe_load(path.with_suffix(".yml").read_text())["models"]
         assert entry["name"] == path.stem
-        found[path.stem] = entry
-    return found
+        entries[path.stem] = entry
+    return entries
 
 
-def test_sources_have_the_columns_that_are_written():
+def test_sources_declare_the_columns_of_the_raw_files():
     (entry,) = yaml.safe_load((PROJECT / "models" / "staging" / "raw.yml").read_text())["sources"]
     assert entry["name"] == "raw"
     stated = {table["name"]: [(c["name"], c["data_type"]) for c in table["columns"]] for table in entry["tables"]}
@@ -40,22 +40,22 @@ def test_sources_have_the_columns_that_are_written():
 
 def _described() -> dict[str, dict[str, str]]:
     """By source table or mart, of each column what is said of it, as it is written."""
-    found = {}
+    columns = {}
     for path in (PROJECT / "models" / "staging").glob("*.yml"):
         for source in yaml.safe_load(path.read_text()).get("sources", []):
             for table in source["tables"]:
-                found[f"{source['name']}.{table['name']}"] = table["columns"]
-    found |= {path.stem: models()[path.stem]["columns"] for path in (PROJECT / "models" / "marts").glob("*.sql")}
-    return {name: {column["name"]: column.get("description", "") for column in found[name]} for name in found}
+                columns[f"{source['name']}.{table['name']}"] = table["columns"]
+    columns |= {path.stem: models()[path.stem]["columns"] for path in (PROJECT / "models" / "marts").glob("*.sql")}
+    return {name: {column["name"]: column.get("description", "") for column in columns[name]} for name in columns}
 
 
-def test_every_column_of_raw_tables_and_marts_says_what_it_is():
+def test_every_column_of_raw_tables_and_marts_has_a_description():
     assert {name: [c for c in columns if not columns[c].strip()] for name, columns in _described().items()} == {
         name: [] for name in _described()
     }
 
 
-def test_every_shared_description_of_a_column_is_written_once_and_used():
+def test_shared_column_descriptions_are_unique_and_used():
     pages = [(PROJECT / "models" / name).read_text() for name in ("columns.md", "way.md")]
     blocks = [name for page in pages for name in re.findall(r"{% docs (\w+) %}\n.*?\n{% enddocs %}", page, flags=re.S)]
     used = {text for columns in _described().values() for text in columns.values()}
@@ -63,7 +63,7 @@ def test_every_shared_description_of_a_column_is_written_once_and_used():
     assert {f"{{{{ doc('{name}') }}}}" for name in blocks} == {text for text in used if text.startswith("{{")}
 
 
-def test_the_pages_are_exposed_with_the_marts_that_they_read():
+def test_exposures_list_the_marts_of_each_page():
     read = {
         mart
         for path in (PROJECT.parent / "reports").glob("*.py")
@@ -97,6 +97,6 @@ def test_tests_are_named_as_sentences():
             assert name.count("_") >= 3, f"{path.name}: {name}"
 
 
-def test_nothing_is_reported_to_anyone():
+def test_dbt_sends_no_usage_statistics():
     flags = yaml.safe_load((PROJECT / "dbt_project.yml").read_text())["flags"]
     assert flags["send_anonymous_usage_stats"] is False

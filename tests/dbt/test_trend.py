@@ -31,7 +31,7 @@ EDITED = {
 }
 
 
-def test_the_sql_says_what_the_rule_says(spark):
+def test_sql_and_python_rule_give_the_same_verdicts(spark):
     sql = jinja2.Environment().from_string(MACRO.read_text()).module.trend("points")
     histories = {name: (points, ["one"] * len(points), {}) for name, points in HISTORIES.items()}
     for name, gates in EDITED.items():
@@ -44,27 +44,31 @@ def test_the_sql_says_what_the_rule_says(spark):
     for name, (points, epochs, gates) in histories.items():
         for i, (y, epoch) in enumerate(zip(points, epochs, strict=True)):
             gate = gates.get(i)
-            said = gate and (f"{i:03}", f"b{gate.baseline:03}cdef", gate.verdict, gate.change, gate.change - 0.01)
-            rows.append((name, f"{i:03}", float(y), epoch, said and (*said, gate.change + 0.01, gate.smallest)))
+            gate_row = gate and (f"{i:03}", f"b{gate.baseline:03}cdef", gate.verdict, gate.change, gate.change - 0.01)
+            rows.append((name, f"{i:03}", float(y), epoch, gate_row and (*gate_row, gate.change + 0.01, gate.smallest)))
     of_gate = "run_id string, baseline string, verdict string, change double, change_low double, change_high double"
     schema = f"series string, run_id string, y double, epoch string, gate struct<{of_gate}, smallest double>"
     spark.createDataFrame(rows, schema).createOrReplaceTempView("points")
-    found = spark.sql(
+    table = spark.sql(
         f"""select series, inline({sql}) from (
               select series, array_sort(collect_list(named_struct(
                 'run_id', run_id, 'run_at', timestamp'2026-01-01', 'build', concat('b', run_id), 'y', y,
                 'epoch', epoch, 'gate', gate))) as points
               from points group by series)"""
     )
-    said = {(row["series"], row["run_id"]): row for row in found.toArrow().to_pylist()}
-    assert len(said) == len(rows)
+    rows_by_night = {(row["series"], row["run_id"]): row for row in table.toArrow().to_pylist()}
+    assert len(rows_by_night) == len(rows)
     verdicts = set()
     for name, history in histories.items():
         for i, night in enumerate(trend.trend(*history)):
-            row = said[name, f"{i:03}"]
+            row = rows_by_night[name, f"{i:03}"]
             verdicts.add(night.verdict)
             assert row["verdict"] == night.verdict, (name, i)
-            for column, value in (("since_run", night.since), ("found_run", night.found), ("bridge_run", night.bridge)):
+            for column, value in (
+                ("since_run", night.since),
+                ("found_run", night.changed),
+                ("bridge_run", night.bridge),
+            ):
                 assert row[column] == (None if value is None else f"{value:03}"), (name, i, column)
             assert row["since_build"] == (None if night.since is None else f"b{night.since:03}")
             for column in ("noise", "smallest", "change"):
@@ -73,19 +77,19 @@ def test_the_sql_says_what_the_rule_says(spark):
             if night.change is not None:
                 assert row["change_low"] < row["change"] < row["change_high"]
     assert verdicts == {"slower", "faster", "unchanged", "too_noisy", "too_new", "not_judged"}
-    assert said["bridged", "031"]["smallest"] == 0.03, "until the epoch has a level, the verdict is the gate's"
-    assert said["not measured", "035"]["reference_build"] == "b029"
-    assert said["not measured", "035"]["edited_build"] == "b030"
+    assert rows_by_night["bridged", "031"]["smallest"] == 0.03, "until the epoch has a level, the verdict is the gate's"
+    assert rows_by_night["not measured", "035"]["reference_build"] == "b029"
+    assert rows_by_night["not measured", "035"]["edited_build"] == "b030"
 
 
-def test_a_series_goes_on_when_its_source_changes_and_the_gate_measured_the_change():
+def test_measured_source_change_continues_the_series():
     quiet = trend.history(11, 60)
     loop = [y + (0.7 if i >= 30 else 0) for i, y in enumerate(quiet)]
     epochs = ["one"] * 30 + ["two"] * 30
     verdicts = [night.verdict for night in trend.trend(loop, epochs, {30: trend.Gate(29, "unchanged")})]
     assert set(verdicts[14:]) == {"unchanged"}, "no change of the loop reads as a change of speed"
     slower = trend.trend(loop, epochs, {30: trend.Gate(29, "slower", -0.051)})
-    assert {(night.verdict, night.since, night.found, night.change) for night in slower[30:]} == {
+    assert {(night.verdict, night.since, night.changed, night.change) for night in slower[30:]} == {
         ("slower", 30, 30, -0.051)
     }, "a slowdown never becomes the new normal in silence"
     unknown = [night.verdict for night in trend.trend(loop, epochs)]
@@ -93,34 +97,34 @@ def test_a_series_goes_on_when_its_source_changes_and_the_gate_measured_the_chan
     assert unknown[44] == "unchanged", "then the epoch has a noise of its own"
 
 
-def test_an_edit_every_day_has_a_verdict_every_day():
+def test_daily_edits_have_a_verdict_every_day():
     points, epochs = trend.history(12, 40), ["one"] * 20 + [str(i) for i in range(20, 40)]
     judged = trend.trend(points, epochs, {i: trend.Gate(i - 1, "unchanged") for i in range(20, 40)})
     assert {night.verdict for night in judged[14:]} == {"unchanged"}
 
 
-def test_an_unchanged_build_is_accused_less_often_than_once_in_a_thousand_nights_of_a_hundred_cells():
+def test_false_alarms_are_rarer_than_one_in_a_thousand_nights_of_a_hundred_cells():
     # A hundredth of the nights in docs/explanation/speed-verdicts.md, which were counted by hand.
     wrong = sum(len(trend.alarms(trend.trend(trend.history(seed, 250)))) for seed in range(40))
     assert wrong == 0
 
 
 @pytest.mark.parametrize(("noise", "nights", "least"), [(0.005, 30, 0.94), (0.008, 30, 0.90), (0.01, 60, 0.80)])
-def test_five_percent_slower_is_found_within_three_nights_where_the_noise_allows_it(noise, nights, least):
-    cells, found, exact = 150, 0, 0
+def test_five_percent_slowdown_is_detected_within_three_nights_at_low_noise(noise, nights, least):
+    cells, detected, exact = 150, 0, 0
     for seed in range(cells):
         judged = trend.trend(trend.history(10**6 + seed, nights + 3, noise, slower=0.05, at=nights))
-        found += judged[-1].verdict == "slower"
+        detected += judged[-1].verdict == "slower"
         exact += judged[-1].since == nights
-    assert found / cells >= least
-    assert exact / found >= 0.95, "it is said to have begun where it did"
+    assert detected / cells >= least
+    assert exact / detected >= 0.95, "it is said to have begun where it did"
 
 
-def test_the_smallest_slowdown_that_is_named_is_one_that_is_found():
-    cells, found = 150, 0
+def test_rule_detects_the_smallest_slowdown_that_it_states():
+    cells, detected = 150, 0
     for seed in range(cells):
         quiet = trend.history(seed, 43, outliers=0, wander=0)
         smallest = trend.trend(quiet[:40])[-1].smallest
         slower = [y - (-math.log(1 - smallest) if i >= 40 else 0) for i, y in enumerate(quiet)]
-        found += trend.trend(slower)[-1].verdict == "slower"
-    assert 0.85 <= found / cells <= 0.99
+        detected += trend.trend(slower)[-1].verdict == "slower"
+    assert 0.85 <= detected / cells <= 0.99

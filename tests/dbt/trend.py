@@ -16,7 +16,7 @@ LEAST_NOISE, LEAST_CHANGE, USELESS = 0.002, 0.02, 0.25
 
 @dataclass
 class Night:
-    """The verdict on a series after one of its nights; `since`, `found` and `bridge` are numbers of nights.
+    """The verdict on a series after one of its nights; `since`, `changed` and `bridge` are numbers of nights.
 
     `bridge`: the night of the gate, while the verdict is the gate's.
     """
@@ -25,7 +25,7 @@ class Night:
     noise: float | None
     smallest: float | None
     since: int | None
-    found: int | None
+    changed: int | None
     change: float | None
     bridge: int | None = None
 
@@ -48,8 +48,8 @@ class Past:
     noise: float | None
     estimated: int
     since: int | None
-    found: int | None
-    told: float | None
+    changed: int | None
+    change_by_gate: float | None
 
 
 def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int, Gate] | None = None) -> list[Night]:
@@ -61,22 +61,23 @@ def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int,
         gates: by number of night, what the gate said.
     """
     kept: list[tuple[int, float]] = []
-    noise, estimated, before, since, found = None, 0, None, None, None
-    told, bridge, bridge_smallest, past, first = None, None, None, None, None
+    noise, estimated, before, since, changed = None, 0, None, None, None
+    change_by_gate, bridge, bridge_smallest, past, first = None, None, None, None, None
     judged: list[Night] = []
     for number, y in enumerate(points):
         if epochs and number and epochs[number] != epochs[number - 1]:
             size = judged[-1].change if since is not None else None
-            past = past or Past([i for i, _ in kept], noise, estimated, since, found, size)
-            kept, noise, estimated, before, since, found, told = [], None, 0, None, None, None, None
+            past = past or Past([i for i, _ in kept], noise, estimated, since, changed, size)
+            kept, noise, estimated, before, since, changed, change_by_gate = [], None, 0, None, None, None, None
             bridge, first = None, number
         gate = (gates or {}).get(number)
         bridged = past is not None and gate is not None and gate.baseline in past.nights
         if bridged:
-            noise, estimated, since, found, told = past.noise, past.estimated, past.since, past.found, past.told
+            noise, estimated = past.noise, past.estimated
+            since, changed, change_by_gate = past.since, past.changed, past.change_by_gate
             bridge, bridge_smallest, past = number, gate.smallest, None
             if gate.verdict != "unchanged":
-                since, found, told = first, number, gate.change
+                since, changed, change_by_gate = first, number, gate.change
         kept = [*kept[-(MOST + NEW - 1) :], (number, y)]
         old, fresh = [y for _, y in kept[:-NEW]], [y for _, y in kept[-NEW:]]
         level = median(old) if old else None
@@ -93,11 +94,11 @@ def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int,
                 for j in range(max(1, len(kept) - NEW - BACK), len(kept) - NEW + 1)
             ]
             kept = kept[min(far)[1] :]
-            before, since, found, told = level, kept[0][0], number, None
+            before, since, changed, change_by_gate = level, kept[0][0], number, None
         now = median([y for _, y in kept])
         smallest = 1 - math.exp(-margin - 1.81 * noise) if estimated else None
         smallest = bridge_smallest if by_gate else smallest
-        change = None if since is None else told if told is not None else math.exp(now - before) - 1
+        change = None if since is None else change_by_gate if change_by_gate is not None else math.exp(now - before) - 1
         if change is not None:
             verdict = "slower" if change < 0 else "faster"
         elif past is not None:
@@ -106,7 +107,7 @@ def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int,
             verdict = "unchanged"
         else:
             verdict = "too_new" if not estimated else "too_noisy" if smallest > USELESS else "unchanged"
-        judged.append(Night(verdict, noise, smallest, since, found, change, bridge if by_gate else None))
+        judged.append(Night(verdict, noise, smallest, since, changed, change, bridge if by_gate else None))
     return judged
 
 
@@ -132,7 +133,7 @@ def history(
     a `wander` of the level itself, a random walk by so much a night. From night `at` on the cell is `slower`.
     """
     draw = random.Random(seed)
-    machine, level, found = 0.0, 0.0, []
+    machine, level, points = 0.0, 0.0, []
     for night in range(nights):
         machine += draw.gauss(0, 0.2) - 0.1 * machine
         level += draw.gauss(0, wander)
@@ -140,10 +141,10 @@ def history(
         loop = 0.002 * math.exp(machine)
         slow = 1 / (1 - slower) if at is not None and night >= at else 1.0
         cell = 0.002 * math.exp(machine + level + draw.gauss(0, noise * wide)) * slow
-        found.append(math.log(loop / cell))
-    return found
+        points.append(math.log(loop / cell))
+    return points
 
 
 def alarms(judged: list[Night]) -> list[int]:
-    """The nights in which a change was found."""
-    return sorted({night.found for night in judged if night.found is not None})
+    """The nights in which the rule detects a change."""
+    return sorted({night.changed for night in judged if night.changed is not None})

@@ -71,9 +71,9 @@ class Failure:
     @staticmethod
     def of(error: RunFailed) -> "Failure":
         """Reads the lines of the engine and of the oracle."""
-        said = re.match(r"operator (\w+)(?: failed at|,) event (\d+)(?: in window \[.*?\))?: (\w+)", str(error))
-        assert said, f"a failure of no operator: {error}"
-        return Failure(said[1], int(said[2]), said[3])
+        match = re.match(r"operator (\w+)(?: failed at|,) event (\d+)(?: in window \[.*?\))?: (\w+)", str(error))
+        assert match, f"a failure of no operator: {error}"
+        return Failure(match[1], int(match[2]), match[3])
 
 
 # --- what is run ----------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Ran
 
 def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: dict) -> Way:
     """A way in which the application runs; `fixed`: options that are not drawn."""
-    given = {name: value for name, value in params.items() if value != app.bind()[name]}
+    changed = {name: value for name, value in params.items() if value != app.bind()[name]}
     while True:
         fitting = [name for name, one in ENGINE_EXECUTORS.items() if app.kind in one.application_kinds]
         executor = fixed.get("executor") or r.choice(fitting)
@@ -214,7 +214,7 @@ def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: dict)
         chosen["idle"] = r.choice(("yield", "park")) if threads < 5 else "park"
         cut = {"threads": threads, "batch": r.choice((1, 1, 2, 7, 16, 64, 256, 4096))}
         try:
-            spec = RunSpec.parse({"app": app.name, "params": given, "executor": executor, **chosen, **cut})
+            spec = RunSpec.parse({"app": app.name, "params": changed, "executor": executor, **chosen, **cut})
             spec.check(app)
         except BadInput:  # these do not go together
             continue

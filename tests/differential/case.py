@@ -22,7 +22,7 @@ def strategies(executor, app=None):
     """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Of an
     application those that run it; else those that keep order, and need no windows."""
     axes = [(*ENGINE_EXECUTORS[executor].axes().get(axis, ()), None) for axis in AXES]
-    found = []
+    ways = []
     for *chosen, stealing in itertools.product(*axes, (False, True)):
         try:
             spec = RunSpec.parse(
@@ -38,9 +38,9 @@ def strategies(executor, app=None):
             continue
         if spec.option("controller") in ACTIVE_CONTROLLERS:  # asked every 100 ms, which no case lasts: test_requests.py
             continue
-        if not spec.is_bound and fields not in found:
-            found.append(fields)
-    return found
+        if not spec.is_bound and fields not in ways:
+            ways.append(fields)
+    return ways
 
 
 def pairwise(axes):

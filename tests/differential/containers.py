@@ -84,7 +84,7 @@ class Use:
     expression: str
 
     @property
-    def said(self) -> str:
+    def statement(self) -> str:
         """The statement that puts what it says where all can see it."""
         place = {"none": "", "bool": "p = ", "int": "i = ", "real": "x = "}[self.kind]
         return f"{place}{self.expression}"
@@ -92,7 +92,7 @@ class Use:
 
 def declared() -> dict[type, set[str]]:
     """Every method that anybody knows of: what the oracle types, the interpreter's twins have, and kernels compile."""
-    found: dict[type, set[str]] = {kind: set(METHODS[kind]) for kind in CONTAINERS}
+    methods: dict[type, set[str]] = {kind: set(METHODS[kind]) for kind in CONTAINERS}
     samples = {Ring: i64, Set: i64, Map: (i64, i64), Counter: i64, TopK: 2, Queue: Wide}
     for kind in CONTAINERS:
         sample = kind(i64, 2) if kind is Ring else kind(*np.atleast_1d(np.array(samples[kind], object)))
@@ -100,16 +100,16 @@ def declared() -> dict[type, set[str]]:
         own = {name for name, value in inspect.getmembers(twin, inspect.isfunction) if not name.startswith("_")}
         # How the interpreter says what has no method's name; and its base class has what a set and a counter lack.
         own -= {"export", "stored", "length", "contains", "item", "copy"} | (INHERITED.get(kind, set()))
-        found[kind] |= own
+        methods[kind] |= own
     for template in builtin_registry.attributes:
         name = getattr(template, "_attr", None)
         if getattr(template, "key", None) is RingType:
-            found[Ring].add(name)
+            methods[Ring].add(name)
         if getattr(template, "key", None) is QueueType:
-            found[Queue].add(name)
-        if getattr(template, "key", None) is GrowingType and not any(name in found[kind] for kind in CONTAINERS):
+            methods[Queue].add(name)
+        if getattr(template, "key", None) is GrowingType and not any(name in methods[kind] for kind in CONTAINERS):
             raise AssertionError(f"kernels know a method {name} that the language does not")
-    return found
+    return methods
 
 
 INHERITED = {Set: {"put", "get", "key_at", "value_at"}, Counter: {"put"}}
@@ -118,30 +118,30 @@ INHERITED = {Set: {"put", "get", "key_at", "value_at"}, Counter: {"put"}}
 @cache
 def uses() -> list[Use]:
     """Every method and word, on every field that has it, once for each kind of value that it takes."""
-    found = []
+    entries = []
     for number, field in enumerate(FIELDS):
         at, value = f"state.f{number}", _value(field)
         if isinstance(field, Queue):
-            found += [Use(number, "append", "none", f"{at}.append({given})") for given in _rows(field)]
+            entries += [Use(number, "append", "none", f"{at}.append({row})") for row in _rows(field)]
             for name, scalar in field.fields.items():
                 kind = {"f": "real", "b": "bool"}.get(_sort(scalar), "int")
-                found.append(Use(number, "[]", kind, f"{at}[row.k].{name}"))
+                entries.append(Use(number, "[]", kind, f"{at}[row.k].{name}"))
         for name, (arguments, result) in METHODS[type(field)].items():
             if arguments == "r":
                 continue
             kind = {"v": {"f": "real", "b": "bool"}.get(_sort(value), "int")}.get(result, result)
-            for chosen in _given(value) if "v" in arguments else [""]:
+            for chosen in _value_arguments(value) if "v" in arguments else [""]:
                 # Keys and positions are the first integer, what else is whole the second.
                 whole = iter(("row.k", "row.v"))
-                given = ", ".join(chosen if wanted == "v" else next(whole) for wanted in arguments)
-                found.append(Use(number, name, kind, f"{at}.{name}({given})"))
+                call_arguments = ", ".join(chosen if wanted == "v" else next(whole) for wanted in arguments)
+                entries.append(Use(number, name, kind, f"{at}.{name}({call_arguments})"))
         for word, kinds in WORDS.items():
             if isinstance(field, kinds) and not (word == "[]" and isinstance(field, Queue)):
-                said = {"len": f"len({at})", "[]": f"{at}[row.k]"}.get(word, f"row.k {word} {at}")
+                expression = {"len": f"len({at})", "[]": f"{at}[row.k]"}.get(word, f"row.k {word} {at}")
                 item = {"f": "real", "b": "bool"}.get(_sort(value), "int")
                 kind = {"len": "int", "[]": item}.get(word, "bool")
-                found.append(Use(number, word, kind, said))
-    return found
+                entries.append(Use(number, word, kind, expression))
+    return entries
 
 
 def _value(field: Any) -> Scalar | None:
@@ -152,7 +152,7 @@ def _sort(value: Scalar | None) -> str:
     return "" if value is None else "f" if value.is_float else "b" if value == boolean else "i"
 
 
-def _given(value: Scalar | None) -> list[str]:
+def _value_arguments(value: Scalar | None) -> list[str]:
     """What is handed over as a value: also integers where floats or truth values are held."""
     return {"f": ["row.x", "row.v"], "b": ["row.p", "row.v"]}.get(_sort(value), ["row.v"])
 
@@ -161,9 +161,9 @@ def _rows(field: Queue) -> list[str]:
     """What is appended: a value of its kind for each field, in their order; and integers for all, in another order."""
     whole = iter(("row.k", "row.v", "row.k"))
     kinds = {name: {"f": "row.x", "b": "row.p"}.get(_sort(scalar)) for name, scalar in field.fields.items()}
-    given = {name: kind or next(whole) for name, kind in kinds.items()}
-    others = {name: "row.v" if kinds[name] else given[name] for name in reversed(given)}
-    return [", ".join(f"{name}={value}" for name, value in one.items()) for one in (given, others)]
+    by_kind = {name: kind or next(whole) for name, kind in kinds.items()}
+    others = {name: "row.v" if kinds[name] else by_kind[name] for name in reversed(by_kind)}
+    return [", ".join(f"{name}={value}" for name, value in one.items()) for one in (by_kind, others)]
 
 
 def declaration(field: Any) -> str:

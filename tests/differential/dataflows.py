@@ -203,15 +203,15 @@ class Dataflow(Writer):
             match kind:
                 case 0 | 1:
                     name, more = self.stateless()
-                    made = f"flat_map({name}, Event{more})"
+                    call = f"flat_map({name}, Event{more})"
                 case 2:
                     name, more = self.stateful()
-                    made = f"process({name}{more}, output=Event)"
+                    call = f"process({name}{more}, output=Event)"
                 case _:
                     key = "word" if self.is_text else r.choice(("a", "a", "b", "n", "stream"))
                     name, more = self.tally() if self.is_stateless else self.stateful()
-                    made = f'key_by("{key}").process({name}{more}, output=Event)'
-            lines.append(f"stream{number} = {united}.{made}")
+                    call = f'key_by("{key}").process({name}{more}, output=Event)'
+            lines.append(f"stream{number} = {united}.{call}")
             streams.append(f"stream{number}")
             left.add(streams[-1])
         ends = sorted(left | {streams[-1]} | ({r.choice(streams)} if r.random() < 0.4 else set()), reverse=True)

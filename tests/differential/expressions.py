@@ -142,16 +142,16 @@ def draw(r: random.Random, kind: str, depth: int) -> str:
 def expressions(drawn: int = 8) -> list[tuple[str, str]]:
     """(type, source) of every branch."""
     r = random.Random(20)
-    found = [(kind, text) for kind, texts in SIMPLE.items() for text in texts]
-    return found + [(kind, draw(r, kind, 3)) for kind in "ift" for _ in range(drawn)]
+    pairs = [(kind, text) for kind, texts in SIMPLE.items() for text in texts]
+    return pairs + [(kind, draw(r, kind, 3)) for kind in "ift" for _ in range(drawn)]
 
 
 def write(folder: Path) -> Path:
     """The application's file."""
     lines = [HEAD]
     for op, (kind, text) in enumerate(expressions()):
-        given = {"i": "0", "f": "0.0", "t": "False"} | {kind: text}
-        lines.append(f"    if op == {op}:\n        out.emit(i={given['i']}, f={given['f']}, t={given['t']})\n")
+        values = {"i": "0", "f": "0.0", "t": "False"} | {kind: text}
+        lines.append(f"    if op == {op}:\n        out.emit(i={values['i']}, f={values['f']}, t={values['t']})\n")
     lines.append("\n\napp.source(Event).flat_map(evaluate, Output).sink()\n\n\n@app.generates\n")
     lines.append("def generate(params, seed, start, stop):\n    return {}\n")
     path = folder / "arithmetic_expressions.py"

@@ -46,8 +46,8 @@ class Kernel:
         if self.call(ctypes.addressof(context)):
             error = describe_error(ctypes.string_at(context[9], context[10]))
             raise RunFailed(f"event {int(rows[context[8]]['seq'])}: {error}")
-        made = self.out[: emitter[1]].copy()
-        subs = np.zeros(len(made), np.uint32)
-        for i in range(1, len(made)):
-            subs[i] = subs[i - 1] + 1 if made["seq"][i] == made["seq"][i - 1] else 0
-        return decode(made, text, self.program.output, subs)
+        emitted = self.out[: emitter[1]].copy()
+        subs = np.zeros(len(emitted), np.uint32)
+        for i in range(1, len(emitted)):
+            subs[i] = subs[i - 1] + 1 if emitted["seq"][i] == emitted["seq"][i - 1] else 0
+        return decode(emitted, text, self.program.output, subs)

@@ -35,8 +35,8 @@ class Command:
         request = {"arguments": [str(a) for a in arguments], "at": at, "spin": spin}
         self._parent.stdin.write(json.dumps(request) + "\n")
         self._parent.stdin.flush()
-        code, said = json.loads(self._parent.stdout.readline())
-        return code, said
+        code, error = json.loads(self._parent.stdout.readline())
+        return code, error
 
     def close(self) -> None:
         """Ends the process that the others are forked from."""
@@ -47,13 +47,13 @@ class Command:
 
 def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int | None, str]:
     """One process from its start to its end."""
-    said, saying = os.pipe()
+    reading, writing = os.pipe()
     reached, reaching = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(said)
+        os.close(reading)
         os.close(reached)
-        os.dup2(saying, 2)
+        os.dup2(writing, 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if at is not None:
             watch(at, None if spin is None else reaching)
@@ -66,7 +66,7 @@ def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int 
         finally:
             sys.stderr.flush()
             os._exit(code)
-    os.close(saying)
+    os.close(writing)
     os.close(reaching)
     if os.read(reached, 1):  # nothing when it has ended
         until = time.perf_counter_ns() + spin * 1000
@@ -74,7 +74,7 @@ def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int 
             pass
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    with os.fdopen(said) as lines:
+    with os.fdopen(reading) as lines:
         text = lines.read()
     os.close(reached)
     if os.WIFSIGNALED(status):
@@ -83,7 +83,7 @@ def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int 
     return os.WEXITSTATUS(status), text
 
 
-def watch(at: int, told: int | None) -> None:
+def watch(at: int, alert_pipe: int | None) -> None:
     """Kills this process before step `at`; or tells, and goes on."""
     steps = 0
 
@@ -91,12 +91,12 @@ def watch(at: int, told: int | None) -> None:
         nonlocal steps
         steps += 1
         if steps == at:
-            if told is None:
+            if alert_pipe is None:
                 if opens:
                     with suppress(OSError):  # one that fails would have made nothing
                         os.open(*opens)
                 os.kill(os.getpid(), signal.SIGKILL)
-            os.write(told, b"!")
+            os.write(alert_pipe, b"!")
 
     def heard(event: str, arguments: tuple) -> None:
         if event in CHANGES:

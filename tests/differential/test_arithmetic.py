@@ -65,7 +65,7 @@ def outcome(machine, events):
 def agree(machines, events):
     """Asserts that all machines do the same; the message shows expression and values."""
     rows = {row["seq"]: row for row in events.to_pylist()}
-    found = outcome(machines[0], events)[1]
+    output = outcome(machines[0], events)[1]
     for machine in machines[1:]:
         name = type(machine).__name__
         expected, errors = outcome(machines[0], events)
@@ -84,7 +84,7 @@ def agree(machines, events):
                 raise AssertionError(
                     f"{name}: {EXPRESSIONS[row['op']]} of {row}: interpreted {values[0]}, got {values[1]}"
                 )
-    return found
+    return output
 
 
 integers = st.sampled_from(EDGES) | st.integers(-(2**63), 2**63 - 1)
@@ -93,7 +93,7 @@ event = st.tuples(st.integers(0, len(EXPRESSIONS) - 1), integers, integers, real
 
 
 @pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.slow)])
-def test_any_expression_means_the_same_everywhere(examples, machines):
+def test_random_expression_has_the_same_value_on_every_machine(examples, machines):
     @settings(max_examples=examples, deadline=None, derandomize=True)
     @given(st.lists(event, min_size=1, max_size=60))
     def means_the_same(events):
@@ -102,7 +102,7 @@ def test_any_expression_means_the_same_everywhere(examples, machines):
     means_the_same()
 
 
-def test_every_expression_on_edge_values(machines):
+def test_every_expression_agrees_on_edge_values(machines):
     events = []
     for op in range(len(EXPRESSIONS)):
         for i, a in enumerate(EDGES):

@@ -20,12 +20,12 @@ from tests.differential.kernel import Kernel
 @record
 class Event:
     ts: i64
-    given: Array[u32, "size"]  # noqa: F821
+    numbers: Array[u32, "size"]  # noqa: F821
 
 
 @record
 class Scratch:
-    made: Array[u32, "size"]  # noqa: F821
+    totals: Array[u32, "size"]  # noqa: F821
     few: Array[u8, 3]
     last: Ring[i64, 2]
     calls: u8
@@ -34,9 +34,9 @@ class Scratch:
 @record
 class Output:
     n: i64
-    made: Array[u32, "size"]  # noqa: F821
+    totals: Array[u32, "size"]  # noqa: F821
     few: Array[u8, 3]
-    given: Array[u32, "size"]  # noqa: F821
+    numbers: Array[u32, "size"]  # noqa: F821
 
 
 @record
@@ -46,22 +46,22 @@ class State:
 
 
 def work(row, scratch, out):
-    for i in range(len(row.given)):
-        scratch.made[i] = row.given[i] + scratch.made[i] + 1
-        scratch.last.append(row.given[i])
+    for i in range(len(row.numbers)):
+        scratch.totals[i] = row.numbers[i] + scratch.totals[i] + 1
+        scratch.last.append(row.numbers[i])
     scratch.few[1] += 1
-    out.emit(n=len(scratch.last), made=scratch.made, few=scratch.few, given=row.given)
-    scratch.made[0] = 9
+    out.emit(n=len(scratch.last), totals=scratch.totals, few=scratch.few, numbers=row.numbers)
+    scratch.totals[0] = 9
     scratch.calls += 1
-    out.emit(n=scratch.calls, made=scratch.made, few=scratch.few, given=row.given)
+    out.emit(n=scratch.calls, totals=scratch.totals, few=scratch.few, numbers=row.numbers)
 
 
 def add(row, state, out):
-    out.emit(n=-1, made=state.sums, few=state.few, given=row.given)
-    for i in range(len(row.given)):
-        state.sums[i] = state.sums[i] + row.given[i]
+    out.emit(n=-1, totals=state.sums, few=state.few, numbers=row.numbers)
+    for i in range(len(row.numbers)):
+        state.sums[i] = state.sums[i] + row.numbers[i]
     state.few[2] += 1
-    out.emit(n=row.ts, made=state.sums, few=state.few, given=row.given)
+    out.emit(n=row.ts, totals=state.sums, few=state.few, numbers=row.numbers)
 
 
 def built(function, scratch=Scratch):
@@ -75,20 +75,20 @@ def built(function, scratch=Scratch):
 
 
 @pytest.mark.parametrize("function", [work, add])
-def test_arrays_are_emitted_as_they_are_at_that_moment(function):
+def test_arrays_are_emitted_with_their_current_content(function):
     app, params = built(function)
-    rows = [{"seq": i, "ts": 2 * i, "given": [i, i + 1, 3, 4, 1 << 28]} for i in range(6)]
+    rows = [{"seq": i, "ts": 2 * i, "numbers": [i, i + 1, 3, 4, 1 << 28]} for i in range(6)]
     events = pa.Table.from_pylist(rows, workload.schema(app, params))
     expected = Interpreter(app, params).process(events)
     assert Kernel(app, params).process(events).equals(expected)
     assert Loop(app, params).process(events).equals(expected)
     first, second = expected.slice(2, 2).to_pylist()
     if function is work:  # scratch is zero again at the second event
-        assert (first["n"], first["made"], first["few"]) == (2, [2, 3, 4, 5, (1 << 28) + 1], [0, 1, 0])
-        assert (second["n"], second["made"]) == (1, [9, 3, 4, 5, (1 << 28) + 1])
+        assert (first["n"], first["totals"], first["few"]) == (2, [2, 3, 4, 5, (1 << 28) + 1], [0, 1, 0])
+        assert (second["n"], second["totals"]) == (1, [9, 3, 4, 5, (1 << 28) + 1])
     else:
-        assert (first["made"], first["few"]) == ([0, 1, 3, 4, 1 << 28], [0, 0, 1])
-    assert first["given"] == second["given"] == rows[1]["given"]
+        assert (first["totals"], first["few"]) == ([0, 1, 3, 4, 1 << 28], [0, 0, 1])
+    assert first["numbers"] == second["numbers"] == rows[1]["numbers"]
 
 
 @record
@@ -105,7 +105,7 @@ def nothing(row, scratch, out):
     pass
 
 
-def test_scratch_is_of_fixed_size():
+def test_scratch_has_a_fixed_size():
     for wrong in (Growing, Named):
         with pytest.raises(BadInput, match=r"is a (Set|Text), which no scratch can hold"):
             built(nothing, wrong)
@@ -122,7 +122,7 @@ class Row:
 class Seen:
     counts: Array[u8, 4]
     last: Array[u32, "size"]  # noqa: F821
-    given: Array[u32, "size"]  # noqa: F821
+    numbers: Array[u32, "size"]  # noqa: F821
 
 
 transactional = App("arrays", params={"size": Param(3)})
@@ -135,8 +135,8 @@ def few(row, event):
 
 def change(row, event):
     row.counts[event.ts % 4] += 1
-    for i in range(len(event.given)):
-        row.last[i] = row.last[i] + event.given[i]
+    for i in range(len(event.numbers)):
+        row.last[i] = row.last[i] + event.numbers[i]
 
 
 @transactional.transaction(input=Event, output=Seen)
@@ -150,17 +150,17 @@ def touch(event, txn):
 @touch.post
 def answer(event, txn, out):
     row = txn.result(rows, 0)
-    out.emit(counts=row.counts, last=row.last, given=event.given)
+    out.emit(counts=row.counts, last=row.last, numbers=event.numbers)
 
 
 transactional.generates(lambda *args: {})
 
 
 @pytest.mark.parametrize("scheme", ["serial", "owners", "lock"])
-def test_arrays_of_what_was_read_are_emitted(scheme):
+def test_arrays_of_read_rows_are_emitted(scheme):
     params = transactional.bind()
-    given = [{"seq": i, "ts": i * i % 7, "given": [i, 1, 2]} for i in range(100)]
-    case = Case(transactional, params, pa.Table.from_pylist(given, workload.schema(transactional, params)))
+    rows = [{"seq": i, "ts": i * i % 7, "numbers": [i, 1, 2]} for i in range(100)]
+    case = Case(transactional, params, pa.Table.from_pylist(rows, workload.schema(transactional, params)))
     assert case.rejected
     assert Loop(transactional, params).process(case.events.tables[0]).equals(case.outputs)
     for threads in (1, 2):
@@ -180,15 +180,15 @@ def printed(function, size):
 
 
 @pytest.mark.parametrize("function", [work, add])
-def test_the_compiled_loop_is_as_long_whatever_the_length_of_arrays(function):
+def test_array_length_does_not_change_the_size_of_the_compiled_loop(function):
     assert len(printed(function, 16_000)) == len(printed(function, 2))
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_an_array_of_any_length_is_hashed_as_it_is(size):
+def test_arrays_of_every_length_have_their_own_hash(size):
     app, _ = built(add)
     params = app.bind({"size": size})
-    rows = [{"seq": i, "ts": 2 * i, "given": list(range(i, i + size))} for i in range(3)]
+    rows = [{"seq": i, "ts": 2 * i, "numbers": list(range(i, i + size))} for i in range(3)]
     events = pa.Table.from_pylist(rows, workload.schema(app, params))
     loop = Loop(app, params)
     outputs = loop.process(events)
@@ -248,7 +248,7 @@ def padded(keyed):
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("padding", [0, 1, 3])
-def test_an_array_of_length_0_takes_no_bytes_and_is_no_column(padding, keyed):
+def test_empty_array_takes_no_bytes_and_no_column(padding, keyed):
     app = padded(keyed)
     params = app.bind({"padding": padding})
     events = pa.Table.from_pylist([{"seq": i, "ts": i % 4} for i in range(100)], workload.schema(app, params))
@@ -269,7 +269,7 @@ class Nothing:
     padding: Array[i64, "padding"]  # noqa: F821
 
 
-def test_an_array_of_length_0_needs_another_field_beside_it_and_is_none_of_an_event():
+def test_empty_array_needs_another_field_and_is_refused_in_events():
     with pytest.raises(
         BadInput, match="record Nothing: all its arrays have length 0; a row needs a field with a value"
     ):

@@ -34,7 +34,7 @@ def passed(forwarded, replicas, **more):
 
 @pytest.mark.parametrize("parallelism", ["vsn", "vsn_esg", "sn"])
 @pytest.mark.parametrize("replicas", [1, 2, 3, 36])
-def test_replicas_differ_by_at_most_one_of_the_keys_that_every_row_has(forwarded, replicas, parallelism):
+def test_replicas_differ_by_at_most_one_key_per_row(forwarded, replicas, parallelism):
     balance = passed(forwarded, replicas, parallelism=parallelism).balance["forward"]
     assert len(balance.calls) == replicas
     assert sum(balance.calls) == EVENTS * COPIES
@@ -43,11 +43,11 @@ def test_replicas_differ_by_at_most_one_of_the_keys_that_every_row_has(forwarded
     assert balance.variation < 2, "in percent; the paper has at most 2"
 
 
-def test_a_controller_balances_replicas_without_a_change_of_the_result(tmp_path):
+def test_controller_balances_replicas_and_the_result_stays_equal(tmp_path):
     app = registry.load("wordcount")
     params = {"vocabulary": 300, "rate": 2_000}
     workload.write(app, params, 6_000, 7, tmp_path / "workload")
-    said = oracle.run(tmp_path / "workload", tmp_path / "oracle")
+    manifest = oracle.run(tmp_path / "workload", tmp_path / "oracle")
     source = workload.read(tmp_path / "workload", app, params)
     program = compile_app(app, source.manifest["params"])
     # A replica has nearly all cells, until the controller looks, and events come for so long.
@@ -56,7 +56,7 @@ def test_a_controller_balances_replicas_without_a_change_of_the_result(tmp_path)
         app="wordcount", params=params, threads=2, batch=32, schedule=schedule, controller="balance", rate=5_000
     )
     sample, _, _ = one_pass.run(spec, program, Blocks(source, program, 1_500), PassRequest(rate=5_000))
-    assert (sample.digest, sample.in_order) == (said["output_digest"], True)
+    assert (sample.digest, sample.in_order) == (manifest["output_digest"], True)
     first, second, *_ = sample.reconfigurations
     assert (first.by, second.by) == ("schedule", "balance")
     assert second.replicas == [0, 1]
@@ -64,7 +64,7 @@ def test_a_controller_balances_replicas_without_a_change_of_the_result(tmp_path)
     assert second.owners.count(1) > CELLS / 8  # it gains cells
 
 
-def test_a_pattern_gives_a_replica_more_cells_than_another(forwarded):
+def test_owner_pattern_assigns_cells_unevenly(forwarded):
     schedule = [{"event": 0, "owners": {"forward": [0, 0, 0, 1]}}]
     [most, least] = passed(forwarded, 2, schedule=schedule).balance["forward"].calls
     assert (most, least) == (EVENTS * 750, EVENTS * 250)

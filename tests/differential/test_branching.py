@@ -23,24 +23,24 @@ def case():
     return Case(branching.app.check(), {}, branching.table(EVENTS), compile_app(branching.app, {}))
 
 
-def test_what_one_event_does_by_hand():
+def test_one_event_matches_the_calculation_by_hand():
     oracle = Interpreter(branching.app.check(), {})
     event = branching.table(1).set_column(3, "value", [[7]]).set_column(2, "key", [[4]])
-    made = oracle.process(event).to_pydict()
+    outputs = oracle.process(event).to_pydict()
     # tally sees what twice made (keys 5 and 4), then the event (key 4), then its parity (key 1).
     totals = [(1, 14), (1, 21), (2, 21 * 3 + 7), (1, 1)]
     traced, state = [], 0
     for n, _ in totals:
         state = state * 5 + n
         traced.append((n, state))
-    assert list(zip(made["n"], made["sum"], strict=True)) == traced + totals
-    assert made["sub"] == list(range(8))
+    assert list(zip(outputs["n"], outputs["sum"], strict=True)) == traced + totals
+    assert outputs["sub"] == list(range(8))
 
 
-def test_the_loop_agrees(case):
+def test_loop_equals_the_interpreter(case):
     loop = Loop(branching.app, {})
-    made = [loop.process(case.events.tables[0].slice(at, 700)) for at in range(0, EVENTS, 700)]
-    compare("branching", case.outputs, pa.concat_tables([*made, loop.finish(EVENTS)]), "outputs")
+    parts = [loop.process(case.events.tables[0].slice(at, 700)) for at in range(0, EVENTS, 700)]
+    compare("branching", case.outputs, pa.concat_tables([*parts, loop.finish(EVENTS)]), "outputs")
     assert state_digest(loop.state()) == state_digest(case.state)
     assert loop.dropped_invalid == case.dropped > 0
 
@@ -54,13 +54,13 @@ def test_the_loop_agrees(case):
     ],
     ids=str,
 )
-def test_the_engine_agrees(case, executor, way):
+def test_engine_equals_the_interpreter(case, executor, way):
     threads, batch = way
     for fields in strategies(executor):
         case.check(RunSpec.parse({"app": "branching", "threads": threads, "batch": batch, **fields}))
 
 
-def test_the_loop_starts_again(case):
+def test_reset_loop_repeats_its_result(case):
     loop = Loop(branching.app, {})
     rows, text = loop.decode(case.events.tables[0])
     digests = set()

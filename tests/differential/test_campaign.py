@@ -47,11 +47,11 @@ def watch(command: list[str], limit: float, home: Path) -> tuple[Counter, list[s
             if not line.startswith('{"'):
                 spilt.append(line)
                 continue
-            said = json.loads(line)
-            at = said if "program" in said else at
-            counts += Counter(said.get("counts", {}))
-            if "differs" in said:
-                failures.append(located(said["differs"], at))
+            record = json.loads(line)
+            at = record if "program" in record else at
+            counts += Counter(record.get("counts", {}))
+            if "differs" in record:
+                failures.append(located(record["differs"], at))
     except queue.Empty:
         failures.append(located(f"hangs: nothing for {limit} seconds", at))
         process.kill()
@@ -75,7 +75,7 @@ CHUNKS = [(kind, start) for kind, count in campaign.PROGRAMS.items() for start i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "start"), CHUNKS)
-def test_programs_come_to_what_the_oracle_says_in_every_way(kind, start, tmp_path, record_property):
+def test_programs_equal_the_oracle_in_every_way(kind, start, tmp_path, record_property):
     stop = min(start + CHUNK, campaign.PROGRAMS[kind])
     command = [sys.executable, "-m", "tests.differential.campaign", kind, f"{start}..{stop}"]
     counts, failures = watch(command, LIMIT, tmp_path)
@@ -84,19 +84,19 @@ def test_programs_come_to_what_the_oracle_says_in_every_way(kind, start, tmp_pat
     assert counts["programs"] == stop - start
 
 
-def test_the_campaign_has_five_hundred_programs_in_twenty_ways_each():
+def test_campaign_runs_five_hundred_programs_in_twenty_ways_each():
     assert sum(campaign.PROGRAMS.values()) >= 500
     assert campaign.WAYS >= 20
 
 
 @pytest.mark.parametrize(("kind", "number"), [("windowed", 3), ("unordered", 2)])
-def test_a_program_comes_to_what_the_oracle_says(kind, number, tmp_path):
+def test_program_equals_the_oracle(kind, number, tmp_path):
     command = [sys.executable, "-m", "tests.differential.campaign", kind, str(number)]
     counts, failures = watch(command, LIMIT, tmp_path)
     assert (counts["programs"], failures) == (1, [])
 
 
-def test_random_dataflows_come_to_what_the_oracle_says_under_every_channel(tmp_path):
+def test_random_dataflows_equal_the_oracle_under_every_channel(tmp_path):
     command = [sys.executable, "-m", "tests.differential.campaign", "unordered", "0..10"]
     counts, failures = watch(command, LIMIT, tmp_path)
     assert (counts["programs"], failures) == (10, [])
@@ -106,7 +106,7 @@ def test_random_dataflows_come_to_what_the_oracle_says_under_every_channel(tmp_p
 # --- the test of the test -------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_hangs_or_crashes_is_reported(tmp_path):
+def test_campaign_reports_a_process_that_hangs_or_crashes(tmp_path):
     says = 'import sys; print(\'{"program": "windowed 7 3", "way": "this way"}\', flush=True);'
     again = r"this way\n  again: PROPERTY_SEED=\d+ python -m tests.differential.campaign windowed 7 3"
     for rest, failure in (
@@ -114,11 +114,11 @@ def test_a_process_that_hangs_or_crashes_is_reported(tmp_path):
         ("1 // 0", r"ends with code 1:\n[\s\S]*ZeroDivisionError"),
         ("import os; os.abort()", "ends with code -6:"),
     ):
-        _, [found] = watch([sys.executable, "-c", f"{says} {rest}"], 2, tmp_path)
-        assert re.search(rf"{failure}[\s\S]*{again}", found), found
+        _, [failure_text] = watch([sys.executable, "-c", f"{says} {rest}"], 2, tmp_path)
+        assert re.search(rf"{failure}[\s\S]*{again}", failure_text), failure_text
 
 
-def test_a_result_that_differs_is_reported():
+def test_campaign_reports_a_different_result():
     with tempfile.TemporaryDirectory() as folder:
         r = random.Random(1)
         app, params, program, table = campaign.program_of("unordered", 2, Path(folder), r)
@@ -131,14 +131,14 @@ def test_a_result_that_differs_is_reported():
         assert campaign.difference(app, way, expected, run) is None
         failure = campaign.Failure("maps1", 3, "ValueError")
         rejected, dropped, late = expected.counts
-        for wrong, said in (
+        for wrong, message in (
             ({"digests": {order: ("0:0", digest) for order, (_, digest) in expected.digests.items()}}, "outputs and"),
             ({"counts": (rejected, dropped + 1, late)}, "rejected, dropped and late events"),
             ({"failure": failure}, "does not fail, the oracle does"),
         ):
-            found = campaign.difference(app, way, dataclasses.replace(expected, **wrong), run)
-            assert found is not None
-            assert said in found
+            difference = campaign.difference(app, way, dataclasses.replace(expected, **wrong), run)
+            assert difference is not None
+            assert message in difference
 
 
 def test_the_earliest_failure_is_expected_where_the_engine_promises_it():

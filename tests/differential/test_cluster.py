@@ -40,7 +40,7 @@ def test_failing_program_names_the_operator_and_the_event(tmp_path, number):
         shuffle.run(drawn.pass_)
 
 
-def test_stages_cut_an_application_at_operators_with_state():
+def test_stages_split_an_application_at_stateful_operators():
     lr = stages(registry.load("lr"))
     assert lr[0].name == "events"
     with_state = [stage.operator.kind for stage in lr[1:]]
@@ -49,7 +49,7 @@ def test_stages_cut_an_application_at_operators_with_state():
     assert [(stage.name, len(stage.steps), len(stage.exits)) for stage in wc] == [("events", 1, 1), ("count", 1, 1)]
 
 
-def test_keys_as_byte_strings_keep_their_order_and_begin_no_other_key():
+def test_byte_string_keys_keep_their_order_and_are_no_prefixes():
     import pyarrow as pa
 
     texts = [b"", b"\x00", b"\x00\x00", b"\x00a", b"a", b"a\x00", b"a\x00b", b"ab", b"b", b"\xff", b"\xff\xff"]

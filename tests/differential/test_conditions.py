@@ -121,7 +121,7 @@ def receipt(order, txn, out):
 
 
 @pytest.mark.parametrize(("purses", "items"), [(2, 1), pytest.param(40, 9, marks=pytest.mark.slow)])
-def test_conditions_over_rows_that_are_written_or_only_read(purses, items):
+def test_conditions_may_use_written_and_read_only_rows(purses, items):
     random, n = np.random.default_rng(11), 3000
     drawn = {
         "ts": np.arange(n),
@@ -177,7 +177,7 @@ def flagged(order, txn, out):
 flags.generates(lambda *args: {})
 
 
-def test_a_boolean_is_an_integer_where_a_transaction_takes_one():
+def test_transaction_takes_a_boolean_as_an_integer():
     n = 40
     drawn = {"seq": np.arange(n), "ts": np.arange(n), "kind": np.arange(n) % 3, "amount": np.arange(n) % 5}
     schema = Order.resolve({}).arrow(("seq",))

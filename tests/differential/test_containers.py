@@ -32,7 +32,7 @@ class Rings:
 DATAFLOW = [name for name, executor in ENGINE_EXECUTORS.items() if "dataflow" in executor.application_kinds]
 
 
-def test_no_method_is_forgotten():
+def test_every_container_method_has_a_use():
     met = {kind: {use.name for use in uses() if isinstance(FIELDS[use.field], kind)} for kind in CONTAINERS}
     assert {kind: names - set(WORDS) for kind, names in met.items()} == declared()
     assert {type(field) for field in FIELDS} == set(CONTAINERS)
@@ -40,20 +40,20 @@ def test_no_method_is_forgotten():
 
 def until_error(machine, table):
     """(seq, outputs or the error's class) of each event; an error ends an event, and not what comes after it."""
-    found = []
+    outputs = []
     for seq in range(table.num_rows):
         try:
-            found.append(machine.process(table.slice(seq, 1)).to_pylist())
+            outputs.append(machine.process(table.slice(seq, 1)).to_pylist())
         except RunFailed as failure:
             line = str(failure).partition("event ")[2].split(":")
             assert int(line[0]) == seq
-            found.append(line[1].strip())
-    return found
+            outputs.append(line[1].strip())
+    return outputs
 
 
-def shown(found):
+def shown(outputs):
     """As text: a float that is not a number equals itself there, and zeros have signs."""
-    return [repr(one) for one in found]
+    return [repr(one) for one in outputs]
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +73,10 @@ def outcome(alone, drawn):
     return until_error(machine, drawn), machine
 
 
-def test_each_use_comes_to_something_and_fails_where_it_can(outcome, drawn):
-    found, _ = outcome
+def test_each_use_succeeds_and_fails_where_it_can(outcome, drawn):
+    outputs, _ = outcome
     met = {}
-    for what, one in zip(drawn["what"].to_pylist(), found, strict=True):
+    for what, one in zip(drawn["what"].to_pylist(), outputs, strict=True):
         met.setdefault(what, set()).add(one if isinstance(one, str) else "")
     for number, use in enumerate(uses()):
         assert "" in met[number], use
@@ -87,12 +87,12 @@ def test_each_use_comes_to_something_and_fails_where_it_can(outcome, drawn):
 
 @pytest.mark.parametrize("kind", [Loop, Kernel])
 def test_outputs_errors_and_states_agree(kind, alone, outcome, drawn):
-    found, interpreter = outcome
+    outputs, interpreter = outcome
     machine = kind(alone, {})
     wrong = [
         (uses()[what], expected, actual)
         for what, expected, actual in zip(
-            drawn["what"].to_pylist(), shown(found), shown(until_error(machine, drawn)), strict=True
+            drawn["what"].to_pylist(), shown(outputs), shown(until_error(machine, drawn)), strict=True
         )
         if expected != actual
     ]
@@ -111,7 +111,7 @@ def without_errors(app, table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["keyed", "transaction"])
-def test_the_runtime_agrees(how, tmp_path, drawn):
+def test_runtime_equals_the_interpreter(how, tmp_path, drawn):
     app = application(tmp_path, how)
     table = without_errors(app, drawn)
     assert pc.count_distinct(table["what"]).as_py() == len(uses())
@@ -122,8 +122,8 @@ def test_the_runtime_agrees(how, tmp_path, drawn):
         compare(app.name, rows, loop.state()[name], name)
     executors = ["transactional"] if how == "transaction" else DATAFLOW
     # One of each executor and scheme: what they do with a batch of rows differs, not what a kernel does with a row.
-    found = {(f["executor"], f.get("scheme")): f for executor in executors for f in strategies(executor)}
-    for fields in found.values():
+    ways = {(f["executor"], f.get("scheme")): f for executor in executors for f in strategies(executor)}
+    for fields in ways.values():
         for threads, batch in ((1, 256), (3, 7)):
             case.check(
                 RunSpec.parse({"app": app.name, "threads": threads, "batch": batch, "punctuation": 100, **fields})
@@ -146,6 +146,6 @@ def test_the_runtime_agrees(how, tmp_path, drawn):
         (Queue[Rings], "items of Queue must be records of scalars, but Rings.last is a Ring"),
     ],
 )
-def test_what_a_container_cannot_hold_is_refused_where_it_is_declared(kind, what):
+def test_declaration_of_an_unsupported_container_type_is_refused(kind, what):
     with pytest.raises(BadInput, match=f"record Held.inside: {what}"):
         record(type("Held", (), {"__annotations__": {"inside": kind}}))

@@ -139,18 +139,18 @@ def examine_one(folder, number: int, examples: int) -> int:
 
 
 @pytest.mark.parametrize("number", seeds(1, of=2))
-def test_an_application_comes_to_what_the_oracle_says(tmp_path, number):
+def test_generated_application_equals_the_oracle(tmp_path, number):
     assert examine_one(tmp_path, number, 60) > 60
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2, 46))
-def test_an_application_in_full(tmp_path, number):
+def test_generated_application_equals_the_oracle_in_full(tmp_path, number):
     examine_one(tmp_path, number, 150)
 
 
 @pytest.mark.parametrize("number", seeds(1, of=2))
-def test_without_order_the_same_rows_come(tmp_path, number):
+def test_unordered_run_emits_the_same_rows(tmp_path, number):
     some, rows = subject(tmp_path, number, is_stateless=True), []
     listed = [tuple(strategy.items()) for name in DATAFLOW for strategy in strategies(name, some.app)]
     free = [strategy for strategy in listed if strategy not in ORDERED]
@@ -174,7 +174,7 @@ def test_without_order_the_same_rows_come(tmp_path, number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(6))
-def test_the_compiled_loop_agrees(tmp_path, number):
+def test_compiled_loop_equals_the_oracle(tmp_path, number):
     some = subject(tmp_path, number)
     drawn = np.random.default_rng(number).bytes(300 * EVENT)
     events = [drawn[at : at + EVENT] for at in range(0, len(drawn), EVENT)]
@@ -223,8 +223,8 @@ ALONE = Way((("executor", "pooled"),), threads=1, batch=1, block=1000, idle="yie
 
 
 @pytest.mark.parametrize(("fault", "events"), [(Interpreter, None), (Reversed, 3), (Unflushed, 3), (Swapped, 9)])
-def test_a_fault_is_found_and_shrunk_to_a_few_events(tmp_path, fault, events):
-    some, found = subject(tmp_path, FAULTY, 0), []
+def test_search_finds_a_fault_and_shrinks_it_to_a_few_events(tmp_path, fault, events):
+    some, failing = subject(tmp_path, FAULTY, 0), []
     faulty = fault(some.app, {})
 
     @given(stream=streams(EVENT, EVENT))
@@ -233,11 +233,11 @@ def test_a_fault_is_found_and_shrunk_to_a_few_events(tmp_path, fault, events):
         try:
             some.agrees(stream, [ALONE], lambda table, way: some.interpreted(table, faulty))
         except AssertionError:
-            found.append(stream)
+            failing.append(stream)
             raise
 
     if events is None:
         return agree()
     with pytest.raises(AssertionError):
         agree()
-    assert len(found[-1].events) * found[-1].rounds <= events, found[-1]
+    assert len(failing[-1].events) * failing[-1].rounds <= events, failing[-1]

@@ -39,18 +39,18 @@ VERDICT = ("kind", "events", "outputs", "digest", "in_order", "dropped_invalid",
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory):
-    made = Command(Path(os.environ.get("LOCKSTEP_HOME") or tmp_path_factory.mktemp("home")))
-    yield made
-    made.close()
+    killed_command = Command(Path(os.environ.get("LOCKSTEP_HOME") or tmp_path_factory.mktemp("home")))
+    yield killed_command
+    killed_command.close()
 
 
-def found(out):
+def outcome_of(out):
     """All that a run leaves behind, but for what it measured."""
     report = json.loads((out / "report.json").read_text())
     files = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
     del files["report.json"]
-    told = {name: report["samples"][0][name] for name in VERDICT}
-    return files, told, report["state_digest"], report["cell"], report["workload"], len(report["samples"])
+    verdict = {name: report["samples"][0][name] for name in VERDICT}
+    return files, verdict, report["state_digest"], report["cell"], report["workload"], len(report["samples"])
 
 
 class Undisturbed:
@@ -58,24 +58,24 @@ class Undisturbed:
 
     def __init__(self, command, source, root, app, punctuation, checkpoint, *options):
         self.command, self.root, self.source = command, root, source
-        self.given = ["run", app, "--input", source / "workload", "--punctuation", punctuation, *options]
-        self.given += ["--checkpoint", checkpoint]
-        assert command(*self.given, "--out", root / "whole") == (0, "")
-        self.found = found(root / "whole")
+        self.arguments = ["run", app, "--input", source / "workload", "--punctuation", punctuation, *options]
+        self.arguments += ["--checkpoint", checkpoint]
+        assert command(*self.arguments, "--out", root / "whole") == (0, "")
+        self.outcome = outcome_of(root / "whole")
         self.parts = len(list((root / "whole" / "outputs").iterdir()))
         assert diff(root / "whole", source / "oracle").exit_code == 0
 
     def run(self, out, **killed):
-        return self.command(*self.given, "--out", out, **killed)
+        return self.command(*self.arguments, "--out", out, **killed)
 
     def check(self, out):
-        assert found(out) == self.found
+        assert outcome_of(out) == self.outcome
         assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(command, tmp_path_factory):
-    made, sources = {}, {}
+    runs, sources = {}, {}
 
     def get(*run):
         app = run[0]
@@ -83,9 +83,9 @@ def undisturbed(command, tmp_path_factory):
             sources[app] = tmp_path_factory.mktemp(app)
             workload.write(app, SMALL[app], EVENTS, 3, sources[app] / "workload")
             oracle.run(sources[app] / "workload", sources[app] / "oracle")
-        if run not in made:
-            made[run] = Undisturbed(command, sources[app], tmp_path_factory.mktemp("whole"), *run)
-        return made[run]
+        if run not in runs:
+            runs[run] = Undisturbed(command, sources[app], tmp_path_factory.mktemp("whole"), *run)
+        return runs[run]
 
     return get
 
@@ -103,7 +103,7 @@ RUNS = [
     [(RUNS[-1], 2)] + [pytest.param(run, 100, marks=pytest.mark.slow) for run in RUNS],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
-def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
+def test_run_killed_at_random_moments_resumes(run, times, undisturbed, tmp_path):
     whole, dice = undisturbed(*run), random.Random(f"{run[0]} {times}")
     assert whole.parts >= 9
     kills, resumed, out = 0, 0, tmp_path / "out"
@@ -111,16 +111,16 @@ def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
         while True:
             # Soon after the start, while it resumes, or several checkpoints on.
             at, spin = dice.choice((dice.randrange(1, 6), dice.randrange(1, 60))), dice.randrange(0, 4000)
-            code, said = whole.run(out, at=at, spin=spin)
-            resumed += "resuming from the checkpoint at event" in said
+            code, error = whole.run(out, at=at, spin=spin)
+            resumed += "resuming from the checkpoint at event" in error
             if code is not None:
                 break
             kills += 1
-        assert code == 0, said
+        assert code == 0, error
         whole.check(out)
-        if "resuming from the checkpoint at event" in said:
+        if "resuming from the checkpoint at event" in error:
             last = json.loads((out / "report.json").read_text())["resumed"][-1]
-            assert said == f"streaming-core: resuming from the checkpoint at event {last}\n"
+            assert error == f"streaming-core: resuming from the checkpoint at event {last}\n"
         shutil.rmtree(out)
     assert resumed > times / 5  # how many is up to the machine
 
@@ -131,18 +131,18 @@ def killed_before_every_change(whole, out, begin, stride=1):
     while True:
         at += stride
         begin()
-        code, said = whole.run(out, at=at)
+        code, error = whole.run(out, at=at)
         if code is not None:
-            assert code == 0, said
+            assert code == 0, error
             return at - stride
-        code, said = whole.run(out)
-        assert code == 0, (at, said)
+        code, error = whole.run(out)
+        assert code == 0, (at, error)
         whole.check(out)
         shutil.rmtree(out)
 
 
 @pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_before_every_change_of_the_file_system(stride, undisturbed, tmp_path):
+def test_run_killed_before_any_file_system_change_resumes(stride, undisturbed, tmp_path):
     whole = undisturbed("sl", 500, 10, "--threads", 1)
     assert killed_before_every_change(whole, tmp_path / "out", lambda: None, stride) > 40
 
@@ -152,20 +152,20 @@ def everything(folder):
     files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
     for name in ("report.json", "manifest.json"):
         if name in files:
-            told = json.loads(files[name])
-            for sample in told.get("samples", []):
-                told |= {f"{sample['repetition']}": {key: sample[key] for key in VERDICT}}
+            record = json.loads(files[name])
+            for sample in record.get("samples", []):
+                record |= {f"{sample['repetition']}": {key: sample[key] for key in VERDICT}}
             measured = ("samples", "seconds", "compile_seconds", "peak_memory_bytes", "energy_joules", "host")
-            files[name] = {key: value for key, value in told.items() if key not in measured}
+            files[name] = {key: value for key, value in record.items() if key not in measured}
     return files
 
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["run", "generate", "oracle"])
-def test_the_same_command_again_ends_as_if_nobody_had_killed_the_first(stride, what, command, undisturbed, tmp_path):
+def test_repeated_command_ends_as_if_the_first_had_not_been_killed(stride, what, command, undisturbed, tmp_path):
     """Without checkpoints, and nothing is left beside what was asked for."""
     workload_of = undisturbed("sl", 500, 10, "--threads", 1).source / "workload"
-    given = {
+    options = {
         "run": [
             "run",
             "sl",
@@ -183,18 +183,18 @@ def test_the_same_command_again_ends_as_if_nobody_had_killed_the_first(stride, w
         "generate": ["generate", "sl", "--events", 9000],
         "oracle": ["oracle", "sl", "--input", workload_of],
     }[what]
-    assert command(*given, "--out", tmp_path / "whole" / "out") == (0, "")
+    assert command(*options, "--out", tmp_path / "whole" / "out") == (0, "")
     whole, out, at, killed = everything(tmp_path / "whole" / "out"), tmp_path / "killed" / "out", 1 - stride, 0
     assert whole
     while True:
         at += stride
-        code, _ = command(*given, "--out", out, at=at)
+        code, _ = command(*options, "--out", out, at=at)
         assert code in (None, 0)
         if code == 0:
             break
         killed += 1
-        code, said = command(*given, "--out", out)
-        assert code == 0, (at, said)
+        code, error = command(*options, "--out", out)
+        assert code == 0, (at, error)
         assert everything(out) == whole, at
         assert [path.name for path in out.parent.iterdir()] == ["out"], at
         assert not [path for path in out.iterdir() if path.name.startswith(".")], at
@@ -202,29 +202,29 @@ def test_the_same_command_again_ends_as_if_nobody_had_killed_the_first(stride, w
     assert killed > 12 / stride
 
 
-def test_what_another_run_has_left_is_not_believed(command, undisturbed, tmp_path):
+def test_files_of_another_run_are_ignored(command, undisturbed, tmp_path):
     """A whole `.run` of another workload, as a run leaves it that is killed before it publishes anything."""
     whole = undisturbed("sl", 500, 10, "--threads", 1)
-    given = ["run", "sl", "--threads", 1, "--punctuation", 500, "--input"]
+    options = ["run", "sl", "--threads", 1, "--punctuation", 500, "--input"]
     out, other = tmp_path / "out", tmp_path / "other"
     workload.write("sl", SMALL["sl"], EVENTS, 4, other)
-    assert command(*given, other, "--out", tmp_path / "theirs") == (0, "")
-    assert command(*given, whole.source / "workload", "--out", tmp_path / "ours") == (0, "")
+    assert command(*options, other, "--out", tmp_path / "theirs") == (0, "")
+    assert command(*options, whole.source / "workload", "--out", tmp_path / "ours") == (0, "")
     (out / ".run").mkdir(parents=True)
     shutil.copy(tmp_path / "ours" / "spec.json", out)
     for name in ("outputs", "state"):
         shutil.copytree(tmp_path / "theirs" / name, out / ".run" / name)
-    assert command(*given, whole.source / "workload", "--out", out) == (0, "")
+    assert command(*options, whole.source / "workload", "--out", out) == (0, "")
     assert everything(out) == everything(tmp_path / "ours")
     assert diff(out, whole.source / "oracle").exit_code == 0
-    code, said = command(*given, other, "--out", out)
-    assert (code, said.count("\n")) == (2, 1)
-    assert "another workload" in said
+    code, error = command(*options, other, "--out", out)
+    assert (code, error.count("\n")) == (2, 1)
+    assert "another workload" in error
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [20, 30, 40])
-def test_killed_before_every_change_while_it_resumes(at, undisturbed, tmp_path):
+def test_resuming_run_killed_before_any_change_resumes_again(at, undisturbed, tmp_path):
     whole, out = undisturbed("sl", 500, 10, "--threads", 1), tmp_path / "out"
     assert whole.run(tmp_path / "killed", at=at)[0] is None
     begin = lambda: shutil.copytree(tmp_path / "killed", out)  # noqa: E731
@@ -232,32 +232,32 @@ def test_killed_before_every_change_while_it_resumes(at, undisturbed, tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_of_their_own_killed_when_a_checkpoint_is_there(undisturbed, tmp_path):
+def test_user_process_killed_after_a_checkpoint_resumes(undisturbed, tmp_path):
     """As a user starts them, with nothing of a test inside. There are 150 checkpoints."""
     whole, out, dice, kills = undisturbed("gs", 60, 1, "--threads", 2), tmp_path / "out", random.Random(5), 0
     script = "from streaming_core.cli import main; main()"
-    command = [sys.executable, "-c", script, *map(str, whole.given), "--out", str(out)]
+    command = [sys.executable, "-c", script, *map(str, whole.arguments), "--out", str(out)]
     while True:
-        before = made(out)
+        before = last_checkpoint(out)
         process = subprocess.Popen(command, env=whole.command.world, stderr=subprocess.PIPE, text=True)
         wanted, number = dice.randrange(15, 40), 0
         while process.poll() is None and number < wanted:
-            if (now := made(out)) != before:
+            if (now := last_checkpoint(out)) != before:
                 before, number = now, number + 1
         spin = dice.randrange(20_000)
         for _ in range(spin):
             pass
         process.send_signal(signal.SIGKILL)
-        _, said = process.communicate()
+        _, error = process.communicate()
         if process.returncode == 0:
             break
-        assert process.returncode == -signal.SIGKILL, said
+        assert process.returncode == -signal.SIGKILL, error
         kills += 1
     whole.check(out)
     assert kills
 
 
-def made(out: Path) -> int | None:
+def last_checkpoint(out: Path) -> int | None:
     """When the last checkpoint was made."""
     try:
         return (out / FOLDER / "last").stat().st_mtime_ns
@@ -267,27 +267,27 @@ def made(out: Path) -> int | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
-def test_containers_live_on_in_images(keys, people):
+def test_containers_survive_in_images(keys, people):
     """Every kind of container, in engines that end after a while and hand on nothing but bytes."""
     params = shop.bind({"shelves": keys, "wallets": people})
     case, dice = Case(shop, params, purchases(keys)), random.Random(keys)
     ways = [(s, t) for s in EXECUTORS["transactional"].axes()["scheme"] if s != "no_lock" for t in (1, 2, 3)]
     rows, text, _ = encode(case.events.tables[0], case.program.event)
 
-    def made():
+    def new_engine():
         scheme, threads = dice.choice(ways)
         options = {"executor": "transactional", "scheme": scheme, "threads": threads, "punctuation": 50}
         return _runtime.Engine(case.program.json(), json.dumps(options))
 
     grown = 0
     for _ in range(8):
-        engine = made()
+        engine = new_engine()
         load_tables(engine, case.program)
         for begin, end in pairwise([0, *sorted(dice.sample(range(1, len(rows)), 9)), len(rows)]):
             engine.process(rows[begin:end].view(np.uint8), end - begin, text)
             standing, images = engine.checkpoint()
             engine.stop()  # and with it the memory of its containers
-            engine = made()
+            engine = new_engine()
             engine.resume(standing, images)
             assert engine.checkpoint() == (standing, images)
             sizes = [record.state[1] * size for _, record, size in case.program.tables]
@@ -303,7 +303,7 @@ def test_containers_live_on_in_images(keys, people):
     assert grown == 8 * 10 * 2
 
 
-def test_what_is_no_image_is_refused():
+def test_invalid_image_is_refused():
     case = Case(shop, shop.bind({"shelves": 2, "wallets": 1}), purchases(2, 200))
     rows, text, _ = encode(case.events.tables[0], case.program.event)
     make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731

@@ -20,20 +20,20 @@ FAST = ("q1", "tp", "wc")
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in registry.names()]
 )
-def test_no_events_are_a_stream_too(name, tmp_path):
+def test_empty_stream_is_processed(name, tmp_path):
     app = registry.load(name)
     assert workload.write(app, {}, 0, 1, tmp_path / "w")["content_digest"] == "0:0000000000000000"
-    made = [oracle.run(tmp_path / "w", tmp_path / mode, mode) for mode in ("interpreted", "compiled")]
+    manifests = [oracle.run(tmp_path / "w", tmp_path / mode, mode) for mode in ("interpreted", "compiled")]
     for what in ("output_digest", "state_digest", "outputs", "state"):
-        assert made[0][what] == made[1][what]
-    assert made[0]["outputs"]["rows"] == 0
+        assert manifests[0][what] == manifests[1][what]
+    assert manifests[0]["outputs"]["rows"] == 0
     for executor in (e for e in ENGINE_EXECUTORS.values() if app.kind in e.application_kinds):
         axis, ways = next(iter(executor.axes().items()))
         for number, way in enumerate(ways):
-            given = {axis: way, "threads": 1 + number % 3, "repetitions": 1, "rate": 1000.0, "sink": "parquet"}
+            fields = {axis: way, "threads": 1 + number % 3, "repetitions": 1, "rate": 1000.0, "sink": "parquet"}
             if executor.name() == "transactional":
-                given["checkpoint"] = 1
-            spec = RunSpec.parse({"app": name, "executor": executor.name(), **given})
+                fields["checkpoint"] = 1
+            spec = RunSpec.parse({"app": name, "executor": executor.name(), **fields})
             try:
                 spec.check(app)
             except BadInput:  # a strategy for other applications
@@ -41,20 +41,20 @@ def test_no_events_are_a_stream_too(name, tmp_path):
             if spec.is_bound:
                 continue
             report = engine.run(spec, tmp_path / "w", tmp_path / f"{executor.name()}{number}")
-            found = diff(tmp_path / f"{executor.name()}{number}", tmp_path / "compiled")
-            assert found.exit_code == 0, (spec.cell, found.text())
+            difference = diff(tmp_path / f"{executor.name()}{number}", tmp_path / "compiled")
+            assert difference.exit_code == 0, (spec.cell, difference.text())
             assert [s.events_per_s for s in report.samples] == [0.0] * 3
             assert report.samples[-1].end_to_end is None
             text = (tmp_path / f"{executor.name()}{number}" / "report.json").read_text()
             json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} in a report"))
 
 
-def test_a_recording_of_no_events_is_replayed(tmp_path):
+def test_empty_recording_is_replayed(tmp_path):
     workload.write("wc", {}, 0, 1, tmp_path / "w")
     source = workload.read(tmp_path / "w", "wc")
     recording.record(source, "count", tmp_path / "a", Pinned(app="wc", threads=2))
     recording.record_oracle(source, "count", tmp_path / "b", "compiled")
-    found = diff(tmp_path / "a", tmp_path / "b")
-    assert (found.exit_code, found.text()) == (0, "equal: 0 input rows of operator count on both sides")
+    difference = diff(tmp_path / "a", tmp_path / "b")
+    assert (difference.exit_code, difference.text()) == (0, "equal: 0 input rows of operator count on both sides")
     profile = replay(recording.read(tmp_path / "b"), 1, tmp_path / "c")
     assert (profile.rows_in, profile.rows_out, profile.ns_per_row, profile.selectivity) == (0, 0, None, None)

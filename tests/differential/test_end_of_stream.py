@@ -195,7 +195,7 @@ def events(app, n):
     [in_a_row, of_words]
     + [pytest.param(one, marks=pytest.mark.slow) for one in (then_keys, into_nothing, branches, beside, of_flags)],
 )
-def test_oracles_and_runtime_agree(pipeline):
+def test_oracles_and_runtime_agree_at_the_end_of_the_stream(pipeline):
     app = built(pipeline)
     loop, program = Loop(app, {}), None
     for n in (0, 1, 200):
@@ -205,8 +205,8 @@ def test_oracles_and_runtime_agree(pipeline):
         if pipeline is not into_nothing:
             assert case.outputs.num_rows > 0 or n == 0
         loop.reset()
-        made = pa.concat_tables([loop.process(table), loop.finish(n)])
-        compare(app.name, case.outputs, made, f"outputs of {n} events")
+        output = pa.concat_tables([loop.process(table), loop.finish(n)])
+        compare(app.name, case.outputs, output, f"outputs of {n} events")
         for name, rows in case.state.items():
             compare(app.name, rows, loop.state()[name], name)
         assert (loop.dropped_invalid, loop.events) == (case.dropped, n)
@@ -215,17 +215,17 @@ def test_oracles_and_runtime_agree(pipeline):
                 case.check(RunSpec.parse({"app": app.name, "threads": threads, "batch": batch, **fields}))
 
 
-def test_keys_made_by_a_flush_are_flushed_by_hand():
+def test_keys_added_by_a_flush_are_flushed_too():
     machine = Interpreter(built(then_keys), {})
     machine.process(pa.table({"seq": [0], "ts": [0], "key": [3], "value": [4]}))
-    made = machine.finish(1).to_pydict()
+    output = machine.finish(1).to_pydict()
     # Each of the dozen keys has met one row, whose value is its number and 4 more.
-    assert made["key"] == [4 + i for i in range(12)]
-    assert (made["ts"], made["value"], made["seq"]) == ([1] * 12, [1] * 12, [1] * 12)
+    assert output["key"] == [4 + i for i in range(12)]
+    assert (output["ts"], output["value"], output["seq"]) == ([1] * 12, [1] * 12, [1] * 12)
 
 
 @pytest.mark.parametrize("pipeline", ["divides", "fails"])
-def test_an_error_of_a_flushed_row_or_of_a_flush_is_the_same(pipeline):
+def test_error_of_a_flush_or_its_rows_is_equal_on_every_machine(pipeline):
     app = App("errors")
     stream = app.source(Event).process(keep, Total, Event, flush=tell)
     if pipeline == "divides":
@@ -235,13 +235,13 @@ def test_an_error_of_a_flushed_row_or_of_a_flush_is_the_same(pipeline):
     stream.sink()
     app.generates(lambda *args: {})
     table = events(app.check(), 5)
-    said, operator = [], "divides" if pipeline == "divides" else "keep_2"
+    errors, operator = [], "divides" if pipeline == "divides" else "keep_2"
     for machine in (Interpreter(app, {}), Loop(app, {})):
         machine.process(table)
         with pytest.raises(RunFailed, match=f"operator {operator}, event 5: Zero") as failure:
             machine.finish(5)
-        said.append(str(failure.value))
-    assert said[0].split(":")[:2] == said[1].split(":")[:2]
+        errors.append(str(failure.value))
+    assert errors[0].split(":")[:2] == errors[1].split(":")[:2]
 
 
 def flush_two(state, out):
@@ -250,7 +250,7 @@ def flush_two(state, out):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(5))
-def test_a_drawn_pipeline_that_flushes_again_and_again(tmp_path, number):
+def test_random_pipeline_agrees_over_repeated_flushes(tmp_path, number):
     some, rows = subject(tmp_path, number, is_flushing=True), []
     flushing = [o for o in some.app.operators if "flush" in o.functions]
     assert len(flushing) > 1
@@ -264,12 +264,12 @@ def test_a_drawn_pipeline_that_flushes_again_and_again(tmp_path, number):
             return
         table = some.encode(stream)
         loop.reset()
-        made = [loop.process(table), loop.finish(table.num_rows)]
-        assert loop.digest[0] == sum(part.num_rows for part in made)
+        parts = [loop.process(table), loop.finish(table.num_rows)]
+        assert loop.digest[0] == sum(part.num_rows for part in parts)
         rows.append(loop.digest[0])
-        found = some.oracle.state()
+        oracle_state = some.oracle.state()
         for name, state in loop.state().items():
-            compare(some.app.name, found[name], state, name)
+            compare(some.app.name, oracle_state[name], state, name)
         assert f"{loop.digest[0]}:{loop.digest[1]:016x}" == expected.outputs
 
     agree()
@@ -287,27 +287,27 @@ class Source(Events):
         return (table for table, _ in self.read_on((0, 0), size, lambda table: (table, 0)))
 
 
-def test_the_check_of_the_loop_sees_the_end_of_the_stream(tmp_path, monkeypatch):
+def test_loop_check_covers_the_end_of_the_stream(tmp_path, monkeypatch):
     app = built(then_keys)
     source = Source(app, events(app, 50))
     monkeypatch.setattr(oracle, "CHECKED", 20)
-    made = {}
+    manifests = {}
     for mode in ("interpreted", "compiled"):
         (tmp_path / mode).mkdir()
-        made[mode] = oracle.compute(source, tmp_path / mode, mode)
-    assert made["compiled"]["checked_events"] == 20
+        manifests[mode] = oracle.compute(source, tmp_path / mode, mode)
+    assert manifests["compiled"]["checked_events"] == 20
     for key in ("output_digest", "state_digest"):
-        assert made["compiled"][key] == made["interpreted"][key]
+        assert manifests["compiled"][key] == manifests["interpreted"][key]
     # A loop that forgets the last key of every operator, but only at the end of the stream.
-    found = Workspace.ascending
-    monkeypatch.setattr(Workspace, "ascending", lambda *given: found(*given)[:-1])
+    ascending = Workspace.ascending
+    monkeypatch.setattr(Workspace, "ascending", lambda *arguments: ascending(*arguments)[:-1])
     (tmp_path / "wrong").mkdir()
     with pytest.raises(
         RunFailed, match="compiled loop and the interpreter disagree; this is a fault of Lockstep: flushed outputs"
     ):
         oracle.compute(source, tmp_path / "wrong", "compiled")
     # One that puts out the same, and has another state then.
-    monkeypatch.setattr(Workspace, "ascending", found)
+    monkeypatch.setattr(Workspace, "ascending", ascending)
     finish = Loop.finish
     monkeypatch.setattr(Loop, "finish", lambda loop, seq: (finish(loop, seq), loop.process(events(app, 1)))[0])
     (tmp_path / "other").mkdir()

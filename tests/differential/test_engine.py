@@ -102,10 +102,10 @@ KEYS = {"small": SMALL, "large": LARGE, "hot": few(1.2), "warm": few(0.6), "even
 @pytest.fixture(scope="module")
 def cases():
     """Makes the case of an application with keys of a kind; each is interpreted once."""
-    made, programs = {}, {}
+    cases_by_name, programs = {}, {}
 
     def case(name, kind, events=EVENTS):
-        if (name, kind, events) not in made:
+        if (name, kind, events) not in cases_by_name:
             app = registry.load(name)
             params = app.bind(KEYS[kind].get(name, {}))
             # How events are drawn is none of the operators' business: such parameters need no other kernels.
@@ -113,8 +113,8 @@ def cases():
             if key not in programs:
                 programs[key] = compile_app(app, params)
             table = workload.generate_chunk(app, params, events, 7, 0, events)
-            made[name, kind, events] = Case(app, params, table, programs[key])
-        return made[name, kind, events]
+            cases_by_name[name, kind, events] = Case(app, params, table, programs[key])
+        return cases_by_name[name, kind, events]
 
     return case
 
@@ -161,7 +161,7 @@ TRANSACTIONAL = {
 
 
 @pytest.mark.parametrize("way", pairwise(TRANSACTIONAL), ids=label)
-def test_every_two_choices_of_a_scheme_equal_the_interpreter(cases, way):
+def test_every_pair_of_scheme_options_equals_the_interpreter(cases, way):
     name, kinds = way["name"], few_kinds_of(way["name"])
     punctuation, batch, block = way["cut"]
     strategy = strategies("transactional")[way["strategy"]]
@@ -209,7 +209,7 @@ CHOICES = {
 @pytest.mark.parametrize(
     ("number", "way"), [pair for axes in CHOICES.values() for pair in enumerate(pairwise(axes))], ids=label
 )
-def test_every_two_choices_equal_the_interpreter(cases, number, way):
+def test_every_pair_of_options_equals_the_interpreter(cases, number, way):
     name = way["name"]
     _, _, block = CUTS[number % len(CUTS)]
     queue, _, partitioning = (way.get("queue") or "").partition("-")
@@ -220,7 +220,7 @@ def test_every_two_choices_equal_the_interpreter(cases, number, way):
 
 
 @pytest.mark.parametrize("axes", [TRANSACTIONAL, *CHOICES.values()], ids=["transactional", *CHOICES])
-def test_every_two_choices_do_meet(axes):
+def test_pairwise_rows_cover_every_pair_of_options(axes):
     rows = [set(row.items()) for row in pairwise(axes)]
     for a, b in itertools.combinations(axes, 2):
         for pair in itertools.product(axes[a], axes[b]):
@@ -234,7 +234,7 @@ def test_every_two_choices_do_meet(axes):
 # parallel test run; they have a test of their own below.
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
-def test_every_way_in_full(cases, name, strategy, threads):
+def test_every_way_equals_the_interpreter_in_full(cases, name, strategy, threads):
     # Who yields to seven others on few cores takes its time.
     idles = ("yield", "park") if threads < 8 else ("park",)
     # Over the thread counts each batch size meets most of them.
@@ -257,21 +257,21 @@ def check_the_longest_interval(case, strategy, threads):
 
 
 @pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
-def test_an_interval_of_100_000_events(cases, strategy):
+def test_interval_of_100_000_events_equals_the_interpreter(cases, strategy):
     check_the_longest_interval(cases("sl", "hot", 100_700), strategy, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
 @pytest.mark.parametrize("name", applications("transactional"))
-def test_an_interval_of_100_000_events_in_full(cases, name, strategy):
+def test_interval_of_100_000_events_equals_the_interpreter_in_full(cases, name, strategy):
     for kind, threads in itertools.product(("hot", "even"), (1, 2, 3, 8)):
         check_the_longest_interval(cases(name, kind, 100_700), strategy, threads)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "strategy", "threads"), [way for way in ways() if way[2] == 2], ids=label)
-def test_spinning_in_full(cases, name, strategy, threads):
+def test_spinning_threads_equal_the_interpreter_in_full(cases, name, strategy, threads):
     spec = RunSpec.parse({"app": name, "threads": threads, "idle": "spin", **strategy})
     cases(name, "small", EVENTS // 10).check(spec, 100)
 
@@ -290,13 +290,13 @@ def test_dummy_work_changes_no_result(name):
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "park"])
 @pytest.mark.parametrize(("name", "executor"), [("sl", "transactional"), ("fd", "pooled")])
-def test_idle_strategies_and_pinning_change_nothing(cases, name, executor, idle):
+def test_idle_strategies_and_pinning_change_no_result(cases, name, executor, idle):
     spec = RunSpec.parse({"app": name, "executor": executor, "threads": 2, "idle": idle, "pin": True})
     cases(name, "small").check(spec)
 
 
 @pytest.mark.parametrize(("name", "executor"), [("sl", "transactional"), ("wc", "pooled")])
-def test_an_open_loop_source_changes_times_only(cases, name, executor):
+def test_open_loop_source_changes_no_result(cases, name, executor):
     case = cases(name, "small")
     sample = case.check(RunSpec.parse({"app": name, "executor": executor, "threads": 2}), rate=100_000.0)
     assert sample.end_to_end is not None
@@ -313,7 +313,7 @@ WRITTEN = ("gs", "hashtag", "lr", "wc")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in WRITTEN)) for name in registry.names()]
 )
-def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_path):
+def test_parquet_files_hold_the_rows_of_the_interpreter_in_order(cases, name, keys, tmp_path):
     case = cases(name, keys)
     executor = next(
         executor.name() for executor in ENGINE_EXECUTORS.values() if case.app.kind in executor.application_kinds
@@ -326,7 +326,7 @@ def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_pat
 
 
 @pytest.mark.parametrize("name", applications("transactional"))
-def test_a_bound_is_memory_safe_and_counts_every_event(cases, name):
+def test_bound_is_memory_safe_and_counts_every_event(cases, name):
     case = cases(name, "small")
     for threads in (1, 2, 8):
         spec = Transactional(app=name, scheme="no_lock", threads=threads)
@@ -334,7 +334,7 @@ def test_a_bound_is_memory_safe_and_counts_every_event(cases, name):
         assert sample.outputs == len(case.outputs)
 
 
-def test_a_bound_keeps_containers_whole(cases):
+def test_bound_does_not_corrupt_containers(cases):
     """Transactions interleave in any order, but each enters its vehicle into a set once."""
     case = cases("tp", "hot")
     _, state, _ = one_pass.run(
@@ -435,7 +435,7 @@ def event_table(values, keys=None):
 
 
 @pytest.mark.parametrize("keys", [1, 50])
-def test_containers_fan_out_and_flushes_of_a_chain(keys):
+def test_fused_chain_agrees_on_containers_fan_out_and_flushes(keys):
     random = np.random.default_rng(5)
     table = event_table(random.integers(0, 1000, 2000), random.integers(0, keys, 2000))
     case = Case(chain(), {}, table)
@@ -456,7 +456,7 @@ def failing():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_an_operator_that_fails_names_itself_the_event_and_the_reason(threads):
+def test_failed_operator_names_itself_the_event_and_the_reason(threads):
     values = np.ones(1000, np.int64)
     values[[640, 900]] = 0
     app = failing()

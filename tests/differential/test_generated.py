@@ -64,19 +64,19 @@ def examine_one(folder, number: str, examples: int) -> None:
 
 
 @pytest.mark.parametrize("number", seeds(1, of=2))
-def test_an_application_comes_to_what_the_oracle_says(tmp_path, number):
+def test_generated_application_equals_the_oracle(tmp_path, number):
     examine_one(tmp_path, f"{SEED}_{number}", 50)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2, 56))
-def test_an_application_in_full(tmp_path, number):
+def test_generated_application_equals_the_oracle_in_full(tmp_path, number):
     examine_one(tmp_path, f"{SEED}_{number}", 300)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(8))
-def test_the_compiled_loop_agrees(tmp_path, number):
+def test_compiled_loop_equals_the_oracle(tmp_path, number):
     some = subject(tmp_path, f"{SEED}_{number}")
     drawn = np.random.default_rng(number).bytes(300 * EVENT)
     events = [drawn[at : at + EVENT] for at in range(0, len(drawn), EVENT)]

@@ -162,7 +162,7 @@ def purchases(keys, n=2000):
     ("keys", "people", "turns"),
     [(2, 1, 2), pytest.param(2, 1, 4, marks=pytest.mark.slow), pytest.param(40, 30, 4, marks=pytest.mark.slow)],
 )
-def test_a_transaction_may_be_made_of_everything_there_is(keys, people, turns):
+def test_transaction_may_combine_all_operations(keys, people, turns):
     table = purchases(keys)
     n = table.num_rows
     params = shop.bind({"shelves": keys, "wallets": people})

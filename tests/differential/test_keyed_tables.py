@@ -190,14 +190,14 @@ WAYS = pairwise(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_comes_to_what_the_oracle_says(way, cases):
+def test_every_way_equals_the_oracle(way, cases):
     punctuation, batch, block = way["cut"]
     cut = {"punctuation": punctuation, "batch": batch, "threads": way["threads"]}
     cases[way["lookup"]].check(RunSpec.parse({"app": "ledger", **dict(way["strategy"]), **cut}), block)
 
 
 @pytest.mark.parametrize("lookup", LOOKUPS)
-def test_the_compiled_loop_agrees_also_when_it_begins_anew(lookup, cases):
+def test_reset_loop_equals_the_oracle(lookup, cases):
     loop = Loop(ledger, LOOKUPS[lookup])
     for _ in range(2):
         compare("ledger", cases[lookup].outputs, loop.process(orders(2000)), "outputs")
@@ -206,7 +206,7 @@ def test_the_compiled_loop_agrees_also_when_it_begins_anew(lookup, cases):
         loop.reset()
 
 
-def test_a_row_exists_as_soon_as_an_event_names_it():
+def test_row_exists_once_an_event_names_it():
     """Also if the event is dropped or rejected afterwards, and whether or not anything changes the row."""
     columns = {
         "target": pa.array([1] * 5),
@@ -240,7 +240,7 @@ def test_the_last_row_of_a_full_table_is_used():
         ({}, 12345, "KeyError"),
     ],
 )
-def test_a_key_without_a_row_fails_everywhere(changed, key, error):
+def test_key_without_a_row_fails_on_every_machine(changed, key, error):
     params = ledger.bind({"names": 2 * len(NAMES), **changed})
     events = orders(300)
     if key is not None:
@@ -319,7 +319,7 @@ def add(account, order):
     account.balance += order.amount
 
 
-def test_a_dense_table_may_say_the_type_of_its_keys():
+def test_dense_table_may_declare_its_key_type():
     app = App("dense", params={"lookup": Param("dense", choices=("dense", "hash", "insert"))})
     table = app.table("table", Account, 8, lambda key, params: {"balance": 7}, key=u32, lookup="lookup")
 
@@ -358,7 +358,7 @@ def test_a_dense_table_may_say_the_type_of_its_keys():
         ({"key": text, "lookup": "dense"}, "texts are no numbers of rows; add keys=function, or use lookup insert"),
     ],
 )
-def test_a_declaration_that_contradicts_itself_is_refused(declared, reason):
+def test_contradictory_declaration_is_refused(declared, reason):
     with pytest.raises(BadInput, match=re.escape(reason)) as refused:
         App("wrong").table("table", Account, 3, **declared)
     assert "\n" not in str(refused.value)
@@ -405,7 +405,7 @@ def raises(params):
         ({"lookup": "insert", "init": lambda key, params: {"balance": [1, 2]}}, {}, r"init \(.*py:\d+\): balance: "),
     ],
 )
-def test_what_does_not_fit_the_table_is_refused_with_file_and_line(declared, params, reason):
+def test_mismatched_table_access_is_refused_with_file_and_line(declared, params, reason):
     app = App("unfit", params={"how": Param("hash")})
     app.table("table", Account, 3, **{"key": u8, **declared})
 

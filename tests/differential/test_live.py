@@ -28,9 +28,9 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory, with_compiled):
-    made = Command(with_compiled(tmp_path_factory.mktemp("home")))
-    yield made
-    made.close()
+    live_command = Command(with_compiled(tmp_path_factory.mktemp("home")))
+    yield live_command
+    live_command.close()
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -42,8 +42,8 @@ def undisturbed(request, command, tmp_path_factory):
     live = ("live", app, root / "events")
     assert command(*live, root / "whole", *options) == (0, "")
     oracle.run(root / "whole" / "workload", root / "oracle")
-    found = diff(root / "whole", root / "oracle")
-    assert (found.exit_code, found.outputs > 0) == (0, True)
+    difference = diff(root / "whole", root / "oracle")
+    assert (difference.exit_code, difference.outputs > 0) == (0, True)
     return lambda out, **killed: command(*live, out, *options, **killed), root
 
 
@@ -60,10 +60,10 @@ def kill(run, root: Path, steps) -> int:
     expected, killed = content(root / "whole"), 0
     for step in steps:
         out = root / "killed"
-        code, told = run(out, at=step)
+        code, error = run(out, at=step)
         parts = {path.name: path.read_bytes() for path in out.glob("outputs/part-*.parquet")}
         if code is not None:
-            assert (code, told) == (0, "")
+            assert (code, error) == (0, "")
         killed += code is None
         assert run(out) == (0, ""), step
         assert content(out) == expected, step
@@ -96,12 +96,12 @@ def test_changed_output_is_refused(undisturbed):
     assert code is None
     first, *_ = sorted(out.glob("outputs/part-*.parquet"))
     pq.write_table(pq.read_table(first).slice(1), first)
-    code, told = run(out)
-    assert (code, told.count("\n")) == (2, 1)
-    assert "were changed or removed" in told
+    code, error = run(out)
+    assert (code, error.count("\n")) == (2, 1)
+    assert "were changed or removed" in error
 
 
-def test_full_disk_fails_the_command_and_the_run_goes_on(tmp_path, monkeypatch):
+def test_full_disk_fails_the_command_and_the_next_one_resumes(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -41,9 +41,9 @@ def agree(app, params, events, cuts=(0,)):
 QUICK = ("gs", "sl", "wc", "fd", "ob", "pos_rep", "q1", "q4", "q15")
 
 
-def slow_but(given):
+def slow_but(cases):
     """These applications, the slow ones marked."""
-    return [pytest.param(*one, marks=() if one[0] in QUICK else pytest.mark.slow) for one in given]
+    return [pytest.param(*one, marks=() if one[0] in QUICK else pytest.mark.slow) for one in cases]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def slow_but(given):
         ]
     ),
 )
-def test_an_application(name, params):
+def test_application_equals_the_interpreter_in_the_loop(name, params):
     app = registry.load(name)
     events = workload.generate_chunk(app, params, 3000, 9, 0, 3000)
     _, loop = agree(app, params, events, cuts=(0, 1, 1000))
@@ -90,13 +90,13 @@ def test_an_application(name, params):
         ]
     ),
 )
-def test_a_query(name, params):
+def test_query_equals_the_interpreter_in_the_loop(name, params):
     app = registry.load(name)
     _, loop = agree(app, params, workload.generate_chunk(app, params, 3000, 9, 0, 3000), cuts=(0, 1, 1000))
     assert loop.digest[0] > 0
 
 
-def test_events_of_one_seq():
+def test_loop_takes_many_events_of_one_seq():
     """As an operator takes them that is replayed alone: more of one seq than a slice of the loop, or a chunk, holds."""
     wc = registry.load("wc")
     events = workload.generate_chunk(wc, {}, 2000, 9, 0, 2000)
@@ -110,7 +110,7 @@ def test_events_of_one_seq():
     assert len(digests) == 1
 
 
-def test_conditions_that_come_late():
+def test_loop_rejects_a_transaction_by_a_late_condition():
     bank.generates(lambda *args: {})
     r = np.random.default_rng(3)
     events = moves(
@@ -231,7 +231,7 @@ def until_error(machine, events):
     return outputs, errors
 
 
-def test_containers_and_their_errors_in_loop_interpreter_and_kernel():
+def test_containers_and_their_errors_agree_in_loop_interpreter_and_kernel():
     app = containers(keyed=False)
     events = steps(3000, 11, wide=40_000)
     machines = [kind(app, app.bind()) for kind in (Interpreter, Loop, Kernel)]
@@ -250,7 +250,7 @@ def counted(state):
     return state
 
 
-def found(row, state, out):
+def container_uses(row, state, out):
     counted(state).ring.append(state.n)
     counted(state).reals.append(state.n)
     counted(state).seen.add(state.n)
@@ -264,9 +264,9 @@ def found(row, state, out):
     out.emit(i=i * 1000 + state.n, x=x, t=state.n % 7 in counted(state).values)
 
 
-def test_whose_container_it_is_is_found_once_and_first():
+def test_container_owner_is_evaluated_once_and_first():
     app = App("found")
-    app.source(Op).process(found, Boxes, Answer).sink()
+    app.source(Op).process(container_uses, Boxes, Answer).sink()
     app.generates(lambda params, seed, start, stop: {})
     n = 40
     events = pa.table({"seq": range(n), "what": [0] * n, "k": [0] * n, "v": [0] * n, "x": [0.0] * n, "t": [b""] * n})
@@ -277,7 +277,7 @@ def test_whose_container_it_is_is_found_once_and_first():
     compare("found", interpreter.state()["found"], loop.state()["found"], "state")
 
 
-def test_keys_of_any_length_keep_their_states_apart():
+def test_keys_of_every_length_have_states_of_their_own():
     """Text keys of up to 16 bytes lie in the map's entries, longer ones beside them; maps grow meanwhile."""
     app = App("keys")
     app.source(Op).key_by("t").process(count, Counted, Answer, flush=report).sink()
@@ -307,7 +307,7 @@ def report(state, out):
     out.emit(i=state.n, x=1.0, t=True)
 
 
-def test_an_error_says_the_same_in_the_loop():
+def test_loop_reports_the_error_of_the_interpreter():
     app = App("errors")
     app.source(Op).flat_map(fail, Answer).sink()
     app.generates(lambda *args: {})

@@ -77,6 +77,6 @@ def measured(tmp_path_factory):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_ten_times_the_events_take_no_more_memory(measured, stage):
+def test_ten_times_the_events_need_no_more_memory(measured, stage):
     small, large = measured
     assert large[stage] - small[stage] < SPARE

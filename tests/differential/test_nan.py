@@ -47,7 +47,7 @@ def taken(schema):
 
 def doubles(table):
     """All doubles of a table, in containers too."""
-    found = []
+    columns = []
     for column in table.itercolumns():
         column = column.combine_chunks()
         while pa.types.is_nested(column.type):
@@ -55,8 +55,8 @@ def doubles(table):
             is_struct = pa.types.is_struct(column.type)
             column = column.field(column.type.num_fields - 1) if is_struct else column.flatten()
         if pa.types.is_floating(column.type):
-            found.append(column.to_numpy(zero_copy_only=False))
-    return np.concatenate(found)
+            columns.append(column.to_numpy(zero_copy_only=False))
+    return np.concatenate(columns)
 
 
 def has_one_nan(table):
@@ -142,15 +142,15 @@ def kept(row, state, out):
     out.emit(x=-state.waiting[len(state.waiting) - 1].x, y=state.waiting[0].x, several=state.several)
 
 
-def told(state, out):
+def emit_last(state, out):
     for i in range(len(state.last)):
         out.emit(x=state.last[i], y=-state.x, several=state.several)
 
 
 @pytest.mark.parametrize("function", [copied, computed, chosen, worked, kept])
-def test_any_nan_is_kept_as_the_same_bits(function):
+def test_every_nan_is_stored_with_the_same_bits(function):
     app = {
-        kept: lambda: flow(kept, told, state=State),
+        kept: lambda: flow(kept, emit_last, state=State),
         worked: lambda: flow(worked, scratch=Scratch),
     }.get(function, lambda: flow(function))()
     events = taken(workload.schema(app, {}))
@@ -167,7 +167,7 @@ def test_any_nan_is_kept_as_the_same_bits(function):
         same(loop.finish(len(events)), interpreter.finish(len(events)))
 
 
-def test_events_that_nobody_touches_keep_no_other_nan_either():
+def test_forwarded_events_hold_the_same_nan_bits():
     """What goes from the source to the sink, and state and outputs of an engine's run."""
     app = App("nans")
     source = app.source(Output)
@@ -241,7 +241,7 @@ def answer(event, txn, out):
 bank.generates(lambda *args: {})
 
 
-def test_tables_and_constants_hold_one_nan():
+def test_tables_and_constants_hold_the_same_nan_bits():
     events = taken(workload.schema(bank, {}))
     case = Case(bank, {}, events)
     assert 0 < case.rejected < case.events.rows

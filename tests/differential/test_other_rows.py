@@ -122,7 +122,7 @@ def orders(**columns):
     return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(arrays, schema.types, strict=True)], schema=schema)
 
 
-def test_what_is_read_is_the_state_before_the_transaction():
+def test_transaction_reads_the_state_before_it():
     table = orders(
         kind=[SWAP, TURN, WRITE, WRITE, SHIFT, SWAP],
         first=[0, 0, 1, 1, 2, 0],
@@ -131,8 +131,8 @@ def test_what_is_read_is_the_state_before_the_transaction():
         amount=[3, 3, 50, 51, 7, 60],
     )
     case = Case(book, book.bind({}), table)
-    found = [(row["ok"], row["first"], row["second"], row["third"]) for row in case.outputs.to_pylist()]
-    assert found == [
+    rows = [(row["ok"], row["first"], row["second"], row["third"]) for row in case.outputs.to_pylist()]
+    assert rows == [
         (True, 201, 1, 101),  # swapped
         (True, 101, 1, 201),  # each has what the next one had
         (True, 50, 101, 201),  # within the limit
@@ -145,7 +145,7 @@ def test_what_is_read_is_the_state_before_the_transaction():
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), pytest.param((50, 7), marks=pytest.mark.slow)])
-def test_every_scheme_reads_other_rows_as_they_were(sizes):
+def test_every_scheme_reads_other_rows_before_the_transaction(sizes):
     random, n = np.random.default_rng(5), 1000
     rows = {name: random.integers(0, sizes[0], n) for name in ("first", "second", "third")}
     table = orders(kind=random.integers(0, 5, n), **rows, amount=random.integers(0, 99, n))

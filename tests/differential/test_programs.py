@@ -60,13 +60,13 @@ def examine_all(subjects: list[tuple], examples: int) -> None:
     assert min(seen["accepted"], seen["rejected"], seen["dropped"]) > examples // 4, seen
 
 
-def test_programs_come_to_what_the_oracle_says():
+def test_programs_equal_the_oracle():
     examine_all([(plan, ROWS[plan]) for plan in ("tidy", "late")], 100)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", list(ROWS))
-def test_programs_in_full(plan):
+def test_programs_equal_the_oracle_in_full(plan):
     examine_all([(plan, rows) for rows in ROWS.values()], 5000)
 
 
@@ -79,7 +79,7 @@ ALONE = Way((("executor", "transactional"),), threads=1, punctuation=1, batch=1,
 def search(carry_out, examples: int) -> list[Stream]:
     """Streams on which an engine like that is found out; the last one is the smallest."""
     of = "tidy", ROWS["tidy"]
-    sound, found = subject(*of), []
+    sound, failing = subject(*of), []
     faulty = Faulty(sound.app, sound.params, carry_out)
 
     @given(stream=streams(1, LONGEST))
@@ -88,24 +88,24 @@ def search(carry_out, examples: int) -> list[Stream]:
         try:
             sound.agrees(stream, [ALONE], lambda events, way: sound.interpreted(events, faulty))
         except AssertionError:
-            found.append(stream)
+            failing.append(stream)
             raise
 
     try:
         agree()
     except AssertionError:
-        assert found
-    return found
+        assert failing
+    return failing
 
 
-def test_an_engine_without_a_fault_is_not_found_out():
+def test_search_accepts_an_engine_without_a_fault():
     assert search(right, 50) == []
 
 
 @pytest.mark.parametrize(
     "fault", [pytest.param(fault, marks=pytest.mark.slow if fault is lost_dependency else ()) for fault in FAULTS]
 )
-def test_a_fault_is_found_and_shrunk_to_a_few_events(fault):
+def test_search_finds_a_fault_and_shrinks_it_to_a_few_events(fault):
     smallest = search(fault, 300)[-1]
     assert len(smallest.events) * smallest.rounds <= 3, smallest
     steps = [len(event) // programs.STEP for event in smallest.events]

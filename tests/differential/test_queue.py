@@ -134,7 +134,7 @@ def application(name):
 
 
 @pytest.fixture(scope="module", params=["alone", "keyed"])
-def made(request):
+def compiled_app(request):
     app = application(request.param)
     return app, compile_app(app, {})
 
@@ -162,8 +162,8 @@ phase = st.tuples(
 )
 
 
-def test_long_sequences_of_appends_and_removals_agree(made):
-    app, program = made
+def test_long_sequences_of_appends_and_removals_agree(compiled_app):
+    app, program = compiled_app
     longest = []
     loop = Loop(app, {})
 
@@ -185,7 +185,7 @@ def test_long_sequences_of_appends_and_removals_agree(made):
     assert min(longest) < 9
 
 
-def test_what_a_queue_takes_is_bounded_by_the_most_rows_it_has_held():
+def test_queue_memory_is_bounded_by_its_largest_length():
     """One row comes with each event; from the 100th on, one goes."""
     app = application("alone")
     filling, steady = events([(0, 0, 0, 100, False)]), events([(0, 0, 1, 5000, False)])
@@ -202,7 +202,7 @@ def test_what_a_queue_takes_is_bounded_by_the_most_rows_it_has_held():
 
 
 @pytest.mark.parametrize("kind", [Interpreter, Loop, Kernel])
-def test_to_remove_from_an_empty_queue_is_an_error_of_the_event(kind):
+def test_removal_from_an_empty_queue_fails_the_event(kind):
     app = App("eager")
     app.source(Event).process(eager, State, Seen).sink()
     app.generates(lambda *arguments: {})
@@ -275,7 +275,7 @@ def from_right(row, window, lefts, rights, out):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=3))
-def test_a_window_joins_two_streams_through_queues(seed):
+def test_window_joins_two_streams_through_queues(seed):
     """ScaleJoin: the head of the other queue goes while it is too old, the rest is compared, the row is kept."""
     rng, size = np.random.default_rng(seed), 20
     columns = {"seq": np.arange(400), "ts": np.cumsum(rng.choice([0, 1, 2, 30], 400, p=[0.3, 0.4, 0.28, 0.02]))}
@@ -287,8 +287,8 @@ def test_a_window_joins_two_streams_through_queues(seed):
     ).key_by(every=2).apply(update=(from_left, from_right), state=(Side, Side), output=Match).sink()
     app.generates(lambda *arguments: {})
     interpreter, loop = Interpreter(app.check(), {}), Loop(app, {})
-    made = interpreter.process(table)
-    compare(app.name, made, loop.process(table), "outputs")
+    output = interpreter.process(table)
+    compare(app.name, output, loop.process(table), "outputs")
     rows, wanted = table.to_pylist(), []
     for row in rows:
         for other in rows[: row["seq"]]:
@@ -297,5 +297,5 @@ def test_a_window_joins_two_streams_through_queues(seed):
                 left, right = (row, other) if row["side"] == 0 else (other, row)
                 wanted.append((row["seq"], other["value"] % 2, left["value"], right["value"]))
     assert len(wanted) > 100
-    found = zip(*(made[name].to_pylist() for name in ("seq", "key", "left", "right")), strict=True)
-    assert sorted(found) == sorted(wanted)
+    joined = zip(*(output[name].to_pylist() for name in ("seq", "key", "left", "right")), strict=True)
+    assert sorted(joined) == sorted(wanted)

@@ -25,23 +25,23 @@ WAYS = [fields for executor in ("pooled", "pinned", "morsel") for fields in stra
 def watched(app, events):
     """By operator, what the oracle sees it take and put out when it interprets the whole application."""
     oracle = Interpreter(app, {})
-    taken, made = {}, {}
+    inputs, outputs = {}, {}
     for step in oracle._steps:
         name, seq, fields = step.operator.name, step.seq, list(step.operator.output.fields)
-        taken[name], made[name] = [], []
+        inputs[name], outputs[name] = [], []
 
-        def take(row, take=step.take, rows=taken[name], names=tuple(step.operator.input.fields)):
+        def take(row, take=step.take, rows=inputs[name], names=tuple(step.operator.input.fields)):
             rows.append((row.seq, *(getattr(row, field) for field in names)))
             take(row)
 
-        def append(row, append=step.rows.append, rows=made[name], names=tuple(fields), seq=seq):
+        def append(row, append=step.rows.append, rows=outputs[name], names=tuple(fields), seq=seq):
             rows.append((seq[0], *(row if isinstance(row, tuple) else (getattr(row, field) for field in names))))
             append(row)
 
         step.take, step.namespace["_append"] = take, append
     oracle.process(events)
     oracle.finish(events.num_rows)
-    return taken, made
+    return inputs, outputs
 
 
 def ranked(rows):
@@ -62,18 +62,18 @@ def examine(app, program, events, root, r):
     count, flushed = events.num_rows, 0
     workload.write(app, {}, count, 1, root / "workload", [events])
     source = workload.read(root / "workload", app)
-    taken, made = watched(app, events)
-    for name in taken:
+    inputs, outputs = watched(app, events)
+    for name in inputs:
         way = {"threads": r.choice((1, 2, 3)), "batch": r.choice((1, 7, 64))} | r.choice(WAYS)
         ours, theirs, out = (root / f"{name}.{of}" for of in ("engine", "oracle", "replayed"))
         recording.record(source, name, ours, RunSpec.parse({"app": app.name, **way}), program)
         recording.record_oracle(source, name, theirs)
-        assert written(ours / "rows") == ranked(taken[name]), (name, way)
+        assert written(ours / "rows") == ranked(inputs[name]), (name, way)
         assert diff(ours, theirs).exit_code == 0
-        found = replay(recording.read(ours, app), 1, out, program)
-        assert written(out / "outputs") == ranked(made[name]), name
-        assert (found.rows_in, found.rows_out) == (len(taken[name]), len(made[name]))
-        flushed += sum(row[0] == count for row in taken[name])
+        replayed = replay(recording.read(ours, app), 1, out, program)
+        assert written(out / "outputs") == ranked(outputs[name]), name
+        assert (replayed.rows_in, replayed.rows_out) == (len(inputs[name]), len(outputs[name]))
+        flushed += sum(row[0] == count for row in inputs[name])
     return flushed
 
 
@@ -85,17 +85,17 @@ def examine_one(folder, number):
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_what_operators_take_in_random_pipelines(tmp_path, number):
+def test_recorded_inputs_of_random_pipelines_are_exact(tmp_path, number):
     examine_one(tmp_path, number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(3, 60))
-def test_what_operators_take_in_full(tmp_path, number):
+def test_recorded_inputs_of_random_pipelines_are_exact_in_full(tmp_path, number):
     examine_one(tmp_path, number)
 
 
-def test_what_operators_take_where_streams_meet_and_flush(tmp_path):
+def test_recorded_inputs_are_exact_where_streams_merge_and_flush(tmp_path):
     program, events = compile_app(branching.app.check(), {}), branching.table(400)
     flushed = examine(branching.app, program, events, tmp_path, random.Random(1))
     assert flushed == 24  # keys 0 to 23 of tally, flushed into trace

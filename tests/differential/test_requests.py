@@ -25,9 +25,9 @@ def counted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("requests")
     app = registry.load("wordcount")
     workload.write(app, PARAMS, EVENTS, 7, folder / "workload")
-    said = oracle.run(folder / "workload", folder / "oracle")
+    manifest = oracle.run(folder / "workload", folder / "oracle")
     source = workload.read(folder / "workload", app, PARAMS)
-    return source, compile_app(app, source.manifest["params"]), said["output_digest"]
+    return source, compile_app(app, source.manifest["params"]), manifest["output_digest"]
 
 
 def passed(counted, beside=None, rate=0.0, **way):
@@ -61,17 +61,17 @@ def test_requests_from_another_thread_change_no_result(counted, threads):
         over.set()
         thread.join()
 
-    found = passed(counted, asking, threads=threads).reconfigurations
-    assert found
-    for one in found:
+    reconfigurations = passed(counted, asking, threads=threads).reconfigurations
+    assert reconfigurations
+    for one in reconfigurations:
         assert one.by == "request"
         assert one.owners in shares
         assert one.requested <= one.posted
-    assert [one.event for one in found] == sorted(one.event for one in found)
+    assert [one.event for one in reconfigurations] == sorted(one.event for one in reconfigurations)
 
 
-def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counted):
-    made = []
+def test_runtime_applies_every_request_that_waits_for_the_previous_one(counted):
+    requested = []
 
     @contextmanager
     def asking(runtime):
@@ -81,11 +81,11 @@ def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counte
             while not over.is_set():
                 if control.is_settled():
                     control.request(share := next(shares))
-                    made.append(share)
+                    requested.append(share)
 
         assert control.is_settled()
         control.request(share := next(shares))
-        made.append(share)
+        requested.append(share)
         assert not control.is_settled()
         thread = threading.Thread(target=ask)
         thread.start()
@@ -93,28 +93,28 @@ def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counte
         over.set()
         thread.join()
 
-    found = passed(counted, asking, threads=2).reconfigurations
+    reconfigurations = passed(counted, asking, threads=2).reconfigurations
     # The last one may have come when nothing was dealt any more.
-    assert [one.replicas for one in found] in (made, made[:-1])
-    assert found[0].requested == 0
-    for one, following in itertools.pairwise(found):
+    assert [one.replicas for one in reconfigurations] in (requested, requested[:-1])
+    assert reconfigurations[0].requested == 0
+    for one, following in itertools.pairwise(reconfigurations):
         assert max(over.at for over in one.gone_over) <= following.requested
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e6])
-def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
+def test_run_records_deliveries_on_request(counted, rate):
     source, program, _ = counted
     spec = Pinned(app="wordcount", params=PARAMS, threads=2, batch=32)
     blocks = Blocks(source, program, 1_500)
     sample, _, more = one_pass.run(spec, program, blocks, PassRequest(rate=rate, records_deliveries=True))
-    found = more["deliveries"]
-    events, times = [one["event"] for one in found], [one["at"] for one in found]
+    deliveries = more["deliveries"]
+    events, times = [one["event"] for one in deliveries], [one["at"] for one in deliveries]
     # A gate hands on some batches together; at the end of a block all are delivered.
     assert {1_499, 2_999, 4_499, EVENTS - 1} <= {*events}
     assert events == sorted({*events})
     assert times == sorted(times)
     assert times[-1] <= sample.seconds * 1e9
-    for one in found:
+    for one in deliveries:
         assert (one["latency"] is None) == (rate == 0)
         # Before it was there nothing of it can have been delivered.
         assert rate == 0 or 0 <= one["latency"] <= one["at"]
@@ -122,7 +122,7 @@ def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
     assert more["deliveries"] is None
 
 
-def test_a_request_for_what_is_not_there_is_refused(counted):
+def test_request_for_an_unknown_operator_or_replica_is_refused(counted):
     @contextmanager
     def asking(runtime):
         for pattern in ([], [2], [0] * 1025):
@@ -136,12 +136,12 @@ def test_a_request_for_what_is_not_there_is_refused(counted):
 
 
 @pytest.mark.parametrize("controller", ["threshold", "model"])
-def test_a_controller_lets_go_of_replicas_that_have_nothing_to_do(counted, controller):
+def test_controller_releases_idle_replicas(counted, controller):
     # Spread over more than a second: what is done in some milliseconds.
     sample = passed(counted, threads=2, controller=controller, rate=EVENTS / 1.2)
-    (found,) = sample.loads.items()
-    assert found[0] == "count"
-    assert [load.most for load in found[1]] == [2] * len(found[1])
+    (operator_loads,) = sample.loads.items()
+    assert operator_loads[0] == "count"
+    assert [load.most for load in operator_loads[1]] == [2] * len(operator_loads[1])
     first = sample.reconfigurations[0]
     assert (first.by, first.replicas) == (controller, [0])
     assert first.cause.startswith("load ")

@@ -39,7 +39,7 @@ class Kept:
 
 
 @record
-class Found:
+class Total:
     n: i64
     x: f64
     small: i64
@@ -144,11 +144,11 @@ def readings(n=1_500):
 @pytest.mark.parametrize("function", [*SCANS, *OTHERS], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("band", [0, 3, 100])
 def test_loops_over_queues_agree_everywhere(function, band):
-    made = App("scans", params={"band": Param(3)})
-    made.source(Reading).key_by("key").process(function, state=Kept, output=Found).sink()
-    made.generates(lambda *arguments: {})
-    params, table = made.bind({"band": band}), readings()
-    case, loop = Case(made, params, table), Loop(made, params)
+    scans = App("scans", params={"band": Param(3)})
+    scans.source(Reading).key_by("key").process(function, state=Kept, output=Total).sink()
+    scans.generates(lambda *arguments: {})
+    params, table = scans.bind({"band": band}), readings()
+    case, loop = Case(scans, params, table), Loop(scans, params)
     assert len(case.outputs) > 10
     compare("scans", case.outputs, loop.process(table), "outputs")
     for threads in (1, 2):
@@ -160,6 +160,6 @@ def loop_of(function):
     return next(node for node in ast.walk(definition) if isinstance(node, ast.For))
 
 
-def test_kernels_search_in_chunks_where_that_means_the_same():
+def test_kernels_scan_in_chunks_only_where_the_result_is_equal():
     assert all(scan.matched(loop_of(function)) for function in SCANS)
     assert not any(scan.matched(loop_of(function)) for function in OTHERS)

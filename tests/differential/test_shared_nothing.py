@@ -69,7 +69,7 @@ class Kept:
 
 
 @record
-class Found:
+class Summary:
     ts: i64
     word: text
     n: i64
@@ -103,10 +103,10 @@ def keep(row, window, before, kept, out):
         kept.numbers.clear()
     kept.last.append(row.number)
     if new or before.times % 4 == 0:
-        told(window, before, kept, out)
+        emit_summary(window, before, kept, out)
 
 
-def told(window, before, kept, out):
+def emit_summary(window, before, kept, out):
     """Everything there is, in its order."""
     a = 0
     b = 0
@@ -132,7 +132,7 @@ def told(window, before, kept, out):
 
 
 def expired(window, before, kept, out):
-    told(window, before, kept, out)
+    emit_summary(window, before, kept, out)
 
 
 def slid(window, before, kept):
@@ -165,7 +165,7 @@ def application(kind):
         key=Word,
         state=(Before, Kept),
         update=(from_nothing, keep),
-        output=Found,
+        output=Summary,
         **KINDS[kind],
     ).sink()
     app.generates(lambda *arguments: {})
@@ -202,7 +202,7 @@ def kept(request):
 
 
 @pytest.mark.parametrize(("threads", "batch", "block"), [(1, 1, 40), (2, 16, 600), (3, 7, 100), (8, 3, 250)])
-def test_every_container_goes_along(kept, threads, batch, block):
+def test_every_container_moves_with_its_key(kept, threads, batch, block):
     (name,) = [operator.name for operator in kept.app.operators if operator.kind == "windowed"]
     for every in (600, 40, 9):
         schedule = swapped([name], threads, 600, every)
@@ -210,9 +210,9 @@ def test_every_container_goes_along(kept, threads, batch, block):
         kept.check(Pinned(app=kept.app.name, **how, parallelism="vsn_esg"), block)
         how["parallelism"] = "sn"
         sample = kept.check(Pinned(app=kept.app.name, **how), block)
-        found = sample.reconfigurations
-        assert [at.event for at in found] == list(range(0, 600, every))
-        assert all((at.bytes > 0) == (at.moved > 0) for at in found)
+        reconfigurations = sample.reconfigurations
+        assert [at.event for at in reconfigurations] == list(range(0, 600, every))
+        assert all((at.bytes > 0) == (at.moved > 0) for at in reconfigurations)
     assert kept.late > 0 or kept.app.name != "multi"
 
 
@@ -220,7 +220,7 @@ WINDOWED = [name for name in registry.names() if registry.load(name).kind == "wi
 
 
 @pytest.mark.parametrize("name", WINDOWED)
-def test_applications_equal_the_interpreter_whoever_has_their_keys(name):
+def test_applications_equal_the_interpreter_for_every_key_owner(name):
     app = registry.load(name)
     params = app.bind({"keys": 20} if name in ("scalejoin", "hedge") else {})
     events = 150 if name == "paircount" else 400
@@ -231,10 +231,10 @@ def test_applications_equal_the_interpreter_whoever_has_their_keys(name):
             how = {"threads": threads, "batch": 16, "schedule": swapped(operators, threads, events, every)}
             shared = case.check(Pinned(app=name, **how), 100)
             apart = case.check(Pinned(app=name, **how, parallelism="sn"), 100)
-            told = [(at.event, at.replicas, at.moved) for at in apart.reconfigurations]
-            assert told == [(at.event, at.replicas, at.moved) for at in shared.reconfigurations]
+            history = [(at.event, at.replicas, at.moved) for at in apart.reconfigurations]
+            assert history == [(at.event, at.replicas, at.moved) for at in shared.reconfigurations]
             assert {at.bytes for at in shared.reconfigurations} == {0}
             published = case.check(Pinned(app=name, **how, parallelism="vsn_esg"), 100)
             assert [(at.event, at.replicas, at.moved, at.bytes) for at in published.reconfigurations] == [
-                (*one, 0) for one in told
+                (*one, 0) for one in history
             ]

@@ -70,7 +70,7 @@ FIELDS = {
 }
 # What an operator makes of a field, and a generator, by its type.
 SEEN = {"f64": "int({})", "text": "len({})", "Array[u8, 3]": "{}[2]", "Array[i32, 2]": "{}[1]", "boolean": "int({})"}
-MADE = {
+DRAWS = {
     "i64": "draws.below({d}, 99) - 50",
     "i32": "draws.below({d}, 99) - 50",
     "u8": "draws.below({d}, 256)",
@@ -106,9 +106,9 @@ def stream(r, name, states, number, keys, limit, emits):
     lines += [f"    purge({s}.rows, window.start)" for s in states.split(", ")]
     lines += [f"    {mine}.n += 1", f"    {mine}.total += {value}", f"    {mine}.rows.append(ts=row.ts)"]
     if emits or r.random() < 0.6:
-        told = f"n=len({r.choice(states.split(', '))}.rows), total={value}"
+        values = f"n=len({r.choice(states.split(', '))}.rows), total={value}"
         lines += [f"    if row.k != {r.randint(0, 3)}:"]
-        lines += [f"        out.emit(ts=window.end, stream={number}, key={key}, {told})"]
+        lines += [f"        out.emit(ts=window.end, stream={number}, key={key}, {values})"]
     burst, gap, begins = r.choice([1, 1, 4]), r.choice([0, 1, 3, 40]), r.randint(-20, 20)
     lines += ["", "", f"def rows_{number}(params, seed, start, stop):"]
     lines += [f"    row = np.arange(min(start, {limit}), min(stop, {limit}))"]
@@ -116,8 +116,8 @@ def stream(r, name, states, number, keys, limit, emits):
     lines += [
         f"    ts = {begins} + row // {burst} * {gap}" + (f" + draws.below(0, {gap})" if gap and burst == 1 else "")
     ]
-    made = [f'"{field}": {MADE[kind].format(d=2 + i)}' for i, (field, kind) in enumerate(fields.items())]
-    lines += ["    return {" + ", ".join(['"ts": ts', '"k": draws.below(1, 4)', *made]) + "}", ""]
+    entries = [f'"{field}": {DRAWS[kind].format(d=2 + i)}' for i, (field, kind) in enumerate(fields.items())]
+    lines += ["    return {" + ", ".join(['"ts": ts', '"k": draws.below(1, 4)', *entries]) + "}", ""]
     return "\n".join(lines)
 
 
@@ -157,17 +157,17 @@ def agree(app, seed):
     params = app.check().bind()
     table = workload.generate_chunk(app, params, EVENTS, seed, 0, EVENTS)
     interpreter, loop = Interpreter(app, params), Loop(app, params)
-    made = pa.concat_tables([interpreter.process(table), interpreter.finish(EVENTS)])
-    compare(app.name, made, by_hand.run(app, params, table).output_table(), "outputs by hand")
+    output = pa.concat_tables([interpreter.process(table), interpreter.finish(EVENTS)])
+    compare(app.name, output, by_hand.run(app, params, table).output_table(), "outputs by hand")
     parts = [loop.process(table[:77]), loop.process(table[77:]), loop.finish(EVENTS)]
-    compare(app.name, made, pa.concat_tables(parts), "outputs")
+    compare(app.name, output, pa.concat_tables(parts), "outputs")
     assert loop.dropped_late == interpreter.dropped_late
-    check_executed(app, params, table, made, interpreter.dropped_late)
-    return made
+    check_executed(app, params, table, output, interpreter.dropped_late)
+    return output
 
 
 @pytest.mark.parametrize("number", [n if n == 6 else pytest.param(n, marks=pytest.mark.slow) for n in range(12)])
-def test_applications_that_nobody_wrote(number, tmp_path, monkeypatch):
+def test_random_application_agrees_on_every_machine(number, tmp_path, monkeypatch):
     file = tmp_path / f"drawn_{number}.py"
     file.write_text(written(number))
     spec = importlib.util.spec_from_file_location(file.stem, file)

@@ -34,16 +34,16 @@ WAYS = [
 
 @pytest.fixture(scope="module")
 def cases():
-    made = {}
+    cases_by_name = {}
     for name, chosen in SMALL.items():
         app = registry.load(name)
         params = app.bind(chosen)
-        made[name] = Case(app, params, workload.generate_chunk(app, params, EVENTS, 3, 0, EVENTS))
-    return made
+        cases_by_name[name] = Case(app, params, workload.generate_chunk(app, params, EVENTS, 3, 0, EVENTS))
+    return cases_by_name
 
 
 @pytest.mark.parametrize(("name", "threads", "way"), WAYS, ids=str)
-def test_every_row_that_is_put_out_is_taken(cases, name, threads, way):
+def test_every_emitted_row_is_consumed(cases, name, threads, way):
     case = cases[name]
     sample = case.check(Pinned(app=name, threads=threads, batch=64, **way))
     operators = {operator.name: operator for operator in case.app.operators[1:-1]}

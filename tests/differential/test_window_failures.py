@@ -179,15 +179,15 @@ def engine_failure(spec, program, table, block):
     try:
         one_pass.run(spec, program, Blocks(Events([table]), program, block))
     except RunFailed as error:
-        said = r"operator (\w+) failed at event (\d+)(?: in window \[(-?\d+), (-?\d+)\))?: (\w+)"
-        operator, event, start, end, exception = re.match(said, str(error)).groups()
+        pattern = r"operator (\w+) failed at event (\d+)(?: in window \[(-?\d+), (-?\d+)\))?: (\w+)"
+        operator, event, start, end, exception = re.match(pattern, str(error)).groups()
         return Failure(operator, int(event), exception, start and (int(start), int(end)))
     return None
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=40))
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.__name__)
-def test_a_run_reports_the_failure_that_the_oracle_reports(pipeline, seed):
+def test_run_reports_the_failure_of_the_oracle(pipeline, seed):
     app = App(pipeline.__name__)
     pipeline(app)
     app.generates(lambda *arguments: {})

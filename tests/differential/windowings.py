@@ -132,14 +132,14 @@ class Windowing(Dataflow):
             left -= set(taken)
             united = taken[0] + (f".union({taken[1]})" if taken[1:] else "")
             if number in windows_at:
-                made = self.windowed(taken)
+                call = self.windowed(taken)
             elif r.random() < 0.7:
                 name, more = self.stateless()
-                made = f"{united}.flat_map({name}, Event{more})"
+                call = f"{united}.flat_map({name}, Event{more})"
             else:
                 name, more = self.stateful()
-                made = f'{united}.key_by("{"word" if self.is_text else "a"}").process({name}{more}, output=Event)'
-            lines.append(f"stream{number} = {made}")
+                call = f'{united}.key_by("{"word" if self.is_text else "a"}").process({name}{more}, output=Event)'
+            lines.append(f"stream{number} = {call}")
             streams.append(f"stream{number}")
             left.add(streams[-1])
         ends = sorted(left | {streams[-1]}, reverse=True)

@@ -41,13 +41,13 @@ def drawn_schedule(app, threads, events, seed):
     return schedule
 
 
-def check_executed(app, params, table, made, late, end=None, ways=WAYS):
+def check_executed(app, params, table, outputs, late, end=None, ways=WAYS):
     """Runs all of `ways` over one table of events; their outputs, and how many rows were late, are the oracle's."""
     program = compile_app(app, params)
     events = Events([table])
     events.end = table.num_rows if end is None else end
     # Of a run that fails there is none.
-    wanted = None if made is None else format_digest(*outputs_digest(app, "total", made))
+    wanted = None if outputs is None else format_digest(*outputs_digest(app, "total", outputs))
     for number, (threads, batch, block) in enumerate(itertools.chain(ways, ways)):
         # Once with nothing but what the plan says, once with reconfigurations; whether replicas share is drawn.
         seed = 1000 * table.num_rows + number
@@ -59,8 +59,8 @@ def check_executed(app, params, table, made, late, end=None, ways=WAYS):
             with tempfile.TemporaryDirectory() as folder:
                 blocks = Blocks(events, program, block)
                 one_pass.run(spec, program, blocks, PassRequest(sink="parquet", folder=Path(folder)))
-                found = ds.dataset(Path(folder) / "outputs").to_table()
-            compare(app.name, made, found.cast(made.schema), f"outputs of {threads} threads, {how}")
+                written = ds.dataset(Path(folder) / "outputs").to_table()
+            compare(app.name, outputs, written.cast(outputs.schema), f"outputs of {threads} threads, {how}")
         assert sample.digest == wanted, (threads, block, how)
         assert sample.in_order
         assert state == {}

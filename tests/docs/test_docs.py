@@ -31,7 +31,7 @@ def test_how_to_page_has_commands(page):
 
 
 @pytest.mark.parametrize("page", pages.HOW_TO, ids=lambda page: page.stem)
-def test_how_to_page_ends_with_what_to_do_next(page):
+def test_how_to_page_ends_with_the_next_step(page):
     *_, last = [line for line in page.read_text().splitlines() if line.startswith("## ")]
     assert last == "## Next"
 

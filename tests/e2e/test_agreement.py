@@ -178,7 +178,7 @@ def test_a_clean_run_is_green_everywhere(airflow, browser):
     assert "6 of 6" in texts.docs
 
 
-def test_a_typo_spoils_no_other_run(airflow, browser):
+def test_value_below_the_minimum_is_corrected_by_the_form(airflow, browser):
     before = newest(airflow)
     airflow.open_form(browser)
     airflow.fill_in(browser, {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["1", "2"]}, "-5")
@@ -208,7 +208,7 @@ def test_a_typo_spoils_no_other_run(airflow, browser):
     test_a_clean_run_is_green_everywhere(airflow, browser)
 
 
-def test_a_cancelled_run_says_when_and_after_how_many_cells(airflow, browser):
+def test_cancelled_run_shows_time_and_finished_cells(airflow, browser):
     pids = Path(airflow.environment["LOCKSTEP_APP_PIDS"])
     run = trigger(airflow, conf(HANGING))
     wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
@@ -231,7 +231,7 @@ def test_a_cancelled_run_says_when_and_after_how_many_cells(airflow, browser):
     assert "not judged: the run was stopped" in texts.docs
 
 
-def test_a_failure_of_dbt_is_red_everywhere_and_gone_with_its_cause(airflow, browser):
+def test_dbt_failure_is_red_everywhere_until_its_cause_is_fixed(airflow, browser):
     marts = Home(airflow.environment["LOCKSTEP_HOME"]).root / "warehouse" / "marts"
     aside = marts.with_name("aside")
     assert GREEN in lockstep(airflow, *arguments(CLEAN)).stdout
@@ -251,7 +251,7 @@ def test_a_failure_of_dbt_is_red_everywhere_and_gone_with_its_cause(airflow, bro
     test_a_clean_run_is_green_everywhere(airflow, browser)
 
 
-def test_an_expectation_that_does_not_hold_is_red_everywhere(airflow, browser):
+def test_failed_expectation_is_red_everywhere(airflow, browser):
     done = lockstep(airflow, *arguments(FORGED))
     assert done.returncode == 1
     sentence = f"{GREEN}; but expectations failed"
@@ -263,7 +263,7 @@ def test_an_expectation_that_does_not_hold_is_red_everywhere(airflow, browser):
     assert "5 of 6" in texts.docs
 
 
-def test_an_import_with_bad_rows_is_judged_and_its_bad_rows_are_shown(airflow, browser, tmp_path):
+def test_import_with_bad_rows_is_judged_and_shows_them(airflow, browser, tmp_path):
     file = tmp_path / "lines.csv"
     good = "".join(f"{n},the cat sat on mat {n % 7}\n" for n in range(300))
     file.write_text(f"ts,line\n{good}soon,no time\n301,<script>alert(1)</script>,surplus\n")

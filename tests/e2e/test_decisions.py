@@ -54,7 +54,7 @@ def as_user(airflow: Airflow, name: str):
         airflow.token = before
 
 
-def asked(airflow: Airflow, **conf: str) -> str:
+def open_question(airflow: Airflow, **conf: str) -> str:
     """Starts a run, waits until it asks its question, and returns the path of the response."""
     run = airflow.call(DAG, "POST", {"logical_date": None, "conf": conf})["dag_run_id"]
     states = f"{DAG}/{run}/taskInstances"
@@ -79,9 +79,9 @@ def ended(airflow: Airflow, question: str) -> dict[str, str]:
     return {task["task_id"]: task["state"] for task in tasks}
 
 
-def test_a_person_acknowledges_red_cells_in_airflow_and_the_pages_say_so(airflow):
+def test_acknowledgement_in_airflow_is_shown_on_the_pages(airflow):
     home = Home(airflow.environment["LOCKSTEP_HOME"])
-    question = asked(airflow)
+    question = open_question(airflow)
     put = airflow.call(question)
     assert "Acknowledge 3 red cells of the run of 2026-01-05 02:00 UTC?" in put["subject"]
     assert "differs" in put["body"]
@@ -92,17 +92,17 @@ def test_a_person_acknowledges_red_cells_in_airflow_and_the_pages_say_so(airflow
         airflow.call(question, "PATCH", {"chosen_options": ["Acknowledge"], "params_input": {"why": why}})
     airflow.call(question, "PATCH", {"chosen_options": ["Acknowledge"], "params_input": {"why": why}})
     assert set(ended(airflow, question).values()) == {"success"}
-    found = decisions(home)
-    assert {(one.of_run, one.why) for one in found} == {(past_runs.LAST, why)}
-    assert {one.decided_by for one in found} == {"admin"}
+    entries = decisions(home)
+    assert {(one.of_run, one.why) for one in entries} == {(past_runs.LAST, why)}
+    assert {one.decided_by for one in entries} == {"admin"}
     page = Outline(airflow.call(f"/lockstep/{past_runs.LAST}/index.html", raw=True)).text
     assert page.count(f"UTC: {why}") == 3
 
 
-def test_who_leaves_it_decides_nothing(airflow):
+def test_negative_answer_records_no_decision(airflow):
     home = Home(airflow.environment["LOCKSTEP_HOME"])
     before = decisions(home)
-    question = asked(airflow, run=past_runs.LAST)
+    question = open_question(airflow, run=past_runs.LAST)
     airflow.call(question, "PATCH", {"chosen_options": ["Do nothing"], "params_input": {"why": "not now"}})
     assert ended(airflow, question)["acknowledge"] == "skipped"
     assert decisions(home) == before

@@ -128,7 +128,7 @@ def latest(home: Home, origin: str) -> Run:
     return history.run(next(run_id for run_id in history.run_ids() if history.origin(run_id) == origin))
 
 
-def test_a_night_uses_all_hosts_and_ends_green(airflow, home):
+def test_nightly_uses_all_hosts_and_ends_green(airflow, home):
     dag = f"{DAG_ID}_nightly"
     airflow.call(f"/api/v2/dags/{dag}", "PATCH", {"is_paused": False})
     known = {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]}
@@ -146,7 +146,7 @@ def test_a_night_uses_all_hosts_and_ends_green(airflow, home):
     assert all(f">{name}<" in page for name in NODES)
 
 
-def test_a_lost_and_an_unfit_host_leave_their_cells_to_the_healthy_one(airflow, home, nodes, hold, trigger):
+def test_healthy_host_takes_the_cells_of_lost_and_unfit_hosts(airflow, home, nodes, hold, trigger):
     (hold / "hold").touch()
     started = trigger(hosts=["node-a", "node-b", "unfit"])
     healthy, doomed = (
@@ -187,7 +187,7 @@ def test_a_lost_and_an_unfit_host_leave_their_cells_to_the_healthy_one(airflow, 
     assert "lost: " in page
 
 
-def test_a_person_that_ends_a_run_stops_the_engine_of_a_deferred_lane(airflow, home, hold, trigger):
+def test_manual_end_of_a_run_stops_the_engine_of_a_deferred_lane(airflow, home, hold, trigger):
     (hold / "hold").touch()
     started = trigger(hosts=["node-a"])
     before = set(engines(hold, "node-a"))
@@ -233,7 +233,7 @@ def test_the_speed_gate_of_a_run_measures_on_the_host_that_ran_the_cell(gated, n
 
 
 @pytest.mark.parametrize("host", ["stored", LOCAL])
-def test_the_dag_speed_gate_measures_a_run_beside_a_commit(airflow, home, gated, host):
+def test_speed_gate_dag_measures_a_run_against_a_commit(airflow, home, gated, host):
     run = gated if host == "stored" else small_run(airflow, hosts=[LOCAL])
     path = f"/api/v2/dags/{named('speed_gate')}/dagRuns"
     conf = {"against": "HEAD", "run": run.run_id}
@@ -244,7 +244,7 @@ def test_the_dag_speed_gate_measures_a_run_beside_a_commit(airflow, home, gated,
     assert "Against HEAD (" in page
 
 
-def test_the_command_gate_measures_on_the_host_too_and_says_if_it_is_away(airflow, copied, gated, nodes):
+def test_gate_command_measures_on_the_host_and_reports_an_unreachable_one(airflow, copied, gated, nodes):
     command = [str(copied / ".venv" / "bin" / "lockstep"), "gate", "--against", "HEAD", gated.run_id, "--json"]
 
     def gate() -> dict:

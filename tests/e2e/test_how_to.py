@@ -63,7 +63,7 @@ def history(page, user_environment, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("page", "languages"), PAGES)
-def test_commands_of_the_page_succeed_and_print_what_it_promises(page, languages, history, copied, shell):
+def test_commands_of_the_page_print_the_output_on_it(page, languages, history, copied, shell):
     for step in pages.steps(page, languages):
         output = shell(step.command)
         lacking = pages.missing(step.expected, output)

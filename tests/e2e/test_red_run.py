@@ -122,7 +122,7 @@ def test_every_planned_cell_has_its_verdict(result):
     assert result["sentence"].startswith("9 of 16 cells equal the oracle; ")
 
 
-def test_the_reasons_are_told(result):
+def test_failed_cells_have_their_reasons(result):
     reasons = {label(cell): cell["reason"] for cell in result["cells"]}
     assert "outputs: 1 different" in reasons["gs/owners/t2"]
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
@@ -130,7 +130,7 @@ def test_the_reasons_are_told(result):
     assert "a transfer between two accounts needs n_items of at least 2, got 1" in reasons["sl/serial/t1"]
 
 
-def test_reason_of_a_failed_stage_is_the_sentence_of_its_error(run):
+def test_failed_stage_has_the_sentence_of_its_error(run):
     failures = run.status.failures
     assert failures["validate_outputs"] == "the run is red: 1 different, 9 equal, 1 failed, 5 not_run"
     assert re.match(r"\d+ of \d+ expectations hold, in \d+ data sets; .* rule ", failures["expectations"])
@@ -141,31 +141,31 @@ def test_the_other_cells_finish_and_are_measured(result):
         assert (cell["events_per_s"] is not None) == (cell["verdict"] in ("equal", "different")), cell["cell"]
 
 
-def test_everything_after_the_core_runs_happened(result):
+def test_all_stages_after_the_core_runs_ran(result):
     states = {stage["stage"]: stage["state"] for stage in result["stages"]}
     failed = {"prepare_workloads", "run_oracle", "run_core", "validate_outputs", "expectations", "verdict"}
     assert {stage for stage, state in states.items() if state == "failed"} == failed
     assert {state for stage, state in states.items() if stage not in failed} == {"success"}
 
 
-def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
-    found = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
+def test_time_of_every_stage_is_recorded(world, result, run):
+    record = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
     # The speed gate is off in this run.
-    assert {stage.name for stage in found.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
-    (cells,) = [stage for stage in found.stages if stage.name == "run_core"]
-    (on_spark,) = [stage for stage in found.stages if stage.name == "run_on_spark"]
+    assert {stage.name for stage in record.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
+    (cells,) = [stage for stage in record.stages if stage.name == "run_core"]
+    (on_spark,) = [stage for stage in record.stages if stage.name == "run_on_spark"]
     assert {span.name for span in on_spark.spans} == {cell.name for cell in run.cells if ".spark." in cell.name}
     assert {span.name for span in cells.spans} == {
         cell.name
         for cell in run.cells
         if (cell.verdict != "not_run" and ".spark." not in cell.name) or "wc.pooled.affinity.t2" in cell.name
     }
-    assert 0 < found.cells < found.seconds
+    assert 0 < record.cells < record.seconds
     page = Home(world["LOCKSTEP_HOME"]).report(result["run_id"], "index.html").read_text()
     assert "Where the time went" in page
 
 
-def test_a_lost_attempt_is_tried_again_and_a_failed_one_is_not(world, result):
+def test_lost_attempt_is_retried_and_a_failed_one_is_not(world, result):
     def attempts(part: str) -> int:
         (folder,) = [path for path in Home(world["LOCKSTEP_HOME"]).run(result["run_id"]).iterdir() if part in path.name]
         return len([path for path in folder.iterdir() if path.is_dir()])
@@ -194,10 +194,10 @@ def test_the_pages_show_the_evidence(world, result, run):
 
 def test_no_page_loads_anything_from_elsewhere(world, result):
     reports = Home(world["LOCKSTEP_HOME"]).reports
-    made = [path for path in reports.rglob("*") if path.suffix in (".html", ".svg", ".css")]
-    assert {"data_docs", "dbt", "index.html"} <= {path.relative_to(reports).parts[0] for path in made}
+    files = [path for path in reports.rglob("*") if path.suffix in (".html", ".svg", ".css")]
+    assert {"data_docs", "dbt", "index.html"} <= {path.relative_to(reports).parts[0] for path in files}
     assert list((reports / result["run_id"] / "charts").glob("*.svg"))
-    assert {path: found for path in made if (found := from_elsewhere(path))} == {}
+    assert {path: links for path in files if (links := from_elsewhere(path))} == {}
     # dbt's page brings a tracker along, and starts it where that is asked for.
     assert '"send_anonymous_usage_stats": false' in (reports / "dbt" / "docs.html").read_text()
 
@@ -222,7 +222,7 @@ def test_no_asset_was_emitted_and_the_airflow_run_failed(world):
     assert "answer 0 [<DagRunState.FAILED: 'failed'>]" in done.stdout or "answer 0 ['failed']" in done.stdout, done
 
 
-def test_lane_fails_at_its_end_and_names_the_cells_that_the_engine_failed(world, result):
+def test_lane_fails_at_its_end_and_names_its_failed_cells(world, result):
     home = Home(world["LOCKSTEP_HOME"])
     failed = {cell: claim.error for cell, claim in claims(home, result["run_id"]).items() if claim.error}
     assert {cell.rpartition(".")[0] for cell in failed if not cell.startswith("sl.")} == {
@@ -237,7 +237,7 @@ def test_lane_fails_at_its_end_and_names_the_cells_that_the_engine_failed(world,
     assert groups == dict.fromkeys(groups, 1) | dict.fromkeys(again, 3), "each attempt has a group in the log"
 
 
-def test_nothing_is_left_running(world, result):
+def test_no_process_is_left_running(world, result):
     for process in psutil.process_iter(["pid"]):
         try:
             environment = process.environ()

@@ -57,7 +57,7 @@ def airflow(copied, user_environment, tmp_path_factory):
     running.stop()
 
 
-def test_night_on_a_disordered_csv_file_goes_through_the_scheduler_and_keeps_late_rows(airflow, copied, shell):
+def test_nightly_on_a_disordered_csv_file_keeps_late_rows(airflow, copied, shell):
     rows = disordered_clicks(1000)
     with (copied / "clicks.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("ts", "user"), *rows])
@@ -123,7 +123,7 @@ def clicks_by_hand(rows: list[tuple[int, str]]) -> tuple[dict[tuple[int, str], i
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
-def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
+def test_run_has_the_values_of_the_form(airflow):
     chosen = {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["2", "4"], "Batches": ["16"]}
     known = {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]}
     with Browser() as browser:
@@ -133,13 +133,13 @@ def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
         new = wait_for(lambda: {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]} - known, PATIENCE)
     run = History(Home(airflow.environment["LOCKSTEP_HOME"]))
     assert wait_for(lambda: _ended(airflow, *new), PATIENCE) == "success"
-    asked = run.latest().plan["regression"]
-    assert (asked["applications"], asked["executors"]) == (["wc"], ["pooled"])
-    assert (asked["threads"], asked["batches"], asked["events"]) == ([2, 4], [16], 700)
+    request = run.latest().plan["regression"]
+    assert (request["applications"], request["executors"]) == (["wc"], ["pooled"])
+    assert (request["threads"], request["batches"], request["events"]) == ([2, 4], [16], 700)
 
 
 @pytest.mark.slow
-def test_a_run_that_is_ended_is_red_and_so_is_one_that_waits(airflow):
+def test_stopped_run_and_waiting_run_are_red(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "repetitions": 1}
     runs = [airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"] for _ in range(2)]
     wait_for(lambda: airflow.tasks(runs[0])["plan_matrix", -1] in ("running", "success"), PATIENCE)
@@ -151,7 +151,7 @@ def test_a_run_that_is_ended_is_red_and_so_is_one_that_waits(airflow):
 
 
 @pytest.mark.slow
-def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
+def test_bad_params_past_the_form_end_red_with_a_reason(airflow):
     conf = {"applications": ["wc", "nosuch"]}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
     run_id = run["dag_run_id"]
@@ -169,7 +169,7 @@ def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
 
 
 @pytest.mark.slow
-def test_stopping_a_task_stops_its_process_group(airflow):
+def test_stopped_task_ends_its_process_group(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
     run_id, pids = run["dag_run_id"], Path(airflow.environment["LOCKSTEP_APP_PIDS"])
@@ -188,7 +188,7 @@ def test_stopping_a_task_stops_its_process_group(airflow):
 
 
 @pytest.mark.slow
-def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
+def test_no_command_line_has_a_secret_during_a_run(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
     pids = Path(airflow.environment["LOCKSTEP_APP_PIDS"])
     pids.unlink(missing_ok=True)
@@ -197,10 +197,10 @@ def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
     home = Path(airflow.environment["LOCKSTEP_HOME"])
     kept = {home / "spark-server.json", home / "spark-scratch" / "spark.conf"}
     secrets = [*_secrets(airflow), json.loads((home / "spark-server.json").read_text())["token"], airflow.token]
-    said = "\n".join(" ".join(_command(process)) for process in psutil.process_iter())
-    assert "SparkConnectServer" in said, "the run's processes are among them"
-    assert "--skip-serve-logs" in said
-    assert not [secret for secret in secrets if secret in said]
+    command_lines = "\n".join(" ".join(_command(process)) for process in psutil.process_iter())
+    assert "SparkConnectServer" in command_lines, "the run's processes are among them"
+    assert "--skip-serve-logs" in command_lines
+    assert not [secret for secret in secrets if secret in command_lines]
     assert not [path for path in _files(airflow) if secrets[-2].encode() in path.read_bytes() and path not in kept]
     assert {path.stat().st_mode & 0o077 for path in kept} == {0}
     # A run that waits for its Spark server, cells and all, listens on loopback.
@@ -210,7 +210,7 @@ def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
 
 
 @pytest.mark.slow
-def test_a_host_that_cannot_be_reached_is_told_without_its_password(airflow):
+def test_unreachable_host_is_reported_without_its_password(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "hosts": ["node"]}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
     assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
@@ -218,7 +218,7 @@ def test_a_host_that_cannot_be_reached_is_told_without_its_password(airflow):
 
 
 @pytest.mark.slow
-def test_no_secret_is_kept_where_it_does_not_belong(airflow):
+def test_secrets_are_only_in_their_private_files(airflow):
     """Neither in logs, pages, plans and results, nor in what Airflow keeps: XComs, rendered fields, confs, events."""
     secrets = _secrets(airflow)
     own = {"airflow.cfg", "secrets.json", "passwords.json"}
@@ -236,12 +236,12 @@ def test_no_secret_is_kept_where_it_does_not_belong(airflow):
     assert Path(airflow.environment["AIRFLOW_HOME"]).stat().st_mode & 0o077 == 0
 
 
-def test_pages_need_the_login(airflow):
+def test_pages_require_the_login(airflow):
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.build_opener(urllib.request.ProxyHandler({})).open(airflow.url + "/lockstep/")
 
 
-def test_everything_listens_on_loopback_and_nothing_outlives_the_stop(airflow):
+def test_every_process_listens_on_loopback_and_ends_with_the_stop(airflow):
     # Some of Airflow's processes rename themselves, which wipes out their environment: the family tree finds them.
     family = psutil.Process(airflow.process.pid).children(recursive=True)
     assert len(family) > 4
@@ -253,7 +253,7 @@ def test_everything_listens_on_loopback_and_nothing_outlives_the_stop(airflow):
 
 
 @pytest.mark.slow
-def test_a_ui_that_is_killed_takes_its_airflow_along(airflow, copied):
+def test_killed_ui_ends_its_airflow(airflow, copied):
     again = Airflow(airflow.environment, free_port(), copied)
     family = psutil.Process(again.process.pid).children(recursive=True)
     again.process.kill()
@@ -270,20 +270,20 @@ def _listening(airflow: Airflow) -> set[str]:
     """Addresses that what `make ui` started listens on; its Spark server has left the family and is found by itself."""
     family = psutil.Process(airflow.process.pid).children(recursive=True)
     family += [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]]
-    found = set()
+    addresses = set()
     for process in family:
         try:
-            found |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+            addresses |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
         except psutil.Error:
             continue  # it has ended
-    assert found
-    return {ip.removeprefix("::ffff:") for ip in found}
+    assert addresses
+    return {ip.removeprefix("::ffff:") for ip in addresses}
 
 
 def _secrets(airflow: Airflow) -> list[str]:
     """What Airflow's own and a person's secrets are: keys, the login's password, that of a connection."""
-    made = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "secrets.json").read_text())
-    return [*made.values(), airflow.login["password"], PASSWORD]
+    secrets = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "secrets.json").read_text())
+    return [*secrets.values(), airflow.login["password"], PASSWORD]
 
 
 def _files(airflow: Airflow) -> list[Path]:

@@ -15,7 +15,7 @@ SECRETS = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_LOCAL", "MY_TOKE
 PRINTS = "\nimport json, os\nprint('environment', json.dumps(dict(os.environ)))\n"
 
 
-def test_application_that_prints_its_environment_prints_no_secret(copied, user_environment, tmp_path):
+def test_environment_of_an_application_has_no_secret(copied, user_environment, tmp_path):
     engine, workload = copied / ".venv" / "bin" / "streaming-core", tmp_path / "workload"
 
     def run(*command: object, **variables: str) -> None:

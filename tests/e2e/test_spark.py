@@ -210,7 +210,7 @@ def test_run_on_a_standalone_cluster_is_green_and_uses_both_workers(processes, b
         assert list((processes.folder / name).glob("app-*/*/stderr")), f"worker {name} had no executor"
 
 
-def test_worker_that_dies_in_the_middle_of_a_stage_does_not_turn_the_run_red(world, begin, cluster):
+def test_worker_death_during_a_stage_does_not_turn_the_run_red(world, begin, cluster):
     connection, workers = cluster
     run = begin(connection, *LONG, "--seed", "7")
     # A Python worker below the executor: a task of ours is at work.
@@ -225,20 +225,20 @@ def test_worker_that_dies_in_the_middle_of_a_stage_does_not_turn_the_run_red(wor
 
 def python_workers(pid: int) -> list[psutil.Process]:
     """The Python processes that execute tasks below a process: forks of pyspark's daemon."""
-    found = []
+    workers = []
     for process in psutil.Process(pid).children(recursive=True):
         try:
             if "pyspark.daemon" in process.cmdline() and "pyspark.daemon" in process.parent().cmdline():
-                found.append(process)
+                workers.append(process)
         except (psutil.Error, AttributeError):
             continue  # it has ended
-    return found
+    return workers
 
 
 # --- the run's own server ----------------------------------------------------------------------------------------
 
 
-def test_server_that_is_killed_is_started_again_and_the_run_is_green(world, begin):
+def test_killed_server_is_restarted_and_the_run_is_green(world, begin):
     lease = Path(world["LOCKSTEP_HOME"]) / "spark-server.json"
     run = begin({"conn_type": "spark", "host": "local[2]"}, *LONG, "--seed", "8")
     wait_for(lambda: lease.exists() or run.poll() is not None, PATIENCE)
@@ -284,7 +284,7 @@ Server(home()).stop(RUN)
 """
 
 
-def test_stopped_task_ends_its_query_and_the_server_goes_on(world):
+def test_stopped_task_ends_its_query_and_the_server_keeps_running(world):
     run_id = "20260101T000000Z-00000000"
     stopped = subprocess.Popen(
         [sys.executable, "-c", STOPPED],
@@ -300,8 +300,8 @@ def test_stopped_task_ends_its_query_and_the_server_goes_on(world):
         output, errors = stopped.communicate(timeout=PATIENCE)
     finally:
         stopped.kill()
-    said = [line for line in output.splitlines() if " loc=" not in line]  # the others are Airflow's
-    assert said[-3:] == ["running", "validate_outputs: stopped by SIGTERM", "3"], output + errors
+    lines = [line for line in output.splitlines() if " loc=" not in line]  # the others are Airflow's
+    assert lines[-3:] == ["running", "validate_outputs: stopped by SIGTERM", "3"], output + errors
     record = Home(world["LOCKSTEP_HOME"]).run(run_id) / "stages" / "validate_outputs.json"
     assert json.loads(record.read_text())["error"] is None
 
@@ -309,7 +309,7 @@ def test_stopped_task_ends_its_query_and_the_server_goes_on(world):
 # --- cells on the cluster ----------------------------------------------------------------------------------------
 
 
-def test_cells_that_lose_twenty_workers_equal_the_oracle():
+def test_cells_with_twenty_lost_workers_equal_the_oracle():
     """A worker is killed in the middle of each kind of stage, five times (`kills.py`)."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.e2e.kills", "--kills", "20", "--events", "20000"],

@@ -62,7 +62,7 @@ def family(folder):
     return [supervisor, *supervisor.children(recursive=True)]
 
 
-def test_every_program_runs(folder):
+def test_every_program_of_the_stack_runs(folder):
     done = lockstep("status", "--json", folder=folder)
     assert done.returncode == 0
     state = json.loads(done.stdout)
@@ -98,10 +98,10 @@ def test_nothing_listens_beyond_loopback(family):
     assert {ip.removeprefix("::ffff:") for ip in addresses} <= {"127.0.0.1", "::1"}
 
 
-def test_no_secret_is_on_a_command_line_in_an_environment_or_in_a_log(folder, family):
-    made = [json.loads((folder / name).read_text()) for name in ("secrets/passwords.json", "airflow/secrets.json")]
-    made += [json.loads((folder / "airflow" / "passwords.json").read_text())]
-    secrets = [secret for values in made for secret in values.values()] + ["a secret of this shell"]
+def test_no_secret_is_in_a_command_line_environment_or_log(folder, family):
+    names = ("secrets/passwords.json", "airflow/secrets.json", "airflow/passwords.json")
+    secret_files = [json.loads((folder / name).read_text()) for name in names]
+    secrets = [secret for values in secret_files for secret in values.values()] + ["a secret of this shell"]
     shown = []
     for process in family:
         try:
@@ -119,7 +119,7 @@ def test_no_secret_is_on_a_command_line_in_an_environment_or_in_a_log(folder, fa
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_nothing_outlives_the_end(folder, family):
+def test_no_process_outlives_the_stack(folder, family):
     family = [*family, *family[0].children(recursive=True)]
     done = lockstep("down", folder=folder)
     assert (done.returncode, done.stdout) == (0, "the stack is down\n")

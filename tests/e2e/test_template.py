@@ -131,7 +131,7 @@ def tracked(folder: Path) -> set[str]:
     )
 
 
-def test_a_project_has_every_file_but_those_of_the_template(template, project):
+def test_project_has_every_file_except_those_of_the_template(template, project):
     assert tracked(template) - tracked(project) == OWN
     assert tracked(project) - tracked(template) == {".copier-answers.yml"}
     changed = {name for name in tracked(project) & tracked(template) if differ(project / name, template / name)}
@@ -170,7 +170,7 @@ def test_a_project_has_its_own_names_in_airflow_and_on_pages(template, project, 
     assert ">Lockstep<" not in page
 
 
-def test_an_update_keeps_the_project_s_changes_and_brings_the_template_s(tmp_path):
+def test_update_keeps_changes_of_the_project_and_adds_those_of_the_template(tmp_path):
     template = tmp_path / "template"
     for name in tracked(checkout.ROOT):  # of few files, because copier renders every path several times
         if "/" not in name or name in FEW:

@@ -19,7 +19,7 @@ PATIENCE = 900
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-def test_the_tutorial_ends_in_a_night_on_imported_data(copied, shell, user_environment):
+def test_tutorial_ends_in_a_nightly_on_imported_data(copied, shell, user_environment):
     *steps, night = pages.steps(pages.TUTORIAL)
     assert night.command == "make ui\n"
     for step in steps:

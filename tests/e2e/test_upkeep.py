@@ -70,12 +70,13 @@ def trigger(airflow: Airflow, runs: str, **conf: object) -> str:
 
 def log(airflow: Airflow, run: str, *tasks: str) -> str:
     """The logs of tasks, by default of all, line by line."""
-    found = []
+    messages = []
     for task in tasks or ended(airflow, run):
         with contextlib.suppress(urllib.error.HTTPError):  # a task that never began has no log
             content = airflow.call(f"{run}/taskInstances/{task}/logs/1")["content"]
-            found += [line["event"] + json.dumps(line.get("error_detail") or "") for line in content if "event" in line]
-    return "\n".join(found)
+            events = [line for line in content if "event" in line]
+            messages += [line["event"] + json.dumps(line.get("error_detail") or "") for line in events]
+    return "\n".join(messages)
 
 
 def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home):
@@ -126,13 +127,13 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
     events = pa.concat_tables(workload.read(home.imported("scalejoin", "million")).blocks(1 << 20))
     assert pc.all(pc.greater_equal(events["ts"][1:], events["ts"][:-1])).as_py()
     for number, table in enumerate((left, right.rename_columns(["ts", *right.column_names[1:]]))):
-        found = events.filter(pc.equal(events["stream"], number)).select(table.column_names)
+        imported = events.filter(pc.equal(events["stream"], number)).select(table.column_names)
         order = pc.sort_indices(table, [("ts", "ascending")])
-        assert found.equals(table.take(order).cast(found.schema))
+        assert imported.equals(table.take(order).cast(imported.schema))
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("/etc/passwd", "is outside the folders that may be read"),
         ("../outside.csv", "is outside the folders that may be read"),
@@ -141,7 +142,7 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         ("nosuch.csv", "does not exist"),
     ],
 )
-def test_a_refused_path_is_one_line_of_the_failed_task_and_leaves_nothing(airflow, home, path, said):
+def test_refused_path_is_one_line_of_the_failed_task_and_leaves_no_files(airflow, home, path, message):
     inbox = home.root / "inbox"
     for name in (home.root / "outside.csv", inbox / "a.csv"):
         name.write_text("ts,line\n1,x\n")
@@ -151,7 +152,7 @@ def test_a_refused_path_is_one_line_of_the_failed_task_and_leaves_nothing(airflo
     before = sorted((home.root / "imported").rglob("*"))
     run = trigger(airflow, IMPORTS, application="wc", name="mine", files=["a.csv", path])
     assert ended(airflow, run) == {"check": "failed", "import_files": "upstream_failed"}
-    lines = [line for line in log(airflow, run, "check").splitlines() if said in line]
+    lines = [line for line in log(airflow, run, "check").splitlines() if message in line]
     assert len(lines) == 1
     assert sorted((home.root / "imported").rglob("*")) == before
 
@@ -184,8 +185,8 @@ def test_a_year_of_real_flights_and_weather_is_imported(airflow, home, tmp_path)
     assert rows > 300_000
     assert (result["rows"], result["events"] + result["set_aside"]) == (rows, rows)
     assert 0 < result["set_aside"] < rows / 5
-    said = log(airflow, run, "import_files")
-    assert "y is not a number" in said or "y is empty" in said
+    log_text = log(airflow, run, "import_files")
+    assert "y is not a number" in log_text or "y is empty" in log_text
 
 
 def rows_of(file: Path) -> int:

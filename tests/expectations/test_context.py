@@ -20,7 +20,7 @@ from tests.expectations.test_expectations import judged, known  # noqa: F401
 from tests.jobs.world import RUN_ID, World, bank
 
 
-def test_great_expectations_reads_the_files_and_would_write_the_same(tmp_path: Path) -> None:
+def test_great_expectations_reads_and_writes_the_same_files(tmp_path: Path) -> None:
     from expectations.context import opened
 
     with opened(Home(tmp_path), {}) as (context, stale):
@@ -38,7 +38,7 @@ def test_great_expectations_reads_the_files_and_would_write_the_same(tmp_path: P
             assert suite == json.loads((files.CONTEXT / "expectations" / f"{name}.json").read_text())
 
 
-def test_every_validation_is_a_run_of_a_checkpoint_and_writes_nothing_into_the_checkout(
+def test_validation_runs_a_checkpoint_and_writes_nothing_into_the_checkout(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
     def listing() -> dict[Path, int]:
@@ -83,7 +83,7 @@ WARNING = """
 """
 
 
-def test_a_warning_beside_an_application_is_shown_and_fails_nothing(
+def test_warning_of_an_application_is_shown_and_fails_nothing(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, beside
 ) -> None:
     world = World(tmp_path / "home")
@@ -115,7 +115,7 @@ def test_a_warning_beside_an_application_is_shown_and_fails_nothing(
         (WARNING.replace("max_value: 1", "max_value: 2026-01-01"), "kwargs must be numbers, texts, booleans"),
     ],
 )
-def test_bad_expectations_beside_an_application_are_refused_with_one_line(beside, text: str, reason: str) -> None:
+def test_invalid_expectations_of_an_application_are_refused_in_one_line(beside, text: str, reason: str) -> None:
     app = beside(text)
     with pytest.raises(BadInput, match=re.escape(reason)) as refused:
         outputs.expectations_of(app)
@@ -132,7 +132,7 @@ def test_bad_expectations_beside_an_application_are_refused_with_one_line(beside
         (WARNING.replace("max_value", "maximum"), "expect_column_mean_to_be_between: "),
     ],
 )
-def test_what_only_great_expectations_can_refuse_is_one_line_of_the_stage(
+def test_refusal_by_great_expectations_is_one_line_of_the_stage(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, beside, text: str, reason: str
 ) -> None:
     world = World(tmp_path / "home")
@@ -151,7 +151,7 @@ def test_the_suites_of_all_applications_are_expectations_of_great_expectations()
         check({"one": [expect("expect_nothing", "critical", "A rule")]})
 
 
-def test_an_application_with_bad_expectations_is_refused_by_every_command(tmp_path: Path, monkeypatch) -> None:
+def test_every_command_refuses_an_application_with_invalid_expectations(tmp_path: Path, monkeypatch) -> None:
     shutil.copytree(Path(registry.__file__).parent, tmp_path / "apps")
     app = registry.load("wc")
     monkeypatch.setattr(app, "file", str(tmp_path / "apps" / "wc.py"))

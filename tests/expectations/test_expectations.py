@@ -72,7 +72,7 @@ def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> 
     return code, captured.out, captured.err.splitlines()
 
 
-def test_a_right_run_holds_however_often_it_is_judged(
+def test_repeated_validation_of_a_right_run_passes(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
     world = World(tmp_path)
@@ -89,7 +89,9 @@ def test_a_right_run_holds_however_often_it_is_judged(
     assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
 
 
-def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture) -> None:
+def test_wrong_run_names_each_failed_expectation_and_its_place(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
     world = World(tmp_path)
     wrong, crashed, shapeless, right = world.plan(("serial", 1), ("serial", 2), ("owners", 1), ("owners", 2))
     world.attempt(wrong, null_balance)
@@ -150,7 +152,7 @@ def pages_need_nothing(site: Path) -> None:
         assert report in {(page.parent / link).resolve() for link in shown.links}
 
 
-def test_pages_of_results_have_the_menu_and_say_nothing_that_means_nothing(
+def test_result_pages_have_the_menu_and_no_empty_phrases(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
     world = World(tmp_path)
@@ -172,7 +174,7 @@ def test_pages_of_results_have_the_menu_and_say_nothing_that_means_nothing(
     assert "7 of 7 data sets of the newest run meet their expectations" in (site / "index.html").read_text()
 
 
-def test_invariants_show_the_rows_and_the_task_that_evaluated_them_and_columns_have_each_their_own(
+def test_invariants_show_their_rows_and_task_and_columns_are_separate(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path)
@@ -196,7 +198,7 @@ def test_invariants_show_the_rows_and_the_task_that_evaluated_them_and_columns_h
         parser = Loads()
         parser.feed(page.read_text())
         text += " ".join("".join(parser.text).split())
-    for said in (
+    for phrase in (
         "bank: money",
         "bank: young",
         '{"name":"<b>4</b>","seq":4}',
@@ -206,11 +208,11 @@ def test_invariants_show_the_rows_and_the_task_that_evaluated_them_and_columns_h
         "FROM {batch} WHERE verdict NOT IN ('equal', 'not_comparable')",  # what this expectation ran itself
         "SELECT seq, name FROM outputs WHERE seq = 4",  # what the task ran
     ):
-        assert said in text, said
+        assert phrase in text, phrase
     assert (site / "expectations" / "outputs_older.html").exists()
 
 
-def test_a_run_with_nothing_to_judge_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
+def test_run_without_results_is_refused_in_one_line(tmp_path: Path, spark: SparkSession) -> None:
     world = World(tmp_path)
     world.plan(("serial", 1))
     with pytest.raises(BadInput, match="validate_outputs writes it") as refused:

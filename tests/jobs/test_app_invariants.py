@@ -103,7 +103,7 @@ TP_ENDS = "a segment's final state is that after its last accepted report"
 TP_VEHICLES = "a segment's set holds the vehicles that reported from it since its window started, each once"
 TPK_VEHICLES = "a segment's set holds the vehicles that reported from it, each once, and its count is their number"
 LR_ANSWERS = "a report has three answers and at most one warning, a balance or expenditure request one answer"
-LR_TOLD = "a vehicle is told a toll exactly when it enters a segment other than to leave the road"
+LR_NOTIFIED = "a vehicle is told a toll exactly when it enters a segment other than to leave the road"
 LR_TOLL = "a toll follows from the velocity, the number of vehicles and the accident in the same output"
 LR_CROWD = "a segment's number of vehicles is the number that reported from it in the minute"
 LR_COUNT = "a toll uses the number of vehicles in the minute before"
@@ -438,8 +438,8 @@ WRONG = [
     ("new_seg", NEW_LAST, lambda o, s: lose(s["state_new_seg"])),
     ("lr", LR_ANSWERS, lambda o, s: lose(o)),
     ("lr", LR_ANSWERS, lambda o, s: o.append({**o[-1], "seq": 9_999})),
-    ("lr", LR_TOLD, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] < 0, value=0)),
-    ("lr", LR_TOLD, lambda o, s: set_first(o, lambda r: r["leaves"], leaves=False)),
+    ("lr", LR_NOTIFIED, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] < 0, value=0)),
+    ("lr", LR_NOTIFIED, lambda o, s: set_first(o, lambda r: r["leaves"], leaves=False)),
     ("lr", LR_TOLL, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, value=0)),
     ("lr", LR_CROWD, lambda o, s: last(o, lambda r: r["kind"] == 1).update(value=99)),
     ("lr", LR_COUNT, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, count=52)),
@@ -534,21 +534,21 @@ def write(folder, events, outputs, states):
     return views
 
 
-def violations(spark, asked, views):
+def violations(spark, queries, views):
     """(subject, invariant) -> number of violating rows, of those that have any."""
-    found = find(spark, asked, views)
-    assert {held.error for held in found.values()} == {""}
-    return {key: held.count for key, held in found.items() if held.count}
+    answers = find(spark, queries, views)
+    assert {held.error for held in answers.values()} == {""}
+    return {key: held.count for key, held in answers.items() if held.count}
 
 
 # Spark takes a second to plan each of a hundred queries: `make test` asks those of two applications.
 FEW = ("sl", "wc")
-ASKED = [pytest.param(FEW, id="few"), pytest.param(tuple(PARAMS), id="all", marks=pytest.mark.slow)]
+SELECTIONS = [pytest.param(FEW, id="few"), pytest.param(tuple(PARAMS), id="all", marks=pytest.mark.slow)]
 
 
 @pytest.mark.slow
 def test_invariants_hold_on_right_results(spark, right, tmp_path):
-    asked, views = [], {}
+    queries, views = [], {}
     road = {"input": "linear_road", "seconds": 120, "veh_per_s": 2.0, "segments": 99, "invalid_ratio": 0.05}
     others = {
         "windows of tp": computed("tp", {**PARAMS["tp"], "window": 1, "reports_per_s": 150}),
@@ -567,14 +567,14 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
         views[index] = write(tmp_path / name, events, result.output_table(), result.state_tables())
         assert result.outputs
         assert result.dropped or app.kind == "windowed"  # which takes every tweet
-        asked += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
-    assert asked
-    assert violations(spark, asked, views) == {}
+        queries += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
+    assert queries
+    assert violations(spark, queries, views) == {}
 
 
-def test_what_an_application_says_of_runs_without_order_holds_in_any(spark, right, tmp_path):
+def test_declared_invariants_hold_in_any_order_of_events(spark, right, tmp_path):
     """A run without order is one whose events came in another order; what is said to hang on order does not hold."""
-    asked, views, broken = [], {}, set()
+    queries, views, broken = [], {}, set()
     for index, (name, (app, events, result)) in enumerate(right.items()):
         if app.unordered is None or app.kind == "windowed":  # windows need events in order
             continue
@@ -588,26 +588,26 @@ def test_what_an_application_says_of_runs_without_order_holds_in_any(spark, righ
         assert len({states_digest(app, "none", tables) for tables in states}) == 1
         assert outputs.sort_by([("seq", "ascending")]) != result.output_table() or name == "pos_rep"
         views[index] = write(tmp_path / name, events, outputs, other.state_tables())
-        asked += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
+        queries += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
         broken |= {(index, label) for label in app.invariants.keys() - app.holds("none").keys()}
     assert len(broken) == 4
-    assert violations(spark, asked, views).keys() == broken
+    assert violations(spark, queries, views).keys() == broken
 
 
-def test_there_is_a_wrong_result_for_each_invariant():
+def test_each_invariant_has_a_wrong_result():
     assert {(name, label) for name, label, _ in WRONG} == {
         (name, label) for name in registry.names() for label in registry.load(name).invariants
     }
 
 
-@pytest.mark.parametrize("names", ASKED)
-def test_each_invariant_finds_what_it_is_for(names, spark, right, tmp_path):
+@pytest.mark.parametrize("names", SELECTIONS)
+def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
     """And finds nothing in the right result."""
-    asked, views = [], {}
+    queries, views = [], {}
     for index, name in enumerate(names, len(WRONG)):
         app, events, result = right[name]
         views[index] = write(tmp_path / name, events, result.output_table(), result.state_tables())
-        asked += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
+        queries += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
     wrong = [(index, *one) for index, one in enumerate(WRONG) if one[0] in names]
     for index, name, label, damage in wrong:
         app, events, result = right[name]
@@ -617,11 +617,11 @@ def test_each_invariant_finds_what_it_is_for(names, spark, right, tmp_path):
         outputs = pa.Table.from_pylist(rows, outputs.schema)
         states = {key: pa.Table.from_pylist(state_rows[key], table.schema) for key, table in states.items()}
         views[index] = write(tmp_path / str(index), events, outputs, states)
-        asked.append((index, label, app.holds("total", result.params)[label]))
-    found = violations(spark, asked, views)
-    silent = [(name, label) for index, name, label, _ in wrong if (index, label) not in found]
+        queries.append((index, label, app.holds("total", result.params)[label]))
+    broken = violations(spark, queries, views)
+    silent = [(name, label) for index, name, label, _ in wrong if (index, label) not in broken]
     assert silent == []
-    assert [key for key in found if key[0] >= len(WRONG)] == []
+    assert [key for key in broken if key[0] >= len(WRONG)] == []
 
 
 def test_violating_rows_can_be_shown(spark, right, tmp_path):
@@ -637,22 +637,22 @@ def test_violating_rows_can_be_shown(spark, right, tmp_path):
 
 def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_path):
     """Two applications may share the SQL of an invariant. Column names and types belong to the subject."""
-    asked, views = [], {}
+    queries, views = [], {}
     for subject, rows in enumerate([pa.table({"n": [1]}), pa.table({"raw": pa.array([b"\x01"])})]):
         views[subject] = write(tmp_path / str(subject), rows, rows, {})
-        asked.append((subject, "empty", "SELECT * FROM outputs"))
-    first, second = (held.rows for held in find(spark, asked, views).values())
+        queries.append((subject, "empty", "SELECT * FROM outputs"))
+    first, second = (held.rows for held in find(spark, queries, views).values())
     assert first == [{"n": 1}]
     assert second == [{"raw": b"\x01"}]
 
 
-def test_columns_are_known_before_there_are_any_rows(right):
+def test_columns_are_known_without_rows(right):
     for app, _, result in right.values():
         tables = {"outputs": result.output_table(), **result.state_tables()}
         assert app.results(result.params) == {name: table.schema for name, table in tables.items()}, app.name
 
 
-def test_invariants_are_read_before_anything_is_run(spark, monkeypatch):
+def test_invariants_are_validated_before_any_run(spark, monkeypatch):
     assert refusals(spark, [*PARAMS.items()]) == [""] * len(PARAMS)
     monkeypatch.setitem(registry.load("sl").invariants, "typed", "SELECT * FORM outputs")
     monkeypatch.setitem(registry.load("sl").invariants, "unknown", "SELECT seq, monkey FROM outputs")
@@ -662,11 +662,11 @@ def test_invariants_are_read_before_anything_is_run(spark, monkeypatch):
     assert "monkey" in wrong
 
 
-def test_a_table_without_rows_has_the_columns_that_spark_reads(spark, tmp_path):
+def test_empty_table_has_the_columns_that_spark_reads(spark, tmp_path):
     """Of every type that a field may have."""
     kinds = [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.int8(), pa.bool_(), pa.float32(), pa.binary()]
     kinds += [pa.list_(pa.struct([("key", pa.uint16()), ("value", pa.int64())])), pa.list_(pa.float64(), 3)]
     columns = pa.schema([pa.field(f"c{number}", kind) for number, kind in enumerate(kinds)])
     pq.write_table(columns.empty_table(), tmp_path / "all.parquet")
-    read, made = (spark.sql(sql).schema for sql in (rows_of(tmp_path / "all.parquet"), no_rows(columns)))
-    assert [(f.name, f.dataType.simpleString()) for f in made] == [(f.name, f.dataType.simpleString()) for f in read]
+    read, empty = (spark.sql(sql).schema for sql in (rows_of(tmp_path / "all.parquet"), no_rows(columns)))
+    assert [(f.name, f.dataType.simpleString()) for f in empty] == [(f.name, f.dataType.simpleString()) for f in read]

@@ -18,7 +18,7 @@ from tests.differential.clustered import KINDS, Drawn, shared_outputs, shared_st
 
 
 @pytest.fixture
-def made(tmp_path):
+def write_case(tmp_path):
     """A workload of an application with its oracle."""
 
     def make(name: str, events: int) -> tuple[Path, Path]:
@@ -41,8 +41,8 @@ def made(tmp_path):
         pytest.param("wordcount", 300, marks=pytest.mark.slow),
     ],
 )
-def test_cell_on_spark_equals_the_oracle(spark, made, tmp_path, app, events):
-    source, expected = made(app, events)
+def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, events):
+    source, expected = write_case(app, events)
     options = {"executor": "spark", "threads": 2, "repetitions": 1, "seconds": 0, "sink": "parquet"}
     spec = RunSpec.parse({"app": app, **options})
     report = cluster.run_cell(spark, spec, source, tmp_path / "run")
@@ -61,7 +61,7 @@ def test_cell_on_spark_equals_the_oracle(spark, made, tmp_path, app, events):
     ]
 
 
-def test_failed_operator_is_the_reason_and_nothing_is_left(spark, tmp_path):
+def test_failed_operator_is_the_reason_and_no_files_are_left(spark, tmp_path):
     drawn = Drawn.of("failing", 0, tmp_path)
     assert drawn.outputs is None, "choose another number"
     with pytest.raises(RunFailed, match=r"operator \w+ failed at event \d+"):

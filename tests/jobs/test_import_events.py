@@ -67,8 +67,8 @@ def orders(package: Path) -> App:
     return registry.load("orders")
 
 
-def imported(spark: SparkSession, app: App, out: Path, *named: Path, **asked: Any) -> dict:
-    request = import_events.request(app, app.bind(), list(named), asked.pop("mapping", {}), **asked)
+def imported(spark: SparkSession, app: App, out: Path, *named: Path, **options: Any) -> dict:
+    request = import_events.request(app, app.bind(), list(named), options.pop("mapping", {}), **options)
     return import_events.run(spark, request, out)
 
 
@@ -128,29 +128,29 @@ VALUES: list[tuple[str, str, Any]] = [
 ]
 
 
-def test_every_value_of_csv_is_its_fields_or_kept_aside_with_a_reason(orders, spark, tmp_path):
+def test_every_csv_value_is_read_or_set_aside_with_a_reason(orders, spark, tmp_path):
     file, out = tmp_path / "orders, and: more+é.csv", tmp_path / "w"
-    file.write_text(csv_of([GOOD | {field: given} for field, given, _ in VALUES]))
+    file.write_text(csv_of([GOOD | {field: text} for field, text, _ in VALUES]))
     manifest = imported(spark, orders, out, file, unit="ms")
     fits = [(field, value) for field, _, value in VALUES if not isinstance(value, str)]
-    found = rows(out, orders)
-    assert [row["seq"] for row in found] == list(range(len(fits)))
+    events = rows(out, orders)
+    assert [row["seq"] for row in events] == list(range(len(fits)))
     good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "name": b"an order", "items": [1, 2]}
     wanted = sorted((good | {field: value} for field, value in fits), key=lambda row: row["ts"])
-    assert [repr({name: row[name] for name in FIELDS}) for row in found] == [repr(row) for row in wanted]
-    kept = [(number, field, given, why) for number, (field, given, why) in enumerate(VALUES, 1) if isinstance(why, str)]
+    assert [repr({name: row[name] for name in FIELDS}) for row in events] == [repr(row) for row in wanted]
+    kept = [(number, field, text, why) for number, (field, text, why) in enumerate(VALUES, 1) if isinstance(why, str)]
     assert [(row["_row"], row["_reason"]) for row in aside(out)] == [(number, why) for number, _, _, why in kept]
-    for row, (_, field, given, _) in zip(aside(out), kept, strict=True):
+    for row, (_, field, text, _) in zip(aside(out), kept, strict=True):
         assert row["_file"] == str(file)
-        assert {name: row[name] or "" for name in FIELDS} == GOOD | {field: given}
-    told = manifest["imported"]
-    assert (told["rows"], sum(one["rows"] for one in told["aside"])) == (len(VALUES), len(kept))
-    first = next(one for one in told["aside"] if one["reason"] == "ts is neither an integer nor a time")
+        assert {name: row[name] or "" for name in FIELDS} == GOOD | {field: text}
+    imported_part = manifest["imported"]
+    assert (imported_part["rows"], sum(one["rows"] for one in imported_part["aside"])) == (len(VALUES), len(kept))
+    first = next(one for one in imported_part["aside"] if one["reason"] == "ts is neither an integer nor a time")
     assert (first["rows"], first["file"], first["row"]) == (3, str(file), 7)
     assert sorted(path.name for path in out.iterdir()) == ["aside", "events", "manifest.json"]
 
 
-def test_times_are_refused_unless_their_unit_is_said(orders, spark, tmp_path):
+def test_times_without_a_unit_are_refused(orders, spark, tmp_path):
     file = tmp_path / "orders.csv"
     file.write_text(csv_of([GOOD | {"ts": "2026-01-02"}]))
     with pytest.raises(
@@ -160,7 +160,7 @@ def test_times_are_refused_unless_their_unit_is_said(orders, spark, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} - {"orders.py", "__pycache__"} == {"orders.csv"}
 
 
-def test_json_lines(orders, spark, tmp_path):
+def test_json_lines_become_events(orders, spark, tmp_path):
     file, out = tmp_path / "orders.jsonl.gz", tmp_path / "w"
     good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "an odd `name`": "é", "items": [1, 2], "more": {}}
     lines = [
@@ -175,12 +175,12 @@ def test_json_lines(orders, spark, tmp_path):
     ]
     file.write_bytes(gzip.compress(b"\r\n".join(lines) + b"\r\n"))
     imported(spark, orders, out, file, mapping={"name": "an odd `name`"})
-    found = rows(out, orders)
-    assert [(row["ts"], row["name"], row["items"]) for row in found] == [
+    events = rows(out, orders)
+    assert [(row["ts"], row["name"], row["items"]) for row in events] == [
         (4, "é".encode(), [2, 1]),
         (5, "é".encode(), [1, 2]),
     ]
-    assert math.isnan(found[0]["price"])
+    assert math.isnan(events[0]["price"])
     assert [(row["_line"], row["_row"], row["_reason"]) for row in aside(out)] == [
         (4, 3, "the line is not a JSON object"),
         (5, 4, "size has no value"),
@@ -191,7 +191,7 @@ def test_json_lines(orders, spark, tmp_path):
     assert [row["_raw"] for row in aside(out)] == lines[3:]
 
 
-def test_columns_of_parquet_have_types_of_their_own(orders, spark, tmp_path):
+def test_parquet_columns_keep_their_types(orders, spark, tmp_path):
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     table = pa.table(
         {
@@ -205,27 +205,27 @@ def test_columns_of_parquet_have_types_of_their_own(orders, spark, tmp_path):
     )
     pq.write_table(table, file)
     imported(spark, orders, out, file, mapping={"ts": "When"}, unit="ns")
-    found = rows(out, orders)
-    assert [(row["ts"], row["size"], row["name"], row["items"]) for row in found] == [
+    events = rows(out, orders)
+    assert [(row["ts"], row["size"], row["name"], row["items"]) for row in events] == [
         (2_000_000_001, 100, b"\xff", [1, 2]),
         (3_000_000_000, 4, b"d", [7, 8]),
     ]
-    assert [math.copysign(1, found[0]["price"]), found[1]["price"]] == [-1.0, float(np.float32(0.1))]
+    assert [math.copysign(1, events[0]["price"]), events[1]["price"]] == [-1.0, float(np.float32(0.1))]
     assert [(row["_row"], row["_reason"]) for row in aside(out)] == [
         (2, "size is neither an integer nor a time"),
         (3, "ts has no value"),
     ]
 
 
-def test_ties_are_in_the_order_of_files_and_rows_whatever_spark_does(orders, spark, tmp_path, monkeypatch):
+def test_ties_keep_the_order_of_files_and_rows(orders, spark, tmp_path, monkeypatch):
     folder = tmp_path / "in"
     (folder / "sub").mkdir(parents=True)
     (folder / "_ignored").write_text("no data")
     names = [f"{i}" for i in range(900)]
     parts = {"b.csv": names[:300], "c.csv.bz2": names[300:600], "sub/a.csv": names[600:]}
     for file, held in parts.items():
-        said = csv_of([GOOD | {"ts": str(int(name) % 3), "name": name} for name in held]).encode()
-        (folder / file).write_bytes(bz2.compress(said) if file.endswith(".bz2") else said)
+        content = csv_of([GOOD | {"ts": str(int(name) % 3), "name": name} for name in held]).encode()
+        (folder / file).write_bytes(bz2.compress(content) if file.endswith(".bz2") else content)
     wanted = sorted(names, key=lambda name: int(name) % 3)
     addresses = set()
     for partitions in ("4", "7"):
@@ -239,7 +239,7 @@ def test_ties_are_in_the_order_of_files_and_rows_whatever_spark_does(orders, spa
     assert len(addresses) == 1
 
 
-def test_a_row_that_is_torn_is_kept_as_it_was(orders, spark, tmp_path):
+def test_torn_row_is_kept_unchanged(orders, spark, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "w"
     good = b'1,2,3,true,x,"[1,2]"'
     lines = {
@@ -273,7 +273,7 @@ QUOTED = csv_of([GOOD | {"ts": str(i)} for i in range(1000)])
         (QUOTED, ",", '[1, 2]"', "[1, 2]", "text follows a closing quote, or a closing quote before it is missing"),
     ],
 )
-def test_an_open_quote_takes_no_other_row(orders, spark, tmp_path, text, separator, whole, damaged, reason):
+def test_open_quote_swallows_no_other_row(orders, spark, tmp_path, text, separator, whole, damaged, reason):
     """Whether it is never closed, or by a quote of the next row."""
     lines = text.splitlines(keepends=True)
     assert whole in lines[5]
@@ -292,7 +292,7 @@ def test_an_open_quote_takes_no_other_row(orders, spark, tmp_path, text, separat
 TEXTS = [b"a\r\nb", b"a\nb", b"a\rb", b" spaced ", b"", b"\xef\xbb\xbf", b"\x00", b"\xc2\x85\xe2\x80\xa8", b'""']
 
 
-def test_the_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
+def test_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "out"
     lines = [
         ",".join(FIELDS),
@@ -312,7 +312,7 @@ def test_the_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
     assert (len(long["text"]), long["is_cut"], long["line"]) == (import_events.SAMPLE_CHARACTERS, True, 9)
 
 
-def test_samples_of_parquet_are_the_values_of_the_row(orders, spark, tmp_path):
+def test_parquet_samples_are_the_values_of_the_row(orders, spark, tmp_path):
     file, out = tmp_path / "orders.parquet", tmp_path / "out"
     good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "name": b"an order", "items": [1, 2]}
     pq.write_table(pa.Table.from_pylist([good, good | {"size": 256, "name": b"\xff"}]), file)
@@ -322,7 +322,7 @@ def test_samples_of_parquet_are_the_values_of_the_row(orders, spark, tmp_path):
     assert (sample["row"], sample["line"], sample["is_cut"]) == (2, None, False)
 
 
-def test_texts_of_csv_are_kept_to_the_byte(orders, spark, tmp_path):
+def test_csv_texts_are_kept_byte_for_byte(orders, spark, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "w"
     quoted = [b'"' + text.replace(b'"', b'""') + b'"' for text in TEXTS]
     lines = [b'%d,7,1,1,%b,"[1,2]"' % (i, text) for i, text in enumerate(quoted)]
@@ -331,7 +331,7 @@ def test_texts_of_csv_are_kept_to_the_byte(orders, spark, tmp_path):
     assert [row["name"] for row in rows(out, orders)] == TEXTS
 
 
-def test_values_of_json_are_as_they_are_written(orders, spark, tmp_path):
+def test_json_values_are_kept_as_written(orders, spark, tmp_path):
     file, out = tmp_path / "orders.jsonl", tmp_path / "w"
 
     def line(ts, name, more=""):
@@ -372,7 +372,7 @@ def test_values_of_json_are_as_they_are_written(orders, spark, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_a_text_of_parquet_that_is_not_utf8_is_set_aside(orders, spark, tmp_path, kind):
+def test_parquet_text_outside_utf8_is_set_aside(orders, spark, tmp_path, kind):
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     names = pa.array([b"a", b"\xff\xfe", b"c"], pa.binary())
     wrong = pa.Array.from_buffers(pa.string(), 3, names.buffers())
@@ -387,7 +387,7 @@ def test_a_text_of_parquet_that_is_not_utf8_is_set_aside(orders, spark, tmp_path
     assert [(r["_row"], r["_raw"], r["_reason"]) for r in aside(out)] == [(2, b"\xff\xfe", "name is not UTF-8")]
 
 
-def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
+def test_lossy_import_fails(orders, spark, tmp_path, monkeypatch):
     file, numbered = tmp_path / "orders.csv", import_events._numbered
     file.write_text(csv_of([GOOD] * 3))
     monkeypatch.setattr(import_events, "_numbered", lambda *at: (table.slice(1) for table in numbered(*at)))
@@ -397,7 +397,7 @@ def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         (pa.float16(), "column 'x' is halffloat; the type float16 cannot be imported"),
         (pa.time64("us"), "column 'x' is time64[us]; the type time of day cannot be imported"),
@@ -406,16 +406,16 @@ def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
         (pa.decimal256(50, 2), "the type decimal of more than 38 digits cannot be imported"),
     ],
 )
-def test_a_column_of_parquet_that_spark_cannot_read_is_named(orders, tmp_path, kind, said):
+def test_unreadable_parquet_column_is_named(orders, tmp_path, kind, message):
     file = tmp_path / "orders.parquet"
     pq.write_table(pa.table({"x": pa.array([None], kind)}), file)
     with pytest.raises(BadInput) as refused:
         import_events.request(orders, orders.bind(), [file], {})
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_an_application_without_ts_has_its_events_as_they_stand(package, spark, tmp_path):
+def test_application_without_ts_keeps_the_order_of_its_events(package, spark, tmp_path):
     (package / "plain.py").write_text(HEAD.replace("orders", "plain").replace("    ts: i64\n", ""))
     app, file = registry.load("plain"), tmp_path / "plain.csv"
     file.write_text(csv_of([GOOD | {"name": name} for name in "cab"], FIELDS[1:]))
@@ -423,7 +423,7 @@ def test_an_application_without_ts_has_its_events_as_they_stand(package, spark, 
     assert [row["name"] for row in rows(tmp_path / "w", app)] == [b"c", b"a", b"b"]
 
 
-def test_an_application_whose_time_goes_back_has_its_events_as_they_stand(package, spark, tmp_path):
+def test_application_with_disordered_time_keeps_the_order_of_its_events(package, spark, tmp_path):
     text = HEAD.replace("orders", "late").replace("app.source(Order)", 'app.source(Order, delay="5s")')
     (package / "late.py").write_text(text)
     app, file = registry.load("late"), tmp_path / "late.csv"
@@ -457,14 +457,14 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "named", "asked", "said"), REFUSED)
-def test_what_cannot_be_imported_is_refused_before_spark_starts(made, named, asked, said, orders, tmp_path):
-    for name, content in made.items():
+@pytest.mark.parametrize(("files", "named", "options", "message"), REFUSED)
+def test_invalid_import_is_refused_before_spark_starts(files, named, options, message, orders, tmp_path):
+    for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     with pytest.raises(BadInput) as refused:
-        import_events.request(orders, orders.bind(), [tmp_path / name for name in named], **{"mapping": {}} | asked)
-    assert said.format(tmp_path) in str(refused.value)
+        import_events.request(orders, orders.bind(), [tmp_path / name for name in named], **{"mapping": {}} | options)
+    assert message.format(tmp_path) in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -529,11 +529,11 @@ app.generates(events, events, events)
 def streams_of(app: App, table: pa.Table) -> list[pa.Table]:
     """The rows of each stream of a workload, with the columns of its record."""
     assert app.streams is not None
-    found = []
+    streams = []
     for number, columns in enumerate(app.streams.columns):
         rows = table.filter(pc.equal(table["stream"], number))
-        found.append(pa.table({field: rows[column] for field, column in columns.items()}))
-    return found
+        streams.append(pa.table({field: rows[column] for field, column in columns.items()}))
+    return streams
 
 
 def written(table: pa.Table, file: Path) -> None:
@@ -546,7 +546,7 @@ def written(table: pa.Table, file: Path) -> None:
         file.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
 
 
-def test_streams_that_were_exported_are_what_was_generated(spark, tmp_path):
+def test_exported_streams_equal_the_generated_events(spark, tmp_path):
     app = registry.load("scalejoin")
     params = app.bind({"rate": 10_000})  # many rows have the same ts
     generated = workload.write(app, params, 3000, 5, tmp_path / "generated")
@@ -611,8 +611,8 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
     request = import_events.request(app, app.bind(), named, mapping)
     manifest = import_events.run(spark, request, tmp_path / "w")
     wanted.sort(key=lambda one: one[0])
-    found = rows(tmp_path / "w", app)
-    assert found == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
+    events = rows(tmp_path / "w", app)
+    assert events == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
     about = manifest["imported"]
     assert about["rows"] == len(wanted) + aside_rows
     assert sum(one["rows"] for one in about["aside"]) == aside_rows
@@ -620,7 +620,7 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
     assert about["files"] == [file for name in ("Bid", "Ask", "Tick") for file in about["streams"][name]]
 
 
-def test_rows_of_a_stream_that_are_set_aside_have_a_table_of_their_own(spark, tmp_path):
+def test_rows_set_aside_have_a_table_per_stream(spark, tmp_path):
     app, out = registry.load("scalejoin"), tmp_path / "w"
     (tmp_path / "left.csv").write_text("ts,x,y\n5,1,0.5\n,2,1\n6,2,2,2\n")
     (tmp_path / "right.jsonl").write_text('{"ts": 5, "a": 1, "b": 2, "c": 3, "d": 1}\n{"ts": 4}\n')
@@ -650,7 +650,7 @@ def test_rows_of_a_stream_that_are_set_aside_have_a_table_of_their_own(spark, tm
         import_events.run(spark, import_events.request(app, app.bind(), named, {}), tmp_path / "w2")
 
 
-def test_what_is_damaged_or_empty_leaves_nothing(orders, spark, tmp_path):
+def test_damaged_or_empty_import_leaves_nothing(orders, spark, tmp_path):
     whole = csv_of([GOOD | {"name": f"{i:x}" * 40} for i in range(20_000)]).encode()
     cut, empty, out = tmp_path / "cut.csv.gz", tmp_path / "empty.csv", tmp_path / "out" / "w"
     empty.write_text(csv_of([]))

@@ -54,9 +54,9 @@ def events(out: Path) -> list[tuple[int, str]]:
 
 def test_files_are_followed_and_a_killed_run_resumes(spark, source, tmp_path, monkeypatch, capsys):
     assert run(spark, source, tmp_path / "whole", verify=True) == 0
-    told = capsys.readouterr()
-    assert "micro-batch 1: 1 files, 1 events, 1 rows set aside, 2 outputs" in told.err
-    assert "equal: 9 outputs" in told.out
+    output = capsys.readouterr()
+    assert "micro-batch 1: 1 files, 1 events, 1 rows set aside, 2 outputs" in output.err
+    assert "equal: 9 outputs" in output.out
     assert events(tmp_path / "whole") == [
         (1, "or not"),
         (2, "to be"),
@@ -116,7 +116,7 @@ def test_records_of_a_topic_become_events(spark, tmp_path):
     assert at == [("lines-0-from-7.json", 2), ("lines-1-from-4.json", 1)]
 
 
-def test_file_that_does_not_fit_stops_the_run_until_it_is_removed(spark, source, tmp_path):
+def test_mismatched_file_stops_the_run_until_it_is_removed(spark, source, tmp_path):
     (source / "bad.csv").write_text("ts,word\n1,x\n")
     os.utime(source / "a.csv")
     with pytest.raises(BadInput, match=r"bad.csv has no column 'line'"):
@@ -127,7 +127,7 @@ def test_file_that_does_not_fit_stops_the_run_until_it_is_removed(spark, source,
     assert [ts for ts, _ in events(tmp_path / "out")] == [1, 7, 7, 9]  # those of a.csv are too late by now
 
 
-def test_command_that_does_not_fit_leaves_the_folder_to_the_next_one(spark, source, tmp_path):
+def test_mismatched_command_leaves_the_folder_to_the_next_one(spark, source, tmp_path):
     reading = Reading(str(source), ["line=text"], until_idle=0)
     with pytest.raises(BadInput, match=r"a.csv has no column 'text'"):
         follow(SPEC, reading, tmp_path / "out", False, False, spark)
@@ -153,13 +153,13 @@ def test_command_that_does_not_fit_leaves_the_folder_to_the_next_one(spark, sour
 def test_bad_request_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert lockstep("follow", *arguments, "--out", "out") == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_broker_that_does_not_answer_is_refused(monkeypatch, tmp_path, capsys):
+def test_silent_broker_is_refused(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(live, "connector_jars", lambda: [Path("spark-sql-kafka-0-10_2.13-4.1.3.jar")])
     assert lockstep("follow", "wc", "--source", "kafka://127.0.0.1:1/topic", "--out", str(tmp_path / "out")) == 2
     assert "no broker answers at 127.0.0.1:1; " in capsys.readouterr().err

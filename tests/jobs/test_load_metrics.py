@@ -44,7 +44,7 @@ def test_every_planned_cell_has_a_row(world: World) -> None:
     assert (absent["attempt"], absent["is_bound"], absent["started_at"]) == (0, True, None)
 
 
-def test_a_row_says_how_its_cell_was_run(tmp_path: Path) -> None:
+def test_row_has_the_options_of_its_cell(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.plan(("tstream", 2), pool="shared_everything", stealing=True, checkpoint=3)
     load_metrics.work(world.home, RUN_ID)
@@ -53,7 +53,7 @@ def test_a_row_says_how_its_cell_was_run(tmp_path: Path) -> None:
     assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
 
 
-def test_rows_say_what_a_cell_was_measured_against_and_what_disturbed_it(tmp_path: Path) -> None:
+def test_rows_have_reference_and_disturbances_of_each_cell(tmp_path: Path) -> None:
     world = World(tmp_path)
     (cell,) = world.plan(("serial", 1))
     seen = {"steal": 0.01, "others": 0.25, "preempted": 7.0, "mhz_before": 2600.0, "mhz_after": None}
@@ -70,7 +70,7 @@ def test_rows_say_what_a_cell_was_measured_against_and_what_disturbed_it(tmp_pat
     assert [(s["passes"], s["loop_seconds"]) for s in loaded(world, "samples")] == [(1, None), (40, 0.002)]
 
 
-def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_path: Path) -> None:
+def test_rows_have_count_and_duration_of_reconfigurations(tmp_path: Path) -> None:
     world = World(tmp_path)
     schedule = [{"event": event, "owners": {"count": [0]}} for event in (0, 20, 50, 90)]
     (cell,) = world.plan(("gate", 2), schedule=schedule)
@@ -109,7 +109,7 @@ def test_samples_come_from_cells_that_ran(world: World) -> None:
     assert (peak["cpu_seconds"], peak["energy_joules"]) == (0.5, 2.5)
 
 
-def test_loading_twice_changes_nothing_and_a_rerun_replaces(world: World) -> None:
+def test_second_load_changes_nothing_and_a_rerun_replaces_rows(world: World) -> None:
     load_metrics.work(world.home, RUN_ID)
     before = loaded(world, "cells"), loaded(world, "samples")
     load_metrics.work(world.home, RUN_ID)
@@ -120,7 +120,7 @@ def test_loading_twice_changes_nothing_and_a_rerun_replaces(world: World) -> Non
     assert len(loaded(world, "samples")) == 4
 
 
-def test_a_cell_has_the_verdict_that_its_checks_come_to(world: World) -> None:
+def test_cell_has_the_verdict_of_its_checks(world: World) -> None:
     load_metrics.work(world.home, RUN_ID)
     wanted = ["not_run", "failed", "not_run"]
     assert [row["verdict"] for row in loaded(world, "cells")] == wanted, "nothing was compared yet"
@@ -144,7 +144,7 @@ def test_a_cell_has_the_verdict_that_its_checks_come_to(world: World) -> None:
     ]
 
 
-def test_a_report_that_is_none_is_a_failed_cell(world: World) -> None:
+def test_invalid_report_is_a_failed_cell(world: World) -> None:
     folder = world.attempt(world.cells[2]["cell"])
     (folder / "report.json").write_text('{"version": 1}')
     load_metrics.work(world.home, RUN_ID)

@@ -39,8 +39,8 @@ def test_files_and_folders_in_a_root_are_read_through_links_too(root):
     assert regular_files(root / "a.csv", [root]) == [(root / "a.csv", root / "a.csv")]
     assert regular_files(root / "link.csv", [root]) == [(root / "link.csv", root / "in" / "b.csv")]
     for folder, roots in ((root / "in", [root.parent / "way"]), (root.parent / "way" / "in", [Path("/nosuch"), root])):
-        found = [(folder / "b.csv", root / "in" / "b.csv"), (folder / "up.csv", root / "a.csv")]
-        assert regular_files(folder, roots) == found
+        pairs = [(folder / "b.csv", root / "in" / "b.csv"), (folder / "up.csv", root / "a.csv")]
+        assert regular_files(folder, roots) == pairs
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_only_regular_files_are_read_on_the_command_line_too(root, roots, is_in_
     )
 
 
-def test_a_folder_behind_a_link_is_named_instead_of_ignored(root):
+def test_linked_folder_is_named_instead_of_ignored(root):
     (root / "in" / "more").symlink_to("..")
     assert refusal(root / "in", [root]) == f"{root / 'in' / 'more'} is a link to a folder: name that folder itself"
 
 
-def test_a_file_that_is_replaced_after_the_check_is_not_opened(root):
+def test_file_replaced_after_the_check_is_not_opened(root):
     ((_, file),) = regular_files(root / "in" / "b.csv", [root])
     with open_regular(file) as opened:
         assert opened.read().decode() == TEXT
@@ -106,7 +106,7 @@ def test_a_file_that_is_replaced_after_the_check_is_not_opened(root):
         open_regular(file)
 
 
-def test_the_roots_are_a_setting(tmp_path, monkeypatch):
+def test_roots_are_a_setting(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     monkeypatch.delenv("LOCKSTEP_IMPORT_ROOTS", raising=False)
     assert import_roots() == [tmp_path / "inbox"]

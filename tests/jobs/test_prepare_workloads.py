@@ -18,7 +18,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import provenance_of
 from tests.jobs.world import RUN_ID, write_json
 
-ASKED = [("sl", 300), ("wc", 100)]
+REQUESTED = [("sl", 300), ("wc", 100)]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Home:
     home = Home(tmp_path)
     entries = [
         {"app": app, "params": {}, "events": events, "seed": 7, "address": workload.address(app, {}, events, 7)}
-        for app, events in ASKED
+        for app, events in REQUESTED
     ]
     write_json(home.run(RUN_ID) / "plan.json", {"workloads": entries, "cells": []})
     return home
@@ -44,11 +44,11 @@ def failure(work: Callable[[SparkSession, Home, str], str], home: Home, spark: S
     return str(failed.value)
 
 
-def test_workloads_are_those_of_the_command_line_and_then_reused(
+def test_workloads_equal_those_of_the_command_line_and_are_reused(
     home: Home, spark: SparkSession, tmp_path: Path
 ) -> None:
     assert run(home, spark) == "generated sl, wc"
-    for app, events in ASKED:
+    for app, events in REQUESTED:
         folder = home.workload(app, workload.address(app, {}, events, 7))
         alone = workload.write(app, {}, events, 7, tmp_path / "alone" / app)
         assert workload.read_manifest(folder) == alone
@@ -56,12 +56,12 @@ def test_workloads_are_those_of_the_command_line_and_then_reused(
         assert [p.name for p in folder.parent.iterdir()] == [folder.name]
         os.utime(folder / "manifest.json", (1, 1))
     assert run(home, spark) == "reused sl, wc"
-    for app, events in ASKED:
+    for app, events in REQUESTED:
         manifest = home.workload(app, workload.address(app, {}, events, 7)) / "manifest.json"
         assert manifest.stat().st_mtime == 1
 
 
-def test_chunks_are_spark_tasks_and_make_the_same_events(
+def test_chunks_are_spark_tasks_with_the_same_events(
     home: Home, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = workload.generate_chunk("sl", {}, 300, 7, 0, 300)
@@ -72,7 +72,7 @@ def test_chunks_are_spark_tasks_and_make_the_same_events(
     assert pq.read_table(folder / "events").equals(whole)
 
 
-def test_a_generator_that_fails_leaves_nothing_behind_and_the_others_alone(home: Home, spark: SparkSession) -> None:
+def test_failed_generator_leaves_no_files_and_the_others_finish(home: Home, spark: SparkSession) -> None:
     write_json(
         home.run(RUN_ID) / "plan.json",
         {
@@ -88,7 +88,7 @@ def test_a_generator_that_fails_leaves_nothing_behind_and_the_others_alone(home:
     assert workload.read_manifest(home.workload("wc", "b"))["events"] == 10
 
 
-def test_what_must_hold_is_read_first_and_nothing_is_run_where_it_cannot_be_asked(
+def test_invalid_invariant_stops_its_application_before_any_run(
     home: Home, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = next(e for e in read_plan(home, RUN_ID)["workloads"] if e["app"] == "wc")
@@ -126,11 +126,11 @@ def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Hom
     assert results["the digest of the manifest is right, and each part has its columns and rows"] == "passed"
 
 
-def test_a_workload_that_is_damaged_is_found_before_cells_run(home: Home, spark: SparkSession) -> None:
+def test_damaged_workload_is_detected_before_cells_run(home: Home, spark: SparkSession) -> None:
     run(home, spark)
     address = workload.address("wc", {}, 100, 7)
     (home.workload("wc", address) / "events" / "part-00000.parquet").unlink()
     assert "part-00000.parquet is missing" in failure(prepare_workloads.work, home, spark)
-    found = provenance_of(home, RUN_ID)
-    assert [check.result for check in found[address].checks] == ["failed", *["not checked"] * 3]
-    assert {check.result for one in found.values() if one.app == "sl" for check in one.checks} == {"passed"}
+    provenance = provenance_of(home, RUN_ID)
+    assert [check.result for check in provenance[address].checks] == ["failed", *["not checked"] * 3]
+    assert {check.result for one in provenance.values() if one.app == "sl" for check in one.checks} == {"passed"}

@@ -23,27 +23,27 @@ def without_breaks(data: bytes) -> bytes:
 @pytest.mark.parametrize("seed", range(200))
 def test_every_byte_of_a_file_is_in_one_record(seed):
     data = drawn(seed)
-    found = list(csv_records(decoded(io.BytesIO(b"x,y\n" + data)), ",", 2))
-    assert without_breaks(b"".join(record.raw for record in found)) == without_breaks(data)
-    assert all((record.values is None) != (record.reason is None) for record in found)
+    records = list(csv_records(decoded(io.BytesIO(b"x,y\n" + data)), ",", 2))
+    assert without_breaks(b"".join(record.raw for record in records)) == without_breaks(data)
+    assert all((record.values is None) != (record.reason is None) for record in records)
     lines = io.TextIOWrapper(io.BytesIO(b"x,y\n" + data), "latin-1", newline="").readlines()
-    for record in found:
+    for record in records:
         assert "".join(lines[record.line - 1 :]).encode("latin-1").startswith(record.raw)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("seed", range(50))
-def test_what_is_written_as_csv_is_read_as_it_was(seed, end):
+def test_csv_round_trip_keeps_values(seed, end):
     values = [drawn(seed * 100 + i, 12).decode("utf-8", "ignore") for i in range(60)]
     rows = [["x", "y", "z"], *(values[i : i + 3] for i in range(0, 60, 3))]
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator=end, quoting=csv.QUOTE_ALL).writerows(rows)
-    found = list(csv_records(decoded(io.BytesIO(text.getvalue().encode())), ",", 3))
-    assert [record.values for record in found] == rows[1:]
+    records = list(csv_records(decoded(io.BytesIO(text.getvalue().encode())), ",", 3))
+    assert [record.values for record in records] == rows[1:]
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_every_line_of_json_that_is_not_empty_is_a_record(seed):
+def test_every_nonempty_json_line_is_a_record(seed):
     data = drawn(seed)
     lines = [line.rstrip("\r\n") for line in decoded(io.BytesIO(data))]
     raw = [record.raw.decode("utf-8", "surrogateescape") for record in json_records(decoded(io.BytesIO(data)), [], {})]

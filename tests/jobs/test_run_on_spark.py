@@ -72,7 +72,7 @@ def work(session: Session, home: Home, round_: int = 0) -> str:
     return run_on_spark.work(session, home, RUN_ID, queue, 60.0, lambda line: None)
 
 
-def test_cells_run_one_after_the_other_and_leave_what_a_lane_leaves(session, home):
+def test_cells_run_in_sequence_and_leave_the_records_of_a_lane(session, home):
     assert work(session, home) == "ran 3 cells on the Spark of connection cluster"
     assert session.ran == ["one", "two", "three"]
     assert {name: claim.is_over for name, claim in claims(home, RUN_ID).items()} == dict.fromkeys(session.ran, True)
@@ -84,7 +84,7 @@ def test_cells_run_one_after_the_other_and_leave_what_a_lane_leaves(session, hom
     assert json.loads((attempt / "exit.json").read_text())["exit_code"] == 0
 
 
-def test_failed_cells_stop_no_other_and_are_named_at_the_end(session, home):
+def test_failed_cells_stop_no_others_and_are_named_at_the_end(session, home):
     session.fails = {"one": RunFailed("operator split failed at event 7"), "two": KeyError("words")}
     reasons = "one: operator split failed at event 7; two: KeyError: 'words'"
     with pytest.raises(RunFailed, match=f"^2 cells failed: {reasons}$"):
@@ -98,7 +98,7 @@ def test_failed_cells_stop_no_other_and_are_named_at_the_end(session, home):
     assert work(session, home, round_=1) == "ran 3 cells on the Spark of connection cluster"
 
 
-def test_lost_spark_leaves_its_cell_to_the_next_try_and_no_finished_cell_runs_again(session, home):
+def test_retry_after_lost_spark_skips_finished_cells(session, home):
     session.fails = {"two": RuntimeError("the channel closed")}
     session.is_lost = True
     with pytest.raises(ConnectionError, match=r"^connection cluster: its Spark does not answer: the channel closed$"):
@@ -120,7 +120,7 @@ def test_attempt_of_a_killed_process_is_not_continued(session, home):
     assert (home.attempt(RUN_ID, "one", 2) / "exit.json").exists()
 
 
-def test_stopped_cell_says_so_and_is_not_over_for_the_next_round(session, home):
+def test_stopped_cell_is_recorded_and_runs_again_in_the_next_round(session, home):
     session.fails = {"two": Interrupted(15)}
     with pytest.raises(Interrupted):
         work(session, home)
@@ -151,7 +151,7 @@ def test_cell_without_an_oracle_does_not_run(session, home):
     assert session.ran == []
 
 
-def test_cell_that_takes_too_long_is_interrupted(session, home):
+def test_cell_past_its_timeout_is_interrupted(session, home):
     late = threading.Event()
     session.interruptAll = late.set
 

@@ -37,7 +37,9 @@ def noted(home: Home) -> dict[str, str]:
     return json.loads((home.run(RUN_ID) / "oracles.json").read_text())
 
 
-def test_oracles_are_those_of_the_command_line_and_then_reused(home: Home, spark: SparkSession, tmp_path: Path) -> None:
+def test_oracles_equal_those_of_the_command_line_and_are_reused(
+    home: Home, spark: SparkSession, tmp_path: Path
+) -> None:
     assert run(home, spark) == "computed sl, wc"
     first = noted(home)
     assert len(first) == 2
@@ -45,15 +47,15 @@ def test_oracles_are_those_of_the_command_line_and_then_reused(home: Home, spark
         address = workload.address(app, {}, events, 7)
         oracle_address = first[address]
         alone = oracle.run(home.workload(app, address), tmp_path / "alone" / app)
-        made = oracle.read_manifest(home.oracle(app, oracle_address))
-        assert made["address"] == alone["address"] == oracle_address
-        assert (made["output_digest"], made["state_digest"]) == (alone["output_digest"], alone["state_digest"])
+        manifest = oracle.read_manifest(home.oracle(app, oracle_address))
+        assert manifest["address"] == alone["address"] == oracle_address
+        assert (manifest["output_digest"], manifest["state_digest"]) == (alone["output_digest"], alone["state_digest"])
     (home.run(RUN_ID) / "oracles.json").unlink()
     assert run(home, spark) == "reused sl, wc"
     assert noted(home) == first
 
 
-def test_a_workload_without_oracle_does_not_take_the_others_along(home: Home, spark: SparkSession) -> None:
+def test_failed_oracle_leaves_other_workloads_alone(home: Home, spark: SparkSession) -> None:
     good, damaged = planned(home, "sl", 200), planned(home, "wc", 50)
     part = home.workload("wc", damaged["address"]) / "events" / "part-00000.parquet"
     part.write_bytes(part.read_bytes()[:-10])

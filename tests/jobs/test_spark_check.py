@@ -20,7 +20,7 @@ HERE = {
 }
 
 
-def test_executors_of_this_machine_are_fit_and_nothing_is_left_behind(spark, tmp_path):
+def test_executors_of_this_machine_are_fit_and_leave_no_files(spark, tmp_path):
     check(spark, Home(tmp_path), "cluster", 3)
     assert list(tmp_path.iterdir()) == []
 
@@ -38,13 +38,13 @@ def test_executor_that_cannot_run_this_checkout_is_refused(spark, tmp_path, monk
         raise ModuleNotFoundError("No module named 'jobs'")
 
     monkeypatch.setattr(spark_check, "run_tasks", lambda *_: fail(""))
-    said = r"^connection cluster: its executors cannot import this checkout \(No module named 'jobs'\); set their "
-    with pytest.raises(BadInput, match=said):
+    message = r"^connection cluster: its executors cannot import this checkout \(No module named 'jobs'\); set their "
+    with pytest.raises(BadInput, match=message):
         check(spark, Home(tmp_path), "cluster", 1)
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
+    ("there", "message"),
     [
         ({"Python": "3.12.1"}, "the executor on node has Python 3.12.1, but this machine has 3.11.2; use one version"),
         ({"pyspark": "4.0.0"}, "the executor on node has pyspark 4.0.0, but this machine has 4.1.3; use one version"),
@@ -64,11 +64,11 @@ def test_executor_that_cannot_run_this_checkout_is_refused(spark, tmp_path, monk
         ({}, None),
     ],
 )
-def test_difference_says_what_to_do(there, said):
-    assert difference(HERE, HERE | {"machine": "node"} | there, Home("/shared")) == said
+def test_difference_has_a_remedy(there, message):
+    assert difference(HERE, HERE | {"machine": "node"} | there, Home("/shared")) == message
 
 
-def test_facts_of_one_process_have_no_difference(tmp_path):
+def test_facts_of_the_same_process_have_no_difference(tmp_path):
     (tmp_path / "token").write_text("a word")
     one, other = facts(str(tmp_path / "token")), facts(str(tmp_path / "token"))
     assert difference(one, other, Home(tmp_path)) is None

@@ -81,7 +81,7 @@ def test_raw_tables_have_their_schemas(world: World, spark: SparkSession) -> Non
 
 @pytest.mark.parametrize("count", ["outputs", "dropped_invalid", "dropped_late", "rejected"])
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_pass_with_another_count_is_different(world: World, spark: SparkSession, count: str, number: int) -> None:
+def test_pass_with_a_different_count_is_different(world: World, spark: SparkSession, count: str, number: int) -> None:
     right, wrong = world.plan(("serial", 1), ("owners", 2))
     world.attempt(right)
 
@@ -96,9 +96,9 @@ def test_a_pass_with_another_count_is_different(world: World, spark: SparkSessio
     assert f"has 7 {count}, expected " in outcome.of(wrong)["counts"]["detail"]
 
 
-def test_an_attempt_with_another_count_is_not_hidden_by_a_retry(world: World, spark: SparkSession) -> None:
+def test_retry_does_not_hide_an_attempt_with_a_different_count(world: World, spark: SparkSession) -> None:
     (cell,) = world.plan(("serial", 1))
-    world.attempt(cell, report=lambda made: made | {"samples": [made["samples"][0] | {"rejected": 9}]})
+    world.attempt(cell, report=lambda report: report | {"samples": [report["samples"][0] | {"rejected": 9}]})
     world.attempt(cell, number=2)
     assert Outcome(world, spark).verdict(cell) == "different"
 
@@ -221,7 +221,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tu
 
 
 @pytest.mark.parametrize("number", range(len(DAMAGES)), ids=[f"{d[0].__name__}-{d[1]}" for d in DAMAGES])
-def test_damage_is_found_and_named(damaged: tuple[list[str], Outcome], number: int) -> None:
+def test_damage_is_detected_and_named(damaged: tuple[list[str], Outcome], number: int) -> None:
     cells, outcome = damaged
     _, check, counts, kinds, seqs = DAMAGES[number]
     bad = cells[1 + number]
@@ -236,12 +236,12 @@ def test_damage_is_found_and_named(damaged: tuple[list[str], Outcome], number: i
     assert all((e["event"] is None) == (e["seq"] is None) for e in evidence)
 
 
-def test_damage_elsewhere_leaves_a_right_cell_equal(damaged: tuple[list[str], Outcome]) -> None:
+def test_damage_of_other_cells_leaves_a_right_cell_equal(damaged: tuple[list[str], Outcome]) -> None:
     cells, outcome = damaged
     assert outcome.verdict(cells[0]) == "equal"
 
 
-def test_only_what_is_wrong_is_different(world: World, spark: SparkSession) -> None:
+def test_only_wrong_checks_are_different(world: World, spark: SparkSession) -> None:
     cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
     for cell, change in zip(cells, (change_value, change_order, money_plus_one), strict=True):
         world.attempt(cell, change)
@@ -271,7 +271,7 @@ def test_evidence_shows_both_rows_and_the_event(world: World, spark: SparkSessio
     assert json.loads(row["actual"]) == {"actual": 362, "expected": 361}
 
 
-def test_columns_are_named_when_they_are_wrong(world: World, spark: SparkSession) -> None:
+def test_wrong_columns_are_named(world: World, spark: SparkSession) -> None:
     cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1), ("owners", 2))
     for cell, change in zip(cells, (missing_column, wrong_type, extra_column, no_state), strict=True):
         world.attempt(cell, change)
@@ -318,7 +318,7 @@ LOOSE_DAMAGES = [
 ]
 
 
-def test_without_order_declared_columns_are_compared_as_a_multiset(world: World, spark: SparkSession) -> None:
+def test_unordered_run_compares_declared_columns_as_a_multiset(world: World, spark: SparkSession) -> None:
     same, other, ordered, *bad = world.plan(
         ("shared_ring", 1),
         ("shared_ring", 2),
@@ -349,7 +349,7 @@ def test_without_order_declared_columns_are_compared_as_a_multiset(world: World,
     assert outcome.of(bad[7])["outputs"]["detail"] == "column mean is missing"
 
 
-def test_without_order_the_digests_are_those_of_what_is_declared(world: World, spark: SparkSession) -> None:
+def test_unordered_run_has_digests_of_declared_columns(world: World, spark: SparkSession) -> None:
     passes, state, empty = world.plan(("shared_ring", 1), ("shared_ring", 2), ("shared_ring", 3))
     digest = {"digest": world.digests["output_digest"]}
     world.attempt(passes, report=lambda r: r | {"samples": [sample | digest for sample in r["samples"]]})
@@ -363,7 +363,7 @@ def test_without_order_the_digests_are_those_of_what_is_declared(world: World, s
     assert Outcome(world, spark).of(empty)["outputs"]["detail"].startswith("no row was compared")
 
 
-def test_an_empty_final_table_is_no_check_unless_it_should_not_be_empty(world: World, spark: SparkSession) -> None:
+def test_empty_final_table_is_checked_only_if_rows_are_expected(world: World, spark: SparkSession) -> None:
     right, wrong = world.plan(("serial", 1), ("serial", 2))
     empty = world.right["accounts"].slice(0, 0)
     write_parts(world.home.oracle("bank", ORACLE) / "state", empty, name="ghosts.parquet")
@@ -375,7 +375,7 @@ def test_an_empty_final_table_is_no_check_unless_it_should_not_be_empty(world: W
     assert outcome.of(wrong)["state:ghosts"]["extra"] == 7
 
 
-def test_crashed_missing_and_strange_cells_are_not_green(world: World, spark: SparkSession) -> None:
+def test_crashed_missing_and_unknown_cells_are_not_green(world: World, spark: SparkSession) -> None:
     cells = world.plan(*((scheme, threads) for scheme in ("serial", "owners") for threads in (1, 2, 3, 4)))
     world.attempt(cells[0])
     world.attempt(cells[1], exit_code=1, error="sl: operator transfer, event 17: division by zero", report=None)
@@ -401,7 +401,7 @@ def test_crashed_missing_and_strange_cells_are_not_green(world: World, spark: Sp
         assert (rows["completed"]["verdict"], rows["completed"]["detail"]) == (verdict, line)
 
 
-def test_without_an_oracle_nothing_is_green(world: World, spark: SparkSession) -> None:
+def test_run_without_an_oracle_is_not_green(world: World, spark: SparkSession) -> None:
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell)
     (world.home.oracle("bank", ORACLE) / "manifest.json").unlink()
@@ -410,7 +410,7 @@ def test_without_an_oracle_nothing_is_green(world: World, spark: SparkSession) -
     assert WORKLOAD in outcome.of(cell)["completed"]["detail"]
 
 
-def test_nothing_compared_is_not_a_pass(world: World, spark: SparkSession) -> None:
+def test_cell_without_comparison_does_not_pass(world: World, spark: SparkSession) -> None:
     (cell,) = world.plan(("serial", 1))
     empty = world.right["outputs"].slice(0, 0)
     world.right["outputs"] = empty
@@ -471,7 +471,7 @@ def test_a_retry_hides_nothing(world: World, spark: SparkSession) -> None:
     assert outcome.verdict(lost) == "failed"
 
 
-def test_validating_twice_changes_nothing(world: World, spark: SparkSession) -> None:
+def test_second_validation_changes_nothing(world: World, spark: SparkSession) -> None:
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell, change_value)
     first, second = Outcome(world, spark), Outcome(world, spark)
@@ -479,7 +479,7 @@ def test_validating_twice_changes_nothing(world: World, spark: SparkSession) -> 
     assert first.violations == second.violations
 
 
-def test_an_invariant_that_right_rows_break_is_a_verdict_of_its_own_with_its_rows_as_text(
+def test_invariant_broken_by_right_rows_has_its_own_verdict_and_rows(
     world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = bank()
@@ -492,10 +492,11 @@ def test_an_invariant_that_right_rows_break_is_a_verdict_of_its_own_with_its_row
     for cell in cells:
         assert outcome.verdict(cell) == "invariant_broken"
         assert outcome.wrong(cell) == {"invariant:young"}
-        found = sorted(outcome.evidence(cell, "invariant:young"), key=lambda row: row["seq"])
-        assert [json.loads(row["actual"])["name"] for row in found] == ["0xfffe", "<b>4</b>"], "bytes that are no text"
-        assert json.loads(found[1]["actual"])["names"] == ["<b>4</b>"]
-        assert json.loads(found[1]["event"])["seq"] == 4
+        evidence = sorted(outcome.evidence(cell, "invariant:young"), key=lambda row: row["seq"])
+        names = [json.loads(row["actual"])["name"] for row in evidence]
+        assert names == ["0xfffe", "<b>4</b>"], "bytes that are no text"
+        assert json.loads(evidence[1]["actual"])["names"] == ["<b>4</b>"]
+        assert json.loads(evidence[1]["event"])["seq"] == 4
     load_metrics.work(world.home, RUN_ID)
     loaded = rows(world.home, "cells", RUN_ID)
     assert {(row["verdict"], row["reason"]) for row in loaded} == {
@@ -506,7 +507,7 @@ def test_an_invariant_that_right_rows_break_is_a_verdict_of_its_own_with_its_row
 @pytest.mark.parametrize(
     "broken", ["SELECT nonsense FROM outputs", "SELECT * FORM outputs", "SELECT 1 / (sub - sub) FROM outputs"]
 )
-def test_an_invariant_that_cannot_be_evaluated_is_not_a_pass(
+def test_invalid_invariant_does_not_pass(
     world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     app = bank()
@@ -532,7 +533,7 @@ def test_an_unknown_run_is_refused_in_one_line(world: World, spark: SparkSession
     assert not world.home.raw("verdicts").exists()
 
 
-def test_checks_made_anew_take_away_the_verdicts_that_others_gave(world: World, spark: SparkSession) -> None:
+def test_new_checks_replace_earlier_verdicts(world: World, spark: SparkSession) -> None:
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell)
     Outcome(world, spark)

@@ -154,11 +154,11 @@ class World:
         folder = self.home.attempt(RUN_ID, cell, number)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        made = change(dict(self.right))
-        if "outputs" in made:
-            write_parts(folder / "outputs", made["outputs"], 3)
-        for name in made.keys() - {"events", "outputs"}:
-            write_parts(folder / "state", made[name], name=f"{name}.parquet")
+        content = change(dict(self.right))
+        if "outputs" in content:
+            write_parts(folder / "outputs", content["outputs"], 3)
+        for name in content.keys() - {"events", "outputs"}:
+            write_parts(folder / "state", content[name], name=f"{name}.parquet")
         spec = next(c for c in self.cells if c["cell"] == cell)["spec"]
         write_json(folder / "spec.json", spec)
         exit = {"exit_code": exit_code, "error": error, "host": "here"}

@@ -69,7 +69,7 @@ def _import(home: Home) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_no_page_violates_a_rule(reports, theme):
+def test_pages_violate_no_accessibility_rule(reports, theme):
     # The cells of the run before look like those of the last one.
     before = [path for path in (reports / RUN_IDS[-2]).glob("*.html") if path.name.count(".") > 1]
     pages = sorted(path for path in reports.rglob("*.html") if path.name != "docs.html" and path not in before)
@@ -79,13 +79,13 @@ def test_no_page_violates_a_rule(reports, theme):
     assert violations_of_all(pages, theme) == {}
 
 
-def test_the_check_finds_a_violation(tmp_path):
+def test_accessibility_check_detects_violations(tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<!doctype html><html><title>x</title><img src='x.png'><p style='color: #aaa'>grey</p></html>")
     with Browser() as browser:
-        found, of_colours = (" ".join(violations(browser, page, theme)) for theme in THEMES)
+        plain, of_colours = (" ".join(violations(browser, page, theme)) for theme in THEMES)
     for rule in ("html-has-lang", "image-alt", "color-contrast"):
-        assert rule in found
+        assert rule in plain
     assert "color-contrast" in of_colours
 
 

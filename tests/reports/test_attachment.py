@@ -36,9 +36,9 @@ def file(home):
     return home.report(LAST, file_name(LAST))
 
 
-def test_the_file_says_what_the_run_says_with_the_evidence_of_what_is_wrong_or_slower(home, file):
+def test_attachment_has_the_report_and_evidence_of_wrong_and_slower_cells(home, file):
     page = Outline(file.read_text())
-    for said in (
+    for phrase in (
         History(home).run(LAST).sentence,
         "5.1 % slower",
         "gs/owners/t2 failed",
@@ -49,11 +49,11 @@ def test_the_file_says_what_the_run_says_with_the_evidence_of_what_is_wrong_or_s
         "streaming-core generate sl",
         "Throughput by threads",
     ):
-        assert said in page.text, said
+        assert phrase in page.text, phrase
     assert page.text.count("Reproduce this cell") == 4, "what is right and as fast as ever has no section"
 
 
-def test_links_lead_to_places_in_the_file_and_pictures_are_inside(file):
+def test_attachment_links_stay_inside_and_pictures_are_embedded(file):
     text = file.read_text()
     page = Outline(text)
     inside = [link for link in page.links if link.startswith("#")]
@@ -70,20 +70,20 @@ def test_links_lead_to_places_in_the_file_and_pictures_are_inside(file):
     assert re.search(r"<style>:root \{", text), "its style, as it is"
 
 
-def test_the_page_of_the_run_leads_to_it_to_be_kept(home, file):
+def test_run_page_links_to_the_attachment_for_download(home, file):
     page = (home.reports / LAST / "index.html").read_text()
     assert f'<a href="../{LAST}/{file.name}" download>' in page
     assert f'<a href="{LAST}/{file.name}" download>' in (home.reports / "index.html").read_text()
 
 
-def test_of_many_wrong_cells_the_first_are_shown_and_the_others_counted(home, monkeypatch):
+def test_attachment_shows_the_first_wrong_cells_and_counts_the_rest(home, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     page = Outline(attachment(Pages(History(home)), History(home).run(LAST)))
     assert page.text.count("Reproduce this cell") == 2
     assert "2 more cells are wrong or slower" in page.text
 
 
-def test_rows_and_names_are_text_in_it(home, file):
+def test_attachment_escapes_rows_and_names(home, file):
     assert "&lt;script&gt;" in file.read_text()
     history = History(home)
     run = history.run(LAST)
@@ -93,28 +93,28 @@ def test_rows_and_names_are_text_in_it(home, file):
     assert past_runs.HOSTILE in page.text
 
 
-def test_a_refused_run_is_a_file_too(tmp_path):
+def test_refused_run_has_an_attachment(tmp_path):
     home = Home(tmp_path)
     refuse(home, LAST, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
     page = Outline(attachment(Pages(History(home)), History(home).run(LAST)))
     assert page.first_heading == "Refused: unknown application 'nosuch'"
 
 
-def test_the_command_writes_it_where_it_is_told_to(home, tmp_path, monkeypatch, capfd):
+def test_command_writes_the_attachment_to_the_requested_file(home, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
     out = tmp_path / "new" / "mail.html"
     assert lockstep("report", LAST, "--file", str(out)) == 1, "as without: the run is red"
     assert "sl/owners/t2 differs from the oracle" in Outline(out.read_text()).text
     capfd.readouterr()
     assert lockstep("report", LAST, "--file", str(tmp_path)) == 2
-    said, error = capfd.readouterr()
-    assert (said, error.count("\n")) == ("", 1)
+    output, error = capfd.readouterr()
+    assert (output, error.count("\n")) == ("", 1)
     assert f"{tmp_path} cannot be written" in error
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
-def test_a_browser_shows_it_without_anything_beside_it(file, tmp_path):
+def test_browser_shows_the_attachment_without_other_files(file, tmp_path):
     alone = tmp_path / "alone.html"
     alone.write_text(file.read_text())
     with Browser() as browser:

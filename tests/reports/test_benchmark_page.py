@@ -77,7 +77,7 @@ def test_page_has_medians_intervals_and_conditions(write, measured):
     assert shown[1] == f"{row['to_loop']:.2f} ({ratio[0]:.2f} to {ratio[1]:.2f})"
 
 
-def test_a_claim_stands_beside_what_was_measured(write, measured):
+def test_claim_is_shown_beside_its_measurement(write, measured):
     [experiment] = measured["tstream"]["experiments"]
     text = page(write("tstream", experiments=[experiment | {"claims": [claim()]}]))
     assert "| claim | the paper's numbers | ours, as published | our best | not shown on this machine |" in text
@@ -85,7 +85,7 @@ def test_a_claim_stands_beside_what_was_measured(write, measured):
     assert row in text
 
 
-def test_goal_of_ours_has_no_column_about_a_paper(write, measured):
+def test_own_goal_has_no_paper_columns(write, measured):
     [experiment] = measured["tstream"]["experiments"]
     goal = claim() | {"numbers": "", "published": "", "host": ""}
     text = page(write("tstream", experiments=[experiment | {"figure": "", "title": "Ours", "claims": [goal]}]))
@@ -93,7 +93,7 @@ def test_goal_of_ours_has_no_column_about_a_paper(write, measured):
     assert "\n### Ours\n" in text
 
 
-def test_experiments_follow_the_numbers_of_their_figures(write, measured):
+def test_experiments_are_sorted_by_figure_number(write, measured):
     [experiment] = measured["tstream"]["experiments"]
     figures = ("section VI-G", "figures 13 and 14", "Figure 8", "figure 10")
     experiments = [experiment | {"figure": figure, "title": f"{n}"} for n, figure in enumerate(figures)]
@@ -116,7 +116,7 @@ def test_a_changed_figure_changes_the_page(write, measured, name, key):
     assert "| 1234.50" in after
 
 
-def test_a_changed_source_makes_the_page_say_which_component_is_outdated(write):
+def test_changed_source_marks_its_component_outdated(write):
     folder, now = write("tstream"), digests(COMPONENTS)
     assert "**Outdated:**" not in page(folder)
     text = page(folder, lambda: now | {"transactions": "0" * 16})
@@ -149,7 +149,7 @@ def test_the_committed_page_is_stale_after_a_change(write, tmp_path, monkeypatch
     assert [stale for stale, _ in files.stale(tmp_path)] == [tmp_path / "docs" / "benchmarks.md"]
 
 
-def test_a_result_of_another_machine_has_a_section_of_its_own(write, measured):
+def test_result_of_another_machine_has_its_own_section(write, measured):
     host = measured["tstream"]["host"] | {"cpu": "a large processor", "cores": 40}
     text = page(write("tstream", "tstream-numa", host=host))
     title = measured["tstream"]["title"]
@@ -164,7 +164,7 @@ def test_without_results_the_page_has_no_figures(tmp_path):
     assert "x loop |" not in text
 
 
-def test_a_result_that_was_not_measured_at_a_commit_is_rejected(write):
+def test_result_without_a_commit_is_rejected(write):
     for build in ("abc1234-dirty", "unknown"):
         with pytest.raises(BadInput, match=rf"engine.json: measured on build {build}; commit all changes"):
             page(write("engine", build=build))
@@ -193,7 +193,7 @@ def test_a_wrong_result_is_rejected(write, measured):
         page(write("tstream", experiments=[wrong]))
 
 
-def test_a_file_that_is_no_result_of_its_name_is_rejected(write):
+def test_file_with_another_result_name_is_rejected(write):
     folder = write("engine")
     for name, text, message in (
         ("notes", "{}", "no benchmark has this name; known: engine, files, tstream"),
@@ -220,7 +220,7 @@ def test_a_result_without_its_conditions_is_rejected(write, measured, part, fact
         page(write("files", **{part: lacking}))
 
 
-def test_text_of_a_result_is_text_on_the_page(write, measured):
+def test_text_of_a_result_is_escaped_on_the_page(write, measured):
     experiment = measured["tstream"]["experiments"][0] | {"conclusions": ["a | b <script>\n| c"]}
     text = page(write("tstream", experiments=[experiment], title="<b>"))
     assert "- a \\| b &lt;script> \\| c\n" in text

@@ -30,12 +30,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(way, speed, threads=2, result="equal", app="gs", **more):
-    given = {"app": app, "params": {"theta": 0.5}, "way": way, "threads": threads, "events": 100, "runs": 3}
+    fields = {"app": app, "params": {"theta": 0.5}, "way": way, "threads": threads, "events": 100, "runs": 3}
     rates = [0.9 * speed, speed, 1.2 * speed]
     ranges = {"events_per_s_range": [rates[0], rates[2]], "to_loop_range": [rates[0] / 10e6, rates[2] / 10e6]}
     parts = dict.fromkeys(("useful", "sync", "lock", "remote", "other"), 7.0)
     figures = {"events_per_s": speed, "to_loop": speed / 10e6, "p99_us": 12.0, "breakdown": parts, "result": result}
-    return given | {"rates": rates, "rounds": {}} | ranges | figures | more
+    return fields | {"rates": rates, "rounds": {}} | ranges | figures | more
 
 
 def plot(x="threads", y="events_per_s", **more):
@@ -77,7 +77,7 @@ HOST = {
 }
 
 
-def result(made_at, experiments, **more):
+def result(measured_at, experiments, **more):
     """The results of a suite, version 2; made of what the sources of this checkout give."""
     return {
         "version": VERSION,
@@ -86,7 +86,7 @@ def result(made_at, experiments, **more):
         "command": "streaming-core bench --suite tstream",
         "quick": False,
         "order": ["schemes", "skew", "pools"],
-        "made_at": made_at,
+        "made_at": measured_at,
         "build": "abc423def",
         "seconds": 90.0,
         "cells": 12,
@@ -108,8 +108,8 @@ def result(made_at, experiments, **more):
     } | more
 
 
-def measured(home, made_at, experiments, **more):
-    write_json(home.reports / "bench" / f"tstream-{made_at}.json", result(made_at, experiments, **more))
+def measured(home, measured_at, experiments, **more):
+    write_json(home.reports / "bench" / f"tstream-{measured_at}.json", result(measured_at, experiments, **more))
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def page_of(home):
     return Pages(History(home)).performance()
 
 
-def test_the_page_shows_charts_beside_what_the_paper_says(home):
+def test_page_shows_charts_beside_the_claims_of_the_paper(home):
     kinds = [plot(), plot("way", "breakdown", kind="parts"), plot("way", kind="bar"), plot("theta", "p99_us")]
     both = [row("owners", 20e6), row("owners", 5e6, app="sl"), row("no_lock", 3e7, result="bound")]
     measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", both, kinds)])
@@ -164,7 +164,7 @@ def test_the_page_shows_charts_beside_what_the_paper_says(home):
         assert not tags & {"script", "image", "foreignObject", "use"}
 
 
-def test_of_every_experiment_the_newest_figures_count(home):
+def test_newest_figures_of_each_experiment_count(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)]), experiment("pools", [])])
     measured(home, "2026-01-02T00:00:00Z", [experiment("schemes", []), experiment("skew", [row("lock", 2e6)])])
     measured(home, "2026-01-03T00:00:00Z", [experiment("skew", [row("lock", 9e6)])], version=VERSION + 1)
@@ -176,7 +176,7 @@ def test_of_every_experiment_the_newest_figures_count(home):
     assert suite["experiments"][1]["rows"][1]["events_per_s"] == 2e6
 
 
-def test_committed_results_and_own_ones_are_shown_together(home, committed):
+def test_committed_and_local_results_are_shown_together(home, committed):
     write_json(committed / "tstream.json", result("2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 2e6)])]))
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)]), experiment("pools", [])])
     [suite] = suites_of(committed, home.reports / "bench")
@@ -205,7 +205,7 @@ def test_another_machine_has_its_own_charts(home):
         assert f"throughput gs; 100 events; {machine}" in page.text
 
 
-def test_a_quick_measurement_counts_only_without_another_one(home):
+def test_quick_measurement_counts_only_as_the_only_one(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
     quick = [experiment("skew", [row("lock", 2e6)]), experiment("pools", [row("lock", 3e6)])]
     measured(home, "2026-01-02T00:00:00Z", quick, quick=True)
@@ -214,7 +214,7 @@ def test_a_quick_measurement_counts_only_without_another_one(home):
     assert page_of(home)[0].count("these figures say nothing about speed") == 1
 
 
-def test_outdated_results_carry_a_mark_that_names_the_components(home):
+def test_outdated_results_are_marked_with_their_components(home):
     now = components.digests(["pinned", "channels", "windows"])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])], sources=now)
     assert "Outdated" not in page_of(home)[0]
@@ -224,7 +224,7 @@ def test_outdated_results_carry_a_mark_that_names_the_components(home):
     assert "Outdated: the sources of channels and windows changed after this result was measured." in text
 
 
-def test_a_result_that_differs_is_said_and_in_no_chart(home):
+def test_different_result_is_named_and_in_no_chart(home):
     measured(
         home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("pat", 9e6, result="different")])]
     )
@@ -255,7 +255,7 @@ def test_stacked_bars_show_the_most_threads_or_all_thread_counts():
     ]
 
 
-def test_a_line_is_one_series_everywhere_and_the_loop_is_the_grey_one(home):
+def test_line_has_one_series_number_and_the_loop_is_grey(home):
     rows = [row(way, 1e6) for way in ("owners", "serial", "lock", "mvlk", "pat", "no_lock", "affinity")]
     more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
@@ -266,7 +266,7 @@ def test_a_line_is_one_series_everywhere_and_the_loop_is_the_grey_one(home):
     assert numbers["stealing"] == 8
 
 
-def test_series_that_have_one_colour_have_different_markers_in_chart_and_legend(home):
+def test_series_of_one_colour_have_different_markers(home):
     ways = [f"way{i}" for i in range(25)]
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row(way, 1e6, t) for way in ways for t in (1, 2)])])
     page, svgs = page_of(home)
@@ -290,7 +290,7 @@ def test_legends_have_the_charts_colours_and_markers():
         assert f".{marker} {{" in style
 
 
-def test_whatever_stands_in_a_file_is_text(home):
+def test_content_of_result_files_is_escaped(home):
     rows = [row(HOSTILE, 1e6, app=HOSTILE), row("lock", 2e6)]
     hostile = experiment(HOSTILE, rows, title=HOSTILE, notes=[HOSTILE], conclusions=[HOSTILE], figure=HOSTILE)
     hostile["claims"] = [dict.fromkeys(claim(), HOSTILE)]
@@ -315,11 +315,11 @@ def test_whatever_stands_in_a_file_is_text(home):
 
 
 @pytest.mark.parametrize("name", suites.SUITES)
-def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
+def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
     """Every plot of every experiment, over rows as the suite makes them."""
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     few_plans(monkeypatch)
-    suite, made = suites.load(name), []
+    suite, measurements = suites.load(name), []
     # Of plans each experiment that is run is the same of another application, which would have to be measured.
     others = {app for app, *_ in rlas.PLANNED} - {"sd"}
     experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
@@ -329,7 +329,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     took = ("switch_p50_us", "switch_p99_us", "switch_max_us")
     switched = {"switches": 3, "switch_p50s_us": [99.0], "switch_over_1ms": 0, "switch_largest": [(99.0, 7)]}
     switched |= dict.fromkeys(took, 99.0)
-    switched |= {f"loaded_{name}": found for name, found in switched.items()}
+    switched |= {f"loaded_{name}": value for name, value in switched.items()}
     switched |= {f"loaded_{name}_{of}_us": 99.0 for name in ("heard", "waited") for of in ("p50", "p99", "max")}
     views = ("gap_max_us", "loaded_gap_max_us", "loaded_near_p99_us")
     for declared in experiments:
@@ -353,24 +353,25 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
                 more |= {"work": 0.5, "pass": 0, "seconds": 1.0, "event_seconds": 9.0, "changes": []}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more))
             ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
-            for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):
+            for (spec, request), load in itertools.product(ways, declared.loads or (None,)):
                 numbers = ("punctuation", "stealing", "batch", "partitions", "slice", "throughput_window")
                 axes = {name: spec.option(name) for name in ("executor", *AXES, *numbers) if name != "order"}
                 of = {"plan": plan} if (plan := spec.option("plan")) else {}
-                of |= switched if asked else {}
-                of |= dict.fromkeys(views, 99.0) | {"switched": asked.kind if asked else "no"} if heat.requests else {}
+                of |= switched if request else {}
+                if heat.requests:
+                    of |= dict.fromkeys(views, 99.0) | {"switched": request.kind if request else "no"}
                 of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}
                 rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more | axes | of))
-        said = list(declared.conclude(rows))
+        conclusions = list(declared.conclude(rows))
         plots = [{**vars(p), "lines": list(p.lines)} for p in declared.plots]
-        made.append(experiment(declared.name, [], plots, notes=notes, conclusions=said) | {"rows": rows})
-    order = [e["name"] for e in made]
-    measured(home, "2026-01-01T00:00:00Z", made, suite=name, order=order)
+        measurements.append(experiment(declared.name, [], plots, notes=notes, conclusions=conclusions) | {"rows": rows})
+    order = [e["name"] for e in measurements]
+    measured(home, "2026-01-01T00:00:00Z", measurements, suite=name, order=order)
     text, svgs = page_of(home)
     assert "(0.50 to 2.00)" in Outline(text).text
     drawn = Counter(re.match(f"charts/bench-{name}-(.*)-[0-9]+.svg", svg)[1] for svg in svgs)
     assert set(drawn) == set(order), "each experiment has a chart"
-    for one in made:
+    for one in measurements:
         measured_columns = {column for row in one["rows"] for column, value in row.items() if value is not None}
         plots = [p for p in one["plots"] if p["y"] in measured_columns]
         assert drawn[one["name"]] >= len(plots), one["name"]
@@ -380,7 +381,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     assert "99 nJ" in text
 
 
-def test_what_could_not_be_measured_is_not_drawn(home):
+def test_unmeasured_points_are_not_drawn(home):
     rows = [row("lock", 1e6, cpu_ns=81.5, energy_nj=None)]
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows, [plot(y="energy_nj"), plot(y="cpu_ns")])])
     text, svgs = page_of(home)
@@ -409,17 +410,17 @@ def test_make_report_draws_benchmarks_before_the_first_run(home):
     assert report(home, "20990101T000000Z-00000000").returncode == 2
 
 
-def test_bars_of_a_latency_stand_on_zero_and_so_have_a_height():
+def test_latency_bars_start_at_zero():
     points = [{"x": x, "y": y, "line": "one"} for x, y in (("a", 1000.0), ("b", 4000.0))]
     svg = charts.benchmark(points, plot("placement", y="p99_us", kind="bar"), {"one": 1}, (200, 100))
     heights = [float(h) for h in re.findall(r'roledescription="bar" d="[^"]*?v([0-9.]+)h', svg)]
     assert [round(h) for h in heights] == [25, 100]
 
 
-def test_points_are_drawn_beside_the_line_where_both_are_equal():
+def test_points_are_drawn_against_the_diagonal():
     lines = ("random", "random", "found")
-    found = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
-    svg = charts.benchmark(found, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
+    points = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
+    svg = charts.benchmark(points, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
     assert svg.count('aria-roledescription="point"') == 3
     assert svg.count('aria-roledescription="line mark"') == 1
     assert "predicted events/s" in svg
@@ -440,7 +441,7 @@ def test_intervals_are_drawn_as_error_bars(kind):
     assert float(height) > 50, "three quarters of the chart"
 
 
-def test_the_loop_has_a_band_and_no_interval_goes_below_a_logarithmic_scale():
+def test_loop_has_a_band_and_intervals_stay_on_the_logarithmic_scale():
     level = bar(1.0, 4.0, 1, level=True, dashed=True)
     svg = charts.benchmark([level, bar(1.0, 4.0, 1)], plot(y="to_loop"), {"one": 1}, (200, 100))
     assert svg.count('aria-label="interval" role') == 2
@@ -458,7 +459,7 @@ def test_a_single_round_has_no_interval():
     assert results.interval(row("lock", 1e6, p99_us_range=[None, None]), "p99_us") is None
 
 
-def test_round_trips_of_large_and_small_machines_are_told_in_words():
+def test_round_trip_times_are_described_in_words():
     assert results.round_trip({"round_trip_ns": None}) == "not measured: one core"
     trips = {"median": 120.0, "lowest": 80.0, "highest": 300.0, "pairs": 64, "of": 780}
     assert results.round_trip({"round_trip_ns": trips}) == "120 ns (80 to 300), a sample of 64 of 780 pairs of cores"

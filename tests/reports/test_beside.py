@@ -17,26 +17,26 @@ from tests.reports.content import from_elsewhere
 
 @pytest.fixture
 def home(tmp_path):
-    made = Home(tmp_path)
-    past_runs.make(made, nights=3)  # the last one is red
-    return made
+    new_home = Home(tmp_path)
+    past_runs.make(new_home, nights=3)  # the last one is red
+    return new_home
 
 
-def test_verdicts_that_changed_are_counted_and_marked(home):
+def test_changed_verdicts_are_counted_and_marked(home):
     history = History(home)
     *_, earlier, last = history.run_ids()
     one, other = history.run(last), history.run(earlier)
-    found = Beside.of(one, other)
-    changed = [pair.label for pair in found.pairs if pair.changed]
+    beside = Beside.of(one, other)
+    changed = [pair.label for pair in beside.pairs if pair.changed]
     assert changed == [cell.label for cell in one.cells if cell.red]
-    assert found.sentence == f"{len(changed)} of the {len(one.cells)} shared cells changed their verdict"
+    assert beside.sentence == f"{len(changed)} of the {len(one.cells)} shared cells changed their verdict"
     page = Pages(history).beside(one, other)
     assert re.findall(r"<b>(\S+/\S+)</b>", page) == changed
     assert Beside.of(other, other).sentence.startswith("None of the ")
     assert not any(pair.changed for pair in Beside.of(other, other).pairs)
 
 
-def test_a_ratio_is_said_of_cells_that_did_the_same_on_the_same_machine(home):
+def test_ratio_needs_the_same_work_on_the_same_machine(home):
     history = History(home)
     one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
     name = "gs.transactional.serial"
@@ -57,21 +57,21 @@ def test_a_ratio_is_said_of_cells_that_did_the_same_on_the_same_machine(home):
     assert ratio() is None
 
 
-def test_cells_that_one_of_them_lacks_are_there_too(home):
+def test_cells_of_only_one_run_are_listed_too(home):
     history = History(home)
     one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
     gone = other.cells.pop(0)
-    found = Beside.of(one, other)
-    assert [pair.one.name for pair in found.pairs if pair.other is None] == [gone.name]
-    found = Beside.of(other, one)
-    assert [pair.other.name for pair in found.pairs if pair.one is None] == [gone.name]
-    assert found.pairs[-1].label == gone.label
+    beside = Beside.of(one, other)
+    assert [pair.one.name for pair in beside.pairs if pair.other is None] == [gone.name]
+    beside = Beside.of(other, one)
+    assert [pair.other.name for pair in beside.pairs if pair.one is None] == [gone.name]
+    assert beside.pairs[-1].label == gone.label
     assert Pages(history).beside(other, one).count("not planned") == 1
     other.cells.clear()
     assert Beside.of(one, other).sentence == "The two runs share no cell"
 
 
-def test_a_run_leads_to_its_page_beside_the_one_before_it(home):
+def test_run_links_to_its_comparison_with_the_previous_run(home):
     history = History(home)
     first, earlier, last = history.run_ids()
     assert before(history, history.run(last)) == earlier

@@ -45,8 +45,8 @@ def test_a_build_is_shown_by_model_and_test(home):
     run, built = pages(home, NODES)
     assert built.first_heading == "dbt built 1 model, and 1 test passed"
     assert "dbt built 1 model, and 1 test passed" in run.text
-    for said in ("1,200", "1.2", "1 of 1", "every run has one row"):
-        assert said in built.text, said
+    for phrase in ("1,200", "1.2", "1 of 1", "every run has one row"):
+        assert phrase in built.text, phrase
     assert "Failed" not in built.text
 
 
@@ -63,7 +63,7 @@ def test_failures_come_first_with_their_reason(home):
     assert "0 of 1" in built.text
 
 
-def test_a_run_without_results_has_no_such_page(home):
+def test_run_without_dbt_results_has_no_warehouse_page(home):
     publish(home, LAST)
     assert not home.report(LAST, "warehouse.html").exists()
     assert "warehouse.html" not in Outline(home.report(LAST, "index.html").read_text()).links

@@ -54,7 +54,7 @@ def test_a_page_takes_the_theme_of_airflow(reports, theme):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_that_is_opened_alone_takes_the_theme_of_the_browser(reports, theme):
+def test_page_opened_alone_takes_the_theme_of_the_browser(reports, theme):
     _, url = reports
     with Browser() as browser:
         browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
@@ -64,7 +64,7 @@ def test_a_page_that_is_opened_alone_takes_the_theme_of_the_browser(reports, the
             assert (ground < 0.2 and ink > 0.8) if theme == "dark" else (ground > 0.9 and ink < 0.2), page
 
 
-def test_dbts_page_is_turned_dark_with_the_frame_around_it(reports):
+def test_dbt_page_follows_the_dark_theme_of_its_frame(reports):
     _, url = reports
     with Browser() as browser:
         for theme, filtered in (("dark", True), ("light", False)):

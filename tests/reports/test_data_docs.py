@@ -43,7 +43,7 @@ def signs(home: Home, name: str) -> str:
     return "".join(re.findall(r'<span aria-hidden="true">(.)</span>', row))
 
 
-def test_runs_are_columns_under_their_dates_and_marks_lead_to_results(home):
+def test_runs_are_columns_with_dates_and_marks_link_to_results(home):
     write_results(home, LAST, {"cells": GOOD, "verdicts": BROKEN})
     shown = page(home)
     assert shown.first_heading == "1 of 2 data sets of the newest run meet their expectations"
@@ -66,7 +66,7 @@ def test_a_warning_is_shown_and_the_data_set_holds(home):
 
 
 @pytest.mark.parametrize("stage", AFTER_CELLS)
-def test_a_run_with_a_failed_stage_is_not_judged(home, stage):
+def test_run_with_a_failed_stage_has_no_judgement(home, stage):
     if stage in (Stage.VALIDATE_OUTPUTS, Stage.LOAD_METRICS, Stage.EXPECTATIONS):
         write_results(home, LAST, {})
     end(home, LAST, "finished", {stage: "the disk is full"})
@@ -76,7 +76,7 @@ def test_a_run_with_a_failed_stage_is_not_judged(home, stage):
     assert signs(home, "cells") == "·✓✓✓✓"
 
 
-def test_a_run_is_not_judged_if_it_stopped_or_expectations_left_no_results(home):
+def test_run_has_no_judgement_if_stopped_or_without_results(home):
     end(home, RUN_IDS[0], "stopped", by="ann")
     end(home, RUN_IDS[1], "died")
     (home.run(RUN_IDS[2]) / "expectations.json").unlink()
@@ -86,7 +86,7 @@ def test_a_run_is_not_judged_if_it_stopped_or_expectations_left_no_results(home)
     assert signs(home, "cells") == "✓✓···"
 
 
-def test_an_expectation_that_does_not_hold_is_a_judgement(home):
+def test_failed_expectation_is_a_judgement(home):
     write_results(home, LAST, {"cells": BROKEN})
     end(home, LAST, "finished", {Stage.EXPECTATIONS: "6 of 7 hold"})
     shown = page(home)
@@ -94,7 +94,7 @@ def test_an_expectation_that_does_not_hold_is_a_judgement(home):
     assert "not judged:" not in shown.text
 
 
-def test_the_frame_around_dbts_page_has_the_menu(home):
+def test_frame_of_the_dbt_page_has_the_menu(home):
     publish(home, LAST)
     frame = home.reports / DBT
     frame.parent.mkdir()

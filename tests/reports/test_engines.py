@@ -86,7 +86,7 @@ def test_a_cell_has_ratios_to_the_loop_to_our_best_and_to_the_limit(home):
 
 
 @pytest.mark.parametrize("verdict", ["different", "failed"])
-def test_a_wrong_cell_has_no_ratio_and_makes_none(home, verdict):
+def test_wrong_cell_has_no_ratio_and_is_no_reference(home, verdict):
     before = ratios_of(home)
     change(home, verdict)
     after = ratios_of(home)
@@ -106,7 +106,7 @@ def test_the_table_and_its_json_have_the_ratios(home):
     assert [round(cell[name], 3) for name in ("to_loop", "to_best", "to_limit")] == [0.2, 0.08, 0.064]
 
 
-def test_a_run_of_our_executors_alone_has_no_such_columns(tmp_path):
+def test_run_without_other_engines_has_no_ratio_columns(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1, red=False)
     text = printed(home)
@@ -118,7 +118,7 @@ def test_a_run_of_our_executors_alone_has_no_such_columns(tmp_path):
     assert "Beside other engines" not in Outline(home.report(RUN, "index.html").read_text()).text
 
 
-def test_pages_show_ours_theirs_and_the_limit_with_conditions(home):
+def test_pages_show_our_and_other_engines_and_the_limit_with_conditions(home):
     publish(home, RUN)
     for page in (home.reports / "performance.html", home.report(RUN, "index.html")):
         text = " ".join(Outline(page.read_text()).text.split())

@@ -15,19 +15,19 @@ BEGAN = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
 def plan(home: Home, day: int, cells: list[str], events: int = 100, executor: str = "pooled") -> dict:
     began = BEGAN + timedelta(days=day)
-    made = {
+    fields = {
         "run_id": f"{began:%Y%m%dT%H%M%SZ}-00000000",
         "created_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
         "regression": {"events": events, "repetitions": 3},
         "cells": [{"cell": cell, "spec": {"executor": executor}} for cell in cells],
     }
-    write_json(home.run(made["run_id"]) / "plan.json", made)
-    return made
+    write_json(home.run(fields["run_id"]) / "plan.json", fields)
+    return fields
 
 
-def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str = "here", **asked: Any) -> None:
+def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str = "here", **options: Any) -> None:
     """A run that has ended, `whole` seconds after it was planned."""
-    made = plan(home, day, [*seconds], **asked)
+    planned = plan(home, day, [*seconds], **options)
     began = BEGAN + timedelta(days=day)
     for cell, took in seconds.items():
         times = {
@@ -35,28 +35,28 @@ def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str =
             "ended_at": f"{began + timedelta(seconds=took):%Y-%m-%dT%H:%M:%SZ}",
         }
         began += timedelta(seconds=took)
-        write_json(home.attempt(made["run_id"], cell, 1) / "exit.json", {"exit_code": 0, "host": host, **times})
-    summary = home.reports / made["run_id"] / "summary.json"
+        write_json(home.attempt(planned["run_id"], cell, 1) / "exit.json", {"exit_code": 0, "host": host, **times})
+    summary = home.reports / planned["run_id"] / "summary.json"
     write_json(summary, {})
     ended = (BEGAN + timedelta(days=day)).timestamp() + whole
     os.utime(summary, (ended, ended))
 
 
-def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
+def test_estimate_is_the_last_time_of_cells_and_other_stages(tmp_path):
     home = Home(tmp_path)
     night(home, 1, {"a": 50, "b": 100}, 250)
     night(home, 2, {"a": 60, "b": 90, "c": 5}, 235)
-    asked = plan(home, 3, ["a", "b"])
-    said = estimate(home, asked, ["here"])
-    assert said == "2 cells, about 4 minutes, from the times of the last runs on this host"
-    assert expected(home, asked["run_id"]) == said
+    planned = plan(home, 3, ["a", "b"])
+    text = estimate(home, planned, ["here"])
+    assert text == "2 cells, about 4 minutes, from the times of the last runs on this host"
+    assert expected(home, planned["run_id"]) == text
     assert (
         estimate(home, plan(home, 4, ["c"]), ["here"])
         == "1 cell, about 2 minutes, from the times of the last runs on this host"
     )
 
 
-def test_what_is_not_known_is_said(tmp_path):
+def test_estimate_names_cells_without_a_known_time(tmp_path):
     home = Home(tmp_path)
     nothing = "duration unknown: none of them has run on this host with this many events"
     assert estimate(home, plan(home, 0, ["a"]), ["here"]) == f"1 cell; {nothing}"
@@ -76,8 +76,8 @@ def test_hosts_share_the_cells(tmp_path):
     assert sentence == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"
 
 
-def test_cells_on_spark_are_not_shared_by_hosts_and_their_driver_may_be_anywhere(tmp_path):
+def test_spark_cells_are_not_divided_over_hosts_and_use_any_driver(tmp_path):
     home = Home(tmp_path)
     night(home, 1, {"a": 100, "b": 140}, 240, host="elsewhere", executor="spark")
-    said = estimate(home, plan(home, 2, ["a", "b"], executor="spark"), ["here", "there"])
-    assert said == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"
+    text = estimate(home, plan(home, 2, ["a", "b"], executor="spark"), ["here", "there"])
+    assert text == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"

@@ -25,7 +25,7 @@ def run(tmp_path_factory):
     return History(home).run(LAST)
 
 
-def test_each_cell_stands_once_in_the_row_of_its_application_and_the_column_of_its_way(run):
+def test_each_cell_is_once_in_the_row_of_its_application_and_the_column_of_its_way(run):
     shown = []
     for panel in panels(run.cells):
         for row in panel.rows:
@@ -41,7 +41,7 @@ def test_applications_on_the_same_executors_share_a_panel(run):
     assert panels(run.cells)[0].caption == "2 applications on transactional"
 
 
-def test_tiles_count_what_the_sentence_says(run):
+def test_tiles_and_sentence_have_the_same_counts(run):
     assert [(tile.mark, tile.number, tile.word) for tile in tiles(run)] == [
         ("✓", "7", "equal"),
         ("✗", "2", "not equal"),
@@ -55,7 +55,7 @@ def point(build: str, rate: float, to_loop: float | None) -> Point:
     return Point({"build": build, "median_events_per_s": rate}, to_loop)
 
 
-def test_a_sparkline_has_a_point_per_build_and_the_same_in_words():
+def test_sparkline_has_a_point_and_a_description_per_build():
     line = Sparkline.of([point("a", 1e6, 2.0), point("a", 1e6, 4.0), point("b", 9e6, 1.5), point("c", 1e6, 3.5)])
     assert len(line.points.split()) == 3
     assert line.text == "Speed over 3 builds: first 3, lowest 1.5, highest 3.5, now 3.5 times the compiled loop"

@@ -10,7 +10,7 @@ from tests.reports import past_runs
 from tests.reports.past_runs import load
 
 
-def test_since_names_the_first_build_that_differs(tmp_path):
+def test_since_names_the_first_different_build(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home)
     # The night before the last one differs too: the series began there.
@@ -24,7 +24,7 @@ def test_since_names_the_first_build_that_differs(tmp_path):
     assert "sl/owners/t2 differs since build abc323def" in History(home).run(past_runs.LAST).sentence
 
 
-def test_a_build_that_was_equal_before_is_not_what_it_differs_since(tmp_path):
+def test_build_with_an_earlier_equal_run_is_no_start_of_a_difference(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home)
     before = History(home).run(past_runs.RUN_IDS[-2])
@@ -36,7 +36,7 @@ def test_a_build_that_was_equal_before_is_not_what_it_differs_since(tmp_path):
     assert "since" not in sentence
 
 
-def test_a_run_is_found_without_its_plan(tmp_path):
+def test_run_without_its_plan_is_listed(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     (home.run(past_runs.RUN_IDS[0]) / "plan.json").unlink()
@@ -57,7 +57,7 @@ def test_a_loaded_run_without_a_plan_has_its_verdicts(tmp_path):
         assert all(bool(cell.reason) == (cell.verdict != "equal") for cell in run.cells)
 
 
-def test_a_verdict_is_the_one_that_the_cell_was_loaded_with(tmp_path):
+def test_verdict_is_the_loaded_one(tmp_path):
     home = Home(tmp_path)
     write_runs(home, (GREEN,))
     (home.raw("verdicts") / f"run_id={GREEN}" / "part-0.parquet").unlink()
@@ -75,7 +75,7 @@ def test_a_run_shows_its_checks_before_it_is_loaded(tmp_path):
     assert run.counts["failed"] == 1
 
 
-def test_a_planned_cell_that_is_not_among_the_loaded_ones_was_not_run(tmp_path):
+def test_planned_but_unloaded_cell_was_not_run(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1, red=False)
     run_id = past_runs.RUN_IDS[0]
@@ -86,7 +86,7 @@ def test_a_planned_cell_that_is_not_among_the_loaded_ones_was_not_run(tmp_path):
     assert not run.green
 
 
-def test_figures_as_people_write_them():
+def test_rates_and_durations_are_readable():
     assert [human_rate(v) for v in (None, 312.4, 84_123, 999_700, 1_240_000, 2.5e9)] == [
         "\N{EN DASH}", "312", "84.1 k", "1 M", "1.24 M", "2.5 G",
     ]  # fmt: skip

@@ -47,7 +47,7 @@ def test_run_without_a_record_has_no_table_of_hosts(home):
     assert all("Hosts As they were before the run" not in page.text for page in pages(home))
 
 
-def test_page_shows_the_facts_of_each_host_and_why_one_was_left_out(home):
+def test_page_shows_facts_of_hosts_and_the_reason_of_an_omission(home):
     record(home, LAST, [UNFIT, FIT])
     assert preflights_of(home, LAST) == [FIT, UNFIT]
     for page in pages(home):
@@ -71,7 +71,7 @@ def test_busy_or_slowed_host_is_named_unsteady(change, state):
     assert HostRow.of(Preflight(**{**FIT.__dict__, **change})).state == state
 
 
-def test_clock_and_missing_facts_are_words():
+def test_clock_difference_and_missing_facts_are_described():
     assert HostRow.of(Preflight(**{**FIT.__dict__, "skew_seconds": -61.2})).clock == "-61.2 s"
     row = HostRow.of(UNFIT)
     assert (row.is_fit, row.state) == (False, UNFIT.reason)

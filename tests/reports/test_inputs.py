@@ -56,7 +56,7 @@ def pages(home: Home) -> dict[str, Outline]:
     return {name: Outline((home.reports / path).read_text()) for name, path in names.items()}
 
 
-def test_a_run_without_imports_whose_workloads_were_all_checked_says_so(home):
+def test_run_without_imports_reports_all_workloads_checked(home):
     read = pages(home)
     sentence = "No import; 3 generated workloads; all checks passed"
     assert read["inputs"].first_heading == read["latest"].first_heading == sentence
@@ -70,7 +70,7 @@ def test_a_run_without_imports_whose_workloads_were_all_checked_says_so(home):
     assert f"../{LAST}/index.html" in read["inputs"].links
 
 
-def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
+def test_import_page_shows_rows_and_escaped_samples_set_aside(home):
     inputs = provenance_of(home, LAST)
     address = next(one.address for one in inputs.values() if one.app == "gs")
     own = Provenance("gs", address, "import", 100_000, None, [Check("a", "passed")], "orders", IMPORTED)
@@ -80,7 +80,7 @@ def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
         "1 import of 100,012 rows, 12 set aside; 2 generated workloads; all checks passed"
     )
     for page in (read["inputs"], read["file"]):
-        for said in (
+        for phrase in (
             "gs: import orders",
             "orders.csv, more.csv",
             "amount, when as ts; unit of times: ms",
@@ -90,13 +90,13 @@ def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
             "(cut)",
             "imported/gs/orders/aside",
         ):
-            assert said in page.text, said
+            assert phrase in page.text, phrase
         assert "script" not in page.tags
         assert "img" not in page.tags or page is read["file"], "the file has charts"
         assert "1337" not in page.text
 
 
-def test_what_was_not_checked_or_failed_is_said(home):
+def test_unchecked_and_failed_workloads_are_named(home):
     known = list(provenance_of(home, LAST).values())
     failed = replace(known[0], checks=[Check("the workload can be prepared", "failed", "it rolls dice")])
     unchecked = replace(known[1], checks=[*known[1].checks, Check("ts never decreases", "not checked", "no record")])
@@ -107,7 +107,7 @@ def test_what_was_not_checked_or_failed_is_said(home):
     assert "ts never decreases○ not checkedno record" in page.text
 
 
-def test_a_workload_that_no_cell_read_is_not_checked(home):
+def test_workload_without_a_reader_is_not_checked(home):
     for cell in home.part("cells", LAST), home.part("verdicts", LAST), home.part("samples", LAST):
         cell.unlink()
     page = pages(home)["inputs"]
@@ -115,7 +115,7 @@ def test_a_workload_that_no_cell_read_is_not_checked(home):
     assert page.text.count("○ not checkedno cell read all rows") == 3
 
 
-def test_a_run_whose_preparation_left_no_record_says_why(home):
+def test_missing_preparation_record_has_a_reason(home):
     (home.run(LAST) / "provenance.json").unlink()
     assert pages(home)["inputs"].text.count("○ not checkedprepare workloads recorded no checks") == 3
     with pytest.raises(RunFailed), recorded(home, LAST, Stage.PREPARE_WORKLOADS):

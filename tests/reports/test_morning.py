@@ -53,20 +53,21 @@ def nightly(home: Home, run_id: str) -> None:
     write_json(path, json.loads(path.read_text()) | {"matrix": about})
 
 
-def test_what_broke_and_what_slowed_stand_first_with_since_when(home):
+def test_broken_and_slower_cells_come_first_with_their_start(home):
     text = Outline(index(home)).text
     broke, rest = text.split("What broke")[1].split("What became slower or faster")
     slowed, rest = rest.split("What is stale or unknown")
-    for said in ("gs/owners/t2", "2026-01-05", "operator debit, event 17: division by zero", "abc423def", "1 missing"):
-        assert said in broke
-    for said in ("gs/serial/t2", "5.1 % slower", "3.8 to 6.4 %", "2026-01-04", "abc323def"):
-        assert said in slowed
+    reason = "operator debit, event 17: division by zero"
+    for phrase in ("gs/owners/t2", "2026-01-05", reason, "abc423def", "1 missing"):
+        assert phrase in broke
+    for phrase in ("gs/serial/t2", "5.1 % slower", "3.8 to 6.4 %", "2026-01-04", "abc323def"):
+        assert phrase in slowed
     assert "No cell is stale" in rest
     assert "3 of 24 applications have a result" in rest.replace(str(len(registry.names())), "24")
     assert rest.index("Unknown, because ") < rest.index("thread"), "and then comes the grid"
 
 
-def test_a_green_run_says_that_nothing_broke(home):
+def test_green_run_reports_that_nothing_broke(home):
     history = History(home)
     text = Outline(Pages(history).overview(history.run(RUN_IDS[0]))).text
     assert "Nothing broke" in text
@@ -88,7 +89,7 @@ def test_since_is_the_first_run_of_an_unbroken_series(home):
     assert re.search(rf'<a href="{RUN_IDS[2]}/index.html"><time [^>]*>2026-01-03</time></a>', index(home))
 
 
-def test_every_run_is_in_the_list_also_one_that_was_refused_or_never_published(home):
+def test_list_includes_refused_and_unpublished_runs(home):
     refuse(home, REFUSED, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
     nightly(home, LAST)
     published(home, *RUN_IDS[1:], REFUSED)
@@ -97,11 +98,11 @@ def test_every_run_is_in_the_list_also_one_that_was_refused_or_never_published(h
     assert [link for link in page.links if link.startswith("2026")] == [
         f"{run_id}/index.html" for run_id in (REFUSED, *reversed(RUN_IDS))
     ]
-    for said in ("Refused: unknown application 'nosuch'", "nightly 3f2a91c0", "All 10 cells equal the oracle"):
-        assert said in page.text
+    for phrase in ("Refused: unknown application 'nosuch'", "nightly 3f2a91c0", "All 10 cells equal the oracle"):
+        assert phrase in page.text
 
 
-def test_a_line_says_what_the_run_says(home):
+def test_list_line_equals_the_verdict_of_its_run(home):
     history = History(home)
     nightly(home, LAST)
     before = [morning.line(history, run_id) for run_id in RUN_IDS]
@@ -110,12 +111,12 @@ def test_a_line_says_what_the_run_says(home):
     assert (before[-1].slower, before[-1].matrix, before[-1].green) == (1, "nightly 3f2a91c0", False)
 
 
-def test_what_has_not_run_for_long_or_never_is_named(home):
+def test_ways_without_a_recent_run_are_named(home):
     past_runs.add(home, LATER, applications=["wc"])
-    found = morning.coverage(History(home))
+    coverage = morning.coverage(History(home))
     seen = {
         f"{app}/{strategy}": one
-        for app, executors in found.ways.items()
+        for app, executors in coverage.ways.items()
         for strategies in executors.values()
         for strategy, one in strategies.items()
     }
@@ -124,7 +125,7 @@ def test_what_has_not_run_for_long_or_never_is_named(home):
     # sl/owners ran with the last of the nights, and its bound counts for nothing.
     assert stale.keys() == {"gs/owners", "gs/serial", "sl/owners", "sl/serial"}
     assert set(stale.values()) == {"2026-01-05, 15 days before"}
-    unknown = set(state(History(home)).unknown(found.ways))
+    unknown = set(state(History(home)).unknown(coverage.ways))
     assert {"q1", "wc on pinned", "wc on morsel"} <= unknown
     assert not {"gs", "wc", "wc on pooled"} & unknown
     assert morning.Seen(LAST, STALE + 1).stale
@@ -133,15 +134,15 @@ def test_what_has_not_run_for_long_or_never_is_named(home):
     assert "serial 2026-01-05, 15 days before" in text
 
 
-def test_an_application_that_cannot_be_loaded_is_said_to_be_so(home, package):
+def test_unloadable_application_is_named(home, package):
     (package / "unready.py").write_text("app = 1\n")
-    found = morning.coverage(History(home))
-    assert (found.ways, found.unread) == ({}, ["unready"])
+    coverage = morning.coverage(History(home))
+    assert (coverage.ways, coverage.unread) == ({}, ["unready"])
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 @pytest.mark.parametrize("width", [1280, 1920])
-def test_the_night_is_one_screen(home, width):
+def test_nightly_fits_one_screen(home, width):
     write(home.reports / "index.html", index(home))
     write(home.reports / "style.css", (HERE / "style.css").read_text())
     with Browser((width, 1000)) as browser:

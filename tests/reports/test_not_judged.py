@@ -52,21 +52,21 @@ def run_of(trends: list[Speed], gated: list[Gate], note: str) -> Run:
 
 
 @given(speeds, gates, st.sampled_from(("", "no earlier night is green")))
-def test_nothing_that_is_said_of_a_run_without_a_verdict_claims_that_no_speed_changed(trends, gated, note):
+def test_run_without_a_speed_verdict_claims_no_unchanged_speed(trends, gated, note):
     run = run_of(trends, gated, note)
-    said = [run.speed_sentence, run.speed_heading, run.gate_sentence]
-    said += [f"{tile.number} {tile.word} {tile.detail}" for tile in tiles(run) if tile.href == "#speed"]
-    said += [text for cell in run.cells for one in (cell.speed, cell.gate) if one for text in (one.text, one.why)]
-    assert not [text for text in said if CLAIM.search(text)]
+    texts = [run.speed_sentence, run.speed_heading, run.gate_sentence]
+    texts += [f"{tile.number} {tile.word} {tile.detail}" for tile in tiles(run) if tile.href == "#speed"]
+    texts += [text for cell in run.cells for one in (cell.speed, cell.gate) if one for text in (one.text, one.why)]
+    assert not [text for text in texts if CLAIM.search(text)]
 
 
 @given(speeds.filter(bool), st.integers(1, 3))
-def test_a_heading_about_some_cells_does_not_speak_for_those_without_a_verdict(trends, unchanged):
-    said = speed.heading([*trends, *[Speed("unchanged")] * unchanged])
-    assert re.fullmatch(rf"No speed changed in the {unchanged} cells? with a verdict", said)
+def test_speed_heading_excludes_cells_without_a_verdict(trends, unchanged):
+    heading = speed.heading([*trends, *[Speed("unchanged")] * unchanged])
+    assert re.fullmatch(rf"No speed changed in the {unchanged} cells? with a verdict", heading)
 
 
-def test_a_sentence_of_the_gate_gives_each_reason_and_counts_its_cells():
+def test_gate_sentence_gives_each_reason_and_counts_its_cells():
     cells = [("a", Gate("not_judged", reason="time ended")), ("b", Gate("not_judged", reason="time ended"))]
     assert gate.sentence("v1", cells) == "Against v1: no verdict on speed; 2 not judged (time ended)"
     assert (
@@ -96,7 +96,7 @@ def home(request, tmp_path_factory) -> Home:
     return home
 
 
-def test_no_page_of_a_night_without_a_verdict_claims_that_no_speed_changed(home):
+def test_pages_of_a_night_without_a_verdict_claim_no_unchanged_speed(home):
     pages = [*(home.reports / past_runs.LAST).glob("*.html"), home.reports / "index.html"]
     pages.append(home.reports / "performance.html")
     assert len(pages) > 15
@@ -108,7 +108,7 @@ def test_no_page_of_a_night_without_a_verdict_claims_that_no_speed_changed(home)
     assert "the source changed, and the speed gate did not measure the change" in overview
 
 
-def test_no_command_or_summary_of_such_a_night_claims_it(home):
+def test_command_and_summary_without_a_verdict_claim_no_unchanged_speed(home):
     console = Console(record=True, width=300, file=io.StringIO())
     assert print_run(home, past_runs.LAST, console)
     summary = home.report(past_runs.LAST, "summary.json").read_text()

@@ -65,7 +65,7 @@ def pages_of(home: Home) -> list[Path]:
     return sorted(path for path in home.reports.rglob("*.html") if not path.name.startswith("lockstep-"))
 
 
-def test_the_first_line_is_the_sentence_a_person_needs(home):
+def test_first_line_is_the_sentence_of_the_run(home):
     page = Outline((home.reports / "index.html").read_text())
     assert page.first_heading == (
         "7 of 10 cells equal the oracle; gs/owners/t2 failed; sl/owners/t2 differs since build abc423def; "
@@ -75,14 +75,14 @@ def test_the_first_line_is_the_sentence_a_person_needs(home):
     assert green.first_heading == "All 10 cells equal the oracle (4 bounds beside them)"
 
 
-def test_every_cell_of_the_grid_leads_to_its_evidence(home):
+def test_every_grid_cell_links_to_its_evidence(home):
     run = History(home).run(past_runs.LAST)
     page = Outline((home.reports / "index.html").read_text())
     for cell in run.cells:
         assert f"{past_runs.LAST}/{cell.name}.html" in page.links
 
 
-def test_every_link_leads_to_a_page_and_none_leaves_the_reports(home):
+def test_every_link_has_a_target_inside_the_reports(home):
     checked = 0
     for path in pages_of(home):
         for link in Outline(path.read_text()).links:
@@ -96,7 +96,7 @@ def test_every_link_leads_to_a_page_and_none_leaves_the_reports(home):
     assert checked > 100
 
 
-def test_rows_of_data_are_escaped_everywhere(home):
+def test_data_rows_are_escaped_everywhere(home):
     seen = 0
     for path in pages_of(home):
         text = path.read_text()
@@ -117,7 +117,7 @@ def test_a_run_with_hostile_names_is_escaped(home, tmp_path):
     assert "taken" in Outline(page).text
 
 
-def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
+def test_evidence_shows_rows_event_digest_host_and_reproduction(home):
     run = History(home).run(past_runs.LAST)
     cell = next(cell for cell in run.cells if cell.verdict == "different")
     text = (home.reports / past_runs.LAST / f"{cell.name}.html").read_text()
@@ -140,7 +140,7 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
         assert line in page.text
 
 
-def test_a_cell_on_imported_events_is_reproduced_from_where_they_are(home):
+def test_cell_on_imported_events_is_reproduced_from_the_import(home):
     run = History(home).run(past_runs.LAST)
     cell = next(cell for cell in run.cells if cell.verdict == "different")
     workloads = [one | {"data": "mine"} for one in run.plan["workloads"]]
@@ -151,16 +151,16 @@ def test_a_cell_on_imported_events_is_reproduced_from_where_they_are(home):
     assert "100,000, imported" in page.text
 
 
-def test_every_outcome_is_said_in_words(home):
+def test_every_outcome_is_described_in_words(home):
     pages, run = Pages(History(home)), History(home).run(past_runs.LAST)
     ordered, loose = run.cells[0], replace(run.cells[0], spec=Pinned(app="wc", channel="shared_ring"))
-    said = {}
+    words = {}
     for verdict in VERDICTS:
         for cell, order in ((ordered, "total"), (loose, "none")):
             judged = replace(cell, facts={"verdict": verdict, "status": "ok" if verdict != "not_run" else "not_run"})
             text = Outline(pages.cell(run, judged)).first_heading
-            said[verdict, order] = text.partition(judged.label)[2].strip()
-    assert {verdict: text for (verdict, order), text in said.items() if order == "total"} == {
+            words[verdict, order] = text.partition(judged.label)[2].strip()
+    assert {verdict: text for (verdict, order), text in words.items() if order == "total"} == {
         "equal": "equals the oracle",
         "different": "differs from the oracle",
         "invariant_broken": "equals the oracle, but both break an invariant",
@@ -168,7 +168,7 @@ def test_every_outcome_is_said_in_words(home):
         "not_run": "did not run",
         "not_comparable": "is a bound: it never counts as right or wrong",
     }
-    asides = {verdict for (verdict, order), text in said.items() if order == "none" and "apart from the order" in text}
+    asides = {verdict for (verdict, order), text in words.items() if order == "none" and "apart from the order" in text}
     assert asides == {"equal", "invariant_broken"}
     ran = replace(ordered, facts={"verdict": "not_run", "status": "ok"})
     assert Outline(pages.cell(run, ran)).first_heading.endswith("was not compared")
@@ -203,7 +203,7 @@ def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
         (Pinned(app="wordcount", controller="model", thresholds=[90, 70, 45]), "--thresholds 90,70,45 "),
     ],
 )
-def test_a_cell_is_reproduced_with_the_options_that_are_not_at_their_defaults(home, spec, options):
+def test_cell_is_reproduced_with_its_non_default_options(home, spec, options):
     run = History(home).run(past_runs.LAST)
     page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
     assert options in page.text
@@ -214,7 +214,7 @@ def task(role: str, operator: str, thread: int, rows: int, execute: int, others:
     return {"role": role, "operator": operator, "thread": thread, **counts, "execute_quantiles": []}
 
 
-def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
+def test_planned_cell_shows_its_plan_and_the_work_of_its_threads(home, tmp_path):
     run = History(home).run(past_runs.LAST)
     spec = Pinned(app="wordcount", threads=2, plan="auto")
     plan = {"source": [0], "count": [1, 0], "sink": [1]}
@@ -274,7 +274,7 @@ def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
         "<p style='background: url(http://h)'>",
     ],
 )
-def test_what_a_page_would_load_from_elsewhere_is_found(tmp_path, text):
+def test_external_resources_of_a_page_are_detected(tmp_path, text):
     (tmp_path / "page.html").write_text(f"<a href=http://allowed/></a><img src=own.png>{text}")
     assert len(from_elsewhere(tmp_path / "page.html")) == 1
 
@@ -324,7 +324,7 @@ def test_charts_are_static_and_load_nothing(home):
         assert "path" in tags
 
 
-def test_counts_and_percentiles_are_written_as_people_write_them(home):
+def test_counts_and_percentiles_are_readable(home):
     pages = [
         (home.reports / past_runs.LAST / f"{cell.name}.html").read_text()
         for cell in History(home).run(past_runs.LAST).cells
@@ -347,7 +347,7 @@ def test_the_performance_page_counts_equal_cells_only(home):
     assert "energy an event" not in text, "these marts are older than their energy"
 
 
-def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_path):
+def test_unordered_cell_is_marked_in_every_speed_comparison(tmp_path):
     home, run_id = Home(tmp_path), past_runs.RUN_IDS[0]
     past_runs.make(
         home, nights=1, red=False, applications=["wc"], executors=["pinned"], channels=["gate", "shared_ring"]
@@ -371,7 +371,7 @@ def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_pat
     assert "--executor pinned --threads 2 --channel shared_ring" in page.text
 
 
-def test_what_was_left_out_of_the_matrix_is_said(home):
+def test_omissions_from_the_matrix_are_named(home):
     history = History(home)
     run = history.run(past_runs.LAST)
     assert "leaves out" not in Pages(history).overview(run)
@@ -389,7 +389,7 @@ def test_pages_exist_before_the_first_run(tmp_path):
     assert Outline(pages.performance()[0]).first_heading == "No run has been measured yet"
 
 
-def test_pages_exist_when_only_the_plan_does(tmp_path):
+def test_pages_exist_for_a_run_with_only_a_plan(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     for table in ("cells", "samples", "verdicts", "violations"):
@@ -403,6 +403,6 @@ def test_pages_exist_when_only_the_plan_does(tmp_path):
     assert "The warehouse has no measurements yet" in (home.reports / "performance.html").read_text()
 
 
-def test_publishing_an_unknown_run_says_so(tmp_path):
+def test_publication_of_an_unknown_run_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no run 20260101T000000Z-00000000"):
         publish(Home(tmp_path), "20260101T000000Z-00000000")

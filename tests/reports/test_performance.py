@@ -49,8 +49,8 @@ def home(runs) -> Home:
 
 def titles(page: str) -> list[str]:
     """The titles of the charts."""
-    found = re.findall(r'<div class="card"><h[34]>(.*?)</h[34]>', page)
-    return [unescape(re.sub("<.*?>", "", title)) for title in found]
+    headings = re.findall(r'<div class="card"><h[34]>(.*?)</h[34]>', page)
+    return [unescape(re.sub("<.*?>", "", title)) for title in headings]
 
 
 def drawn(svg: str) -> str:
@@ -58,7 +58,7 @@ def drawn(svg: str) -> str:
     return " ".join(unescape(label) for label in re.findall(r'aria-label="([^"]*)"', svg))
 
 
-def test_the_page_shows_the_last_nightly_whatever_was_measured_since(home):
+def test_page_shows_the_last_nightly_after_later_measurements(home):
     page = (home.reports / "performance.html").read_text()
     assert Outline(page).first_heading == "Speed of 10 cells: 1 slower, 8 unchanged, 1 too noisy"
     assert "the last nightly with measurements" in page
@@ -74,10 +74,10 @@ def test_every_chart_title_names_application_events_and_host(home):
         FEW: {"gs, 3 events, node1", "sl, 3 events, node1"},
     }
     for run_id, about in subjects.items():
-        found = titles(home.report(run_id, "performance.html").read_text())
-        assert found
-        assert all(any(title.endswith(subject) for subject in about) for title in found), found
-        assert {subject for subject in about for title in found if title.endswith(subject)} == about
+        chart_titles = titles(home.report(run_id, "performance.html").read_text())
+        assert chart_titles
+        assert all(any(title.endswith(subject) for subject in about) for title in chart_titles), chart_titles
+        assert {subject for subject in about for title in chart_titles if title.endswith(subject)} == about
 
 
 def test_a_history_holds_runs_of_the_same_events_on_the_same_host_only(home):
@@ -107,7 +107,7 @@ def test_each_cell_has_its_history_over_builds(home):
         assert {f"../{run_id}/index.html" for run_id in RUN_IDS} <= set(page.links)
 
 
-def test_run_host_and_application_can_be_picked(home):
+def test_run_host_and_application_can_be_selected(home):
     page = (home.reports / "performance.html").read_text()
     links = Outline(page).links
     assert {"#gs", "#sl", "#wc"} <= set(links)
@@ -117,8 +117,8 @@ def test_run_host_and_application_can_be_picked(home):
     assert f"{FEW}/performance.html" in links
     assert f'href="{MANY}/performance.html"' not in page, "it was not published"
     rows = Outline(page).text.partition("All measured runs The newest first.")[2]
-    for said in ("2026-01-07 09:00 UTC", "1,000,000 events per application", "node2", "3 events per application"):
-        assert said in rows
+    for phrase in ("2026-01-07 09:00 UTC", "1,000,000 events per application", "node2", "3 events per application"):
+        assert phrase in rows
     other = Outline(home.report(FEW, "performance.html").read_text())
     assert "../performance.html#runs" in other.links
     assert other.first_heading == "Speed of 8 cells: 7 unchanged, 1 too noisy"
@@ -127,13 +127,13 @@ def test_run_host_and_application_can_be_picked(home):
 
 
 def test_an_import_has_its_own_event_count_on_every_page(home):
-    said = "wc: 3 events of the import nightly; 100,000 events per other application"
-    assert said in Outline(home.report(LAST, "index.html").read_text()).text
-    assert said in Outline((home.reports / "performance.html").read_text()).text
+    phrase = "wc: 3 events of the import nightly; 100,000 events per other application"
+    assert phrase in Outline(home.report(LAST, "index.html").read_text()).text
+    assert phrase in Outline((home.reports / "performance.html").read_text()).text
     assert "wc 3 events of the import nightly" in Outline(home.report(LAST, "index.html").read_text()).text
 
 
-def test_a_run_to_pick_is_called_a_nightly_only_if_it_overrides_nothing():
+def test_run_with_overrides_is_not_called_a_nightly():
     def label(matrix: str) -> str:
         return Measured(LAST, 1, ["node1"], ["gs"], matrix, "").label
 
@@ -142,7 +142,7 @@ def test_a_run_to_pick_is_called_a_nightly_only_if_it_overrides_nothing():
     assert label("") == "2026-01-05 02:00 UTC"
 
 
-def test_events_in_words():
+def test_event_counts_are_described_in_words():
     generated = {app: Input(app, "{}", 1, 1) for app in ("gs", "sl")}
     assert events(generated) == "1 event per application"
     mine = Input("wc", "{}", 700, None, "address", "mine")
@@ -165,7 +165,7 @@ def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):
     assert Performance(History(home)).default() == (FEW, "the newest run, because no comparable run has measurements")
 
 
-def test_a_newer_nightly_that_is_not_in_the_marts_is_named(runs, tmp_path):
+def test_newer_nightly_outside_the_marts_is_named(runs, tmp_path):
     home = Home(shutil.copytree(runs, tmp_path / "lockstep"))
     source = json.loads((home.run(LAST) / "plan.json").read_text())
     newer = "20260109T020000Z-0000000e"

@@ -40,7 +40,7 @@ def home(tmp_path_factory) -> Home:
 
 
 @pytest.mark.parametrize(
-    ("speed", "said"),
+    ("speed", "texts"),
     [
         (
             SLOWER,
@@ -85,16 +85,16 @@ def home(tmp_path_factory) -> Home:
         ),
     ],
 )
-def test_a_verdict_says_how_much_since_when_how_sure_and_what_would_be_found(speed, said):
-    assert (speed.text, speed.since, speed.interval, speed.why) == said
+def test_speed_verdict_states_change_start_interval_and_detection_limit(speed, texts):
+    assert (speed.text, speed.since, speed.interval, speed.why) == texts
 
 
-def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
+def test_sentence_names_slower_cells_first_and_counts_the_rest():
     older = Speed(**SLOWER.__dict__ | {"found_run": "r1"})
     cells = [(f"a{n}", "b", older) for n in range(3)] + [("new", "b", SLOWER), ("same", "", Speed("unchanged"))]
-    said = sentence(cells, len(cells))
-    assert said.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")
-    assert said.endswith("; 1 more slower; 1 unchanged")
+    text = sentence(cells, len(cells))
+    assert text.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")
+    assert text.endswith("; 1 more slower; 1 unchanged")
 
 
 def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
@@ -114,7 +114,7 @@ def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
     assert heading([]) == "No verdict on speed yet"
 
 
-def test_a_slowdown_is_on_every_page_and_turns_nothing_red(home):
+def test_slowdown_is_on_every_page_and_turns_no_cell_red(home):
     run = History(home).run(past_runs.LAST)
     assert run.green
     assert run.sentence == "All 10 cells equal the oracle (4 bounds beside them)"
@@ -135,7 +135,7 @@ def test_a_slowdown_is_on_every_page_and_turns_nothing_red(home):
     assert (summary["green"], summary["slower"]) == (True, [slow.name])
 
 
-def test_the_performance_page_compares_by_the_verdict_and_by_nothing_else(home):
+def test_performance_page_compares_by_the_verdict_only(home):
     text = (home.reports / "performance.html").read_text()
     page = Outline(text).text
     assert "since last run" not in page
@@ -147,16 +147,16 @@ def test_the_performance_page_compares_by_the_verdict_and_by_nothing_else(home):
     assert "stroke-dasharray" not in (charts / "speed-t2-wc.svg").read_text()
 
 
-def test_the_table_has_columns_for_speed_where_there_is_a_verdict(home, tmp_path):
+def test_table_has_speed_columns_if_a_verdict_exists(home, tmp_path):
     console = Console(record=True, width=200, file=io.StringIO())
     assert print_run(home, past_runs.LAST, console)
     text = console.export_text()
     (line,) = [line for line in text.splitlines() if "5.1 % slower" in line and "Speed" not in line]
     assert re.search(r"gs +transactional +serial +2 .* equal +5.1 % slower +2026-01-04 abc323def +3.9 %", line)
     run = History(home).run(past_runs.LAST)
-    found = as_dict(home, run, {})
-    json.dumps(found)
-    assert [c["speed"]["since_at"] for c in found["cells"] if c["speed"] and c["speed"]["verdict"] == "slower"] == [
+    document = as_dict(home, run, {})
+    json.dumps(document)
+    assert [c["speed"]["since_at"] for c in document["cells"] if c["speed"] and c["speed"]["verdict"] == "slower"] == [
         "2026-01-04T02:00:00+00:00"
     ]
     (home.root / "warehouse" / "marts" / "speed" / "part-00000.parquet").rename(tmp_path / "speed.parquet")

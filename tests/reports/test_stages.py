@@ -17,7 +17,7 @@ def note(home: Home, run_id: str, stage: str, began: float, ended: float, part: 
     write_json(home.run(run_id) / "stages" / f"{part or stage}.json", times)
 
 
-def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
+def test_time_is_split_into_cells_and_other_stages(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     run_id = History(home).run_ids()[-1]
@@ -27,14 +27,14 @@ def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
     note(home, run_id, "plan_matrix", 100, 102)
     note(home, run_id, "run_core", 120, 124, "a.pooled.t1.1")
     note(home, run_id, "dbt_build", 124, 140)
-    found = Stages.of(home, run_id)
-    assert [(stage.name, stage.seconds) for stage in found.stages] == [
+    record = Stages.of(home, run_id)
+    assert [(stage.name, stage.seconds) for stage in record.stages] == [
         ("plan_matrix", 2),
         ("run_core", 12),
         ("dbt_build", 16),
     ]
-    assert (found.seconds, found.cells, found.around) == (40, 12, pytest.approx(0.7))
-    cells = found.stages[1].spans
+    assert (record.seconds, record.cells, record.around) == (40, 12, pytest.approx(0.7))
+    cells = record.stages[1].spans
     assert {span.name: (span.x, span.width) for span in cells} == {
         "a.pooled.t2.1": (WIDTH / 4, WIDTH / 5),
         "a.pooled.t1.1": (WIDTH / 2, WIDTH / 10),

@@ -112,7 +112,7 @@ def in_progress(home: Home) -> None:
         in_progress,
     ],
 )
-def test_a_run_that_is_not_comparable_leaves_the_state_and_is_under_runs(home, request_run):
+def test_incomparable_run_leaves_the_state_and_is_listed_under_runs(home, request_run):
     request_run(home)
     page = overview(home)
     assert page.first_heading == SENTENCE
@@ -138,7 +138,7 @@ def test_a_comparable_run_updates_its_cells_and_no_others(home):
     assert re.findall(r"(2026-01-0\d) 02:00|(2026-01-06)", judged) == [("", "2026-01-06"), ("2026-01-05", "")]
 
 
-def test_one_cell_of_a_strategy_that_another_run_judged_names_that_run(home):
+def test_cell_judged_by_another_run_names_that_run(home):
     past_runs.add(home, NEWER, applications=["gs"], schemes=["serial"])
     text = Pages(History(home)).index()
     assert (
@@ -149,7 +149,7 @@ def test_one_cell_of_a_strategy_that_another_run_judged_names_that_run(home):
     )
 
 
-def test_stale_cells_are_counted_from_the_newest_run_of_all(home):
+def test_staleness_counts_from_the_newest_run(home):
     assert "No cell is stale" in overview(home).text
     past_runs.add(home, LATER, applications=["wc"])
     page = overview(home)
@@ -159,7 +159,7 @@ def test_stale_cells_are_counted_from_the_newest_run_of_all(home):
     assert stale == {"gs", "sl"}
 
 
-def test_an_application_that_only_one_cell_tried_is_unknown(tmp_path):
+def test_application_with_one_tried_cell_is_unknown(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1, red=False, applications=["gs", "sl"], matrix="nightly")
     past_runs.add(home, NEWER, **ONE_CELL)
@@ -175,8 +175,8 @@ def test_without_a_nightly_the_newest_comparable_run_of_each_application_counts(
     home = Home(tmp_path)
     past_runs.make(home, nights=2, red=False)
     past_runs.add(home, NEWER, applications=["gs"], events=3)
-    found = state(History(home))
-    assert {(cell.spec.app, cell.run_id) for cell in found.cells} == {
+    current = state(History(home))
+    assert {(cell.spec.app, cell.run_id) for cell in current.cells} == {
         ("gs", NEWER),
         ("sl", RUN_IDS[1]),
         ("wc", RUN_IDS[1]),
@@ -186,7 +186,7 @@ def test_without_a_nightly_the_newest_comparable_run_of_each_application_counts(
     assert "sl 100,000 events" in text
 
 
-def test_imports_of_other_content_are_not_comparable(tmp_path):
+def test_imports_with_different_content_are_not_comparable(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1, red=False, matrix="nightly", data={"wc": "nightly"})
     assert "wc 3 events of the import nightly" in overview(home).text
@@ -198,17 +198,17 @@ def test_imports_of_other_content_are_not_comparable(tmp_path):
     }
 
 
-def test_a_run_that_took_other_events_does_not_interrupt_a_series_of_wrong_results(home):
+def test_run_on_other_events_does_not_interrupt_a_red_series(home):
     past_runs.add(home, NEWER, events=3)
     past_runs.add(home, LATER, 5, red=True, matrix="nightly")
-    found = state(History(home))
-    (wrong,) = [cell for cell in found.cells if cell.verdict == "different"]
+    current = state(History(home))
+    (wrong,) = [cell for cell in current.cells if cell.verdict == "different"]
     assert wrong.run_id == LATER
-    assert found.red_since[wrong.name] == LAST
-    assert "sl/owners/t2 differs since build abc423def" in found.sentence
+    assert current.red_since[wrong.name] == LAST
+    assert "sl/owners/t2 differs since build abc423def" in current.sentence
 
 
-def test_a_failed_stage_of_a_run_of_the_state_turns_it_red(tmp_path):
+def test_failed_stage_turns_the_state_red(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=2, red=False, matrix="nightly")
     end(home, RUN_IDS[1], "finished", {Stage.DBT_BUILD: "no space left on device"})
@@ -217,7 +217,7 @@ def test_a_failed_stage_of_a_run_of_the_state_turns_it_red(tmp_path):
     assert "no space left on device" in page
 
 
-def test_the_last_night_has_its_strip_whatever_ran_since(home):
+def test_last_nightly_keeps_its_strip_after_other_runs(home):
     assert f"Last night, 2026-01-05 02:00 UTC: {SENTENCE}; 1 slower" in overview(home).text
     past_runs.add(home, LATER)
     page = overview(home)
@@ -226,7 +226,7 @@ def test_the_last_night_has_its_strip_whatever_ran_since(home):
 
 
 @pytest.mark.parametrize("ended", ["refused", "stopped"])
-def test_a_night_that_judged_nothing_is_the_last_night_too(home, ended):
+def test_nightly_without_verdicts_counts_as_the_last_one(home, ended):
     if ended == "refused":
         refuse(home, NEWER, "scheduled__x", {"matrix": "nightly"}, "there is no connection node")
     else:
@@ -239,13 +239,13 @@ def test_a_night_that_judged_nothing_is_the_last_night_too(home, ended):
     assert {"refused": "Refused: there is no connection node", "stopped": "Stopped by ada at"}[ended] in strip
 
 
-def test_without_a_night_the_overview_says_how_to_get_one(tmp_path):
+def test_overview_without_a_nightly_says_how_to_start_one(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     assert "No nightly has run yet" in overview(home).text
 
 
-def test_what_runs_and_what_waits_has_its_strip(home):
+def test_running_and_waiting_runs_have_a_strip(home):
     assert "Runs now" not in overview(home).text
     for run_id in (NEWER, LATER):
         past_runs.add(home, run_id, matrix="nightly")
@@ -263,7 +263,7 @@ def test_what_runs_and_what_waits_has_its_strip(home):
     assert runs.first_heading == "7 runs, 1 of them red", "a run in progress is not red"
 
 
-def test_a_run_that_begins_or_ends_brings_its_strip_up_to_date(home):
+def test_run_start_and_end_update_its_strip(home):
     refresh(home)
     index = home.reports / "index.html"
     assert not index.exists(), "there is no overview yet"
@@ -279,7 +279,7 @@ def test_a_run_that_begins_or_ends_brings_its_strip_up_to_date(home):
     assert index.read_text() == before
 
 
-def test_before_the_first_comparable_run_the_overview_says_so(tmp_path):
+def test_overview_says_that_no_comparable_run_exists(tmp_path):
     home = Home(tmp_path)
     past_runs.add(home, NEWER, **ONE_CELL)
     assert state(History(home)) is None
@@ -289,7 +289,7 @@ def test_before_the_first_comparable_run_the_overview_says_so(tmp_path):
     assert "runs.html" in page.links
 
 
-def test_the_rule_of_comparable_runs():
+def test_nightly_and_comparable_runs_follow_their_rules():
     nightly = {"matrix": {"name": "nightly", "overrides": []}}
     assert is_nightly(nightly)
     assert not is_nightly({"matrix": {"name": "nightly", "overrides": ["events"]}})

@@ -87,7 +87,7 @@ def test_a_failed_stage_turns_every_text_red(home, stage):
     assert f"{stage.label} failed: no space left on device" in report(home)[1]
 
 
-def test_a_stage_that_was_killed_without_a_record_fails_too(home):
+def test_killed_stage_without_a_record_fails(home):
     for stage in AFTER_CELLS[:-1]:
         record(home, stage)
     conclude(home, RUN_ID, SUCCESS | {Stage.PUBLISH_REPORTS: "failed"})
@@ -103,7 +103,7 @@ def test_a_retried_stage_counts_by_its_last_try(home):
     agree(home, GREEN, True)
 
 
-def test_a_stage_that_fails_because_a_cell_is_red_is_not_a_second_fault(tmp_path):
+def test_stage_failed_by_a_red_cell_is_no_second_fault(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     failed = {Stage.VALIDATE_OUTPUTS: "failed", Stage.EXPECTATIONS: "failed"}
@@ -114,7 +114,7 @@ def test_a_stage_that_fails_because_a_cell_is_red_is_not_a_second_fault(tmp_path
     assert "failed" not in run.sentence.rpartition("; ")[2]
 
 
-def test_a_stopped_run_says_when_and_after_how_many_cells(home):
+def test_stopped_run_shows_time_and_finished_cells(home):
     record(home, Stage.RUN_CORE, part="one")
     record(home, Stage.RUN_CORE, part="two")
     conclude(home, RUN_ID, SUCCESS | dict.fromkeys(AFTER_CELLS[1:], "skipped"))
@@ -126,7 +126,7 @@ def test_a_stopped_run_says_when_and_after_how_many_cells(home):
     assert run.sentence.endswith(" UTC after 2 of 14 cells")
 
 
-def test_a_stopped_run_tells_cells_apart_that_ran_that_were_stopped_and_that_never_began(tmp_path):
+def test_stopped_run_separates_finished_stopped_and_unstarted_cells(tmp_path):
     home, spec = Home(tmp_path), RunSpec.parse({"app": "wc", "executor": "pooled"})
     cells = [
         {"cell": name, "workload": "w", "is_bound": False, "spec": spec.model_dump(mode="json")}
@@ -142,7 +142,7 @@ def test_a_stopped_run_tells_cells_apart_that_ran_that_were_stopped_and_that_nev
     assert [cell.outcome.word for cell in run.cells] == ["was not compared", "was stopped", "did not run"]
 
 
-def test_a_stopped_run_does_not_list_the_cells_that_it_never_ran(tmp_path):
+def test_stopped_run_does_not_list_unstarted_cells(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     run = History(home).run(RUN_ID)
@@ -158,7 +158,7 @@ def test_a_stopped_run_names_the_person_if_known(home):
     assert History(home).run(RUN_ID).sentence.startswith("Stopped by ada at 20")
 
 
-def test_a_dead_run_says_so(home):
+def test_dead_run_is_marked_dead(home):
     end(home, RUN_ID, "died")
     run, _ = texts(home)
     assert run.sentence.startswith("Died at 20")
@@ -179,7 +179,7 @@ def test_a_run_in_progress_is_neither_green_nor_red(home):
     assert run.sentence in output
 
 
-def test_pages_that_the_run_itself_writes_show_it_as_finished(home):
+def test_pages_written_by_the_run_show_it_as_finished(home):
     record(home, Stage.RUN_CORE, part="one")
     with recorded(home, RUN_ID, Stage.PUBLISH_REPORTS):
         assert status_of(home, RUN_ID).state == "finished"

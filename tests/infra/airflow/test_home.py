@@ -30,13 +30,13 @@ def settings(home):
     return parser
 
 
-def test_nobody_else_reads_what_is_in_it(home, settings):
+def test_airflow_home_is_private_to_its_owner(home, settings):
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     for name in ("airflow.cfg", "secrets.json"):
         assert stat.S_IMODE((home / name).stat().st_mode) == 0o600, name
 
 
-def test_every_home_has_secrets_of_its_own_which_stay(home, settings, tmp_path, monkeypatch):
+def test_every_home_keeps_its_own_secrets(home, settings, tmp_path, monkeypatch):
     mine = json.loads((home / "secrets.json").read_text())
     airflow_home.write_configuration(home)
     assert json.loads((home / "secrets.json").read_text()) == mine
@@ -50,7 +50,7 @@ def test_every_home_has_secrets_of_its_own_which_stay(home, settings, tmp_path, 
     assert min(map(len, mine.values())) >= 43
 
 
-def test_everything_that_could_listen_does_so_on_loopback(settings):
+def test_every_component_listens_on_loopback_only(settings):
     assert settings["api"]["host"] in LOOPBACK
     assert settings["scheduler"]["scheduler_health_check_server_host"] in LOOPBACK
     assert not settings.getboolean("scheduler", "enable_health_check")
@@ -61,6 +61,6 @@ def test_everything_that_could_listen_does_so_on_loopback(settings):
                 assert value.split("://")[1].split(":")[0] in LOOPBACK, name
 
 
-def test_a_login_is_needed(settings):
+def test_airflow_requires_a_login(settings):
     assert not settings.has_option("core", "simple_auth_manager_all_admins")
     assert not settings.getboolean("usage_data_collection", "enabled")

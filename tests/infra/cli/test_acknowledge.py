@@ -20,7 +20,7 @@ def home(tmp_path, monkeypatch) -> Home:
     return Home(tmp_path / "home")
 
 
-def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeypatch):
+def test_pages_show_person_and_reason_of_an_acknowledgement(home, capsys, monkeypatch):
     monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
@@ -30,7 +30,7 @@ def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([past_runs.RUN_IDS[0], "--reason", "x"], "has no red cells: there is nothing to acknowledge"),
         ([past_runs.LAST, "--reason", "x", "--cells", "nosuch"], "has no red cell nosuch; its red cells: "),
@@ -38,11 +38,11 @@ def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeyp
         (["20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
     ],
 )
-def test_what_cannot_be_acknowledged_is_one_line_and_kept_nowhere(home, capsys, arguments, said):
+def test_invalid_acknowledgement_is_one_line_and_not_stored(home, capsys, arguments, message):
     past_runs.make(home)
     assert lockstep("acknowledge", *arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert decisions.decisions(home) == []
 
@@ -71,7 +71,7 @@ def changed(home: Home) -> str:
         ["report", "--json"],
     ],
 )
-def test_a_changed_entry_is_refused_in_one_line_that_names_it(home, capsys, arguments):
+def test_changed_entry_is_refused_by_name_in_one_line(home, capsys, arguments):
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
     line = changed(home)
@@ -93,7 +93,7 @@ def test_pages_name_a_changed_entry_and_show_no_acknowledgement(home, capsys):
     assert cells | {"index.html"} <= named
 
 
-def test_a_withdrawn_acknowledgement_is_shown_no_more_and_both_entries_stay(home, capsys, monkeypatch):
+def test_withdrawn_acknowledgement_is_hidden_and_both_entries_stay(home, capsys, monkeypatch):
     monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0

@@ -62,7 +62,7 @@ HISTORY = (
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def backup_folder(tmp_path_factory) -> Path:
     """Folder `home` with five nights, red cells that are acknowledged, and every other kind of file; and its backup."""
     folder = tmp_path_factory.mktemp("made")
     home = Home(folder / "home")
@@ -76,16 +76,16 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def home(made, tmp_path, monkeypatch) -> Home:
+def home(backup_folder, tmp_path, monkeypatch) -> Home:
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
-    shutil.copytree(made / "home", tmp_path / "home")
+    shutil.copytree(backup_folder / "home", tmp_path / "home")
     return Home(tmp_path / "home")
 
 
 @pytest.fixture
-def file(made, tmp_path) -> Path:
+def file(backup_folder, tmp_path) -> Path:
     """A backup of `home`."""
-    return shutil.copyfile(made / "b.tar.gz", tmp_path / "b.tar.gz")
+    return shutil.copyfile(backup_folder / "b.tar.gz", tmp_path / "b.tar.gz")
 
 
 @pytest.fixture
@@ -101,14 +101,14 @@ def content(root: Path) -> dict[str, bytes]:
 
 def reports(capsys) -> list[dict]:
     """What `lockstep report --json` prints of a green and a red run, without verdicts of dbt, and without paths."""
-    found = []
+    runs = []
     for run_id in (past_runs.RUN_IDS[0], past_runs.LAST):
         assert lockstep("report", run_id, "--json") == (run_id == past_runs.LAST)
         run = json.loads(capsys.readouterr().out)
         for cell in run["cells"]:
             del cell["speed"]
-        found.append({name: value for name, value in run.items() if name not in ("reports", "speed")})
-    return found
+        runs.append({name: value for name, value in run.items() if name not in ("reports", "speed")})
+    return runs
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -149,9 +149,9 @@ def test_history_and_acknowledgements_come_back_equal(home, file, tmp_path, monk
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "new"))
     assert lockstep("restore", str(file)) == 0
     restored = Home(tmp_path / "new")
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith(f"restore: {file} holds 5 runs, 3 acknowledgements, ")
-    assert said[1:] == ["next: lockstep warehouse build, then lockstep publish"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"restore: {file} holds 5 runs, 3 acknowledgements, ")
+    assert lines[1:] == ["next: lockstep warehouse build, then lockstep publish"]
     assert reports(capsys) == before
     assert decisions(restored) == decided
     assert {(name, run): rows(restored, name, run) for name, run in tables} == tables
@@ -160,7 +160,7 @@ def test_history_and_acknowledgements_come_back_equal(home, file, tmp_path, monk
 
 
 @pytest.mark.slow
-def test_marts_and_pages_can_be_made_again_from_a_backup(tmp_path, monkeypatch, capsys):
+def test_marts_and_pages_can_be_rebuilt_from_a_backup(tmp_path, monkeypatch, capsys):
     first, second = Home(tmp_path / "first"), Home(tmp_path / "second")
     write_runs(first)
     first.run(RED).mkdir(parents=True)
@@ -182,7 +182,7 @@ def test_marts_and_pages_can_be_made_again_from_a_backup(tmp_path, monkeypatch, 
     assert "quarantine" not in capsys.readouterr().err
 
 
-def test_history_is_whole_and_nothing_else_is_in_the_file(home, file, empty):
+def test_backup_holds_the_whole_history_and_nothing_else(home, file, empty):
     names = [member.name for member, _ in members(file)]
     assert names == ["manifest.json", *sorted(names[1:])]
     assert set(HISTORY) < set(names)
@@ -195,7 +195,7 @@ def test_history_is_whole_and_nothing_else_is_in_the_file(home, file, empty):
     assert int(old.stat().st_mtime) == new.stat().st_mtime
 
 
-def test_the_manifest_says_what_the_file_holds(home, file):
+def test_manifest_lists_the_content_of_the_file(home, file):
     (_, data), *others = members(file)
     manifest = json.loads(data)
     assert (manifest["format"], manifest["raw_schema"]) == (1, SCHEMA_VERSION)
@@ -245,7 +245,7 @@ def test_a_link_to_an_empty_folder_stays_a_link(file, empty, tmp_path):
 # --- backup: bad input -----------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_exists_is_never_replaced(home, tmp_path, capsys):
+def test_existing_file_is_never_replaced(home, tmp_path, capsys):
     (tmp_path / "b.tar.gz").write_text("precious")
     error = refused(capsys, "backup", str(tmp_path / "b.tar.gz"))
     assert "b.tar.gz already exists: choose another name" in error
@@ -253,21 +253,22 @@ def test_a_file_that_exists_is_never_replaced(home, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("folder", "said"), [("absent", "does not exist: there is nothing"), ("bare", "has no history: there is nothing")]
+    ("folder", "message"),
+    [("absent", "does not exist: there is nothing"), ("bare", "has no history: there is nothing")],
 )
-def test_a_home_without_history_has_nothing_to_back_up(tmp_path, monkeypatch, capsys, folder, said):
+def test_a_home_without_history_has_nothing_to_back_up(tmp_path, monkeypatch, capsys, folder, message):
     (tmp_path / "bare").mkdir()
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
-    assert said in refused(capsys, "backup", str(tmp_path / "b.tar.gz"))
+    assert message in refused(capsys, "backup", str(tmp_path / "b.tar.gz"))
     assert [path.name for path in tmp_path.iterdir()] == ["bare"]
 
 
-def test_a_file_in_a_place_that_cannot_be_written_is_bad_input(home, tmp_path, capsys):
+def test_backup_to_an_unwritable_folder_is_bad_input(home, tmp_path, capsys):
     (tmp_path / "occupied").write_text("")
     assert "cannot write " in refused(capsys, "backup", str(tmp_path / "occupied" / "b.tar.gz"))
 
 
-def test_a_raw_file_that_is_damaged_or_of_another_version_is_named(home, tmp_path, capsys):
+def test_damaged_or_foreign_raw_file_is_named(home, tmp_path, capsys):
     part = home.part("cells", past_runs.LAST)
     table = pq.ParquetFile(part).read()
     other = pa.array([SCHEMA_VERSION + 7] * len(table), pa.int32())
@@ -278,7 +279,7 @@ def test_a_raw_file_that_is_damaged_or_of_another_version_is_named(home, tmp_pat
     assert not [path for path in tmp_path.iterdir() if path.name != "home"]
 
 
-def test_a_file_that_changes_during_the_backup_is_named_and_leaves_no_backup(home, tmp_path, monkeypatch, capsys):
+def test_file_change_during_the_backup_is_named_and_leaves_no_backup(home, tmp_path, monkeypatch, capsys):
     measure = service._measure
 
     def and_change(home: Home, path: str) -> service.File:
@@ -293,17 +294,17 @@ def test_a_file_that_changes_during_the_backup_is_named_and_leaves_no_backup(hom
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
-def _backup(root: str, file: str, said: multiprocessing.Queue) -> None:
-    service.backup(Home(root), Path(file), said.put)
+def _backup(root: str, file: str, messages: multiprocessing.Queue) -> None:
+    service.backup(Home(root), Path(file), messages.put)
 
 
 def test_a_backup_waits_for_the_run_in_progress_and_holds_its_results(home, tmp_path):
     spawn = multiprocessing.get_context("spawn")
-    said = spawn.Queue()
-    other = spawn.Process(target=_backup, args=(str(home.root), str(tmp_path / "b.tar.gz"), said))
+    messages = spawn.Queue()
+    other = spawn.Process(target=_backup, args=(str(home.root), str(tmp_path / "b.tar.gz"), messages))
     with hold(home, "nightly"):
         other.start()
-        assert said.get(timeout=60).startswith(f"waiting: {home.root} is in use by nightly on ")
+        assert messages.get(timeout=60).startswith(f"waiting: {home.root} is in use by nightly on ")
         assert not (tmp_path / "b.tar.gz").exists()
         past_runs.add(home, "20260106T020000Z-00000006", 6)
     other.join(60)
@@ -405,12 +406,12 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_gets_one_line_and_restores_nothing(file, empty, tmp_path, capsys, name):
-    spoil, said = BAD[name]
+    spoil, message = BAD[name]
     spoil(file)
     before = content(tmp_path)
     error = refused(capsys, "restore", str(file))
     assert str(file) in error
-    assert said in error
+    assert message in error
     assert content(tmp_path) == before
     assert not empty.root.exists()
 
@@ -423,14 +424,14 @@ def test_a_file_cut_anywhere_restores_nothing(file, empty, capsys):
         assert not empty.root.exists()
 
 
-def test_a_home_that_holds_history_is_left_as_it_is(home, file, capsys):
+def test_home_with_history_is_unchanged(home, file, capsys):
     before = content(home.root)
     error = refused(capsys, "restore", str(file))
     assert f"LOCKSTEP_HOME={home.root} already holds history, such as expectations/results/" in error
     assert content(home.root) == before
 
 
-def test_a_home_that_holds_other_files_is_left_as_it_is(file, empty, capsys):
+def test_home_with_other_files_is_unchanged(file, empty, capsys):
     empty.log("airflow").parent.mkdir(parents=True)
     empty.log("airflow").write_text("started")
     assert f"LOCKSTEP_HOME={empty.root} is not empty: it holds logs" in refused(capsys, "restore", str(file))
@@ -442,14 +443,14 @@ def test_a_home_that_is_a_file_is_bad_input(file, empty, capsys):
     assert f"LOCKSTEP_HOME={empty.root}: Not a directory" in refused(capsys, "restore", str(file))
 
 
-def test_a_home_that_another_command_uses_is_left_as_it_is(file, empty, capsys):
+def test_home_in_use_is_unchanged(file, empty, capsys):
     with hold(empty, "prune"):
         assert lockstep("restore", str(file)) == 3
         assert f"LOCKSTEP_HOME={empty.root} is in use by another command" in capsys.readouterr().err
         assert [path.name for path in empty.root.iterdir()] == ["lock.json"]
 
 
-def test_a_home_that_fills_during_the_restore_is_left_as_it_is(file, empty, tmp_path, monkeypatch, capsys):
+def test_home_filled_during_the_restore_is_unchanged(file, empty, tmp_path, monkeypatch, capsys):
     def remove_lock_and_write(home: Home) -> None:
         (home.root / "new").touch()
 

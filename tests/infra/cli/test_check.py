@@ -12,21 +12,21 @@ from tests.infra.cli.conftest import lockstep
 from tests.support import pages
 
 
-def test_an_application_is_tried_in_every_way_that_fits_it(spark, capfd, monkeypatch):
+def test_application_runs_in_every_way_of_its_kind(spark, capfd, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1, 2])
     assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 0
-    said, error = capfd.readouterr()
+    output, error = capfd.readouterr()
     assert error == ""
-    assert "generator  300 events, the same if generated twice" in said
-    assert "the interpreted and the compiled oracle agree" in said
+    assert "generator  300 events, the same if generated twice" in output
+    assert "the interpreted and the compiled oracle agree" in output
     ways = [
         ["pooled", "affinity"],
         *(["pinned", way] for way in ("gate", "gate-planned", "pair_queue", "pair_queue-planned")),
         *(["pinned", way] for way in ("shared_ring", "shared_ring-planned")),
     ]
-    shown = [line.split()[:2] for line in said.splitlines() if line.startswith(("pooled", "pinned"))]
+    shown = [line.split()[:2] for line in output.splitlines() if line.startswith(("pooled", "pinned"))]
     assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways
-    assert said.splitlines()[-1] == "All 11 cells equal the oracle"
+    assert output.splitlines()[-1] == "All 11 cells equal the oracle"
 
 
 def test_late_rows_in_a_sink_of_their_own_are_checked(spark, package, capsys, monkeypatch):
@@ -38,37 +38,37 @@ def test_late_rows_in_a_sink_of_their_own_are_checked(spark, package, capsys, mo
     assert printed.splitlines()[-1] == "All 2 cells equal the oracle"
 
 
-def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
+def test_failure_is_named_with_its_way(spark, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [2])
     run = engine.run
 
-    def failing(spec, *given, **options):
+    def failing(spec, *arguments, **options):
         if spec.executor == "pooled":
             raise RunFailed("operator count: event 7: out of cheese")
-        return run(spec, *given, **options)
+        return run(spec, *arguments, **options)
 
     monkeypatch.setattr(engine, "run", failing)
     assert check.check("wc", 300, 1, {"vocabulary": 20}, True, spark) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert not found["green"]
-    wrong = [cell for cell in found["cells"] if cell["verdict"] != "equal"]
+    findings = json.loads(capsys.readouterr().out)
+    assert not findings["green"]
+    wrong = [cell for cell in findings["cells"] if cell["verdict"] != "equal"]
     assert {cell["cell"].split(".")[1] for cell in wrong} == {"pooled"}
     assert {cell["reason"] for cell in wrong} == {"operator count: event 7: out of cheese"}
-    assert found["sentence"].startswith("6 of 7 cells equal the oracle; wc/affinity-batch16/t2 failed")
+    assert findings["sentence"].startswith("6 of 7 cells equal the oracle; wc/affinity-batch16/t2 failed")
 
 
-def test_an_invariant_that_the_right_rows_break_is_told_from_a_result_that_differs(spark, capsys, monkeypatch):
+def test_broken_invariant_is_distinct_from_a_different_result(spark, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1])
     monkeypatch.setitem(registry.load("wc").invariants, "never", "SELECT seq, word FROM outputs WHERE seq < 2")
     assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 1
-    said = capsys.readouterr().out
-    assert "breaks an invariant: invariant:never: " in said
-    assert "rows break it" in said
-    assert "differs" not in said
+    output = capsys.readouterr().out
+    assert "breaks an invariant: invariant:never: " in output
+    assert "rows break it" in output
+    assert "differs" not in output
 
 
-def test_bad_input_is_said_before_anything_starts(capfd):
-    for arguments, said in (
+def test_bad_input_is_reported_before_anything_starts(capfd):
+    for arguments, message in (
         (["nosuch"], "unknown application 'nosuch'"),
         (["wc", "--set", "vocabulary=many"], "vocabulary"),
         (["wc", "--events", "0"], "--events"),
@@ -76,4 +76,4 @@ def test_bad_input_is_said_before_anything_starts(capfd):
         assert lockstep("check", *arguments) == 2
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1)
-        assert said in error
+        assert message in error

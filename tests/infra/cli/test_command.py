@@ -45,7 +45,7 @@ def refused(tmp_path, monkeypatch, capfd):
     return refused
 
 
-def test_without_a_command_there_is_help_and_it_is_bad_input(call):
+def test_missing_command_prints_help_and_is_bad_input(call):
     done = call()
     assert done.returncode == 2
     assert all(f" {name} " in done.stdout for name in ("run", "ui", "stop", "report", "publish", "prune", "warehouse"))
@@ -53,7 +53,7 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["rnu"], "unknown command 'rnu'"),
         (["ui", "--port", "70000"], "--port must be at most 65535"),
@@ -78,12 +78,12 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
         ),
     ],
 )
-def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
-    assert said in refused(*arguments)
+def test_usage_error_is_one_line_and_writes_nothing(refused, arguments, message):
+    assert message in refused(*arguments)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
         (["--schemes", "hope"], "unknown scheme 'hope'; known: owners, tstream, serial, lock, mvlk, pat, auto, "),
@@ -120,19 +120,19 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
         (["--matrix", "smoke", "--threads", "0"], "each number must be between 1 and 1024, got 0"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_is_written(refused, arguments, said):
-    assert said in refused("run", *arguments)
+def test_bad_input_is_one_line_and_writes_nothing(refused, arguments, message):
+    assert message in refused("run", *arguments)
 
 
 @pytest.mark.parametrize("arguments", [["report", "--jsn"], ["run", "--applications", "nosuch"]])
-def test_a_shell_is_told_the_same(call, refused, tmp_path, arguments):
+def test_shell_prints_the_same_error(call, refused, tmp_path, arguments):
     done = call(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert list(tmp_path.iterdir()) == []
     assert done.stderr == refused(*arguments)
 
 
-def test_report_before_the_first_run(call):
+def test_report_before_the_first_run_is_refused(call):
     done = call("report")
     assert done.returncode == 2
     assert "has no run yet: start one with `lockstep run`" in done.stderr
@@ -153,12 +153,12 @@ def test_report_beside_another_run_is_a_page(call, tmp_path):
     assert "has no run 20000101T000000Z-00000000; the newest are " in done.stderr
 
 
-def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
+def test_report_prints_the_last_run_even_if_red(call, tmp_path):
     past_runs.make(Home(tmp_path / "l"))
     done = call("report")
     assert done.returncode == 1
-    for said in ("application", "events/s", "p99", "different", "failed", "not_run", "not_comparable"):
-        assert said in done.stdout
+    for phrase in ("application", "events/s", "p99", "different", "failed", "not_run", "not_comparable"):
+        assert phrase in done.stdout
     assert "operator debit, event 17: division by zero" in done.stdout
     assert "…" not in done.stdout, "nothing is cut off, however narrow the terminal"
     assert "reports" in done.stdout
@@ -168,7 +168,7 @@ def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
     assert call("report", past_runs.RUN_IDS[0]).returncode == 0
 
 
-def test_report_for_machines(call, tmp_path):
+def test_report_prints_json_for_programs(call, tmp_path):
     past_runs.make(Home(tmp_path / "l"), nights=1, red=False)
     done = call("report", "--json")
     result = json.loads(done.stdout)
@@ -195,7 +195,7 @@ def test_report_for_machines(call, tmp_path):
     } == set(result["cells"][0])
 
 
-def test_report_of_an_unknown_run(call, tmp_path):
+def test_report_of_an_unknown_run_is_refused(call, tmp_path):
     past_runs.make(Home(tmp_path / "l"), nights=1)
     done = call("report", "20990101T000000Z-00000000")
     assert done.returncode == 2

@@ -37,7 +37,7 @@ def fault(capsys, name: str) -> str:
     return line
 
 
-def test_a_local_disk_has_everything(capsys):
+def test_local_disk_passes_every_check(capsys):
     assert lockstep("doctor") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[9:20].strip() for line in lines] == NAMES
@@ -50,19 +50,19 @@ def test_json_has_the_same_findings(capsys):
     assert [(one["name"], one["fix"]) for one in json.loads(capsys.readouterr().out)] == [(name, "") for name in NAMES]
 
 
-def test_a_lock_that_locks_nothing_is_found(monkeypatch, capsys):
+def test_ineffective_lock_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
     assert "two processes hold one lock" in fault(capsys, "locks")
 
 
-def test_an_nfs_mount_without_locks_between_hosts_is_found(home, monkeypatch, capsys):
+def test_nfs_mount_without_locks_between_hosts_is_reported(home, monkeypatch, capsys):
     device = sharing._numbers(os.stat(home.root).st_dev)
     mount = sharing.Mount(home.root, "nfs", {"rw", "local_lock=flock"})
     monkeypatch.setattr(sharing, "_mounts", lambda: iter([(device, mount)]))
     assert "the mount option local_lock=flock keeps locks on this host" in fault(capsys, "locks")
 
 
-def test_a_rename_that_replaces_a_folder_is_found(monkeypatch, capsys):
+def test_rename_that_replaces_a_folder_is_reported(monkeypatch, capsys):
     rename = os.rename
 
     def replacing(source, target) -> None:
@@ -73,7 +73,7 @@ def test_a_rename_that_replaces_a_folder_is_found(monkeypatch, capsys):
     assert "a rename replaced a folder with files in it" in fault(capsys, "renames")
 
 
-def test_a_file_that_is_replaced_in_part_is_found(monkeypatch, capsys):
+def test_partial_file_replacement_is_reported(monkeypatch, capsys):
     def copying(source, target) -> None:
         with open(target, "r+b") as file:
             file.write(Path(source).read_bytes()[:100])
@@ -84,19 +84,19 @@ def test_a_file_that_is_replaced_in_part_is_found(monkeypatch, capsys):
     assert "a reader saw a file in part" in capsys.readouterr().out
 
 
-def test_a_clock_that_differs_is_found(monkeypatch, capsys):
+def test_clock_difference_is_reported(monkeypatch, capsys):
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() - 100)
     assert "the file system is 100 s ahead of this host" in fault(capsys, "clock")
 
 
-def test_names_that_do_not_differ_by_case_are_found(monkeypatch, capsys):
+def test_case_insensitive_names_are_reported(monkeypatch, capsys):
     touch = Path.touch
     monkeypatch.setattr(Path, "touch", lambda path, **more: touch(path.with_name(path.name.lower()), **more))
     assert "fails: File exists" in fault(capsys, "names")
 
 
-def test_results_of_another_version_say_what_to_do(home, capsys):
+def test_results_of_another_version_have_a_remedy(home, capsys):
     part = write_raw(home, "cells", "20260101T000000Z-00000001", [{"cell": "c"}])
     table = pq.ParquetFile(part).read()
     for version, fix in ((0, "then `lockstep migrate`"), (9, "check out the newer Lockstep that wrote it")):
@@ -106,11 +106,11 @@ def test_results_of_another_version_say_what_to_do(home, capsys):
         assert fix in line.partition("; to fix: ")[2]
 
 
-@pytest.mark.parametrize(("folder", "said"), [("nosuch", "is not a folder"), ("/proc", "cannot be written")])
-def test_a_home_that_cannot_be_tried_is_bad_input(tmp_path, monkeypatch, capsys, folder, said):
+@pytest.mark.parametrize(("folder", "message"), [("nosuch", "is not a folder"), ("/proc", "cannot be written")])
+def test_unusable_home_is_bad_input(tmp_path, monkeypatch, capsys, folder, message):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
     assert lockstep("doctor") == 2
     out, error = capsys.readouterr()
     assert out == ""
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1

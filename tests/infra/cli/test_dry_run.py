@@ -43,7 +43,7 @@ def smoke_run(home: Home, hour: int) -> dict:
     return plan
 
 
-def test_dry_run_says_cells_hosts_and_time_and_writes_nothing(home, capsys):
+def test_dry_run_prints_cells_hosts_and_time_and_writes_nothing(home, capsys):
     plan = smoke_run(home, 1)
     before = sorted(home.root.rglob("*"))
     dry_run(home, {"matrix": "smoke"}, True)
@@ -58,12 +58,12 @@ def test_dry_run_says_cells_hosts_and_time_and_writes_nothing(home, capsys):
     assert sorted(home.root.rglob("*")) == before
 
 
-def test_command_refuses_what_a_run_would(home, capfd):
+def test_command_refuses_the_same_requests_as_a_run(home, capfd):
     assert lockstep("run", "--dry-run", "--applications", "nosuch") == 2
     assert capfd.readouterr().err.startswith("lockstep: unknown application 'nosuch'")
 
 
-def test_form_says_cells_of_each_matrix_and_how_long_the_last_run_took(home):
+def test_form_shows_cells_and_last_duration_of_each_matrix(home):
     plan = smoke_run(home, 1)
     shown = regression_params()["matrix"].schema["values_display"]
     assert shown["smoke"] == f"smoke: {len(plan['cells'])} cells, 10 minutes the last time"
@@ -82,7 +82,7 @@ def test_invalid_matrix_keeps_the_form(home, tmp_path, monkeypatch):
     assert "odd" not in field.schema["values_display"]
 
 
-def test_machines_are_those_that_the_newest_run_saw(home):
+def test_machines_are_those_of_the_newest_run(home):
     for hour, machine in ((1, "old"), (2, "new")):
         record(home, new_run_id("x", 1.7e9 + 3600 * hour), [Preflight("numa", machine=machine)])
     assert estimate.machines(home, [LOCAL, "numa", "unknown"]) == [gethostname(), "new"]

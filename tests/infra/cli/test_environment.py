@@ -46,8 +46,8 @@ def call(checkout: Path, command: list[str], folder: Path, more: dict[str, str],
     shell = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nowhere", "SEEN": str(seen)} | more
     done = subprocess.run(command, cwd=folder, env=shell, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, ""), done
-    told = seen.with_name(f"seen.{program}").read_text().split("\0")
-    return dict(line.split("=", 1) for line in told if line)
+    content = seen.with_name(f"seen.{program}").read_text().split("\0")
+    return dict(line.split("=", 1) for line in content if line)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def call(checkout: Path, command: list[str], folder: Path, more: dict[str, str],
         *((f"OTHER={text}\nNEXT=2", {}) for text in HOSTILE),
     ],
 )
-def test_it_is_the_same_as_under_make(checkout, tmp_path, settings, shell):
+def test_command_and_make_have_the_same_environment(checkout, tmp_path, settings, shell):
     if settings:
         (checkout / ".env").write_text(settings)
-    made = call(checkout, ["make", "bench"], checkout, shell, "streaming-core")
+    by_make = call(checkout, ["make", "bench"], checkout, shell, "streaming-core")
     link = checkout / ".venv" / "bin" / "lockstep"
     assert link.is_symlink(), "make setup links it"
     typed = call(checkout, [str(link), "report"], tmp_path, shell, "python")
-    assert {k: v for k, v in typed.items() if k not in APART} == {k: v for k, v in made.items() if k not in APART}
-    assert {env["PATH"].partition(":")[0] for env in (made, typed)} == {str(checkout / ".venv" / "bin")}
-    said = [line.partition("=") for line in settings.splitlines() if line.startswith(("OTHER=", "NEXT="))]
-    assert {name: made[name] for name, _, _ in said} == {name: shell.get(name, text) for name, _, text in said}
+    assert {k: v for k, v in typed.items() if k not in APART} == {k: v for k, v in by_make.items() if k not in APART}
+    assert {env["PATH"].partition(":")[0] for env in (by_make, typed)} == {str(checkout / ".venv" / "bin")}
+    lines = [line.partition("=") for line in settings.splitlines() if line.startswith(("OTHER=", "NEXT="))]
+    assert {name: by_make[name] for name, _, _ in lines} == {name: shell.get(name, text) for name, _, text in lines}
     assert not [*checkout.rglob("marker"), *tmp_path.glob("marker")]
 
 
-def test_what_make_makes_of_settings_is_as_private_as_they_are(checkout):
+def test_file_derived_from_settings_is_private(checkout):
     (checkout / ".env").write_text("AIRFLOW_CONN_NODE=a secret\n")
     call(checkout, ["make", "bench"], checkout, {}, "streaming-core")
     copies = [path for path in checkout.rglob("*") if path.is_file() and "a secret" in path.read_text()]
@@ -84,7 +84,7 @@ def test_what_make_makes_of_settings_is_as_private_as_they_are(checkout):
     assert {path.name: path.stat().st_mode & 0o077 for path in copies if path.name != ".env"} == {"env.mk": 0}
 
 
-def test_a_home_that_a_person_names_lies_where_the_person_stands(checkout, tmp_path):
+def test_relative_home_starts_at_the_working_directory(checkout, tmp_path):
     command = [str(checkout / "infra" / "cli" / "lockstep"), "report", "a b", "$c"]
     typed = call(checkout, command, tmp_path, {"LOCKSTEP_HOME": "mine"}, "python")
     assert typed["LOCKSTEP_HOME"] == str(tmp_path / "mine")
@@ -92,7 +92,7 @@ def test_a_home_that_a_person_names_lies_where_the_person_stands(checkout, tmp_p
     assert (tmp_path / "seen.arguments").read_text().splitlines() == ["-P", "-m", "infra.cli", "report", "a b", "$c"]
 
 
-def test_before_setup_it_says_what_to_type(checkout):
+def test_command_before_setup_names_the_setup_command(checkout):
     shutil.rmtree(checkout / ".venv")
     done = subprocess.run([checkout / "infra" / "cli" / "lockstep", "run"], capture_output=True, text=True)
     assert done.returncode == 2

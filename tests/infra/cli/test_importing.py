@@ -40,7 +40,7 @@ def home(tmp_path, monkeypatch):
     return Home(tmp_path / "home")
 
 
-def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spark, tmp_path, capsys, monkeypatch):
+def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spark, tmp_path, capsys, monkeypatch):
     workload.write("fd", {"entities": 50}, 500, 1, tmp_path / "generated")
     events = [row for table in workload.read(tmp_path / "generated").blocks(500) for row in table.to_pylist()]
     random.Random(1).shuffle(events)
@@ -66,8 +66,8 @@ def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spa
     assert (own["address"], own["events"], own["seed"], own["data"]) == (address, 500, None, "mine")
     assert (own["params"]["entities"], "data" in generated) == (50, False)
     (cell,) = [cell for cell in planned["cells"] if cell["workload"] == address]
-    made, complaints = prepare_workloads.prepare(spark, home, [own])
-    assert (made, complaints) == ({address}, {})
+    prepared, complaints = prepare_workloads.prepare(spark, home, [own])
+    assert (prepared, complaints) == ({address}, {})
     described = describe(home, own, True, None)
     assert (described.origin, described.name, described.imported["rows"]) == ("import", "mine", 501)
     assert [reason["samples"][0]["text"] for reason in described.imported["aside"]] == ["no,time,"]
@@ -97,7 +97,7 @@ def test_disordered_import_keeps_its_order_and_is_not_recorded_as_sorted(home, s
     assert "ts never decreases" not in [check.what for check in checks]
 
 
-def test_the_tutorials_import_says_what_the_page_says(home, spark, package, tmp_path, capsys, monkeypatch):
+def test_tutorial_import_prints_the_output_on_its_page(home, spark, package, tmp_path, capsys, monkeypatch):
     new("mine", package, tmp_path / "nowhere")
     (step,) = [step for step in pages.steps(pages.TUTORIAL) if "lockstep import" in step.command]
     lines, command = step.command.rstrip("\n").rsplit("\n", 1)
@@ -117,9 +117,9 @@ def test_the_tutorials_import_says_what_the_page_says(home, spark, package, tmp_
     ]
 
 
-def test_what_a_regression_cannot_take_is_refused_before_it_starts(home, tmp_path, capfd):
+def test_unusable_import_is_refused_before_the_regression_starts(home, tmp_path, capfd):
     workload.write("wc", {}, 10, 1, home.imported("wc", "mine"))
-    for data, more, said in (
+    for data, more, message in (
         ({"wc": "../mine"}, [], "data: invalid import wc/../mine"),
         (
             {"wc": "nosuch"},
@@ -136,17 +136,17 @@ def test_what_a_regression_cannot_take_is_refused_before_it_starts(home, tmp_pat
         assert lockstep("run", "--applications", "wc", "--data", json.dumps(data), *more) == 2
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1)
-        assert said in error
+        assert message in error
 
 
 TWO = ["scalejoin", "--stream", "Left=a.csv", "--stream", "Right=a.csv", "--out", "w"]
 
 
-def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd, monkeypatch):
+def test_bad_input_is_reported_before_anything_starts(home, tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("fifo.csv")
     (tmp_path / "a.csv").write_text("ts,line\n")
-    for arguments, said in (
+    for arguments, message in (
         (["nosuch", "a.csv", "--out", "w"], "unknown application 'nosuch'"),
         (["fd", "a.csv"], "give either --name NAME, "),
         (["fd", "a.csv", "--out", "w", "--name", "x"], "give either --name NAME, "),
@@ -187,7 +187,7 @@ def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd, monkeyp
         assert lockstep("import", *arguments) == 2
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1)
-        assert said in error
+        assert message in error
 
 
 def test_a_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, capfd, monkeypatch):
@@ -217,7 +217,7 @@ def test_an_import_prints_nothing_on_stderr(tmp_path):
     assert done.stdout == "w: 1 event for fd, from 1 row of a.csv\n"
 
 
-def test_a_jvm_that_does_not_start_is_one_line(tmp_path):
+def test_failed_jvm_start_is_one_line(tmp_path):
     done = imported_by_a_process(tmp_path, JAVA_HOME=str(tmp_path / "no_java"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert done.stderr.startswith("lockstep: Spark did not start: ")
@@ -225,7 +225,7 @@ def test_a_jvm_that_does_not_start_is_one_line(tmp_path):
     assert not (tmp_path / "w").exists()
 
 
-def test_a_name_that_is_taken_is_another_ones(home, spark, tmp_path):
+def test_existing_import_name_is_refused(home, spark, tmp_path):
     (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
     home.imported("fd", "mine").mkdir(parents=True)
     (home.imported("fd", "mine") / "there").touch()

@@ -17,7 +17,7 @@ WRONG = "SELECT seq, word FROM outputs WHERE seq < 2 AND sub = 0"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def workspace(tmp_path_factory):
     """A workload, and a run of it."""
     folder = tmp_path_factory.mktemp("made")
     workload.write("wc", {"vocabulary": 20}, 300, 1, folder / "w")
@@ -26,36 +26,36 @@ def made(tmp_path_factory):
     return folder
 
 
-def test_each_invariant_is_said_to_hold_or_shows_the_rows_that_break_it(made, spark, capsys, monkeypatch):
-    assert invariants(made / "r", made / "w", False, spark) == 0
+def test_each_invariant_holds_or_shows_its_violating_rows(workspace, spark, capsys, monkeypatch):
+    assert invariants(workspace / "r", workspace / "w", False, spark) == 0
     names = registry.load("wc").holds("total", {"vocabulary": 20})
     assert capsys.readouterr().out.splitlines() == [f"holds   {name}" for name in names]
     monkeypatch.setitem(
         registry.load("wc").invariants, "short", "SELECT seq, word FROM outputs WHERE seq < 2 AND sub = 0"
     )
     monkeypatch.setitem(registry.load("wc").invariants, "typed", "SELECT FORM outputs")
-    assert invariants(made / "r", made / "w", False, spark) == 1
-    said = capsys.readouterr().out.splitlines()
-    at = said.index("broken  short: 2 rows break it")
-    rows = [json.loads(line) for line in said[at + 1 : at + 3]]
+    assert invariants(workspace / "r", workspace / "w", False, spark) == 1
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("broken  short: 2 rows break it")
+    rows = [json.loads(line) for line in lines[at + 1 : at + 3]]
     assert [row["seq"] for row in rows] == [0, 1]
     assert all(row["word"].isprintable() and row["word"] for row in rows), "text as text"
-    assert said[-1].startswith("broken  typed: cannot be evaluated: [")
-    assert invariants(made / "r", made / "w", True, spark) == 1
+    assert lines[-1].startswith("broken  typed: cannot be evaluated: [")
+    assert invariants(workspace / "r", workspace / "w", True, spark) == 1
     assert json.loads(capsys.readouterr().out)["short"]["rows"] == rows
 
 
-def test_what_is_no_run_of_this_workload_is_refused(made, tmp_path, capfd):
+def test_run_of_another_workload_is_refused(workspace, tmp_path, capfd):
     workload.write("wc", {"vocabulary": 20}, 300, 2, tmp_path / "other")
     spec = Pooled(app="wc", params={"vocabulary": 20}, threads=1, sink="digest", repetitions=1)
-    engine.run(spec, made / "w", tmp_path / "digested")
-    for run, source, said in (
-        (made / "r", tmp_path / "other", "is not the workload of"),
-        (tmp_path / "digested", made / "w", "has no outputs: run the application again with --sink parquet"),
-        (tmp_path, made / "w", "no finished run at"),
-        (made / "r", tmp_path, "workload"),
+    engine.run(spec, workspace / "w", tmp_path / "digested")
+    for run, source, message in (
+        (workspace / "r", tmp_path / "other", "is not the workload of"),
+        (tmp_path / "digested", workspace / "w", "has no outputs: run the application again with --sink parquet"),
+        (tmp_path, workspace / "w", "no finished run at"),
+        (workspace / "r", tmp_path, "workload"),
     ):
         assert lockstep("invariants", str(run), "--input", str(source)) == 2
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1), error
-        assert said in error
+        assert message in error

@@ -41,7 +41,7 @@ def to_2(table: str, rows: pa.Table) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def older_home(tmp_path_factory) -> Path:
     """A home of version 1 with two nights, entries in two files of decisions, and a table without rows."""
     home = Home(tmp_path_factory.mktemp("made") / "home")
     past_runs.make(home, nights=2)
@@ -56,9 +56,9 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def home(made, tmp_path, monkeypatch) -> Home:
+def home(older_home, tmp_path, monkeypatch) -> Home:
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
-    shutil.copytree(made, tmp_path / "home")
+    shutil.copytree(older_home, tmp_path / "home")
     return Home(tmp_path / "home")
 
 
@@ -114,11 +114,11 @@ def test_all_raw_results_get_the_new_version_and_the_chain_of_decisions_holds(ho
     assert "then `lockstep migrate`" in refused(capsys, *READS)
     decided = [row["why"] for path, rows in before.items() if "decisions" in path.parts for row in rows]
     assert lockstep("migrate") == 0
-    said = capsys.readouterr().out
-    assert said.startswith(
+    output = capsys.readouterr().out
+    assert output.startswith(
         f"migrate: migrated {len([rows for rows in before.values() if rows])} files from version 1 to 2"
     )
-    assert said.endswith("next: lockstep warehouse rebuild, then lockstep publish\n")
+    assert output.endswith("next: lockstep warehouse rebuild, then lockstep publish\n")
     check_migrated(home, before, decisions(home))
     assert sorted(one.why for one in decisions(home)) == sorted(decided)
     assert lockstep("migrate") == 0
@@ -147,7 +147,7 @@ def test_a_file_without_rows_gets_the_new_columns(home, version_2, monkeypatch, 
     assert Parts([path]).schema.names[-1] == "region"
 
 
-def test_a_dry_run_changes_nothing(home, version_2, capsys):
+def test_dry_run_changes_nothing(home, version_2, capsys):
     before = content(home)
     assert lockstep("migrate", "--dry-run") == 0
     assert "migrate: would migrate " in capsys.readouterr().out
@@ -176,19 +176,19 @@ def fails(table: str, rows: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("migrations", "said"),
+    ("migrations", "message"),
     [
         ({}, "and this checkout cannot migrate version 1; migrate with an earlier Lockstep first"),
         ({1: fails}, "the migration of version 1 fails: no such region\n"),
         ({1: lambda table, rows: rows}, "the migration makes other columns than version 2 has: region"),
     ],
 )
-def test_a_migration_that_fails_changes_nothing(home, version_2, monkeypatch, capsys, migrations, said):
+def test_a_migration_that_fails_changes_nothing(home, version_2, monkeypatch, capsys, migrations, message):
     monkeypatch.delitem(migration.MIGRATIONS, 1)
     for number, function in migrations.items():
         monkeypatch.setitem(migration.MIGRATIONS, number, function)
     before = content(home)
-    assert said in refused(capsys, "migrate")
+    assert message in refused(capsys, "migrate")
     assert content(home) == before
 
 
@@ -217,7 +217,7 @@ def test_a_home_in_use_is_not_migrated(home, version_2, capsys):
     assert content(home) == before
 
 
-def test_a_home_that_is_missing_has_nothing_to_migrate(tmp_path, monkeypatch, capsys):
+def test_missing_home_has_nothing_to_migrate(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "nosuch"))
     assert "there is nothing to migrate" in refused(capsys, "migrate")
 
@@ -255,7 +255,7 @@ def killed_migration(root: str, place: str, at: int) -> None:
 @pytest.mark.parametrize(
     ("place", "at", "begun"), [("compute", 3, False), ("write", 2, False), ("replace", 1, True), ("replace", 5, True)]
 )
-def test_a_killed_migration_has_changed_nothing_or_goes_on(home, version_2, capsys, place, at, begun):
+def test_killed_migration_changed_nothing_or_resumes(home, version_2, capsys, place, at, begun):
     before, files = raw(home), content(home)
     child = multiprocessing.get_context("spawn").Process(target=killed_migration, args=(str(home.root), place, at))
     child.start()

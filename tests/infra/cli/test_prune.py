@@ -75,8 +75,8 @@ def make_cache(home: Home, kind: str, address: str, size: int, age: int) -> Path
     folder = getattr(home, kind)("sl", address)
     folder.mkdir(parents=True)
     (folder / "part-00000.parquet").write_bytes(b"x" * size)
-    made = 1_700_000_000 - age * 86_400
-    os.utime(folder, (made, made))
+    modified = 1_700_000_000 - age * 86_400
+    os.utime(folder, (modified, modified))
     return folder
 
 
@@ -94,17 +94,17 @@ def home(tmp_path, monkeypatch) -> Home:
     return Home(tmp_path)
 
 
-def test_outputs_of_the_last_seven_green_runs_stay_and_those_of_older_ones_go(home, capsys):
+def test_outputs_of_the_last_seven_green_runs_are_kept(home, capsys):
     runs = [make_run(home, day) for day in range(1, 10)]
     assert lockstep("prune") == 0
     assert [len(outputs_of(run)) for run in runs] == [0, 0] + [4] * 7
-    said = capsys.readouterr().out
-    assert said.count("the run is green, and not among the last 7") == 8
-    assert str(home.attempt(run_id(1), CELL, 1) / "outputs") in said
-    assert said.splitlines()[-1] == "prune: removed 8 folders, 0.0 MB"
+    output = capsys.readouterr().out
+    assert output.count("the run is green, and not among the last 7") == 8
+    assert str(home.attempt(run_id(1), CELL, 1) / "outputs") in output
+    assert output.splitlines()[-1] == "prune: removed 8 folders, 0.0 MB"
 
 
-def test_only_outputs_and_state_go_and_everything_else_of_a_home_stays(home):
+def test_prune_removes_only_outputs_and_state(home):
     for day in range(1, 10):
         make_run(home, day)
     (home.reports / run_id(1)).mkdir(parents=True)
@@ -147,7 +147,7 @@ def test_red_runs_do_not_push_green_ones_out(home):
     assert len(outputs_of(green)) == 4
 
 
-def test_a_bound_that_crashed_makes_its_run_red(home):
+def test_crashed_bound_turns_its_run_red(home):
     run = make_run(home, 1, bound="failed")
     for day in range(2, 12):
         make_run(home, day)
@@ -164,32 +164,32 @@ def test_a_check_that_compared_nothing_keeps_the_outputs(home):
     assert is_kept(home, run)
 
 
-def test_passes_that_do_not_agree_keep_the_outputs(home):
+def test_disagreeing_passes_keep_the_outputs(home):
     run = make_run(home, 1)
     change(home, run, "samples", lambda _: [{"cell": CELL, "kind": "peak", "digest": digest} for digest in ("a", "b")])
     assert is_kept(home, run)
 
 
-def test_a_planned_cell_that_was_not_loaded_keeps_the_outputs(home):
+def test_planned_but_unloaded_cell_keeps_the_outputs(home):
     run = make_run(home, 1)
     change(home, run, "cells", lambda cells: [row for row in cells if row["cell"] != CELL])
     assert is_kept(home, run)
 
 
-def test_a_run_of_nothing_is_not_green(home):
+def test_run_without_cells_is_not_green(home):
     run = make_run(home, 1)
     (run / "plan.json").write_text(json.dumps({"workloads": [], "cells": []}))
     change(home, run, "cells", lambda _: [])
     assert is_kept(home, run)
 
 
-def test_the_verdict_that_a_cell_was_loaded_with_decides(home):
+def test_loaded_verdict_of_a_cell_decides(home):
     run = make_run(home, 1)
     change(home, run, "cells", lambda cells: [row | {"verdict": "different", "reason": "outputs"} for row in cells])
     assert is_kept(home, run)
 
 
-def test_the_red_cells_of_a_loaded_run_are_those_that_can_be_acknowledged(home):
+def test_red_cells_of_a_loaded_run_can_be_acknowledged(home):
     write_runs(home)
     for run in (GREEN, RED):
         home.run(run).mkdir(parents=True)
@@ -198,7 +198,7 @@ def test_the_red_cells_of_a_loaded_run_are_those_that_can_be_acknowledged(home):
     assert "ada acknowledged 3 red cells: " in decide.acknowledge(home, RED, None, "ada", "seen")
 
 
-def test_a_run_without_verdicts_keeps_its_outputs_and_what_it_refers_to(home):
+def test_run_without_verdicts_keeps_its_outputs_and_inputs(home):
     going_on = make_run(home, 1, None)
     for day in range(2, 12):
         make_run(home, day)
@@ -212,7 +212,7 @@ def test_a_run_without_verdicts_keeps_its_outputs_and_what_it_refers_to(home):
     assert not other.exists()
 
 
-def test_of_the_caches_the_oldest_go_until_the_rest_fits(home):
+def test_oldest_caches_are_removed_until_the_rest_fits(home):
     oldest = make_cache(home, "oracle", "o1", 400, age=3)
     older = make_cache(home, "workload", "w2", 400, age=2)
     newest = make_cache(home, "workload", "w3", 400, age=1)
@@ -222,7 +222,7 @@ def test_of_the_caches_the_oldest_go_until_the_rest_fits(home):
     assert [path.exists() for path in (oldest, older, newest, being_written)] == [False, True, True, True]
 
 
-def test_a_dry_run_lists_the_same_and_removes_nothing(home, capsys):
+def test_dry_run_lists_the_same_and_removes_nothing(home, capsys):
     for day in range(1, 10):
         make_run(home, day)
     make_cache(home, "workload", "w1", 400, age=1)
@@ -248,7 +248,7 @@ def test_a_link_is_not_followed(home, tmp_path_factory):
     assert link.is_symlink()
 
 
-def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypatch):
+def test_undeletable_folder_is_reported_and_the_rest_is_removed(home, capsys, monkeypatch):
     runs = [make_run(home, day) for day in range(1, 10)]
     stuck = home.attempt(run_id(1), CELL, 1) / "outputs"
     rename = os.rename
@@ -266,7 +266,7 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--cache-gb", "many"], "--cache-gb"),
         (["--cache-gb", "-1"], "must be between 0 and 1e9, got -1"),
@@ -274,13 +274,13 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
         (["everything"], "everything"),
     ],
 )
-def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, said):
+def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, message):
     make_run(home, 1)
     make_run(home, 2, None)
     before = files(home.root)
     assert lockstep("prune", *arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
     assert files(home.root) == before
 
@@ -297,7 +297,7 @@ def test_a_damaged_run_folder_is_named_and_nothing_is_removed(home, capsys, name
     assert files(home.root) == before
 
 
-def test_a_home_that_is_not_there_is_bad_input(tmp_path, monkeypatch, capsys):
+def test_missing_home_is_bad_input(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "absent"))
     assert lockstep("prune") == 2
     assert "does not exist" in capsys.readouterr().err

@@ -21,7 +21,7 @@ def unit(tmp_path, monkeypatch):
     return tmp_path / "config" / "systemd" / "user" / "lockstep.service"
 
 
-def test_the_unit_starts_the_ui_on_loopback_and_nothing_is_started_yet(unit, tmp_path, capfd):
+def test_unit_starts_the_ui_on_loopback_and_is_not_started_yet(unit, tmp_path, capfd):
     assert lockstep("service", "--port", "8123") == 0
     text = unit.read_text()
     assert f'ExecStart="{ROOT}/.venv/bin/lockstep" ui --port 8123\n' in text
@@ -33,17 +33,17 @@ def test_the_unit_starts_the_ui_on_loopback_and_nothing_is_started_yet(unit, tmp
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
 @pytest.mark.parametrize("name", PATHS)
-def test_systemd_reads_it_whatever_the_homes_are_called(unit, tmp_path, monkeypatch, name):
+def test_systemd_reads_the_unit_for_any_home_name(unit, tmp_path, monkeypatch, name):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / name))
     assert lockstep("service") == 0
     command = ["systemd-analyze", "verify", "--user", "--man=no", str(unit)]
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     done = subprocess.run(command, capture_output=True, text=True)
-    said = [line for line in done.stderr.splitlines() if "lockstep.service" in line]
-    assert (done.returncode, said) == (0, []), done.stderr
+    complaints = [line for line in done.stderr.splitlines() if "lockstep.service" in line]
+    assert (done.returncode, complaints) == (0, []), done.stderr
 
 
-def test_what_cannot_be_written_is_one_line(unit, tmp_path, monkeypatch, capfd):
+def test_unwritable_unit_is_reported_in_one_line(unit, tmp_path, monkeypatch, capfd):
     (tmp_path / "config").write_text("a file")
     assert lockstep("service") == 2
     assert capfd.readouterr().err.count("\n") == 1

@@ -60,7 +60,7 @@ def test_tables_can_be_joined(history):
     assert sql.query(history, query).column("n")[0].as_py() > 0
 
 
-def test_values_that_json_lacks_become_text_or_null(capsys):
+def test_values_without_a_json_form_become_text_or_null(capsys):
     time = "TIMESTAMPTZ '2026-01-05 02:00+00' AS t"
     query = f"SELECT 'nan'::DOUBLE AS n, NULL AS m, {time}, 2.5::DECIMAL(4, 1) AS d, [1] AS l"
     assert lockstep("sql", query, "--json") == 0
@@ -74,7 +74,7 @@ def test_text_cannot_control_the_terminal(capsys):
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELEC 1", 'syntax error at or near "SELEC"'),
         ("", "the query must be one statement that reads"),
@@ -85,19 +85,19 @@ def test_text_cannot_control_the_terminal(capsys):
         ("SELECT 'x'::INT", "Conversion Error"),
     ],
 )
-def test_a_wrong_query_gets_one_line(capsys, query, said):
+def test_a_wrong_query_gets_one_line(capsys, query, message):
     assert lockstep("sql", query) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
-def test_two_columns_of_one_name_are_no_json(capsys):
+def test_json_refuses_two_columns_of_one_name(capsys):
     assert lockstep("sql", "SELECT 1 AS a, 2 AS a", "--json") == 2
     assert "two columns have the same name" in capsys.readouterr().err
 
 
-def test_without_history_the_line_says_how_to_start_one(capsys, tmp_path, monkeypatch):
+def test_message_without_history_says_how_to_start_one(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     for arguments in ([], ["SELECT 1"]):
         assert lockstep("sql", *arguments) == 2
@@ -146,7 +146,7 @@ def test_a_query_reaches_nothing_but_the_tables(history, tmp_path, query):
     assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
 
 
-def test_files_that_other_readers_refuse_are_refused(capsys, tmp_path, monkeypatch):
+def test_files_refused_by_other_readers_are_refused(capsys, tmp_path, monkeypatch):
     home = Home(tmp_path)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     write_raw(home, "cells", past_runs.LAST, [{"cell": "a", "started_at": datetime(2026, 1, 5, tzinfo=UTC)}])

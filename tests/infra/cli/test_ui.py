@@ -46,7 +46,7 @@ def process():
     child.wait()
 
 
-def test_what_was_left_is_ended_with_all_that_it_started(home, process, capsys):
+def test_leftover_process_is_stopped_with_its_children(home, process, capsys):
     known = {"scheduler": identity(process.pid), "gone": {"pid": 2**22 - 1, "started": 5}}
     write_json(home / "components.json", known)
     assert lockstep("stop") == 0
@@ -60,7 +60,7 @@ def test_what_was_left_is_ended_with_all_that_it_started(home, process, capsys):
     assert capsys.readouterr().out == "Airflow is not running\n"
 
 
-def test_a_process_that_has_the_number_of_one_that_is_gone_is_let_be(home, process):
+def test_process_with_a_reused_id_is_not_stopped(home, process):
     other = identity(process.pid)
     write_json(home / "components.json", {"scheduler": other | {"started": other["started"] + 1}})
     assert ui.end_left() == []
@@ -105,7 +105,7 @@ def test_killed_ui_leaves_no_scheduler_and_no_task(tmp_path):
                 process.kill()
 
 
-def test_a_run_is_not_stopped_by_it(home, capsys):
+def test_stop_does_not_end_a_run(home, capsys):
     lock = airflow_home.occupancy()
     assert lock.take(signed("run"))
     began = time.monotonic()
@@ -115,18 +115,18 @@ def test_a_run_is_not_stopped_by_it(home, capsys):
     lock.leave()
 
 
-def test_no_component_serves_its_logs_which_it_would_on_every_interface():
+def test_no_component_serves_its_logs():
     for name in ("scheduler", "triggerer"):
         assert "--skip-serve-logs" in ui.COMPONENTS[name]
 
 
-def test_every_login_has_a_password_before_airflow_makes_and_logs_one(home, monkeypatch):
+def test_every_login_has_a_password_before_airflow_generates_one(home, monkeypatch):
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,reader:viewer")
-    made = ui.passwords()
-    assert set(made) == {"admin", "reader"}
-    assert len(set(made.values())) == 2
-    assert min(map(len, made.values())) >= 16
-    assert ui.passwords() == made
+    passwords = ui.passwords()
+    assert set(passwords) == {"admin", "reader"}
+    assert len(set(passwords.values())) == 2
+    assert min(map(len, passwords.values())) >= 16
+    assert ui.passwords() == passwords
     monkeypatch.delenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")
-    assert ui.passwords() == {"admin": made["admin"]}
+    assert ui.passwords() == {"admin": passwords["admin"]}
     assert (home / "passwords.json").stat().st_mode & 0o077 == 0

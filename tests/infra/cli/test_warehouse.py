@@ -39,40 +39,40 @@ def content(home: Home) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("folder", "arguments", "said"),
+    ("folder", "arguments", "message"),
     [
         ("home", ["everything"], "everything"),
         ("home", [], "missing command"),
         ("ho me:x", ["build"], "' ' ':'"),
     ],
 )
-def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, arguments, said):
+def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, arguments, message):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
     assert lockstep("warehouse", *arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
-def test_a_home_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, capsys):
+def test_unwritable_home_is_bad_input(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "file"))
     assert lockstep("warehouse", "build") == 2
     assert capsys.readouterr().err.startswith(f"lockstep: LOCKSTEP_HOME={tmp_path}")
 
 
-def _wait_for_the_lock(root, said, held):
-    with hold(Home(root), "second", said.put):
+def _wait_for_the_lock(root, messages, held):
+    with hold(Home(root), "second", messages.put):
         held.set()
 
 
-def test_the_second_caller_waits_and_says_for_whom(tmp_path):
+def test_second_caller_waits_and_names_the_first(tmp_path):
     spawn = multiprocessing.get_context("spawn")
-    said, held = spawn.Queue(), spawn.Event()
-    second = spawn.Process(target=_wait_for_the_lock, args=(str(tmp_path), said, held))
+    messages, held = spawn.Queue(), spawn.Event()
+    second = spawn.Process(target=_wait_for_the_lock, args=(str(tmp_path), messages, held))
     with hold(Home(tmp_path), "first"):
         second.start()
-        line = said.get(timeout=60)
+        line = messages.get(timeout=60)
         assert line.startswith(f"waiting: {tmp_path} is in use by first on ")
         assert not held.is_set()
     second.join(60)
@@ -81,7 +81,7 @@ def test_the_second_caller_waits_and_says_for_whom(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_warehouse_that_nobody_has_written_to_has_empty_marts(tmp_path):
+def test_empty_warehouse_has_empty_marts(tmp_path):
     home = Home(tmp_path)
     done = run_warehouse(home, "build")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -90,7 +90,7 @@ def test_a_warehouse_that_nobody_has_written_to_has_empty_marts(tmp_path):
 
 
 @pytest.mark.slow
-def test_results_that_are_too_old_are_said_to_be(tmp_path):
+def test_outdated_results_are_reported(tmp_path):
     home = Home(tmp_path)
     done = run_warehouse(home, "freshness")
     assert (done.returncode, done.stdout) == (2, "")
@@ -112,7 +112,7 @@ def test_results_that_are_too_old_are_said_to_be(tmp_path):
 
 
 @pytest.mark.slow
-def test_rebuilding_remakes_everything_but_raw_and_gives_the_same_marts(tmp_path):
+def test_rebuild_replaces_all_but_raw_data_and_gives_the_same_marts(tmp_path):
     home = Home(tmp_path)
     write_runs(home)
     raw = {path: path.read_bytes() for path in (tmp_path / "warehouse" / "raw").rglob("*.parquet")}
@@ -137,7 +137,7 @@ def test_rebuilding_remakes_everything_but_raw_and_gives_the_same_marts(tmp_path
 
 
 @pytest.mark.slow
-def test_a_run_that_is_loaded_again_replaces_itself(tmp_path):
+def test_reloaded_run_replaces_itself(tmp_path):
     home = Home(tmp_path)
     write_runs(home, (GREEN, RED))
     assert run_warehouse(home, "build").returncode == 0
@@ -151,7 +151,7 @@ def test_a_run_that_is_loaded_again_replaces_itself(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_build_leaves_the_documentation_of_an_unchanged_project_and_docs_writes_it(tmp_path):
+def test_build_keeps_current_documentation_and_docs_writes_it(tmp_path):
     home = Home(tmp_path)
     page = home.reports / "dbt" / "docs.html"
     write_runs(home, (GREEN,))
@@ -166,7 +166,7 @@ def test_a_build_leaves_the_documentation_of_an_unchanged_project_and_docs_write
 
 
 @pytest.mark.slow
-def test_a_constraint_that_raw_results_break_is_named_and_the_other_marts_are_made(tmp_path):
+def test_broken_constraint_is_named_and_other_marts_are_built(tmp_path):
     home = Home(tmp_path)
     write_runs(home)
     folder = home.raw("verdicts") / f"run_id={RED}"
@@ -180,7 +180,7 @@ def test_a_constraint_that_raw_results_break_is_named_and_the_other_marts_are_ma
 
 
 @pytest.mark.slow
-def test_a_verdict_that_its_rows_speak_against_is_named(tmp_path):
+def test_verdict_contradicted_by_its_rows_is_named(tmp_path):
     home = Home(tmp_path)
     write_runs(home, (FASTER,))
     cells = rows(home, "cells", FASTER)
@@ -190,8 +190,8 @@ def test_a_verdict_that_its_rows_speak_against_is_named(tmp_path):
     write_raw(home, "verdicts", FASTER, [row | nothing if row["cell"] == right else row for row in checks])
     done = run_warehouse(home, "build")
     assert done.returncode == 1
-    said = "no_cell_counts_as_right_that_its_rows_speak_against fails for 1 row ("
-    assert said in done.stderr.splitlines()[-1]
+    message = "no_cell_counts_as_right_that_its_rows_speak_against fails for 1 row ("
+    assert message in done.stderr.splitlines()[-1]
 
 
 def without_a_column(table: pa.Table) -> pa.Table:
@@ -216,7 +216,7 @@ def of_version(number: int) -> Callable[[pa.Table], pa.Table]:
         (lambda table: table.drop_columns(["schema_version"]), "does not have the columns of raw schema", ELSEWHERE),
     ],
 )
-def test_a_raw_file_of_another_version_is_refused_before_anything_is_touched(
+def test_raw_file_of_another_version_is_refused_before_any_change(
     tmp_path, monkeypatch, capsys, command, table, change, difference, advice
 ):
     home = Home(tmp_path)
@@ -239,7 +239,7 @@ def test_a_raw_file_of_another_version_is_refused_before_anything_is_touched(
     assert mart.exists()
 
 
-def test_a_raw_file_that_is_no_parquet_is_bad_input(tmp_path, monkeypatch, capsys):
+def test_raw_file_in_another_format_is_bad_input(tmp_path, monkeypatch, capsys):
     home = Home(tmp_path)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     write_runs(home)
@@ -259,7 +259,7 @@ def test_files_that_spark_hides_are_not_checked(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
+def test_build_on_the_spark_server_of_a_run_gives_the_same_marts(tmp_path):
     """Over Spark Connect, as in the DAG, beside the lock that the server's keeper holds."""
     here, there = Home(tmp_path / "here"), Home(tmp_path / "there")
     for home in (here, there):
@@ -271,7 +271,7 @@ def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_command_that_is_killed_leaves_no_server_and_no_lock(tmp_path):
+def test_killed_command_leaves_no_server_and_no_lock(tmp_path):
     server = Server(Home(tmp_path))
     command = [sys.executable, "-m", "infra.cli", "warehouse", "build"]
     environment = {**os.environ, "LOCKSTEP_HOME": str(tmp_path)}

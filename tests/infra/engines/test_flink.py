@@ -9,5 +9,5 @@ pytestmark = pytest.mark.slow
 
 # Each cell starts a JVM, so all applications together would take longer than a test may.
 @pytest.mark.parametrize("application", ["wc", "sd", "wordcount", "scalejoin"])
-def test_it_conforms(application):
+def test_engine_conforms_to_the_protocol(application):
     conforms("flink", application)

@@ -7,5 +7,5 @@ from tests.infra.engines.conformance import conforms
 pytestmark = pytest.mark.slow
 
 
-def test_it_conforms():
+def test_engine_conforms_to_the_protocol():
     conforms("handwritten")

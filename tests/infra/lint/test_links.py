@@ -34,7 +34,7 @@ def check(root, text):
         "mailto:someone@example.org",
     ],
 )
-def test_link_that_leads_somewhere_passes(root, target):
+def test_valid_link_passes(root, target):
     assert check(root, f"# Here\n\nSee [this]({target}) and ![that]({target}).\n") == []
 
 
@@ -50,7 +50,7 @@ def test_link_that_leads_somewhere_passes(root, target):
         ("mailto:someone", "no mail address"),
     ],
 )
-def test_broken_link_is_found_at_its_line(root, target, problem):
+def test_broken_link_is_reported_at_its_line(root, target, problem):
     assert check(root, f"# Here\n\nSee\n[this](<{target}>).\n") == [(4, f"{target}: {problem}")]
 
 

@@ -60,7 +60,7 @@ def test_few_sentences_may_all_be_passive(tmp_path):
         ("tests/a.py", "# Whoever", ["comment/who-noun"]),
     ],
 )
-def test_a_user_s_text_and_a_comment_have_rules_of_their_own(tmp_path, path, text, rules):
+def test_user_text_and_comments_have_separate_rules(tmp_path, path, text, rules):
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text(text)
     assert [violation.rule for violation in prose.check(tmp_path, [path])] == rules

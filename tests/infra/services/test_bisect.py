@@ -37,7 +37,7 @@ def histories(count: int) -> st.SearchStrategy:
 
 
 @given(st.integers(1, 60).flatmap(histories))
-def test_first_bad_commit_is_among_the_answers_and_alone_if_every_commit_can_be_judged(history):
+def test_first_bad_commit_is_unique_if_every_commit_can_be_judged(history):
     count, first_bad, unclear = history
     commits = [f"c{place}" for place in range(count)]
     judged: list[int] = []
@@ -104,7 +104,7 @@ def run_and_cell(home: Home) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_commit_that_swaps_two_rows_is_found_among_commits_that_change_the_engine(home, history):
+def test_bisection_names_the_commit_that_swaps_two_rows(home, history):
     run_id, cell = run_and_cell(home)
     lines: list[str] = []
     suspects = bisect.bisect(home, run_id, cell, "start", "HEAD", Fault.MISMATCH, lines.append)
@@ -136,7 +136,7 @@ def test_unknown_cell_is_refused(home):
         bisect.bisect(home, run_and_cell(home)[0], "nosuch", "start", "HEAD", Fault.MISMATCH, print)
 
 
-def test_build_is_slow_if_it_is_nearer_to_the_bad_one(tmp_path, monkeypatch):
+def test_build_nearer_to_the_bad_one_is_slow(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 5)
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
     good, bad, fast, slow = (

@@ -72,7 +72,7 @@ def test_a_branch_a_tag_and_a_hash_name_a_commit(repository):
 
 
 @pytest.mark.parametrize("ref", ["nosuch", "", "-rf", "--all", "HEAD:streaming_core", "v1\n", "v1..slow", "a b"])
-def test_what_names_no_commit_is_bad_input(repository, ref):
+def test_unknown_ref_is_bad_input(repository, ref):
     with pytest.raises(BadInput, match=r"is not a commit of .* name a branch, a tag or a commit") as error:
         build.resolve(ref)
     assert "\n" not in str(error.value)
@@ -84,28 +84,28 @@ def test_a_folder_without_git_has_no_commits(tmp_path, monkeypatch):
         build.resolve("HEAD")
 
 
-def test_a_commit_is_built_once_from_its_own_sources_and_the_checkout_stays_as_it_is(repository, home):
+def test_commit_is_built_once_from_its_sources_and_the_checkout_is_unchanged(repository, home):
     lines: list[str] = []
     commit = build.resolve("slow")
-    made = build.at_commit(home, commit, "slow", lines.append)
+    built = build.at_commit(home, commit, "slow", lines.append)
     assert [line.partition(" slow ")[0] for line in lines] == ["building", "built"]
-    assert made == build.Build(commit, home.build(commit))
-    assert (made.tree / "streaming_core" / "answer").read_text() == '{"seconds": 0.5}', "the checkout is at v1"
+    assert built == build.Build(commit, home.build(commit))
+    assert (built.tree / "streaming_core" / "answer").read_text() == '{"seconds": 0.5}', "the checkout is at v1"
     where = "import streaming_core._runtime as runtime; print(runtime.__file__)"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", where], env=os.environ | made.environment, capture_output=True, text=True
+        [sys.executable, "-P", "-c", where], env=os.environ | built.environment, capture_output=True, text=True
     )
-    assert Path(done.stdout.strip()).parent == made.tree / "streaming_core", done.stderr
+    assert Path(done.stdout.strip()).parent == built.tree / "streaming_core", done.stderr
     assert git(repository, "status", "--porcelain") == ""
     assert not (repository / "target").exists()
     assert len(git(repository, "worktree", "list").splitlines()) == 1
     assert [path.name for path in home.build("x").parent.iterdir()] == [commit]
 
     again = build.at_commit(home, commit, "slow", lambda line: pytest.fail(line))
-    assert again == made
+    assert again == built
 
 
-def test_of_two_processes_that_want_a_commit_one_builds_it(repository, home):
+def test_one_of_two_processes_builds_a_commit(repository, home):
     both = [start(repository, home, "v1") for _ in range(2)]
     ended = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], ended
@@ -113,7 +113,7 @@ def test_of_two_processes_that_want_a_commit_one_builds_it(repository, home):
     assert home.build(build.resolve("v1")).is_dir()
 
 
-def test_a_commit_that_does_not_compile_is_one_line_with_the_first_error(repository, home):
+def test_compile_failure_is_one_line_with_the_first_error(repository, home):
     with pytest.raises(RunFailed) as error:
         build.at_commit(home, build.resolve("broken"), "broken", lambda line: None)
     assert str(error.value).startswith("building broken failed: error[E0425]: cannot find value `NOSUCH`")
@@ -121,7 +121,7 @@ def test_a_commit_that_does_not_compile_is_one_line_with_the_first_error(reposit
     assert_nothing_is_left(repository, home)
 
 
-def test_a_commit_without_a_crate_says_what_is_missing(repository, home):
+def test_commit_without_a_crate_names_the_missing_crate(repository, home):
     with pytest.raises(RunFailed, match=r"^building bare failed: .*Cargo\.toml"):
         build.at_commit(home, build.resolve("bare"), "bare", lambda line: None)
     assert_nothing_is_left(repository, home)
@@ -144,17 +144,17 @@ def test_a_signal_ends_the_compiler_and_leaves_nothing(repository, home, tmp_pat
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
 
 
-def test_a_worktree_that_a_killed_process_has_left_is_replaced(repository, home):
+def test_worktree_of_a_killed_process_is_replaced(repository, home):
     commit = build.resolve("v1")
     left = home.build(commit).with_name(f".{commit}.tree")
     left.parent.mkdir(parents=True)
     git(repository, "worktree", "add", "--quiet", "--detach", str(left), "slow")
-    made = build.at_commit(home, commit, "v1", lambda line: None)
-    assert (made.tree / "streaming_core" / "answer").read_text() == "{}"
+    built = build.at_commit(home, commit, "v1", lambda line: None)
+    assert (built.tree / "streaming_core" / "answer").read_text() == "{}"
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
-def test_a_commit_has_the_environment_that_it_locks(repository):
+def test_commit_has_its_locked_environment(repository):
     assert build.environment(build.resolve("v1")) == build.environment()
     assert build.environment(build.resolve("slow")) != build.environment()
 
@@ -162,14 +162,14 @@ def test_a_commit_has_the_environment_that_it_locks(repository):
 @pytest.mark.slow
 def test_the_last_commit_of_this_repository_is_built_and_runs(home, tmp_path):
     commit = build.resolve("HEAD")
-    made = build.at_commit(home, commit, "HEAD", lambda line: None)
+    built = build.at_commit(home, commit, "HEAD", lambda line: None)
     workload = tmp_path / "workload"
     for words in (
         ["generate", "wc", "--events", "500", "--out", str(workload)],
         ["run", "wc", "--input", str(workload), "--out", str(tmp_path / "run")],
     ):
         done = subprocess.run(
-            made.command(*words), env=os.environ | made.environment, cwd=tmp_path, capture_output=True, text=True
+            built.command(*words), env=os.environ | built.environment, cwd=tmp_path, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.json").is_file()

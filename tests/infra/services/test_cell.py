@@ -74,7 +74,7 @@ time.sleep(600)
 """
 
 
-def test_engine_gets_no_setting_of_airflow_and_no_secret(attempt, tmp_path, monkeypatch):
+def test_engine_receives_no_airflow_setting_and_no_secret(attempt, tmp_path, monkeypatch):
     """The engine runs a user's application, which could print its environment into the log of the cell."""
     for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_LOCAL", "SPARK_CONNECT_AUTHENTICATE_TOKEN"):
         monkeypatch.setenv(name, "a secret")
@@ -88,7 +88,7 @@ def test_engine_gets_no_setting_of_airflow_and_no_secret(attempt, tmp_path, monk
     assert (seen["LOCKSTEP_APP_MODE"], seen["PATH"]) == ("fast", os.environ["PATH"])
 
 
-def test_a_run_that_ends_well_leaves_its_exit_code_and_host(attempt, tmp_path):
+def test_successful_run_records_its_exit_code_and_host(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, "print('hello')"))
     assert (done.returncode, done.stderr) == (0, "")
     assert left(attempt)["exit_code"] == 0
@@ -97,7 +97,7 @@ def test_a_run_that_ends_well_leaves_its_exit_code_and_host(attempt, tmp_path):
     assert beside(attempt, "stdout.log").read_text() == "hello\n"
 
 
-def test_a_failed_run_is_told_by_its_last_line(attempt, tmp_path):
+def test_last_line_of_a_failed_run_is_its_reason(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, "sys.stderr.write('first\\noperator debit, event 7: boom\\n'); sys.exit(1)"))
     assert done.returncode == 1
     assert done.stderr.strip() == "operator debit, event 7: boom"
@@ -110,13 +110,13 @@ def test_a_killed_run_names_the_signal(attempt, tmp_path):
     assert left(attempt)["error"] == "killed by SIGSEGV"
 
 
-def test_a_command_that_cannot_start_is_a_failed_run(attempt):
+def test_command_that_cannot_start_is_a_failed_run(attempt):
     done = run(attempt, ["/no/such/engine"])
     assert done.returncode == 1
     assert left(attempt)["error"] == "cannot start /no/such/engine: No such file or directory"
 
 
-def test_a_hung_run_is_ended_with_its_children(attempt, tmp_path):
+def test_hung_run_is_stopped_with_its_children(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, HANGS), "--timeout", "1")
     assert done.returncode == 124
     assert left(attempt)["error"] == "it did not end within 1 s, so it was killed"
@@ -124,7 +124,7 @@ def test_a_hung_run_is_ended_with_its_children(attempt, tmp_path):
     assert wait_for(lambda: not alive(pid_in(attempt / "child")), PATIENCE)
 
 
-def test_stopping_the_driver_ends_the_whole_group(attempt, tmp_path):
+def test_stop_of_the_driver_ends_its_whole_process_group(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS))
     pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
     driver.send_signal(signal.SIGTERM)
@@ -157,7 +157,7 @@ def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
         lock.leave()
 
 
-def test_a_tethered_run_ends_with_the_process_that_holds_the_tether(attempt, tmp_path):
+def test_tethered_run_ends_with_the_tether_holder(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS), "--tether", stdin=subprocess.PIPE)
     pid = pid_in(attempt / "pid")
     driver.stdin.close()
@@ -166,7 +166,7 @@ def test_a_tethered_run_ends_with_the_process_that_holds_the_tether(attempt, tmp
     assert not alive(pid)
 
 
-def test_run_whose_connection_is_lost_stops_when_its_lease_ends(attempt, tmp_path):
+def test_run_with_a_lost_connection_stops_when_its_lease_ends(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS), "--lease", "0.5", stdin=subprocess.PIPE)
     pid = pid_in(attempt / "pid")
     driver.stdin.close()
@@ -175,7 +175,7 @@ def test_run_whose_connection_is_lost_stops_when_its_lease_ends(attempt, tmp_pat
     assert not alive(pid)
 
 
-def test_call_that_waits_for_a_run_renews_its_lease(attempt, tmp_path):
+def test_waiting_call_renews_the_lease_of_the_run(attempt, tmp_path):
     waits = "open(out + '/pid', 'w').write(str(os.getpid()))\nwhile not os.path.exists(out + '/go'): time.sleep(0.01)"
     driver = start(attempt, engine(tmp_path, waits), "--lease", "2", stdin=subprocess.PIPE)
     wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
@@ -200,7 +200,7 @@ def test_stop_ends_a_run_that_waits_for_the_host_and_no_engine_starts(attempt, t
     assert not (attempt / "ran").exists()
 
 
-def test_second_call_that_waited_for_the_host_does_not_run_the_engine_again(attempt, tmp_path):
+def test_second_waiting_call_does_not_rerun_the_engine(attempt, tmp_path):
     lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"], shared=True)
     assert lock.take("another cell")
     drivers = [start(attempt, engine(tmp_path, "open(out + '/runs', 'a').write('x')")) for _ in range(2)]
@@ -211,7 +211,7 @@ def test_second_call_that_waited_for_the_host_does_not_run_the_engine_again(atte
     assert (attempt / "runs").read_text() == "x"
 
 
-def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(attempt, tmp_path):
+def test_killed_driver_ends_the_engine_and_the_attempt_is_lost(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS))
     pid = pid_in(attempt / "pid")
     wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
@@ -225,7 +225,7 @@ def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(a
     assert beside(attempt, "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"
 
 
-def test_a_lost_run_that_left_a_checkpoint_goes_on_from_it(attempt, tmp_path):
+def test_lost_run_resumes_from_its_checkpoint(attempt, tmp_path):
     saves = "os.mkdir(out + '/.checkpoint'); open(out + '/.checkpoint/last', 'w').write('42')"
     driver = start(attempt, engine(tmp_path, saves + HANGS))
     pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
@@ -240,7 +240,7 @@ def test_a_lost_run_that_left_a_checkpoint_goes_on_from_it(attempt, tmp_path):
     assert run(attempt, engine(tmp_path, "sys.exit(1)", "third")).returncode == 0, "it has ended, and once is enough"
 
 
-def test_a_second_call_joins_the_run_that_goes_on(attempt, tmp_path):
+def test_second_call_joins_the_run_in_progress(attempt, tmp_path):
     waits = (
         "while not os.path.exists(out + '/go'):\n    time.sleep(0.01)\nopen(out + '/ran', 'a').write('x')\nsys.exit(3)"
     )
@@ -254,12 +254,12 @@ def test_a_second_call_joins_the_run_that_goes_on(attempt, tmp_path):
     assert (attempt / "ran").read_text() == "x"
 
 
-def test_a_run_that_has_ended_is_answered_from_its_record(attempt, tmp_path):
+def test_record_answers_for_an_ended_run(attempt, tmp_path):
     assert run(attempt, engine(tmp_path, "sys.exit(1)")).returncode == 1
     assert run(attempt, engine(tmp_path, "pass")).returncode == 1
 
 
-def test_one_run_at_a_time_on_a_host(attempt, tmp_path):
+def test_host_executes_one_run_at_a_time(attempt, tmp_path):
     first = start(attempt, engine(tmp_path, HANGS))
     pid_in(attempt / "pid")
     other = tmp_path / "attempt-2"
@@ -283,7 +283,7 @@ def test_stop_ends_a_run_from_another_call(attempt, tmp_path):
     assert left(attempt)["exit_code"] == 137
 
 
-def test_nothing_of_a_run_reaches_a_shell(attempt, tmp_path):
+def test_shell_interprets_no_part_of_a_run(attempt, tmp_path):
     marker = tmp_path / "marker"
     run(attempt, [*engine(tmp_path, "open(out + '/seen', 'w').write(repr(sys.argv[1]))"), f"; touch {marker}"])
     assert (attempt / "seen").read_text() == repr(f"; touch {marker}")

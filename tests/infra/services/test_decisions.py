@@ -86,7 +86,7 @@ def test_entries_are_numbered_and_linked(written):
     assert json.loads(last_file(written).read_text()) == {"entry": 7, "digest": rows[-1]["digest"]}
 
 
-def test_without_decisions_there_are_none(tmp_path):
+def test_home_without_decisions_has_no_entries(tmp_path):
     assert decisions(Home(tmp_path)) == []
 
 
@@ -102,7 +102,7 @@ OTHER = {
 
 @examine(150)
 @given(entry=st.integers(0, 6), field=st.sampled_from(list(DECISIONS)), data=st.data())
-def test_any_other_value_in_any_column_of_any_entry_is_refused(written, tmp_path_factory, entry, field, data):
+def test_changed_value_in_any_column_of_any_entry_is_refused(written, tmp_path_factory, entry, field, data):
     value = data.draw(OTHER[field.type])
     home = copy(written, tmp_path_factory.getbasetemp() / "changed")
     part, at = [(part, at) for part in in_order(home) for at in range(pq.read_metadata(part).num_rows)][entry]
@@ -119,7 +119,7 @@ def test_any_other_value_in_any_column_of_any_entry_is_refused(written, tmp_path
 
 @examine(20)
 @given(st.sets(st.integers(0, 6), min_size=1))
-def test_removed_entries_are_refused_wherever_they_stood(written, tmp_path_factory, removed):
+def test_removed_entries_are_refused_at_every_position(written, tmp_path_factory, removed):
     home = copy(written, tmp_path_factory.getbasetemp() / "removed")
     numbers = iter(range(7))
     for part in in_order(home):
@@ -152,14 +152,14 @@ def test_a_removed_file_is_refused(home, number):
         decisions(home)
 
 
-def test_a_file_that_is_there_twice_is_refused(home):
+def test_duplicate_file_is_refused(home):
     part = in_order(home)[1]
     shutil.copytree(part.parent, part.parent.with_name("copy"))
     with pytest.raises(BadInput, match="entry 2 is there twice; restore"):
         decisions(home)
 
 
-def test_an_entry_that_was_replaced_with_its_digest_is_refused_at_the_next_one(home):
+def test_entry_replaced_with_its_digest_breaks_the_next_link(home):
     forged = dict(chain(home)[0], why="another reason")
     forged["digest"] = entry_digest(forged)
     rewrite(in_order(home)[0], lambda rows: [forged])
@@ -167,7 +167,7 @@ def test_an_entry_that_was_replaced_with_its_digest_is_refused_at_the_next_one(h
         decisions(home)
 
 
-def test_a_last_entry_that_was_replaced_with_its_digest_is_refused(home):
+def test_last_entry_replaced_with_its_digest_is_refused(home):
     forged = dict(chain(home)[-1], why="another reason")
     forged["digest"] = entry_digest(forged)
     part = in_order(home)[-1]
@@ -176,7 +176,7 @@ def test_a_last_entry_that_was_replaced_with_its_digest_is_refused(home):
         decisions(home)
 
 
-def test_the_file_of_the_last_entry_is_refused_if_any_byte_of_it_matters(home, written):
+def test_significant_change_of_the_last_file_is_refused(home, written):
     path = last_file(home)
     content = path.read_bytes()
     for at, byte in enumerate(content):
@@ -195,7 +195,7 @@ def test_the_file_of_the_last_entry_is_refused_if_any_byte_of_it_matters(home, w
 
 @examine(150)
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), number=st.integers(0, 3))
-def test_a_bit_that_flips_in_a_file_never_changes_what_is_read(written, tmp_path_factory, position, bit, number):
+def test_bit_flip_never_changes_the_entries(written, tmp_path_factory, position, bit, number):
     home = copy(written, tmp_path_factory.getbasetemp() / "flipped")
     part = in_order(home)[number]
     content = bytearray(part.read_bytes())
@@ -233,7 +233,7 @@ def _append(root: str, writer: int, start) -> None:
         service.append(Home(root), [decided(number) | {"decided_by": f"writer {writer}"}] * 2)
 
 
-def test_two_processes_that_append_at_once_both_land(tmp_path):
+def test_concurrent_appends_of_two_processes_both_land(tmp_path):
     spawn = multiprocessing.get_context("spawn")
     start = spawn.Barrier(2)
     writers = [spawn.Process(target=_append, args=(str(tmp_path), writer, start)) for writer in range(2)]
@@ -265,7 +265,7 @@ def _die_in(root: str, function: str, at: int) -> None:
 
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("function", ["replace", "fsync"])
-def test_a_killed_append_lands_whole_or_not_at_all_and_the_next_one_lands(tmp_path, written, function, is_first):
+def test_killed_append_is_atomic_and_the_next_one_lands(tmp_path, written, function, is_first):
     spawn = multiprocessing.get_context("fork")
     lengths = set()
     for at in range(10):
@@ -274,11 +274,11 @@ def test_a_killed_append_lands_whole_or_not_at_all_and_the_next_one_lands(tmp_pa
         writer = spawn.Process(target=_die_in, args=(str(home.root), function, at))
         writer.start()
         writer.join(60)
-        found = len(decisions(home))
-        assert found in (before, before + 2)
-        lengths.add(found - before)
+        count = len(decisions(home))
+        assert count in (before, before + 2)
+        lengths.add(count - before)
         service.append(home, [decided(9)])
-        assert [row["entry"] for row in chain(home)] == list(range(1, found + 2))
+        assert [row["entry"] for row in chain(home)] == list(range(1, count + 2))
         if writer.exitcode == 0:
             break
         assert writer.exitcode == -signal.SIGKILL
@@ -287,7 +287,7 @@ def test_a_killed_append_lands_whole_or_not_at_all_and_the_next_one_lands(tmp_pa
     assert lengths == {0, 2}
 
 
-def test_the_latest_entry_on_a_cell_counts_whatever_its_time(tmp_path):
+def test_last_entry_of_a_cell_counts_whatever_its_time(tmp_path):
     early = decided(1) | {"why": "second", "decided_at": decided(1)["decided_at"] - timedelta(days=1)}
     service.append(Home(tmp_path), [decided(1)])
     service.append(Home(tmp_path), [early])

@@ -59,18 +59,18 @@ def home(tmp_path) -> Home:
     return home
 
 
-def test_the_newest_run_and_all_its_equal_cells_are_measured_unless_others_are_named(home, repository, monkeypatch):
+def test_newest_run_and_its_equal_cells_are_measured_by_default(home, repository, monkeypatch):
     monkeypatch.setattr(build, "ROOT", repository)
     equal = [spec.cell for spec in specs() if not spec.is_bound]
-    asked = gate.request(home, "v1", None, None)
-    assert (asked.ref, asked.commit, asked.run_id) == ("v1", git(repository, "rev-parse", "v1"), FASTER)
-    assert [cell["cell"] for cell in asked.cells] == equal
-    asked = gate.request(home, "v1", GREEN, equal[1:2])
-    assert (asked.run_id, [cell["cell"] for cell in asked.cells]) == (GREEN, equal[1:2])
+    request = gate.request(home, "v1", None, None)
+    assert (request.ref, request.commit, request.run_id) == ("v1", git(repository, "rev-parse", "v1"), FASTER)
+    assert [cell["cell"] for cell in request.cells] == equal
+    request = gate.request(home, "v1", GREEN, equal[1:2])
+    assert (request.run_id, [cell["cell"] for cell in request.cells]) == (GREEN, equal[1:2])
 
 
 @pytest.mark.parametrize(
-    ("ref", "run_id", "names", "said"),
+    ("ref", "run_id", "names", "message"),
     [
         ("nosuch", None, None, "'nosuch' is not a commit of "),
         ("v1", "20990101T000000Z-00000000", None, "no run '20990101T000000Z-00000000'"),
@@ -78,23 +78,21 @@ def test_the_newest_run_and_all_its_equal_cells_are_measured_unless_others_are_n
         ("v1", None, ["nosuch"], "has no cell nosuch"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_built(
-    home, repository, monkeypatch, ref, run_id, names, said
-):
+def test_invalid_request_is_refused_before_any_build(home, repository, monkeypatch, ref, run_id, names, message):
     monkeypatch.setattr(build, "ROOT", repository)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         gate.gate(home, ref, run_id, names, lambda line: pytest.fail(line))
     assert not home.build("x").parent.exists()
 
 
-def test_without_a_run_there_is_nothing_to_measure(repository, tmp_path, monkeypatch):
+def test_measurement_needs_a_run(repository, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "ROOT", repository)
     with pytest.raises(BadInput, match="has no run yet: start one with `lockstep run`"):
         gate.request(Home(tmp_path), "v1", None, None)
 
 
 @pytest.mark.slow
-def test_a_build_that_is_slower_than_a_commit_is_red_and_its_pages_name_both(home, repository):
+def test_slower_build_is_red_and_pages_name_both_builds(home, repository):
     """By the command line, then by the command of the DAG, which finds the commit built."""
     git(repository, "checkout", "--quiet", "slow")
     cell = next(spec.cell for spec in specs() if not spec.is_bound)

@@ -25,7 +25,7 @@ def measured(tmp_path_factory) -> tuple[Home, str, list[str]]:
     return home, *measured_run.make(home)
 
 
-def test_what_cannot_be_measured_is_refused(measured, tmp_path, monkeypatch):
+def test_unmeasurable_cell_is_refused(measured, tmp_path, monkeypatch):
     home, run_id, names = measured
 
     def refused(cells: list[str] | None = None, run: str = run_id) -> str:
@@ -59,7 +59,7 @@ def test_cells_on_spark_are_not_measured(tmp_path):
         measurement.cells_of(home, run_id, names[:2])
 
 
-def test_cells_of_other_hosts_are_measured_there_and_those_of_this_machine_here(tmp_path, monkeypatch):
+def test_cell_is_measured_on_its_own_host(tmp_path, monkeypatch):
     home = Home(tmp_path)
     run_id, names = measured_run.make(home)
     here = gethostname()
@@ -76,7 +76,7 @@ def test_cells_of_other_hosts_are_measured_there_and_those_of_this_machine_here(
         measurement.cells_of(home, run_id, names[:2])
 
 
-def test_rows_say_which_builds_and_environments_they_are_of(measured, tmp_path, monkeypatch):
+def test_rows_name_their_builds_and_environments(measured, tmp_path, monkeypatch):
     home, run_id, names = measured
     repository = small_repository.make(tmp_path / "repository")
     cells = measurement.cells_of(home, run_id, names[:1])

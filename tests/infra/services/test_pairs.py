@@ -44,28 +44,28 @@ def two(folder: Path, baseline: dict, other: dict) -> dict[str, Build]:
     return {"baseline": answering(folder / "old", **baseline), "build": answering(folder / "new", **other)}
 
 
-def asked(build: Build) -> list[dict]:
+def requests_of(build: Build) -> list[dict]:
     return [json.loads(line) for line in (build.tree / "streaming_core" / "asked").read_text().splitlines()]
 
 
-def test_pairs_are_of_two_processes_and_lots_say_who_is_first(tmp_path):
+def test_pair_has_two_processes_in_random_order(tmp_path):
     builds = two(tmp_path, {"seconds": 0.25, "steal": 0.1}, {"seconds": 0.3125})
-    made = pairs.paired(builds, SPEC, tmp_path, "a lot")
-    assert [row["pair"] for row in made] == list(range(pairs.PAIRS))
-    assert {(row["baseline_seconds"], row["build_seconds"], row["passes"]) for row in made} == {(0.25, 0.3125, 3)}
-    assert {(row["baseline_digest"], row["build_digest"]) for row in made} == {("1:a 0:0", "1:a 0:0")}
-    assert {(row["steal"], row["others"]) for row in made} == {(0.1, 0.0)}
-    first = [row["first"] for row in made]
+    rows = pairs.paired(builds, SPEC, tmp_path, "a lot")
+    assert [row["pair"] for row in rows] == list(range(pairs.PAIRS))
+    assert {(row["baseline_seconds"], row["build_seconds"], row["passes"]) for row in rows} == {(0.25, 0.3125, 3)}
+    assert {(row["baseline_digest"], row["build_digest"]) for row in rows} == {("1:a 0:0", "1:a 0:0")}
+    assert {(row["steal"], row["others"]) for row in rows} == {(0.1, 0.0)}
+    first = [row["first"] for row in rows]
     assert 8 < first.count("build") < 24
     wanted = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink": "digest", "seconds": 0.0})
     for one in builds.values():
         # One more, which does not count; files, rates and the loop, which the cell has, are not asked for.
-        assert [RunSpec.parse(spec) for spec in asked(one)] == [wanted] * 33
-    assert not any({"error"} & row.keys() for row in made)
-    assert all(set(row) <= set(PAIRS.names) for row in made)
+        assert [RunSpec.parse(spec) for spec in requests_of(one)] == [wanted] * 33
+    assert not any({"error"} & row.keys() for row in rows)
+    assert all(set(row) <= set(PAIRS.names) for row in rows)
 
 
-def test_lots_are_the_same_for_the_same_cell_of_the_same_run_and_others_for_another(tmp_path, monkeypatch):
+def test_order_is_repeatable_per_cell_and_run(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 6)
     builds = two(tmp_path, {}, {})
     drawn = [[row["first"] for row in pairs.paired(builds, SPEC, tmp_path, lot)] for lot in ("a", "a", "b")]
@@ -73,16 +73,16 @@ def test_lots_are_the_same_for_the_same_cell_of_the_same_run_and_others_for_anot
 
 
 @pytest.mark.parametrize(("baseline", "other", "passes"), [(0.125, 0.11, 5), (0.125, 2.0, 3), (0.004, 0.005, 100)])
-def test_passes_are_as_many_as_a_second_takes_on_both_sides_together(tmp_path, monkeypatch, baseline, other, passes):
+def test_pass_count_fills_one_second_for_both_sides_together(tmp_path, monkeypatch, baseline, other, passes):
     monkeypatch.setattr(pairs, "PAIRS", 1)
     builds = two(tmp_path, {"seconds": baseline}, {"seconds": other})
-    made = pairs.paired(builds, SPEC, tmp_path, "x")
-    assert [spec["repetitions"] for spec in asked(builds["build"])] == [3, passes]
-    assert made[0]["passes"] == passes
+    rows = pairs.paired(builds, SPEC, tmp_path, "x")
+    assert [spec["repetitions"] for spec in requests_of(builds["build"])] == [3, passes]
+    assert rows[0]["passes"] == passes
 
 
 @pytest.mark.parametrize(
-    ("baseline", "other", "said"),
+    ("baseline", "other", "fields"),
     [
         ({}, {"digest": "1:b"}, {"baseline_digest": "1:a 0:0", "build_digest": "1:b 0:0"}),
         ({"seconds": 0.0004}, {}, {"baseline_seconds": 0.0004, "build_seconds": 0.25}),
@@ -94,12 +94,12 @@ def test_passes_are_as_many_as_a_second_takes_on_both_sides_together(tmp_path, m
         ),
     ],
 )
-def test_what_cannot_be_compared_ends_the_cell_with_one_row_that_says_so(tmp_path, baseline, other, said):
+def test_incomparable_builds_end_the_cell_with_one_error_row(tmp_path, baseline, other, fields):
     (row,) = pairs.paired(two(tmp_path, baseline, other), SPEC, tmp_path, "x")
-    assert said.items() <= row.items()
+    assert fields.items() <= row.items()
 
 
-def test_the_engine_is_measured_and_what_it_says_fits_the_raw_table(tmp_path):
+def test_real_engine_is_measured_and_its_row_fits_the_raw_table(tmp_path):
     home = Home(tmp_path / "home")
     run_id, _ = measured_run.make(home)
     (planned, *_) = json.loads((home.run(run_id) / "plan.json").read_text())["cells"]
@@ -138,7 +138,7 @@ class Program:
         return code, self.process.communicate()[1]
 
 
-def test_the_program_for_other_hosts_prints_the_pairs(tmp_path):
+def test_host_program_prints_the_pairs(tmp_path):
     program = Program(tmp_path)
     rows = program.heard()["pairs"]
     assert program.end() == (0, "")
@@ -147,7 +147,7 @@ def test_the_program_for_other_hosts_prints_the_pairs(tmp_path):
     assert all(datetime.fromisoformat(row["measured_at"]).tzinfo for row in rows)
 
 
-def test_the_program_waits_for_its_host_until_the_time_ends(tmp_path):
+def test_host_program_waits_for_its_host_until_the_timeout(tmp_path):
     lock = Lock(tmp_path / "host.lock", shared=True)
     assert lock.take("a cell of a run")
     program = Program(tmp_path, seconds=0.5)
@@ -157,7 +157,7 @@ def test_the_program_waits_for_its_host_until_the_time_ends(tmp_path):
     lock.leave()
 
 
-def test_the_program_ends_with_its_connection_and_so_does_the_engine(tmp_path):
+def test_host_program_and_engine_end_with_the_connection(tmp_path):
     pid = tmp_path / "pid"
     wrapper = f"import os, signal; open({str(pid)!r}, 'w').write(str(os.getpid())); signal.pause()"
     program = Program(tmp_path, wrapper=[sys.executable, "-c", wrapper])
@@ -169,7 +169,7 @@ def test_the_program_ends_with_its_connection_and_so_does_the_engine(tmp_path):
     wait_for(lambda: not alive(engine), PATIENCE)
 
 
-def test_the_program_refuses_a_workload_that_its_host_does_not_see(tmp_path):
+def test_host_program_refuses_a_workload_missing_on_its_host(tmp_path):
     code, errors = Program(tmp_path, workload=tmp_path / "nothing").end()
     line = f"pairs: {tmp_path}/nothing is missing there: mount LOCKSTEP_HOME, or run the cell again\n"
     assert (code, errors) == (2, line)

@@ -55,7 +55,7 @@ def content(root: Path) -> set[Path]:
     return {path for path in root.rglob("*") if path.is_file() and path.name != "lock.json"}
 
 
-def test_what_is_old_goes_and_its_bytes_are_told_by_kind(home, rules, tmp_path):
+def test_old_data_is_removed_and_its_bytes_are_reported_by_kind(home, rules, tmp_path):
     old = {
         "logs": [
             write(home.log("spark-20250101T000000Z-00000000"), OLD, 500),
@@ -68,30 +68,30 @@ def test_what_is_old_goes_and_its_bytes_are_told_by_kind(home, rules, tmp_path):
     }
     write(home.log("spark-cli"), NEW)
     write(tmp_path / "airflow" / "scheduler" / "2026-01-01" / "x.log", NEW)
-    before, said = content(tmp_path), []
-    freed = retention.free(home, rules, dry_run=True, say=said.append)
+    before, lines = content(tmp_path), []
+    freed = retention.free(home, rules, dry_run=True, say=lines.append)
     assert content(tmp_path) == before
-    assert any(line.startswith("would free ") for line in said)
-    assert retention.free(home, rules, dry_run=False, say=said.append) == freed
+    assert any(line.startswith("would free ") for line in lines)
+    assert retention.free(home, rules, dry_run=False, say=lines.append) == freed
     gone = {path for paths in old.values() for path in paths}
     assert before - content(tmp_path) == gone
     assert freed == {"runs": 0, "oracle": 0, "workloads": 2000, "builds": 4000, "spark-scratch": 3000, "logs": 5200}
-    assert said[-2] == "freed 0.0 MB: runs 0.0, workloads 0.0, oracle 0.0, builds 0.0, logs 0.0, spark-scratch 0.0"
-    assert retention.free(home, rules, dry_run=False, say=said.append) == dict.fromkeys(retention.KINDS, 0)
+    assert lines[-2] == "freed 0.0 MB: runs 0.0, workloads 0.0, oracle 0.0, builds 0.0, logs 0.0, spark-scratch 0.0"
+    assert retention.free(home, rules, dry_run=False, say=lines.append) == dict.fromkeys(retention.KINDS, 0)
 
 
 def test_a_red_run_keeps_everything_until_its_cells_are_acknowledged(home, rules, tmp_path):
-    said: list[str] = []
-    retention.free(home, rules, dry_run=False, say=said.append)
+    lines: list[str] = []
+    retention.free(home, rules, dry_run=False, say=lines.append)
     assert log_of(tmp_path, LAST).exists()
     assert (home.attempt(LAST, "gs.cell", 1) / "outputs").exists()
-    assert said[-1] == f"kept everything of run {LAST}: 3 red cells are not acknowledged"
+    assert lines[-1] == f"kept everything of run {LAST}: 3 red cells are not acknowledged"
     (cell, *others) = retention.red_cells(retention.verdicts(home, LAST))
     acknowledge(home, LAST, [cell], "ada", "the disk was full")
-    retention.free(home, rules, dry_run=False, say=said.append)
+    retention.free(home, rules, dry_run=False, say=lines.append)
     assert log_of(tmp_path, LAST).exists()
     acknowledge(home, LAST, others, "ada", "the disk was full")
-    freed = retention.free(home, rules, dry_run=False, say=said.append)
+    freed = retention.free(home, rules, dry_run=False, say=lines.append)
     assert (freed["logs"], freed["runs"]) == (1000, 1000)
     assert not log_of(tmp_path, LAST).exists()
     assert not (home.attempt(LAST, "gs.cell", 1) / "outputs").exists()
@@ -101,27 +101,27 @@ def test_a_red_run_keeps_everything_until_its_cells_are_acknowledged(home, rules
 def test_a_run_in_progress_keeps_everything(home, rules, tmp_path):
     (home.run(RUN_IDS[0]) / "status.json").unlink()
     with recorded(home, RUN_IDS[0], "run_core"):
-        said: list[str] = []
-        retention.free(home, rules, dry_run=True, say=said.append)
-        assert f"kept everything of run {RUN_IDS[0]}: it is in progress" in said
-        assert not any(RUN_IDS[0] in line for line in said if "MB" in line)
+        lines: list[str] = []
+        retention.free(home, rules, dry_run=True, say=lines.append)
+        assert f"kept everything of run {RUN_IDS[0]}: it is in progress" in lines
+        assert not any(RUN_IDS[0] in line for line in lines if "MB" in line)
 
 
 def test_nothing_is_removed_while_a_run_holds_the_home(home, rules, tmp_path):
-    said: list[str] = []
+    lines: list[str] = []
 
     def stop(line: str) -> None:
-        said.append(line)
+        lines.append(line)
         raise InterruptedError
 
     before = content(tmp_path)
     with hold(home, "run 7"), pytest.raises(InterruptedError):
         retention.free(home, rules, dry_run=False, say=stop)
-    assert said[0].startswith(f"waiting: {home.root} is in use by run 7 on ")
+    assert lines[0].startswith(f"waiting: {home.root} is in use by run 7 on ")
     assert content(tmp_path) == before
 
 
-def test_rows_of_the_database_stay_since_the_oldest_red_run(home):
+def test_database_keeps_rows_since_the_oldest_red_run(home):
     assert retention.cutoff(home, 7) == datetime(2026, 1, 5, 2, tzinfo=UTC)
     acknowledge(home, LAST, None, "ada", "the disk was full")
     age = datetime.now(UTC) - retention.cutoff(home, 90)

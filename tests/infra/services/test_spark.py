@@ -38,14 +38,14 @@ def server(tmp_path):
 
 def version_of(url: str, token: str | None) -> str:
     """One question to a Spark Connect server, without the client's patience."""
-    asked = connect.AnalyzePlanRequest(
+    request = connect.AnalyzePlanRequest(
         session_id=str(uuid.uuid4()),
         user_context=connect.UserContext(user_id="test"),
         spark_version=connect.AnalyzePlanRequest.SparkVersion(),
     )
     metadata = [("authorization", f"Bearer {token}")] if token is not None else []
     with grpc.insecure_channel(url.removeprefix("sc://")) as channel:
-        answer = SparkConnectServiceStub(channel).AnalyzePlan(asked, metadata=metadata, timeout=PATIENCE)
+        answer = SparkConnectServiceStub(channel).AnalyzePlan(request, metadata=metadata, timeout=PATIENCE)
     return answer.spark_version.version
 
 
@@ -55,7 +55,7 @@ def family_of(pid: int) -> list[psutil.Process]:
     return [one for one in (process, *process.children(recursive=True)) if alive(one.pid)]
 
 
-def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, monkeypatch):
+def test_server_answers_only_with_its_token_and_ends_when_stopped(server, monkeypatch):
     url = server.start("a", master="local[1]")
     token = server.client_lease("a").token
     assert server.client_lease("a").client_url == f"{url}/;token={token}"
@@ -69,9 +69,9 @@ def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, m
         assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     family = family_of(server.lease("a").pid)
-    said = " ".join(word for process in family for word in process.cmdline())
+    command_lines = " ".join(word for process in family for word in process.cmdline())
     environments = "\n".join(str(process.environ()) for process in family)
-    for text in (said, environments, server.log_path("a").read_text()):
+    for text in (command_lines, environments, server.log_path("a").read_text()):
         assert token not in text
     listening = [c.laddr.ip for process in family for c in process.net_connections("tcp") if c.status == "LISTEN"]
     assert listening
@@ -82,39 +82,39 @@ def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, m
     assert not [process for process in family if alive(process.pid)]
 
 
-def test_a_server_that_cannot_start_says_why(server):
+def test_failed_server_start_gives_its_reason(server):
     server.start("a", master="nonsense")
     with pytest.raises(ServerLost, match=r"has ended: .*[Mm]aster"):
         server.client_lease("a")
     wait_for(lambda: server.holder() is None, PATIENCE)
 
 
-def test_starting_twice_is_starting_once(server):
+def test_second_start_changes_nothing(server):
     for _ in range(2):
         assert server.start("a", master=None) == ""
         keepers = {server.holder()["pid"]}
     assert len(keepers) == 1
 
 
-def test_the_second_run_waits_and_says_for_whom(server):
+def test_second_run_waits_and_names_the_first(server):
     server.start("a", master=None)
-    said, started = [], threading.Event()
+    lines, started = [], threading.Event()
 
     def second() -> None:
-        server.start("b", master=None, say=said.append)
+        server.start("b", master=None, say=lines.append)
         started.set()
 
     thread = threading.Thread(target=second)
     thread.start()
-    wait_for(lambda: said, PATIENCE)
-    assert said[0].startswith(f"waiting: {server.home.root} is in use by a on ")
+    wait_for(lambda: lines, PATIENCE)
+    assert lines[0].startswith(f"waiting: {server.home.root} is in use by a on ")
     assert not started.is_set()
     server.stop("a")
     thread.join(PATIENCE)
     assert server.holder()["owner"] == "b"
 
 
-def test_work_outside_a_run_holds_the_same_lock(server):
+def test_work_outside_a_run_takes_the_same_lock(server):
     with hold(server.home, "rebuild"):
         assert server.holder()["owner"] == "rebuild"
         with pytest.raises(Exception, match="still in use by rebuild"):
@@ -122,7 +122,7 @@ def test_work_outside_a_run_holds_the_same_lock(server):
     server.start("a", master=None)
 
 
-def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
+def test_killed_waiting_run_never_takes_the_lock(server):
     server.start("a", master=None)
     environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
     start = "from infra.services.spark import Server, home\nServer(home()).start('b')"
@@ -138,7 +138,7 @@ def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
     assert server.holder() is None
 
 
-def test_the_server_ends_with_the_process_it_belongs_to(server):
+def test_server_ends_with_its_owner_process(server):
     belongs_to = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     server.start("a", master=None, watch=belongs_to.pid)
     assert server.lease("a")
@@ -149,7 +149,7 @@ def test_the_server_ends_with_the_process_it_belongs_to(server):
         server.client_lease("a")
 
 
-def test_a_killed_keeper_frees_the_lock(server):
+def test_killed_keeper_frees_the_lock(server):
     server.start("a", master=None)
     os.kill(server.holder()["pid"], signal.SIGKILL)
     wait_for(lambda: server.holder() is None, PATIENCE)
@@ -166,7 +166,7 @@ def written(server: Server, **changes) -> None:
     os.utime(server.lease_path, (at, at))
 
 
-def test_reader_elsewhere_trusts_the_time_of_the_lease_alone(server):
+def test_remote_reader_trusts_only_the_lease_time(server):
     server.start("a", master=None)
     lease = server.lease("a")
     written(server, pid=2**22 + 1)
@@ -188,7 +188,7 @@ def test_keeper_renews_its_lease(server):
     wait_for(lambda: server.lease("a"), HEARTBEAT_SECONDS + PATIENCE)
 
 
-def test_removing_the_lease_on_another_machine_ends_the_keeper(server):
+def test_removal_of_the_lease_on_another_machine_ends_the_keeper(server):
     server.start("a", master=None)
     pid = server.holder()["pid"]
     written(server, machine="another boot pid:[1]")
@@ -197,7 +197,7 @@ def test_removing_the_lease_on_another_machine_ends_the_keeper(server):
     wait_for(lambda: not alive(pid), PATIENCE)
 
 
-def test_address_of_a_server_for_other_machines_is_that_of_the_setting(server):
+def test_server_for_other_machines_has_the_address_of_the_setting(server):
     """Any address of 127/8 is this machine, and only pyspark's name for loopback is special."""
     url = server.start("a", master="local[1]", settings={"spark.driver.host": "127.0.0.2", "spark.app.secret": "hush"})
     assert url.startswith("sc://127.0.0.2:")
@@ -215,7 +215,7 @@ def test_address_of_a_server_for_other_machines_is_that_of_the_setting(server):
 
 
 @pytest.mark.parametrize("host", ["h;token=abc", "", "a b", "-h", "h:1"])
-def test_host_that_is_none_is_refused(server, host):
+def test_invalid_host_name_is_refused(server, host):
     with pytest.raises(BadInput, match="is not a host name"):
         server.start("a", settings={"spark.driver.host": host})
     assert not server.home.root.exists()

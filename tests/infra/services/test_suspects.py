@@ -73,7 +73,7 @@ def chosen(home: Home) -> list[tuple[str, str]]:
     return [(one.cell["cell"], one.why) for one in suspects.choose(home, FASTER, reference, baseline)]
 
 
-def test_edited_cells_come_first_then_moved_ones_then_those_that_were_judged_longest_ago(home):
+def test_suspects_are_ordered_by_edit_then_move_then_age_of_the_verdict(home):
     wc = [name for name in CELLS if name.startswith("wc")]
     speed = {"run_id": FASTER, "to_loop": 1.0, "level": 1.0, "noise": 0.01, "verdict": "unchanged"}
     mart(home, "speed", [speed | {"cell": name} for name in CELLS])
@@ -90,13 +90,13 @@ def test_edited_cells_come_first_then_moved_ones_then_those_that_were_judged_lon
     assert chosen(home)[2:] == [(wc[0], "moved"), (wc[1], "sample")]
 
 
-def test_a_loop_that_changed_makes_a_cell_a_suspect(home):
+def test_changed_loop_makes_a_cell_a_suspect(home):
     facts = rows(home, "cells", GREEN) or []
     write_raw(home, "cells", GREEN, [row | {"yardstick": "an older loop"} for row in facts])
     assert {why for _, why in chosen(home)} == {"source"}
 
 
-def test_each_suspect_whose_turn_does_not_come_is_kept_with_the_reason(home, monkeypatch):
+def test_unmeasured_suspect_is_kept_with_its_reason(home, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 1)
     reference = suspects.find_reference(home, FASTER, "")
     baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
@@ -115,7 +115,7 @@ def test_each_suspect_whose_turn_does_not_come_is_kept_with_the_reason(home, mon
     }
 
 
-def test_a_measurement_that_the_time_does_not_suffice_for_leaves_no_half_of_a_cell(home, monkeypatch, tmp_path):
+def test_measurement_out_of_time_leaves_no_partial_cell(home, monkeypatch, tmp_path):
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
     reference = suspects.find_reference(home, FASTER, "")
     baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
@@ -126,7 +126,7 @@ def test_a_measurement_that_the_time_does_not_suffice_for_leaves_no_half_of_a_ce
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("first night", "no earlier night is green; name a commit in gate_against"),
         ("uncommitted night", "which no commit holds; commit before the night"),
@@ -134,7 +134,7 @@ def test_a_measurement_that_the_time_does_not_suffice_for_leaves_no_half_of_a_ce
         ("same engine", "the engine is the same as in the last green night, build "),
     ],
 )
-def test_a_night_without_a_reference_says_why_and_what_to_do(home, repository, monkeypatch, change, said):
+def test_nightly_without_a_reference_gives_reason_and_remedy(home, repository, monkeypatch, change, message):
     if change == "first night":
         (home.run(GREEN) / "plan.json").unlink()
     elif change == "same engine":
@@ -142,19 +142,19 @@ def test_a_night_without_a_reference_says_why_and_what_to_do(home, repository, m
     else:
         build_name = {"uncommitted night": "0123456-dirty", "commit is gone": "0123456"}[change]
         write_raw(home, "cells", GREEN, [row | {"build": build_name} for row in rows(home, "cells", GREEN) or []])
-    with pytest.raises(NotJudged, match=said):
+    with pytest.raises(NotJudged, match=message):
         suspects.find_reference(home, FASTER, "")
     assert suspects.work(home, FASTER, lambda line: None).startswith("not judged: ")
-    assert said in History(home).run(FASTER).gate_sentence
+    assert message in History(home).run(FASTER).gate_sentence
     assert note_path(home, FASTER).exists()
 
 
-def test_a_commit_of_the_request_is_compared_with_whatever_it_holds(home, repository):
+def test_requested_commit_is_the_reference_whatever_its_source(home, repository):
     reference = suspects.find_reference(home, FASTER, "edited")
     assert (reference.ref, reference.commit) == ("edited", git(repository, "rev-parse", "edited"))
 
 
-def test_a_later_measurement_of_some_cells_keeps_the_others(home):
+def test_later_measurement_of_some_cells_keeps_the_others(home):
     about = {"baseline": "c", "build": "b", "host": "h", "pair": UNMEASURED, "error": "late"}
     for names, baseline in ((CELLS[:2], "c"), (CELLS[1:2], "c")):
         gate.store(home, FASTER, "v1", [about | {"cell": name, "baseline": baseline} for name in names], print)

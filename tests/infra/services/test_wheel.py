@@ -85,7 +85,7 @@ def test_wheel_names_the_exact_packages_of_this_machine(home, tmp_path):
         assert f"Requires-Dist: {name}=={version(name)}" in lines
 
 
-def test_build_appears_once_it_is_whole(small, tmp_path):
+def test_build_appears_only_when_complete(small, tmp_path):
     assert received(tmp_path, small.digest)["build"] is None
     assert received(tmp_path, small.digest, small.path.read_bytes())["build"] == small.digest
     assert received(tmp_path, small.digest)["build"] == small.digest
@@ -112,7 +112,7 @@ def test_damaged_upload_is_never_used(small, tmp_path_factory, data):
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "added", "record"])
-def test_build_that_changed_on_the_host_is_not_used(damage, small, tmp_path):
+def test_changed_build_on_the_host_is_not_used(damage, small, tmp_path):
     received(tmp_path, small.digest, small.path.read_bytes())
     folder = tmp_path / small.digest
     module = folder / "streaming_core" / "one.py"
@@ -140,7 +140,7 @@ def test_cached_bytecode_changes_no_build(small, tmp_path):
     assert received(tmp_path, small.digest)["build"] == small.digest
 
 
-def test_what_was_not_used_for_two_days_goes_and_nothing_else(small, tmp_path):
+def test_only_builds_unused_for_two_days_are_removed(small, tmp_path):
     received(tmp_path, small.digest, small.path.read_bytes())
     before = time.time() - 2 * 86400 - 60
     names = ["0" * 64, "1" * 64, f".{'2' * 16}.lost.whl", f".{'3' * 16}.killed", "diary", ".profile"]

@@ -46,7 +46,7 @@ def lines_missing(done):
     return [line for line in done.stdout.splitlines() if line.startswith("missing")]
 
 
-def test_one_line_an_item_and_exit_0_when_all_is_there(machine):
+def test_complete_machine_has_one_line_per_item_and_exit_0(machine):
     done = doctor(PATH=machine(**NEW_ENOUGH))
     assert done.returncode == 0, done.stdout
     assert all(line.startswith("ok ") for line in done.stdout.splitlines())
@@ -54,7 +54,7 @@ def test_one_line_an_item_and_exit_0_when_all_is_there(machine):
     assert "1.95.0" in done.stdout
 
 
-def test_quiet_says_nothing_when_all_is_there(machine):
+def test_quiet_prints_nothing_on_a_complete_machine(machine):
     done = doctor("--quiet", PATH=machine(**NEW_ENOUGH))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -68,7 +68,7 @@ def test_quiet_says_nothing_when_all_is_there(machine):
         ("rustc", "rustc 1.84.1 (abc 2025-01-27)", "rust"),
     ],
 )
-def test_a_tool_that_is_too_old_is_one_line_with_a_cure(machine, tool, prints, item):
+def test_outdated_tool_is_one_line_with_a_remedy(machine, tool, prints, item):
     done = doctor("--quiet", PATH=machine(**{**NEW_ENOUGH, tool: prints}))
     assert done.returncode == 1
     (line,) = lines_missing(done)
@@ -76,20 +76,20 @@ def test_a_tool_that_is_too_old_is_one_line_with_a_cure(machine, tool, prints, i
 
 
 @pytest.mark.parametrize(("tool", "item"), [("java", "java"), ("rustc", "rust"), ("cargo", "rust"), ("cc", "c comp")])
-def test_a_tool_that_is_absent_is_one_line_with_a_cure(machine, tool, item):
+def test_missing_tool_is_one_line_with_a_remedy(machine, tool, item):
     done = doctor("--quiet", PATH=machine(**{name: text for name, text in NEW_ENOUGH.items() if name != tool}))
     assert done.returncode == 1
     (line,) = lines_missing(done)
     assert re.match(rf"missing +{item}.*not found; to fix: \S+", line)
 
 
-def test_java_home_decides_because_spark_follows_it(machine, tmp_path):
+def test_java_home_takes_precedence_as_in_spark(machine, tmp_path):
     done = doctor("--quiet", PATH=machine(**NEW_ENOUGH), JAVA_HOME=str(tmp_path / "nowhere"))
     (line,) = lines_missing(done)
     assert "JAVA_HOME" in line
 
 
-def test_debian_packages_are_named_where_there_is_apt(machine):
+def test_debian_packages_are_named_if_apt_exists(machine):
     tools = {name: text for name, text in NEW_ENOUGH.items() if name != "cc"}
     done = doctor("--quiet", PATH=machine(**tools, **{"apt-get": "apt"}))
     (line,) = lines_missing(done)
@@ -109,15 +109,15 @@ def apt(machine, tmp_path):
     return tools, calls
 
 
-def test_it_installs_when_told_to_and_looks_again(apt):
+def test_doctor_installs_on_request_and_checks_again(apt):
     tools, calls = apt
     done = doctor("--quiet", "--yes", PATH=tools)
     assert (done.returncode, done.stdout) == (0, "doctor: installing build-essential\n")
-    made = [line.removeprefix("sudo apt-get ") for line in calls.read_text().splitlines()]
-    assert made == ["update -qq", "install -y build-essential -qq"]
+    commands = [line.removeprefix("sudo apt-get ") for line in calls.read_text().splitlines()]
+    assert commands == ["update -qq", "install -y build-essential -qq"]
 
 
-def test_without_yes_and_without_a_terminal_it_installs_nothing_and_names_the_option(apt):
+def test_doctor_without_yes_or_terminal_installs_nothing_and_names_the_option(apt):
     tools, calls = apt
     done = doctor("--quiet", PATH=tools)
     assert done.returncode == 1
@@ -126,7 +126,7 @@ def test_without_yes_and_without_a_terminal_it_installs_nothing_and_names_the_op
 
 
 @pytest.mark.parametrize(("answer", "installed"), [("y", True), ("n", False), ("", False)])
-def test_on_a_terminal_it_asks(apt, answer, installed):
+def test_doctor_asks_on_a_terminal(apt, answer, installed):
     tools, calls = apt
     ours, its = os.openpty()
     process = subprocess.Popen(
@@ -140,7 +140,7 @@ def test_on_a_terminal_it_asks(apt, answer, installed):
     assert (code == 0, calls.exists()) == (installed, installed)
 
 
-def test_where_there_is_no_python_the_line_says_how_to_get_it(machine):
+def test_line_without_python_says_how_to_install_it(machine):
     """`make fit` on a machine with bash alone."""
     bootstrap = DOCTOR.with_name("python")
     environment = {"PATH": machine(**{"apt-get": "apt"})}
@@ -155,16 +155,16 @@ def test_where_there_is_no_python_the_line_says_how_to_get_it(machine):
     )
 
 
-def test_bad_usage_is_exit_2():
+def test_usage_error_exits_with_2():
     assert doctor("--no-such-option").returncode == 2
 
 
-def test_a_python_too_old_for_lockstep_can_still_read_it():
+def test_doctor_runs_on_a_python_too_old_for_lockstep():
     ast.parse(DOCTOR.read_text(), feature_version=(3, 6))
     assert not re.search(r"\bf[\"']", DOCTOR.read_text())
 
 
-def test_it_imports_the_standard_library_only():
+def test_doctor_imports_only_the_standard_library():
     imported = {
         name.split(".")[0]
         for node in ast.walk(ast.parse(DOCTOR.read_text()))

@@ -48,10 +48,10 @@ def test_every_page_of_the_documentation_is_built(site):
 def test_pages_load_nothing_from_elsewhere(site):
     pages = [path for path in site.rglob("*") if path.suffix in (".html", ".css", ".svg")]
     assert {path.suffix for path in pages} == {".html", ".css", ".svg"}
-    assert {str(path.relative_to(site)): found for path in pages if (found := from_elsewhere(path))} == {}
+    assert {str(path.relative_to(site)): links for path in pages if (links := from_elsewhere(path))} == {}
 
 
-def test_search_index_holds_the_words_of_the_pages(site):
+def test_search_index_has_the_words_of_the_pages(site):
     index = json.loads((site / "search" / "search_index.json").read_text())
     assert any(entry["location"].startswith(PAGE) and WORD in entry["text"] for entry in index["docs"])
 
@@ -70,16 +70,16 @@ def search(browser: Browser, url: str) -> list[str]:
 
 @BROWSER
 @pytest.mark.slow
-def test_search_finds_a_page_over_http_and_in_files(site, address):
+def test_search_returns_a_page_over_http_and_from_files(site, address):
     for root in (address, site.as_uri()):
         with Browser() as browser:
-            found = search(browser, f"{root}/tutorial.html")
-            assert any(link.startswith(f"{root}/{PAGE}") for link in found), found
+            links = search(browser, f"{root}/tutorial.html")
+            assert any(link.startswith(f"{root}/{PAGE}") for link in links), links
 
 
 @BROWSER
 @pytest.mark.slow
-def test_pages_follow_the_switch_of_airflow_and_elsewhere_the_system(site, address):
+def test_pages_follow_the_theme_of_airflow_or_else_of_the_system(site, address):
     scheme = "document.readyState === 'complete' && document.body.dataset.mdColorScheme"
     for system in ("light", "dark"):
         with Browser() as browser:

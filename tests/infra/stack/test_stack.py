@@ -22,9 +22,9 @@ PORTS = {name: 20001 + number for number, name in enumerate(folders.PORTS)}
 
 @pytest.fixture
 def folder(tmp_path):
-    made = Folder.at(tmp_path / "s")
-    made.make()
-    return made
+    new_folder = Folder.at(tmp_path / "s")
+    new_folder.make()
+    return new_folder
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def folder(tmp_path):
     ],
 )
 @pytest.mark.parametrize("command", ["up", "down", "status", "test"])
-def test_folder_in_which_no_stack_works_is_refused_in_one_line(command, name, reason, tmp_path, capfd):
+def test_unsuitable_stack_folder_is_refused_in_one_line(command, name, reason, tmp_path, capfd):
     (tmp_path / "file").touch()
     assert lockstep("stack", command, "--folder", str(tmp_path / name)) == 2
     out, error = capfd.readouterr()
@@ -60,7 +60,7 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path
 
 
 @pytest.mark.parametrize("command", ["status", "down", "test"])
-def test_stack_that_was_never_up_is_not_made_by_asking(command, tmp_path, capfd):
+def test_query_about_a_missing_stack_creates_none(command, tmp_path, capfd):
     code = lockstep("stack", command, "--folder", str(tmp_path / "s"))
     assert code == {"status": 1, "down": 0, "test": 2}[command]
     assert "no stack is up in " in "".join(capfd.readouterr())
@@ -84,7 +84,7 @@ def test_passwords_stay_and_only_their_owner_reads_them(folder):
     assert folder.secret("passwords.json").stat().st_mode & 0o077 == 0
 
 
-def test_environment_of_the_stack_has_no_secret_of_the_shell(folder, monkeypatch):
+def test_stack_environment_has_no_secret_of_the_shell(folder, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "a secret of this shell")
     assert "MY_TOKEN" not in programs.inherited()
     settings = programs.airflow_settings(folder, PORTS)
@@ -100,7 +100,7 @@ def test_page_names_the_settings_that_the_stack_uses(folder):
     assert [name for name in settings if f"`{name}`" not in page] == []
 
 
-def test_release_has_the_files_of_the_checkout_and_runs_its_own(folder):
+def test_release_copies_the_checkout_and_runs_its_own_files(folder):
     """What `git pull` does to the checkout afterwards reaches no program of the stack."""
     release.make(folder.release)
     paths = "import infra.checkout, dags.lib.plan, streaming_core; print(infra.checkout.ROOT, streaming_core.__file__)"
@@ -118,7 +118,7 @@ def test_release_has_the_files_of_the_checkout_and_runs_its_own(folder):
     assert programs.spark_environment(folder)["PYSPARK_PYTHON"] == str(folder.environment / "python")
 
 
-def test_supervisor_reads_commands_and_environments_as_they_are(folder):
+def test_supervisor_configuration_keeps_commands_and_environments(folder):
     odd = {"JSON": '{"a": "b,c"}', "PERCENT": "100%", "PLAIN": "x=y;z"}
     text = supervisor.configuration(folder, [Program("one", ["/bin/true", "%h"], odd, user="someone", stop="INT")])
     parser = configparser.RawConfigParser()

@@ -33,15 +33,15 @@ def supervisor(tmp_path):
     folder = Folder.at(tmp_path / "s")
     folder.make()
     folder.release.mkdir()
-    made = Supervisor(folder)
+    running = Supervisor(folder)
     (folder.release / "leaves.sh").write_text(LEAVES)
-    made.launch([Program("one", ["/bin/sh", "leaves.sh"])], {})
+    running.launch([Program("one", ["/bin/sh", "leaves.sh"])], {})
     try:
-        made.start("one")
+        running.start("one")
         wait_for((folder.release / "left").exists, PATIENCE)
-        yield made, folder
+        yield running, folder
     finally:
-        made.end([["one"]])
+        running.end([["one"]])
 
 
 def processes(supervisor: Supervisor, folder: Folder) -> list[int]:
@@ -50,28 +50,28 @@ def processes(supervisor: Supervisor, folder: Folder) -> list[int]:
 
 
 def test_program_that_ends_is_started_again(supervisor):
-    made, _ = supervisor
-    wait_for(lambda: made.states()["one"].word == "RUNNING", PATIENCE)
-    before = made.states()["one"].pid
+    running, _ = supervisor
+    wait_for(lambda: running.states()["one"].word == "RUNNING", PATIENCE)
+    before = running.states()["one"].pid
     os.kill(before, signal.SIGKILL)
-    wait_for(lambda: made.states()["one"].pid not in (0, before), PATIENCE)
+    wait_for(lambda: running.states()["one"].pid not in (0, before), PATIENCE)
 
 
-def test_process_that_a_program_left_ends_with_the_stack(supervisor):
-    made, folder = supervisor
-    pids = processes(made, folder)
+def test_leftover_process_of_a_program_ends_with_the_stack(supervisor):
+    running, folder = supervisor
+    pids = processes(running, folder)
     assert psutil.Process(pids[2]).ppid() == pids[0], "the supervisor adopts it"
-    made.end([["one"]])
+    running.end([["one"]])
     assert not any(map(alive, pids))
-    assert not made.up
+    assert not running.up
 
 
-def test_programs_of_a_supervisor_that_was_killed_end_too(supervisor):
-    made, folder = supervisor
-    supervisor_pid, program, left = processes(made, folder)
+def test_programs_of_a_killed_supervisor_end_too(supervisor):
+    running, folder = supervisor
+    supervisor_pid, program, left = processes(running, folder)
     os.kill(supervisor_pid, signal.SIGKILL)
     wait_for(lambda: not alive(supervisor_pid), PATIENCE)
     assert alive(program)
-    made.end([["one"]])
+    running.end([["one"]])
     assert not alive(program)
     os.kill(left, signal.SIGKILL)  # only a supervisor that lives finds it
