@@ -213,9 +213,9 @@ def read(path: Path) -> Checkpoint | None:
     return Checkpoint(**head | {"read": tuple(head["read"]), "images": images})
 
 
-def damaged(folder: Path, what: str) -> BadInput:
+def damaged(folder: Path, fault: str) -> BadInput:
     """Make the error for a damaged checkpoint."""
-    return BadInput(f"the checkpoint in {folder} is damaged ({what}); remove it to start over, or choose a new folder")
+    return BadInput(f"the checkpoint in {folder} is damaged ({fault}); remove it to start over, or choose a new folder")
 
 
 def _short(value: Any) -> str:
