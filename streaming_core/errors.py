@@ -38,16 +38,16 @@ class CommandFailed(RuntimeError):
     """The command could not do its work (exit code 3)."""
 
 
-def refusal(error: OSError, what: str | None = None) -> BadInput | CommandFailed:
+def refusal(error: OSError, action: str | None = None) -> BadInput | CommandFailed:
     """Make the error to raise for an OSError: BadInput if the path is at fault, else CommandFailed.
 
     Args:
         error: The OSError.
-        what: The action that failed, such as `cannot write FILE`. None: the name of the file, if the error has one.
+        action: The action that failed, such as `cannot write FILE`. None: the name of the file, if the error has one.
     """
     # Arrow adds sentences of its own to the reason.
     reason = os.strerror(error.errno) if error.errno else str(error)
-    where = what if what is not None else error.filename and os.fsdecode(error.filename)
+    where = action if action is not None else error.filename and os.fsdecode(error.filename)
     kind = BadInput if error.errno in _OF_THE_PATH else CommandFailed
     return kind(f"{where}: {reason}" if where else reason)
 
@@ -61,10 +61,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {names[near[0]]!r}?)" if near else ""
 
 
-def unknown(what: str, name: object, known: Iterable[str]) -> str:
-    """Return `unknown WHAT 'name' (did you mean 'nearest'?); known: one, other`."""
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """Return `unknown KIND 'name' (did you mean 'nearest'?); known: one, other`."""
     names = list(known)
-    return f"unknown {what} {name!r}{did_you_mean(str(name), names)}; known: {', '.join(names) or 'none'}"
+    return f"unknown {kind} {name!r}{did_you_mean(str(name), names)}; known: {', '.join(names) or 'none'}"
 
 
 # Pydantic's type of error, up to the first underscore -> what the value must be.

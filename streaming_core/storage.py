@@ -253,12 +253,12 @@ def left_json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> dict[str, Any]:
+def read_manifest(directory: Path, kind: str, keys: set[str], command: str) -> dict[str, Any]:
     """Read the manifest of a folder.
 
     Args:
         directory: The folder.
-        what: The kind of folder, such as workload.
+        kind: The kind of folder, such as workload.
         keys: The keys of every manifest of this kind.
         command: The `streaming-core` command that makes such a folder.
 
@@ -270,13 +270,13 @@ def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> d
         manifest = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(
-            f"no {what} at {directory}: {path.name} is missing; create it with `streaming-core {command}`"
+            f"no {kind} at {directory}: {path.name} is missing; create it with `streaming-core {command}`"
         ) from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"{what} {directory}: cannot read {path.name}: {error}") from None
+        raise BadInput(f"{kind} {directory}: cannot read {path.name}: {error}") from None
     if missing := sorted(keys - manifest.keys() if isinstance(manifest, dict) else keys):
         names = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in {path.name}"
-        raise BadInput(f"{directory} is not {_article(what)} {what}: {names}")
+        raise BadInput(f"{directory} is not {_article(kind)} {kind}: {names}")
     return manifest
 
 

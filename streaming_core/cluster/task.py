@@ -3,7 +3,7 @@
 A task takes rows in the order of (seq, rank) and yields rows for the consumers of its stage. Everything else goes into
 files below the folder of the pass. A task that runs again writes the same content there:
 
-    tasks/<stage>-<share>.json       figures, and the digests of what it read or wrote
+    tasks/<stage>-<share>.json       figures, and the digests of its input or output
     failures/<stage>-<share>.json    why it failed
     state/<operator>/<share>.parquet the final state of its keys, by ascending key
     outputs/<share>/part-*.parquet   outputs, with `sub`
@@ -44,7 +44,7 @@ from streaming_core.language.operator import Operator
 EVENTS = 1 << 16  # that a task reads at a time
 BEGIN = -1  # the seq of the row that begins a share, so that a share without rows has a task
 LEADING = pa.schema([("exit", pa.int32()), ("share", pa.int32()), ("seq", pa.int64()), ("rank", pa.binary())])
-# The order at the end of the stream of what an operator emits: rows that were flushed to it come before its own flush.
+# The order of an operator's rows at the end of the stream: those flushed to it come before those of its own flush.
 TAKEN, FLUSHED = b"\x00", b"\x01"
 
 

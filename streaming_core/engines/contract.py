@@ -62,7 +62,7 @@ class Manifest(_Model):
 
 
 class Task(_Model):
-    """What an engine has to do: the file that `--spec` names."""
+    """The work of an engine: the file that `--spec` names."""
 
     version: int = Field(VERSION, description="Version of the contract.")
     app: str = Field(description="Name of the application.")
@@ -117,16 +117,16 @@ class Pass(_Model):
 
 
 class Report(_Model):
-    """What an engine did: the file `report.json` in the folder that `--out` names."""
+    """The results of an engine: the file `report.json` in the folder that `--out` names."""
 
     passes: list[Pass] = Field(min_length=1, description="The passes, in order.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of the software, by name.")
 
     def fault(self, task: Task, events: int, wall: float) -> str:
-        """What the report lacks or contradicts; empty if nothing.
+        """The fault of the report, if it lacks or contradicts something; else empty.
 
         Args:
-            task: What the engine had to do.
+            task: The task of the engine.
             events: The events of the workload.
             wall: Seconds that the engine's process took.
         """

@@ -1,8 +1,8 @@
 """The environment of an engine: a folder `.environment` in the engine's own folder, on this machine.
 
     .environment/venv/            the packages of requirements.lock
-    .environment/...              what the engine's `build` writes
-    .environment/installed.json   written last: what the environment was made from
+    .environment/...              the files of the engine's `build`
+    .environment/installed.json   written last: the digest of the environment's sources
 
 `lockstep engines install` makes it (infra/services/engines.py). The engine's commands see it as ENGINE_HOME.
 """
@@ -31,9 +31,9 @@ def home(engine: Engine) -> Path:
 
 
 def source_digest(engine: Engine) -> str:
-    """SHA-256 of what an environment is made from.
+    """SHA-256 of the sources of an environment.
 
-    This is requirements.lock. For an engine with a `build`, it is every file of the engine's folder but its Markdown.
+    The source is requirements.lock. With a `build`, it is every file of the engine's folder but its Markdown.
     """
     digest = hashlib.sha256(repr(engine.manifest.build).encode())
     paths = [engine.folder / LOCK]

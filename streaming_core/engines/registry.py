@@ -36,7 +36,7 @@ class Engine:
     Attributes:
         name: Its name.
         folder: Its folder.
-        manifest: What it declares.
+        manifest: Its declaration.
     """
 
     name: str

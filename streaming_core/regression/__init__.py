@@ -1,1 +1,4 @@
-"""Many runs: what is asked for, the matrix of cells, where they lie, what is kept of them."""
+"""Many runs: requests, the matrix of cells, their folders, their results and verdicts.
+
+Read request.py first, then matrix.py, home.py and warehouse.py.
+"""

@@ -59,7 +59,7 @@ def load(folder: Path, name: str) -> Matrix:
     """The matrix of that name.
 
     Raises:
-        BadInput: the folder has no such matrix, or its file is not YAML, or a field is unknown or has an invalid value.
+        BadInput: The folder has no such matrix, or its file is not YAML, or a field is unknown or has an invalid value.
     """
     if name not in (known := names(folder)):
         raise BadInput(unknown("matrix", name, known))
@@ -76,12 +76,12 @@ def load(folder: Path, name: str) -> Matrix:
 
 
 def request(folder: Path, home: Home, fields: Mapping[str, Any], name: str | None = None) -> Request:
-    """The regression of these fields; what they leave open, the matrix of that name says, else the defaults.
+    """The regression of these fields. The matrix of that name fills in the others, and the defaults fill in the rest.
 
     An application with an import named after the matrix runs on that import, unless `data` says otherwise.
 
     Raises:
-        BadInput: as `load`, or the fields do not form a regression, or `resolve_hosts` refuses its hosts.
+        BadInput: As `load`, or the fields do not form a regression, or `resolve_hosts` refuses its hosts.
     """
     if not name:
         return Request(_resolved(RegressionSpec.parse(dict(fields))))

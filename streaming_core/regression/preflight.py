@@ -1,4 +1,4 @@
-"""What Lockstep saw of each host before a run: its facts, and why a host is unfit.
+"""The preflight of each host before a run: its facts, and the reason if it is unfit.
 
 runs/<run id>/hosts.json   the preflights of a run, by connection
 """
@@ -20,7 +20,7 @@ class Preflight:
 
     Attributes:
         host: the id of its connection.
-        reason: why it cannot run cells, and what to do, in one line without the connection; None if it can.
+        reason: The reason and the remedy if it cannot run cells, in one line without the connection; else None.
         machine: the machine, as it names itself.
         build: the digest of the build that its cells run; empty on this machine, which runs the checkout.
         python: the version of the interpreter.
@@ -32,7 +32,7 @@ class Preflight:
         load: the load average of the last minute.
         memory_bytes: available memory.
         disk_bytes: free disk of LOCKSTEP_HOME.
-        skew_seconds: how far its clock is ahead of this one, beyond what the time of the answer explains.
+        skew_seconds: The lead of its clock over this one, less the time of the answer.
     """
 
     host: str
@@ -57,7 +57,7 @@ class Preflight:
 
     @property
     def warning(self) -> str:
-        """What makes the speeds of its cells unsteady; empty if nothing does."""
+        """The causes of unsteady speeds of its cells; empty if there are none."""
         parts = []
         if self.load is not None and self.cores and self.load > BUSY * self.cores:
             parts.append(f"load {self.load:.1f} on {self.cores} cores")

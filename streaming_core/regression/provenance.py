@@ -1,4 +1,4 @@
-"""The inputs of a run: where the events of each workload come from, and what was checked of them.
+"""The inputs of a run: the origin of the events of each workload, and the checks of them.
 
 `prepare_workloads` writes them before the first cell runs, because a person may later replace an import or prune a
 workload:

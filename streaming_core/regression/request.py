@@ -93,7 +93,7 @@ def _fields() -> Iterator[tuple[str, Any]]:
 
 
 def _executors_description() -> str:
-    """What executors are, and the published system that each implements."""
+    """The description of executors, with the published system that each implements."""
     names = [f"{name} ({one.system or 'baseline'})" for name, one in EXECUTORS.items()]
     own = f"{RunSpec.model_fields['executor'].description} {', '.join(names)}."
     return (

@@ -7,8 +7,8 @@ While a run with checkpoints is at work, its folder holds
     .checkpoint/state/         final state, after the last event
 
 At its end, the run moves outputs and state out, writes report.json, and removes .checkpoint, in this order. Between
-any two of these steps, the disk has the outputs that `last` covers. `last` has the digest of the input so far. The next process moves the published folders back, and repeats the work after `last`. A folder with a report is
-complete.
+any two of these steps, the disk has the outputs that `last` covers. `last` has the digest of the input so far. The next
+process moves the published folders back, and repeats the work after `last`. A folder with a report is complete.
 
 A checkpoint writes the tables, and takes four fsyncs. It never writes outputs or input again. Writing it while the
 engine processes the next events gained nothing on two cores.
@@ -213,9 +213,9 @@ def read(path: Path) -> Checkpoint | None:
     return Checkpoint(**head | {"read": tuple(head["read"]), "images": images})
 
 
-def damaged(folder: Path, what: str) -> BadInput:
+def damaged(folder: Path, fault: str) -> BadInput:
     """Make the error for a damaged checkpoint."""
-    return BadInput(f"the checkpoint in {folder} is damaged ({what}); remove it to start over, or choose a new folder")
+    return BadInput(f"the checkpoint in {folder} is damaged ({fault}); remove it to start over, or choose a new folder")
 
 
 def _short(value: Any) -> str:

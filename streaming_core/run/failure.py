@@ -12,7 +12,7 @@ from streaming_core.kernels.program import describe_error
 
 @contextmanager
 def runtime_failures() -> Iterator[None]:
-    """Turn what the runtime raises in the block into errors of a run.
+    """Turn exceptions of the runtime in the block into errors of a run.
 
     Raises:
         RunFailed: An operator failed (operator, event, window, reason), or an event becomes too many rows.

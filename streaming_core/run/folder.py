@@ -89,7 +89,7 @@ def _claim(out: Path, spec: RunSpec) -> None:
 
 
 def earlier_report(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:
-    """Read the report of an earlier run in this folder. Remove what that run left beside its results.
+    """Read the report of an earlier run in this folder. Remove the remains of that run beside its results.
 
     Args:
         out: The folder, which `held` holds.

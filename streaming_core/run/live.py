@@ -9,7 +9,7 @@ The folder of a run at work holds
     .live/.checkpoint/last  the engine's checkpoint, if the options ask for checkpoints
     .live/closed            the stream has ended: the run takes no more micro-batches
 
-A killed run goes on from there. State is a function of the recorded events. So the engine starts from its checkpoint,
+A killed run resumes from there. State is a function of the recorded events. So the engine starts from its checkpoint,
 or without one from the first event, and processes the recorded micro-batches again. Outputs are deterministic: the run
 skips as many as the folder has, and compares their digest. Without a checkpoint, a run resumes in the time that the
 engine needs for all events so far. No part reads the source again.
@@ -65,8 +65,7 @@ Feed = Callable[[Path], Generator[None, None, None]]
 def run(spec: RunSpec, source: dict[str, Any], out: Path, feed: Feed, say: Callable[[str], None]) -> RunReport:
     """Execute `spec` over a live source until the source ends; write outputs, state, workload and report into `out`.
 
-    The same call on the folder of a run that was killed goes on with it. On the folder of a complete run it returns
-    the report.
+    The same call on the folder of a killed run resumes it. On the folder of a complete run it returns the report.
 
     Args:
         spec: The options of the run: one pass, with sink parquet.

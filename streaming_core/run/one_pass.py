@@ -42,7 +42,7 @@ Beside = Callable[["_runtime.Engine"], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class PassRequest:
-    """What one pass has to do.
+    """The request for one pass.
 
     Attributes:
         kind: The kind of its sample (report.Sample).
@@ -78,7 +78,7 @@ PEAK_PASS = PassRequest()
 
 
 class PassResult(NamedTuple):
-    """What one pass leaves: its sample, the final state by table, and the runtime's binding, memory and deliveries."""
+    """The result of one pass: its sample, the final state by table, and the binding, memory and deliveries."""
 
     sample: Sample
     state: dict[str, pa.Table]
@@ -93,7 +93,7 @@ def run(spec: RunSpec, program: Program, blocks: Blocks, request: PassRequest = 
         spec: The way of executing.
         program: The compiled application.
         blocks: The events.
-        request: What the pass has to do.
+        request: The details of the pass.
 
     Raises:
         RunFailed: An operator fails, or an event becomes too many rows.

@@ -192,7 +192,7 @@ def notes(placed: Placed) -> list[str]:
 
 
 def replicated(app: App, threads: int) -> dict[str, list[int]]:
-    """The runtime's default plan (plan.rs): a replica on each thread; of a stateful operator one, on threads in turn."""
+    """The runtime's default plan (plan.rs): a replica on each thread; stateful ones have one, in turn."""
     plan, turn = {}, 0
     for operator in app.operators:
         name = profiles.name_of(operator)

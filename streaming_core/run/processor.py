@@ -1,6 +1,6 @@
 """The processor, as the system describes it.
 
-The module uses the standard library only, because a host says what it is before it is known to have other packages.
+The module uses the standard library only, because a host describes itself before Lockstep knows its packages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def processor() -> str:
 
 
 def governor(path: Path = GOVERNOR) -> str | None:
-    """Returns the governor of the cores' frequency; None where the system has none or does not tell."""
+    """The governor of the cores' frequency; None where the system has none or does not tell."""
     try:
         return path.read_text().strip() or None
     except OSError:

@@ -40,7 +40,7 @@ class PreparedRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run measured.
+    """The measurements and results of a run.
 
     Attributes:
         samples: The samples of all passes.

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 REPORT_VERSION = 1
-LOG = "engine.log"  # in the folder of a run on another engine: what the engine printed (external.py)
+LOG = "engine.log"  # in the folder of a run on another engine: the output of the engine (external.py)
 
 
 class Latency(BaseModel):

@@ -64,7 +64,7 @@ NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
 ACTIVE_CONTROLLERS = frozenset({"threshold", "model", "balance"})
 CONTROLLERS_WITH_THRESHOLDS = ACTIVE_CONTROLLERS - {"balance"}
 MOST_CHAINED = 3  # windowed operators in a row with parallelism sn: a rank of 121 bits has 40 for each
-# Channels that keep no order. Their outputs are compared by what the application declares to agree without order.
+# Channels that keep no order. The comparison uses the columns that the application declares to agree without order.
 UNORDERED_CHANNELS = frozenset({"shared_ring", "pair_queue"})
 
 # Fields that the digest of a spec always covers. It covers a later option only where its value is not the default. The
@@ -114,7 +114,7 @@ class RunSpec(BaseModel):
     # Declared by each executor.
     system: ClassVar[str] = ""  # the published system that the executor implements
     application_kinds: ClassVar[tuple[str, ...]] = ()  # the kinds of applications it runs
-    placement: ClassVar[str] = ""  # what decides which thread does which work
+    placement: ClassVar[str] = ""  # the rule that assigns work to threads
     kinds_reason: ClassVar[str] = ""  # why it runs no other kinds; follows the list of executors that do
     is_baseline: ClassVar[bool] = False  # runs only by request; others are compared with it
     is_engine: ClassVar[bool] = True  # whether Lockstep's engine runs it (run/engine.py)
@@ -293,7 +293,7 @@ class RunSpec(BaseModel):
     @property
     @abstractmethod
     def strategy(self) -> str:
-        """Name of this way of executing: the executor's main strategy, and what differs from the defaults."""
+        """Name of this way of executing: the executor's main strategy, and the differences from the defaults."""
 
     def _strategy_name(self, first: str, *details: str) -> str:
         """Join the field `first`, the axes and switches that differ from their defaults, `details`, and the batch."""
@@ -354,7 +354,7 @@ class Transactional(RunSpec):
 
     @property
     def strategy(self) -> str:
-        """The scheme, then what differs from the defaults."""
+        """The scheme, then the differences from the defaults."""
         return self._strategy_name("scheme")
 
     @property
@@ -422,7 +422,7 @@ class Pooled(RunSpec):
 
     @property
     def strategy(self) -> str:
-        """The heuristic, then what differs from the defaults."""
+        """The heuristic, then the differences from the defaults."""
         return self._strategy_name("heuristic")
 
 
@@ -547,7 +547,7 @@ class Pinned(RunSpec):
 
     @property
     def strategy(self) -> str:
-        """The channel, what differs from the defaults, `planned` with plan auto, and the number of reconfigurations."""
+        """The channel, the differences from the defaults, `planned` with plan auto, the number of reconfigurations."""
         details = ["planned"] if self.needs_plan else []
         details += [f"reconfigured{len(self.schedule)}"] if self.schedule else []
         return self._strategy_name("channel", *details)
@@ -618,7 +618,7 @@ class Morsel(RunSpec):
 
     @property
     def strategy(self) -> str:
-        """The executor's name, then what differs from the defaults."""
+        """The executor's name, then the differences from the defaults."""
         return self._strategy_name("executor")
 
 
@@ -647,7 +647,7 @@ class Spark(RunSpec):
 
     @property
     def strategy(self) -> str:
-        """The executor's name, then what differs from the defaults."""
+        """The executor's name, then the differences from the defaults."""
         return self._strategy_name("executor")
 
 
@@ -694,7 +694,7 @@ class External(RunSpec):
 
     @property
     def strategy(self) -> str:
-        """The engine's name, then what differs from the defaults."""
+        """The engine's name, then the differences from the defaults."""
         return self._strategy_name("executor")
 
     def check(self, app: App) -> None:
