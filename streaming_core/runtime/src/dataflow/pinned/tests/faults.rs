@@ -1,8 +1,10 @@
 //! Faults of the pinned executor, made on purpose. One thread runs all tasks, so that the same happens each time.
 
 use super::*;
+use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::testing::faults::{assert_found, outputs, search, without_a_flush};
 use crate::dataflow::testing::pipelines::Op;
+use crate::program::OperatorKind;
 
 /// What a pipeline delivers, several replicas of everything, when `spoil` has been at every task.
 fn spoilt(pipeline: &Pipeline, blocks: &[Events], spoil: impl Fn(&mut Task)) -> Vec<u8> {

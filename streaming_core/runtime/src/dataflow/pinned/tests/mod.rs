@@ -17,6 +17,7 @@ use crate::dataflow::testing::pipelines::{
 use crate::dataflow::testing::unordered;
 use crate::output::digest::Digest;
 use crate::output::sink::SinkKind;
+use crate::program::OperatorKind;
 use crate::program::options::Rate;
 use crate::threads::idle;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dataflow::testing::windows::{Single, Windows, blocks, outputs, scheduled};
+use crate::dataflow::windowed::Replicated;
 #[cfg(not(shuttle))]
 use crate::dataflow::windowed::{epochs::REPORTED, replica::Faults};
 use crate::program::options::Scheduled;

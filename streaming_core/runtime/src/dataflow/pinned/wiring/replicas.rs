@@ -1,0 +1,129 @@
+//! The replicas of operators and the sinks, with what stands before them: finders of keys, mergers, ScaleGates.
+
+use crate::dataflow::channel::gate::{Gate, Source};
+use crate::dataflow::channel::inlet::Inlet;
+use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
+use crate::dataflow::channel::results::Results;
+use crate::dataflow::channel::scale_gate::scale_gate;
+use crate::dataflow::pinned::channels::Channel;
+use crate::dataflow::pinned::role::Role;
+use crate::dataflow::pinned::route::Route;
+use crate::dataflow::pinned::task::Task;
+use crate::dataflow::pinned::wiring::assembly::Assembly;
+use crate::dataflow::pinned::wiring::{elastic, finders};
+use crate::dataflow::windowed::Replicated;
+use crate::dataflow::windowed::keys::Finder;
+use crate::program::{OperatorKind, Origin};
+
+/// Adds the replicas of a consumer: of an operator, or of the sink.
+pub fn add(assembly: &mut Assembly, consumer: usize) {
+    let graph = assembly.graph;
+    let windowed = graph.windowed(consumer);
+    if let Some(windowed) = windowed
+        && windowed.operator.has_barrier
+    {
+        return add_elastic(assembly, consumer, windowed);
+    }
+    let keys = windowed.map(|windowed| finders::add(assembly, consumer, windowed));
+    for replica in 0..graph.consumers[consumer].replicas {
+        let sources = match &keys {
+            Some(keys) => keys.sources(replica),
+            None => sources(assembly, consumer, replica),
+        };
+        let inlet = inlet(assembly, consumer, sources);
+        if graph.is_sink(consumer) {
+            let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
+            let task = Task::new(Role::Sink { number: replica }, inlet, None, stride);
+            assembly.add(graph.plan.sink[replica], task);
+        } else {
+            let task = replica_task(assembly, consumer, replica, inlet);
+            assembly.add(graph.plan.operators[consumer][replica], task);
+        }
+    }
+}
+
+/// Adds the replicas of an operator that read an elastic ScaleGate.
+fn add_elastic(assembly: &mut Assembly, operator: usize, windowed: &Replicated) {
+    for (replica, taker) in elastic::add(assembly, operator, windowed).into_iter().enumerate() {
+        let finder = Some(Finder::new(&windowed.operator));
+        let task = Task { finder, ..replica_task(assembly, operator, replica, Inlet::Elastic(taker)) };
+        assembly.add(assembly.graph.plan.operators[operator][replica], task);
+    }
+}
+
+/// The task of a replica of an operator.
+fn replica_task(assembly: &Assembly, operator: usize, replica: usize, inlet: Inlet) -> Task {
+    let graph = assembly.graph;
+    let (origin, spec) = (Origin::Operator(operator), &graph.program.operators[operator]);
+    let lane = if spec.kind == OperatorKind::Stateless { 0 } else { replica };
+    // The consumers of queues get copies of the rows, so results would not reach them.
+    let prepares = graph.sink_producer() == Some(operator) && !graph.has_pair_queues();
+    let outlet = assembly.outlets.first(origin, replica);
+    let stride = graph.program.stride(spec.inputs[0]);
+    Task {
+        pairs: assembly.pair_queues(origin, replica),
+        edges: assembly.edges.of(origin).to_vec(),
+        ranked: assembly.ranks.of(origin),
+        preparer: prepares.then(|| graph.preparer.clone()),
+        whole: assembly.whole[operator],
+        ..Task::new(Role::Operator { operator, lane }, inlet, Some(outlet), stride)
+    }
+}
+
+/// The sources of a replica that takes its rows straight from their producers.
+fn sources(assembly: &Assembly, consumer: usize, replica: usize) -> Vec<Source> {
+    let graph = assembly.graph;
+    let mut sources = Vec::new();
+    for (stream, &origin) in graph.consumers[consumer].inputs.iter().enumerate() {
+        let edge = assembly.edges.to(consumer, stream, origin);
+        let hashes = match &edge.route {
+            &Route::Key(_, place) => Some(place),
+            Route::Turn(_) | Route::Range => None,
+        };
+        for producer in 0..graph.producers(origin) {
+            let outlet = assembly.outlets.first(origin, producer);
+            let source = if graph.has_pair_queues() {
+                Source::new(outlet + edge.first + replica, 0, stream as u64, hashes.map(|_| 0))
+            } else {
+                Source::new(outlet, edge.first + replica, stream as u64, hashes)
+            };
+            sources.push(graph.silence(origin, producer, source));
+        }
+    }
+    sources
+}
+
+/// The inlet of a replica that reads `sources`.
+fn inlet(assembly: &mut Assembly, consumer: usize, mut sources: Vec<Source>) -> Inlet {
+    let graph = assembly.graph;
+    let (channel, is_sink) = (graph.channel, graph.is_sink(consumer));
+    let ranked = !is_sink && assembly.ranks.of(Origin::Operator(consumer));
+    // A task that inserts into a ScaleGate announces its progress only by watermarks.
+    let whole = channel == Channel::ScaleGate || (!is_sink && assembly.whole[consumer]);
+    if channel == Channel::MergeSort && sources.len() > 1 {
+        let gate = Gate::new(sources, true, ranked, false).that_takes(whole);
+        sources = vec![add_merger(assembly, consumer, gate, ranked)];
+    }
+    if is_sink && graph.numbered {
+        return Inlet::Results(Results::new(&sources));
+    }
+    if channel == Channel::ScaleGate && sources.len() > 1 {
+        let (feeds, reader) = scale_gate(sources, SLOTS, ranked);
+        assembly.feeds.extend(feeds);
+        return Inlet::ScaleGate(reader);
+    }
+    let ordered = channel.is_ordered();
+    let prepared = is_sink && ordered && !graph.numbered && graph.sink_producer().is_some();
+    Inlet::Gate(Gate::new(sources, ordered, ranked, prepared).that_takes(whole).of_numbered(graph.numbered))
+}
+
+/// Adds the merge task of a replica, and returns the source that reads it.
+fn add_merger(assembly: &mut Assembly, consumer: usize, gate: Gate, ranked: bool) -> Source {
+    let graph = assembly.graph;
+    let (key, outlet) = (graph.consumers[consumer].key, assembly.outlets.next());
+    let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
+    let role = Role::Merge { operator: (!graph.is_sink(consumer)).then_some(consumer) };
+    assembly.add_merger(Task { ranked, ..Task::new(role, Inlet::Gate(gate), Some(outlet), stride) });
+    assembly.outlets.list.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
+    Source::new(outlet, 0, 0, key.map(|_| 0))
+}
