@@ -48,7 +48,7 @@ from streaming_core.language.application import App
 from streaming_core.language.record import Array, Record, Resolved
 from streaming_core.language.sources import TAG
 
-# The manifest has samples of the rows set aside. Most reasons per stream, rows per reason, and characters per row:
+# The manifest has samples of the rows set aside. The bounds: reasons per stream, rows per reason, characters per row.
 SAMPLED_REASONS, SAMPLES, SAMPLE_CHARACTERS = 10, 3, 300
 LATE = "ts is before the highest ts of an earlier micro-batch"
 

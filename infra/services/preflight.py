@@ -29,7 +29,7 @@ def token(home: Home) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def returned(folder: Path) -> bool:
+def is_token_here(folder: Path) -> bool:
     """Whether the host's copy of the token is here."""
     try:
         return (folder / "there").read_bytes() == (folder / "here").read_bytes()

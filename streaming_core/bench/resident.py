@@ -54,7 +54,7 @@ class Watch:
         self.seconds: list[float] = []
 
     def note(self, kind: str, done: int, events: int) -> None:
-        """Notes the memory; an `engine.Progress`."""
+        """Note the memory. This is an `engine.Progress`."""
         self.events.append(done)
         self.bytes.append(self._process.memory_info().rss)
         self.seconds.append(time.monotonic() - self._began)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from streaming_core.bench.ratios import NOUNS, Row, compare, most, pick, quantity, right
+from streaming_core.bench.ratios import NOUNS, Row, compare, equal_rows, most, pick, quantity
 from streaming_core.bench.statistics import summary
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.energy import Meter
@@ -229,7 +229,7 @@ def _power_host(rows: Rows) -> str:
 def _gains(rows: Rows) -> Iterator[str]:
     """Describe the rows, and compare each channel with merge_sort."""
     _describe(rows)
-    ways = right(rows)
+    ways = equal_rows(rows)
     batches = dict.fromkeys((row["app"], row["injectors"], row["instances"]) for row in ways if "plan" in row)
     for app, injectors, instances in batches:
         for channel in (PUBLISHED, OURS):
