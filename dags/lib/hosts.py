@@ -174,9 +174,9 @@ class SshHost(Host):
                 delivery = self._deliver(client)
                 program = delivery.folder / Path(machine.__file__).relative_to(ROOT)
                 command = [self.python, str(program), self.remote_home, self.path(folder)]
-                answer, why = ask(client, command)
+                answer, reason = ask(client, command)
                 if not answer:
-                    raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {why}")
+                    raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {reason}")
                 is_shared = is_token_here(folder)
         except HostLost as error:
             return Preflight(host, f"{error}; {REACH}")

@@ -62,7 +62,7 @@ class Job(BaseOperator):
     """Runs a Python command of this checkout.
 
     An exit code other than 0 fails the task without a retry. The last line of the command is the reason. After exit
-    code 3, the lines above it in the task's log show lockstep_home the command failed.
+    code 3, the lines above it in the task's log show where the command failed.
     """
 
     template_fields: Sequence[str] = ("run", "arguments")
@@ -186,10 +186,10 @@ class Lane(BaseOperator):
         # Without an oracle there can be no verdict, so the cell does not run.
         if cell["workload"] not in read_oracles(lockstep_home, self.run):
             missing = f"its workload {cell['workload']} has no oracle"
-            why = read_complaints(lockstep_home, self.run).get(cell["workload"], missing)
-            self.log.error("%s did not run: %s", name, why)
+            reason = read_complaints(lockstep_home, self.run).get(cell["workload"], missing)
+            self.log.error("%s did not run: %s", name, reason)
             self.log.info("::endgroup::")
-            queue.finish(name, f"it did not run: {why}")
+            queue.finish(name, f"it did not run: {reason}")
             return
         record_begin(lockstep_home, self.run, self.task_id, name)
         attempt = next_attempt(lockstep_home.cell(self.run, name))

@@ -79,8 +79,8 @@ def _notes() -> list[str]:
         "With one injector and one instance there is nothing to merge, so all channels do the same.",
         "With gate, instances digest the outputs; with scalegate and merge_sort, sinks do.",
     ]
-    if why := Meter().why:
-        notes.append(f"Energy was not measured: {why}.")
+    if reason := Meter().why:
+        notes.append(f"Energy was not measured: {reason}.")
     return notes
 
 
@@ -222,8 +222,8 @@ def _host(rows: Rows) -> str:
 
 
 def _power_host(rows: Rows) -> str:
-    why = Meter().why
-    return f"No power figures: {why}. Processor time stands in for them. {_host(rows)}" if why else _host(rows)
+    reason = Meter().why
+    return f"No power figures: {reason}. Processor time stands in for them. {_host(rows)}" if reason else _host(rows)
 
 
 def _gains(rows: Rows) -> Iterator[str]:
