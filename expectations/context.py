@@ -36,7 +36,7 @@ def site_folder(home: Home) -> Path:
 
 
 @contextmanager
-def opened(home: Home, suites: dict[str, Sequence[Expectation]]) -> Iterator[tuple[FileDataContext, list[str]]]:
+def open_context(home: Home, suites: dict[str, Sequence[Expectation]]) -> Iterator[tuple[FileDataContext, list[str]]]:
     """Open a copy of the context.
 
     Args:

@@ -82,7 +82,7 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
     # Imported here, because it takes seconds: bad input is reported before.
     import great_expectations as gx
 
-    from expectations.context import opened, site_folder
+    from expectations.context import open_context, site_folder
     from expectations.declared import check
     from expectations.files import SOURCE
 
@@ -92,7 +92,7 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
     complaints: dict[str, list[str]] = {severity: [] for severity in SEVERITIES}
     held: dict[str, dict[str, Any]] = {}
     count = 0
-    with opened(home, suites) as (context, stale):
+    with open_context(home, suites) as (context, stale):
         for data in sets:
             result = context.checkpoints.get(data.name).run(
                 batch_parameters={"dataframe": data.rows}, expectation_parameters=data.parameters, run_id=run

@@ -292,8 +292,8 @@ def _batches(
                     rows += len(held)
                     held, characters = [], 0
     except (OSError, EOFError, zlib.error) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        yield _batch(number, -1, [Record(0, "", None, UNREADABLE + why)], kind, len(names), lists)
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        yield _batch(number, -1, [Record(0, "", None, UNREADABLE + reason)], kind, len(names), lists)
         return
     if held:
         yield _batch(number, rows, held, kind, len(names), lists)

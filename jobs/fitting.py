@@ -51,8 +51,8 @@ def field(declared: Resolved, name: str, raw: Column, unit: str | None, empty: b
             return _array(name, raw, item, slot.count, unit)
         case _:
             assert isinstance(slot.type, Scalar)
-            value, why = _scalar(slot.type, unit)(raw)
-            return value, _first(name, why)
+            value, reason = _scalar(slot.type, unit)(raw)
+            return value, _first(name, reason)
 
 
 def as_text(column: Column, kind: pa.DataType, field_type: FieldType) -> Column:
@@ -106,19 +106,19 @@ def _float(raw: Column) -> Fitted:
     is_number, is_word = raw.rlike(_FLOAT), raw.rlike(_WORDS)
     # A number beyond the range of a double does not fit; it must not become infinite.
     large = is_number & (F.abs(value) == float("inf"))
-    why = (
+    reason = (
         F.when(raw.isNull() | (F.trim(raw) == ""), "has no value")
         .when(large, "does not fit f64")
         .when(~(is_number | is_word), "is not a number")
     )
-    return F.when(why.isNull(), value), why
+    return F.when(reason.isNull(), value), reason
 
 
 def _boolean(raw: Column) -> Fitted:
     word = F.lower(F.trim(raw))
     value = F.when(word.isin("true", "1"), True).when(word.isin("false", "0"), False)
-    why = F.when(raw.isNull() | (word == ""), "has no value").when(value.isNull(), "is not true, false, 1 or 0")
-    return value, why
+    reason = F.when(raw.isNull() | (word == ""), "has no value").when(value.isNull(), "is not true, false, 1 or 0")
+    return value, reason
 
 
 def _integer(raw: Column, scalar: Scalar, unit: str | None) -> Fitted:
@@ -136,17 +136,17 @@ def _integer(raw: Column, scalar: Scalar, unit: str | None) -> Fitted:
         part = _PARTS[unit]
         counted = _whole(micros, part)
         between = (F.pmod(micros, F.lit(part)) != 0) | (finer != 0)
-    why = F.when(raw.isNull() | (F.trim(raw) == ""), "has no value")
+    reason = F.when(raw.isNull() | (F.trim(raw) == ""), "has no value")
     if unit is None:
         number = F.when(is_integer, wide)
-        why = why.when(is_time, "is a time: give the unit of the integer field with --unit s, ms, us or ns")
-        why = why.when(~is_integer, "is not an integer")
+        reason = reason.when(is_time, "is a time: give the unit of the integer field with --unit s, ms, us or ns")
+        reason = reason.when(~is_integer, "is not an integer")
     else:
         number = F.when(is_integer, wide).when(is_time, counted.cast("decimal(38,0)"))
-        why = why.when(is_time & micros.isNull(), "is not a valid time")
-        why = why.when(is_time & between, f"is a time with a fraction of a unit ({unit}): use a smaller --unit")
-        why = why.when(~(is_integer | is_time), "is neither an integer nor a time")
-    why = why.when(
+        reason = reason.when(is_time & micros.isNull(), "is not a valid time")
+        reason = reason.when(is_time & between, f"is a time with a fraction of a unit ({unit}): use a smaller --unit")
+        reason = reason.when(~(is_integer | is_time), "is neither an integer nor a time")
+    reason = reason.when(
         number.isNull() | ~number.between(low, high), f"does not fit {scalar.name}, which holds {low} to {high}"
     )
-    return F.when(why.isNull(), number).cast("bigint"), why
+    return F.when(reason.isNull(), number).cast("bigint"), reason

@@ -48,7 +48,7 @@ from streaming_core.language.application import App
 from streaming_core.language.record import Array, Record, Resolved
 from streaming_core.language.sources import TAG
 
-# The manifest has samples of the rows set aside. Most reasons per stream, rows per reason, and characters per row:
+# The manifest has samples of the rows set aside. The bounds: reasons per stream, rows per reason, characters per row.
 SAMPLED_REASONS, SAMPLES, SAMPLE_CHARACTERS = 10, 3, 300
 LATE = "ts is before the highest ts of an earlier micro-batch"
 
@@ -233,10 +233,10 @@ def failure(names: list[str], error: Exception) -> BadInput | CommandFailed:
     """The error for a failure of Spark: a damaged file if Spark names one, by its number, else a failed command."""
     text = str(error)
     cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", text)
-    why = (cause[-1] if cause else text.strip().partition("\n")[0])[:200]
+    reason = (cause[-1] if cause else text.strip().partition("\n")[0])[:200]
     if number := re.search(r"/links/\d+/(\d{6})\.", text):
-        return _damaged(names[int(number[1])], why)
-    return CommandFailed(f"Spark failed: {why}")
+        return _damaged(names[int(number[1])], reason)
+    return CommandFailed(f"Spark failed: {reason}")
 
 
 def _damaged(name: str, why: str) -> BadInput:
@@ -253,8 +253,8 @@ def _write(spark: SparkSession, request: Request, folder: Path) -> None:
     parts, about = write_rows(spark, request, folder)
     aside = about["aside"]
     if sum(one["rows"] for one in aside) == about["rows"]:
-        why = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
-        raise BadInput(f"{request.names[0]}: none of {about['rows']} rows is an event of {request.app.name}{why}")
+        reason = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
+        raise BadInput(f"{request.names[0]}: none of {about['rows']} rows is an event of {request.app.name}{reason}")
     workload.seal_imported(folder, request.app, request.params, parts, about)
 
 
@@ -401,8 +401,8 @@ def _fitted(spark: SparkSession, request: Request, stream: Stream, links: Path, 
     staged = rows.select("*", *(text.alias(f"r_{name}") for name, text in raw.items()))
     fitted = []
     for name in raw:
-        value, why = fitting.field(record, name, F.col(f"r_{name}"), request.unit, stream.files.kind == "csv")
-        fitted.append(F.struct(value.alias("value"), why.alias("why")).alias(f"f_{name}"))
+        value, reason = fitting.field(record, name, F.col(f"r_{name}"), request.unit, stream.files.kind == "csv")
+        fitted.append(F.struct(value.alias("value"), reason.alias("why")).alias(f"f_{name}"))
     # The original values are needed only for rows that are set aside.
     reasons: list[Column | str] = ["_torn", *(f"f_{name}.why" for name in raw)]
     if request.mark is not None:
@@ -445,8 +445,8 @@ def _count(names: list[str], fitted: DataFrame) -> tuple[list[dict[str, Any]], i
     counts = reasons.agg(F.count("*").alias("rows"), F.min(F.struct("_file", "_row")).alias("at")).collect()
     for row in counts:
         if row["at"]["_row"] == 0:
-            why = row["_reason"].removeprefix(files.UNREADABLE)
-            raise _damaged(names[row["at"]["_file"]], why)
+            reason = row["_reason"].removeprefix(files.UNREADABLE)
+            raise _damaged(names[row["at"]["_file"]], reason)
     aside = [
         {"reason": row["_reason"], "rows": row["rows"], "file": names[row["at"][0]], "row": row["at"][1]}
         for row in counts

@@ -123,11 +123,11 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
     folders = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
     if folders:
         stopped_by = stop_of(home, run_id, cell["cell"]) or ""
-        lost = {host: why for host, why in losses(home, run_id).items() if cell.get("host", host) == host}
+        lost = {host: reason for host, reason in losses(home, run_id).items() if cell.get("host", host) == host}
         return [_attempt(number, path, cell, stopped_by, lost) for number, path in folders]
     error = "it never started"
-    if (host := cell.get("host")) and (why := why_unused(home, run_id, host)):
-        error += f": {why}"
+    if (host := cell.get("host")) and (reason := why_unused(home, run_id, host)):
+        error += f": {reason}"
     elif cell["workload"] not in read_oracles(home, run_id):
         error += f": {read_complaints(home, run_id).get(cell['workload'], 'its workload has no oracle')}"
     return [Attempt(0, None, "not_run", error, None, {})]
@@ -140,7 +140,7 @@ def _attempt(number: int, path: Path, cell: dict, stopped_by: str, lost: dict[st
     if not left and report is None and complaint is None:
         status, error = "not_run", "it wrote neither report.json nor exit.json"
         if lost:
-            error = f"it has no result: {'; '.join(f'host {host} was lost: {why}' for host, why in lost.items())}"
+            error = f"it has no result: {'; '.join(f'host {host} was lost: {reason}' for host, reason in lost.items())}"
     elif code not in (0, None):
         status, error = "failed", left.get("error") or f"it ended with exit code {code}"
         if stopped_by and error == STOPPED:

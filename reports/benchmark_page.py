@@ -116,7 +116,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path}: measured with --quick; run it again without")
     if result["build"] == "unknown" or result["build"].endswith("-dirty"):
         raise BadInput(f"{path}: measured on build {result['build']}; commit all changes and measure again")
-    if wrong := report.wrong(result):
+    if wrong := report.wrong_rows(result):
         raise BadInput(
             f"{path}: {len(wrong)} results differ from the loop's, first {wrong[0]['app']} {wrong[0]['way']}"
         )
@@ -205,7 +205,8 @@ def _figures(rows: list[dict[str, Any]], names: list[str]) -> Iterator[str]:
     shown = [("events_per_s", "M events/s", 1e6, ".3g"), ("to_loop", "x loop", 1, ".2f"), *report.FIGURES]
     shown = [column for column in shown if any(row.get(column[0]) is not None for row in rows)]
     cells = [
-        [*report.named(row, names), *(_with_interval(row, *column) for column in shown), row["result"]] for row in rows
+        [*report.identifying_cells(row, names), *(_with_interval(row, *column) for column in shown), row["result"]]
+        for row in rows
     ]
     yield from _table([*names, *(title for _, title, _, _ in shown), "result"], cells)
 
@@ -223,7 +224,7 @@ def _files(rows: list[dict[str, Any]]) -> Iterator[str]:
     titles = ["app", "way", "threads", "events", "seconds", "times pyarrow", "result"]
     cells = [
         [
-            *report.named(row, titles[:4]),
+            *report.identifying_cells(row, titles[:4]),
             _with_interval(row | {"seconds": statistics.median(row["seconds"])}, "seconds", "", 1, ".2f"),
             _with_interval(row, "to_pyarrow", "", 1, ".2f"),
             row["result"],

@@ -53,7 +53,7 @@ def question(task_id: str, yes: str) -> HITLOperator:
     """
     templates = {name: f"{{{{ ti.xcom_pull(task_ids='{task_id}')['{name}'] }}}}" for name in ("subject", "body")}
     # Airflow starts no task whose params have no valid default, so the form cannot require the reason itself.
-    why = Param(
+    reason = Param(
         "",
         type="string",
         maxLength=decisions.LONGEST,
@@ -64,7 +64,7 @@ def question(task_id: str, yes: str) -> HITLOperator:
     return HITLOperator(
         task_id="question",
         options=[yes, NO],
-        params={"why": why},
+        params={"why": reason},
         notifiers=Question(),
         assigned_users=approvers(),
         response_timeout=RESPONSE_TIMEOUT,
@@ -80,15 +80,15 @@ def accepted(response: dict[str, Any]) -> tuple[str, str]:
         AirflowSkipException: The user declined the proposal.
         BadInput: Airflow names no user.
     """
-    user, why = response["responded_by_user"] or {}, response["params_input"].get("why") or ""
+    user, reason = response["responded_by_user"] or {}, response["params_input"].get("why") or ""
     name = user.get("name") or user.get("id")
     if not name:
         raise BadInput(
             "Airflow does not name the user of this response, so nothing was recorded: log in, and respond again"
         )
     if response["chosen_options"] == [NO]:
-        raise AirflowSkipException(f"{name} chose {NO!r}, so nothing was recorded; reason: {why or 'none'}")
-    return name, why
+        raise AirflowSkipException(f"{name} chose {NO!r}, so nothing was recorded; reason: {reason or 'none'}")
+    return name, reason
 
 
 @fail_in_one_line

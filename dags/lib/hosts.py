@@ -165,7 +165,7 @@ class SshHost(Host):
     def preflight(self) -> Preflight:
         """Check the host, and say whether it can run cells."""
         from infra.services import machine
-        from infra.services.preflight import judge, returned, token
+        from infra.services.preflight import is_token_here, judge, token
         from infra.services.shipment import ask
 
         host = self.connection.conn_id
@@ -174,10 +174,10 @@ class SshHost(Host):
                 delivery = self._deliver(client)
                 program = delivery.folder / Path(machine.__file__).relative_to(ROOT)
                 command = [self.python, str(program), self.remote_home, self.path(folder)]
-                answer, why = ask(client, command)
+                answer, reason = ask(client, command)
                 if not answer:
-                    raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {why}")
-                is_shared = returned(folder)
+                    raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {reason}")
+                is_shared = is_token_here(folder)
         except HostLost as error:
             return Preflight(host, f"{error}; {REACH}")
         return judge(host, answer, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
@@ -215,7 +215,7 @@ class SshHost(Host):
         from infra.services import shipment, wheel
         from infra.services.build import checkout
 
-        return shipment.deliver(client, self.python, self.builds, wheel.of(build or checkout(), self.home))
+        return shipment.deliver(client, self.python, self.builds, wheel.wheel_of(build or checkout(), self.home))
 
     @contextmanager
     def _connect(self) -> Iterator[SSHClient]:

@@ -181,22 +181,22 @@ class Lane(BaseOperator):
 
     def _run(self, queue: Queue, cell: dict[str, Any]) -> None:
         """Run a cell to its end, or defer until its end."""
-        where, name, spec = home(), cell["cell"], RunSpec.parse(cell["spec"])
+        lockstep_home, name, spec = home(), cell["cell"], RunSpec.parse(cell["spec"])
         self.log.info("::group::%s", name)
         # Without an oracle there can be no verdict, so the cell does not run.
-        if cell["workload"] not in read_oracles(where, self.run):
+        if cell["workload"] not in read_oracles(lockstep_home, self.run):
             missing = f"its workload {cell['workload']} has no oracle"
-            why = read_complaints(where, self.run).get(cell["workload"], missing)
-            self.log.error("%s did not run: %s", name, why)
+            reason = read_complaints(lockstep_home, self.run).get(cell["workload"], missing)
+            self.log.error("%s did not run: %s", name, reason)
             self.log.info("::endgroup::")
-            queue.finish(name, f"it did not run: {why}")
+            queue.finish(name, f"it did not run: {reason}")
             return
-        record_begin(where, self.run, self.task_id, name)
-        attempt = next_attempt(where.cell(self.run, name))
+        record_begin(lockstep_home, self.run, self.task_id, name)
+        attempt = next_attempt(lockstep_home.cell(self.run, name))
         if not (attempt / "spec.json").exists():
             write_json(attempt / "spec.json", spec.model_dump(mode="json"))
-        workload = where.workload(spec.app, cell["workload"])
-        host = Host.of(self.host, where)
+        workload = lockstep_home.workload(spec.app, cell["workload"])
+        host = Host.of(self.host, lockstep_home)
         self.log.info("running %s, %s, on host %s", name, attempt.name, self.host)
         if isinstance(host, SshHost):
             self._defer(host, name, attempt, workload)
@@ -256,15 +256,15 @@ class Lane(BaseOperator):
         queue.finish(cell, error)
 
 
-def release(where: Home, run: str, host: str) -> None:
+def release(lockstep_home: Home, run: str, host: str) -> None:
     """Give back the cell that a lane has begun, so that another lane runs it in a new attempt."""
-    for cell, claim in claims(where, run).items():
+    for cell, claim in claims(lockstep_home, run).items():
         if claim.host == host and not claim.is_over:
-            attempt = next_attempt(where.cell(run, cell))
+            attempt = next_attempt(lockstep_home.cell(run, cell))
             if attempt.is_dir():
                 abandon(attempt)
-            forget(where, run, cell)
-            Queue(where, run, host).give_back(cell)
+            forget(lockstep_home, run, cell)
+            Queue(lockstep_home, run, host).give_back(cell)
 
 
 def release_failed(context: Any) -> None:

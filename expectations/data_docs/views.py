@@ -36,7 +36,7 @@ def _sql(configuration: Any) -> list[RenderedStringTemplateContent]:
     ]
 
 
-def _words(configuration: Any) -> list[RenderedStringTemplateContent]:
+def _text_of(configuration: Any) -> list[RenderedStringTemplateContent]:
     """The text of an expectation without a query, such as its bounds. Great Expectations leaves it out."""
     if not configuration.description or "unexpected_rows_query" in configuration.kwargs:
         return []
@@ -61,7 +61,7 @@ class ResultTable(ValidationResultsTableContentBlockRenderer):
             [(status, rule, *observed)] = rows_of(configuration=configuration, result=result, **options)
             parts = [*(rule if isinstance(rule, list) else [rule])]
             expectation = result.expectation_config
-            evaluated = [*_sql(expectation), *_words(expectation)]
+            evaluated = [*_sql(expectation), *_text_of(expectation)]
             return [[status, _severity(expectation), [*parts[:1], *evaluated, *parts[1:]], *observed]]
 
         return rows

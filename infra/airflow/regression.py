@@ -16,7 +16,7 @@ from pathlib import Path
 
 from infra.airflow import home as airflow_home
 from infra.checkout import ROOT
-from infra.services.lock import holder, signed
+from infra.services.lock import holder, signature
 from streaming_core.process import POLL_SECONDS, Noted, start
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.stages import DAG_ID, Stage
@@ -44,7 +44,7 @@ def wait_for_turn(occupancy: Lock, say: Callable[[str], None], signals: Noted) -
         The address of the UI that holds AIRFLOW_HOME. None once this process holds it, or after a signal.
     """
     waiting = False
-    while not signals.number and not occupancy.take(signed("run")):
+    while not signals.number and not occupancy.take(signature("run")):
         by = holder(occupancy)
         if by.get("owner") == "ui":
             return by["url"]

@@ -11,7 +11,7 @@ import json
 import sys
 
 from infra.airflow import home as airflow_home
-from infra.services.lock import signed
+from infra.services.lock import signature
 from streaming_core.process import end_groups
 
 GRACE_SECONDS = 2  # Without the UI, an orderly end gains nothing.
@@ -22,7 +22,7 @@ def main() -> int:
     end_groups([json.loads(line) for line in sys.stdin], GRACE_SECONDS)
     occupancy = airflow_home.occupancy()
     # Another process that has taken AIRFLOW_HOME since then ends the runs itself.
-    if occupancy.take(signed("stop")):
+    if occupancy.take(signature("stop")):
         airflow_home.end_stale_runs()
         occupancy.leave()
     return 0

@@ -23,7 +23,7 @@ from rich.console import Console
 from infra.airflow import home as airflow_home
 from infra.airflow.api import healthy, passwords
 from infra.checkout import ROOT, user
-from infra.services.lock import holder, signed
+from infra.services.lock import holder, signature
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import POLL_SECONDS, Noted, alive, end_group, end_groups, identity, start
 from streaming_core.storage import Lock, left_json, write_json
@@ -121,7 +121,7 @@ def stop() -> int:
     """
     occupancy, was_up = airflow_home.occupancy(), False
     deadline = time.monotonic() + (len(COMPONENTS) + 1) * STOP_SECONDS
-    while not occupancy.take(signed("stop")):
+    while not occupancy.take(signature("stop")):
         by = holder(occupancy)
         if by and by["owner"] not in ("ui", "stop"):
             raise BadInput(
@@ -167,7 +167,7 @@ def _take(occupancy: Lock, url: str, noted: Noted) -> None:
     Raises:
         BadInput: Another UI or a run holds AIRFLOW_HOME.
     """
-    while not occupancy.take(signed("ui", url=url)):
+    while not occupancy.take(signature("ui", url=url)):
         by = holder(occupancy)
         if by.get("owner") == "ui":
             raise BadInput(f"Airflow is already running: open {by['url']}, or stop it with `lockstep stop`")

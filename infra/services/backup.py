@@ -25,7 +25,7 @@ from typing import IO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from infra.services.lock import hold, of_home, signed
+from infra.services.lock import hold, of_home, signature
 from infra.services.prune import OUTPUTS
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, CommandFailed, one_line, refusal
@@ -206,7 +206,7 @@ def _check_empty(home: Home) -> None:
 def _remove_lock(home: Home) -> None:
     """Remove the file of the lock, which other commands leave. A process that has it open locks the next one."""
     lock = of_home(home)
-    if not lock.take(signed("restore")):
+    if not lock.take(signature("restore")):
         raise CommandFailed(f"LOCKSTEP_HOME={home.root} is in use by another command: wait until it ends")
     lock.leave(remove=True)
 

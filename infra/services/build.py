@@ -62,7 +62,7 @@ def resolve(ref: str) -> str:
     Raises:
         BadInput: git is missing, this is no git repository, or it has no such commit.
     """
-    why = "no such commit"
+    reason = "no such commit"
     if ref and not ref.startswith("-"):
         try:
             done = _git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
@@ -70,9 +70,10 @@ def resolve(ref: str) -> str:
             raise BadInput("git cannot run: install git, then try again") from None
         if done.returncode == 0:
             return done.stdout.strip()
-        why = _first_line(done.stderr) or why
+        reason = _first_line(done.stderr) or reason
     raise BadInput(
-        f"{ref!r} is not a commit of {ROOT} ({why}): name a branch, a tag or a commit; `git fetch --tags` gets new ones"
+        f"{ref!r} is not a commit of {ROOT} ({reason}): name a branch, a tag or a commit; `git fetch --tags` gets new "
+        "ones"
     )
 
 

@@ -36,7 +36,7 @@ def host_in_use(lock: Lock) -> str:
     return f"waiting: the host is in use by {(lock.holder() or '').strip() or 'another cell'}"
 
 
-def signed(owner: str, **details: str) -> str:
+def signature(owner: str, **details: str) -> str:
     """The signature of a lock that this process holds as `owner`."""
     since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
     return json.dumps({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since, **details})
@@ -61,11 +61,11 @@ def hold(home: Home, owner: str, say: Callable[[str], None] = print) -> Iterator
     """
     home.root.mkdir(parents=True, exist_ok=True)
     lock = of_home(home)
-    if not lock.take(signed(owner)):
+    if not lock.take(signature(owner)):
         by = holder(lock)
         user = f"{by['owner']} on {by['host']} since {by['since']}" if by else "another process"
         say(f"waiting: {home.root} is in use by {user}")
-        lock.wait(signed(owner))
+        lock.wait(signature(owner))
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.services.lock import holder, of_home, signed
+from infra.services.lock import holder, of_home, signature
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
 from streaming_core.regression import decisions, warehouse
@@ -187,7 +187,7 @@ class _Ready:
 def _alone(home: Home) -> Iterator[None]:
     """The lock on `home`. A migration does not wait for it: a person should know that a run goes on."""
     lock = of_home(home)
-    if not lock.take(signed("migrate")):
+    if not lock.take(signature("migrate")):
         by = holder(lock)
         user = f"{by['owner']} on {by['host']} since {by['since']}" if by else "another process"
         raise BadInput(f"LOCKSTEP_HOME={home.root} is in use by {user}: wait until it ends, then migrate")

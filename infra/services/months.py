@@ -77,7 +77,7 @@ def remove(home: Home) -> None:
 
 def files(home: Home, months: list[str]) -> set[Path]:
     """The files of the marts that hold these months."""
-    return {path for folder in _folders(home) if _of(folder) in months for path in folder.glob("*.parquet")}
+    return {path for folder in _folders(home) if _month_of(folder) in months for path in folder.glob("*.parquet")}
 
 
 def _path(home: Home) -> Path:
@@ -88,7 +88,7 @@ def _folders(home: Home) -> Iterator[Path]:
     yield from (home.root / "warehouse" / "marts").glob("*/month=*")
 
 
-def _of(folder: Path) -> str:
+def _month_of(folder: Path) -> str:
     return folder.name.removeprefix("month=")
 
 

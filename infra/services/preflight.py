@@ -29,7 +29,7 @@ def token(home: Home) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def returned(folder: Path) -> bool:
+def is_token_here(folder: Path) -> bool:
     """Whether the host's copy of the token is here."""
     try:
         return (folder / "there").read_bytes() == (folder / "here").read_bytes()
@@ -65,9 +65,9 @@ def _reason(facts: Mapping[str, Any], python: str, skew: float, is_shared: bool)
     if facts.get("fault"):
         return f"the engine does not load there ({facts['fault']}): give it a system as new as this one"
     if facts.get("unshared") or not is_shared:
-        why = facts.get("unshared") or "what it writes there does not arrive here"
+        reason = facts.get("unshared") or "what it writes there does not arrive here"
         return (
-            f"it does not share LOCKSTEP_HOME ({why}): "
+            f"it does not share LOCKSTEP_HOME ({reason}): "
             "mount the folder there, or set lockstep_home in the extra of the connection"
         )
     if abs(skew) > SKEW_SECONDS:

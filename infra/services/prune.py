@@ -48,13 +48,13 @@ def removable(home: Home, cache_bytes: int) -> list[Item]:
     items = []
     for run in runs:
         if green[run.name] and run.name not in kept:
-            why = f"the run is green, and not among the last {GREEN_RUNS_KEPT}"
+            reason = f"the run is green, and not among the last {GREEN_RUNS_KEPT}"
         elif green[run.name] is False and _is_acknowledged(run.name, red_cells(known[run.name] or {}), acknowledged):
-            why = "the run is red, and all its red cells are acknowledged"
+            reason = "the run is red, and all its red cells are acknowledged"
         else:
             continue
         for attempt in sorted(run.glob("*/attempt-*")):
-            items += [Item(attempt / n, size(attempt / n), why) for n in OUTPUTS if _is_folder(attempt / n)]
+            items += [Item(attempt / n, size(attempt / n), reason) for n in OUTPUTS if _is_folder(attempt / n)]
     needed = {address for run in runs if green[run.name] is None for address in _addresses(run)}
     return items + _beyond(home, cache_bytes, needed)
 

@@ -72,8 +72,8 @@ def free(home: Home, rules: Rules, dry_run: bool, say: Callable[[str], None] = p
             freed[kind] += item.size
     did = "would free" if dry_run else "freed"
     say(f"{did} {sum(freed.values()) / 1e6:.1f} MB: " + ", ".join(f"{kind} {n / 1e6:.1f}" for kind, n in freed.items()))
-    for run_id, why in protected.items():
-        say(f"kept everything of run {run_id}: {why}")
+    for run_id, reason in protected.items():
+        say(f"kept everything of run {run_id}: {reason}")
     return freed
 
 
@@ -101,11 +101,11 @@ def _items(home: Home, rules: Rules, protected: dict[str, str]) -> Iterator[tupl
     for item in removable(home, rules.cache_bytes):
         yield item.path.relative_to(home.root).parts[0], item
     origins = {left_json(home.run(run_id) / "plan.json").get("origin") for run_id in protected}
-    why = f"older than {rules.days} days"
+    reason = f"older than {rules.days} days"
     for path in _logs(home, rules):
         run = path.name.removeprefix("run_id=")
         if run not in origins and not any(run_id in path.name for run_id in protected) and _age_days(path) > rules.days:
-            yield "logs", Item(path, size(path) if path.is_dir() else path.stat().st_size, why)
+            yield "logs", Item(path, size(path) if path.is_dir() else path.stat().st_size, reason)
     scratch = home.root / "spark-scratch"
     if scratch.is_dir() and not scratch.is_symlink():
         yield "spark-scratch", Item(scratch, size(scratch), "no run is in progress")

@@ -126,12 +126,12 @@ def follow(client: SSHClient, command: Sequence[str], say: Callable[[str], None]
 def _receive(client: SSHClient, python: str, arguments: list[str]) -> tuple[dict[str, Any], float]:
     """Run unpack.py on the host: its answer, and how far the host's clock is ahead for certain, in seconds."""
     began = time.time()
-    host, why = ask(client, [python, "-", *arguments], Path(unpack.__file__).read_text())
+    host, reason = ask(client, [python, "-", *arguments], Path(unpack.__file__).read_text())
     ended = time.time()
     if "error" in host:
         raise BadInput(f"the build cannot be kept there: {host['error']}: set builds in the extra of the connection")
     if not host:
-        raise BadInput(f"`{python}` does not run there ({why}): {PYTHON} to a Python interpreter of that host")
+        raise BadInput(f"`{python}` does not run there ({reason}): {PYTHON} to a Python interpreter of that host")
     if began <= host["time"] <= ended:
         return host, 0.0
     return host, host["time"] - (ended if host["time"] > ended else began)

@@ -35,7 +35,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from infra.checkout import ROOT, home
-from infra.services.lock import holder, of_home, signed
+from infra.services.lock import holder, of_home, signature
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import Noted, alive, identity, signal_group, start
 from streaming_core.regression.home import Home
@@ -272,7 +272,7 @@ class Keeper:
     def run(self) -> int:
         """Take the lock, start the server, renew the lease, stop the server; returns the exit code."""
         lock = of_home(self.server.home)
-        while not (held := lock.take(signed(self.owner))) and self._is_needed():
+        while not (held := lock.take(signature(self.owner))) and self._is_needed():
             time.sleep(POLL)
         if not held:
             return 1

@@ -153,8 +153,8 @@ def choose(home: Home, run_id: str, reference: Reference, baseline: Build) -> li
             continue
         is_edited = _source(baseline.tree, cell) != _source(current, cell)
         changed = is_edited or _is_changed(facts[name], before.get(name))
-        why = "source" if changed else "moved" if _is_moved(speeds.get(name)) else "sample"
-        suspects.append(Suspect(cell, why))
+        reason = "source" if changed else "moved" if _is_moved(speeds.get(name)) else "sample"
+        suspects.append(Suspect(cell, reason))
     order = ("source", "moved", "sample")
 
     def rank(suspect: Suspect) -> tuple[int, str, str]:

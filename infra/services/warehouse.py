@@ -98,7 +98,7 @@ def freshness(home: Home) -> str:
         results = done.result.results if done.exception is None and done.result else []
         ages = [one for one in results if hasattr(one, "max_loaded_at")]  # the others are hooks
         if not ages:
-            _must(home, done)
+            _require_success(home, done)
         (source,) = ages
     line = f"the newest results are from {source.max_loaded_at:%Y-%m-%d %H:%M} UTC, {source.age / 3600:,.0f} hours ago"
     if str(source.status) != "pass":
@@ -134,13 +134,13 @@ def _build(home: Home, run_id: str | None = None, is_documented: bool = False) -
     difference = months.changed(home)
     is_documented |= difference.is_whole or not (home.reports / DBT).exists()
     result = _marts(home, difference)
-    _must(home, result, even_if_red=True)
+    _require_success(home, result, even_if_red=True)
     if run_id:
         write_results(home, run_id, result.result)
     # If a test fails on the data, people need the marts and their documentation.
     if is_documented:
         _document(home)
-    _must(home, result)
+    _require_success(home, result)
     kinds = [str(one.node.resource_type) for one in result.result]
     quarantine = History(home).quarantine
     return (
@@ -152,8 +152,8 @@ def _build(home: Home, run_id: str | None = None, is_documented: bool = False) -
 
 def _document(home: Home) -> None:
     """Write the documentation of the marts that this server has."""
-    _must(home, dbt(home, "run-operation", "count_rows"))
-    _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
+    _require_success(home, dbt(home, "run-operation", "count_rows"))
+    _require_success(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
     page = home.reports / DBT
     write(page.with_name("docs.html"), (home.root / "warehouse" / "dbt" / "static_index.html").read_text())
     write(page, Pages(History(home)).warehouse())
@@ -232,7 +232,7 @@ def dbt(home: Home, *command: str) -> Any:
     return dbtRunner().invoke([*plain, *command, *map(str, paths)])
 
 
-def _must(home: Home, done: Any, even_if_red: bool = False) -> None:
+def _require_success(home: Home, done: Any, even_if_red: bool = False) -> None:
     """Raise RunFailed unless a dbt command succeeded; with `even_if_red`, unless it has results."""
     if done.success or (even_if_red and done.exception is None and done.result is not None):
         return

@@ -45,7 +45,7 @@ class Wheel(NamedTuple):
     platform: str
 
 
-def of(build: Build, home: Home) -> Wheel:
+def wheel_of(build: Build, home: Home) -> Wheel:
     """The wheel of a build; packed first unless LOCKSTEP_HOME has it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     least = _least_python(project["requires-python"])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psutil
 
 from infra.airflow.api import USER, Api, healthy
-from infra.services.lock import holder, signed
+from infra.services.lock import holder, signature
 from infra.stack import folder as folders
 from infra.stack import release
 from infra.stack.folder import Folder
@@ -159,7 +159,7 @@ class Stack:
         return True
 
     def _take_lock(self) -> None:
-        if not self._lock.take(signed("stack")):
+        if not self._lock.take(signature("stack")):
             pid = holder(self._lock).get("pid", "?")
             raise BadInput(f"another command starts or ends the stack in {self.folder.root} (process {pid})")
 

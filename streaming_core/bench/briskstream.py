@@ -229,7 +229,7 @@ SUITE = Suite(
             (CDF, BREAKDOWN, REMOTE, SELECTIVITY),
             _operators,
             (Plot("placement", "events_per_s", "throughput", kind="bar", loop=False),),
-            conclude=sentences.place,
+            conclude=sentences.add_placement,
             needs="nodes",
             has_operators=True,
         ),

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from streaming_core.bench.ratios import Row, best, compare, most, pick, quantity, right, shown, threads_of, versus
+from streaming_core.bench.ratios import (
+    Row,
+    best,
+    compare,
+    equal_rows,
+    most,
+    pick,
+    quantity,
+    threads_of,
+    three_digits,
+    versus,
+)
 
 APPS = ("wc", "fd", "sd", "lr")
 # The shapes of the paper that differ from ours.
@@ -49,7 +60,7 @@ def _variant(rows: list[Row], app: str, variant: str) -> Row | None:
     return pick(rows, app=app, variant=variant)
 
 
-def _shapes(variant: str) -> tuple[str, ...]:
+def _apps_of(variant: str) -> tuple[str, ...]:
     return tuple(SHAPES.get(app, app) for app in APPS) if variant == PUBLISHED else APPS
 
 
@@ -61,7 +72,7 @@ def beside_loop(variant: str) -> Text:
             return ""
         return f"{quantity(row)} on {threads_of(row)}, {quantity(row, 'to_loop')} times the loop"
 
-    return lambda rows: _joined((app, one(_variant(rows, app, variant))) for app in _shapes(variant))
+    return lambda rows: _joined((app, one(_variant(rows, app, variant))) for app in _apps_of(variant))
 
 
 def latencies(variant: str, apps: Iterable[str] = ()) -> Text:
@@ -84,7 +95,7 @@ def published_over_ours(rows: list[Row]) -> Iterator[str]:
             yield f"{app}, {threads_of(published or {})}: {sentence}"
             if "end_to_end_p99_us" in (published or {}):
                 yield f"{app}, at the same rate: {versus(published, ours, 'end_to_end_p99_us')}"
-        other = best(row for row in right(rows) if row["app"] == app and row["variant"] in (REPLICATED, POOLED))
+        other = best(row for row in equal_rows(rows) if row["app"] == app and row["variant"] in (REPLICATED, POOLED))
         if sentence := versus(ours, other):
             yield f"{app}, plan auto: {sentence} ({(other or {})['variant']})"
 
@@ -92,7 +103,7 @@ def published_over_ours(rows: list[Row]) -> Iterator[str]:
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def place(rows: list[Row]) -> Iterator[str]:
+def add_placement(rows: list[Row]) -> Iterator[str]:
     """Add `placement`, and yield what an operator costs with a remote producer."""
     for row in rows:
         threads = {thread for places in row.get("plan", {}).values() for thread in places}
@@ -112,7 +123,7 @@ def quantiles(channel: str) -> Text:
         texts = []
         for name, cost in (row or {}).get("operators", {}).items():
             if len(of := cost["quantiles"]) == 21:
-                texts.append((name, f"{shown(of[1])}, {shown(of[10])}, {shown(of[19])} ns"))
+                texts.append((name, f"{three_digits(of[1])}, {three_digits(of[10])}, {three_digits(of[19])} ns"))
         return _joined(texts) and f"5th, 50th, 95th percentile: {_joined(texts)}"
 
     return text
@@ -129,11 +140,11 @@ def breakdown(channel: str, operators: Iterable[str] = ()) -> Text:
             if name == "source" or (chosen and name not in chosen):
                 continue
             execute, others = cost["execute"], cost["others"]
-            one = f"execute {shown(execute)} ns, others {shown(others)} ns"
+            one = f"execute {three_digits(execute)} ns, others {three_digits(others)} ns"
             if remote and execute + others > 0:
                 away = remote["operators"][name]
                 trip = away["execute"] + away["others"]
-                one += f", remote {trip - execute - others:+.3g} ns ({shown(trip / (execute + others))} times)"
+                one += f", remote {trip - execute - others:+.3g} ns ({three_digits(trip / (execute + others))} times)"
             texts.append((name, one))
         return _joined(texts)
 
@@ -215,7 +226,7 @@ def scaling(rows: list[Row]) -> Iterator[str]:
 
 def _sizes(rows: list[Row], app: str, channel: str) -> tuple[Row, Row] | None:
     """Return the rows with the largest and the smallest jumbo tuples."""
-    own = [row for row in right(rows) if (row["app"], row.get("channel")) == (app, channel)]
+    own = [row for row in equal_rows(rows) if (row["app"], row.get("channel")) == (app, channel)]
     sizes = sorted(own, key=lambda row: row["batch"])
     return (sizes[-1], sizes[0]) if len(sizes) > 1 else None
 

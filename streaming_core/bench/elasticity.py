@@ -16,7 +16,7 @@ import numpy as np
 
 from streaming_core.bench import host, joins, open_loop, switching
 from streaming_core.bench import stretch_sentences as sentences
-from streaming_core.bench.ratios import Row, right, threads_of
+from streaming_core.bench.ratios import Row, equal_rows, threads_of
 from streaming_core.bench.stretch_sentences import OURS, PUBLISHED, SHARED, middle, milliseconds, passes
 from streaming_core.bench.subject import Subject
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
@@ -149,7 +149,7 @@ def _provisioning(counts: list[int]) -> Sweep:
 
     def heat(phases: tuple[tuple[float, float], ...], ways: list[Pinned]) -> Heat:
         def pace(race: Subject, peak: float) -> Rates:
-            return open_loop.phased(phases, peak, race.events)
+            return open_loop.rates_of_phases(phases, peak, race.events)
 
         return Heat("scalejoin", switching.JOIN, ways, pace=pace)
 
@@ -176,7 +176,8 @@ def _provisioned(rows: list[Row]) -> Iterator[str]:
         row["name"] = _name(row)
     for row in rows:
         if row.get("controller") == THRESHOLD and "pass" in row and "at_s" not in row:
-            yield f"{row['change']}, {row['name']}, pass {row['pass'] + 1}: {sentences.changed(row) or 'no change'}"
+            changes = sentences.owner_changes(row) or "no change"
+            yield f"{row['change']}, {row['name']}, pass {row['pass'] + 1}: {changes}"
 
 
 # --- changing rates ---------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ def _count(race: Subject) -> dict[str, Any]:
 
 def _speed(rows: list[Row]) -> str:
     """Return how much faster than in the paper the times pass, and the largest rate."""
-    some = [row for row in right(rows) if "at_s" in row]
+    some = [row for row in equal_rows(rows) if "at_s" in row]
     if not some:
         return "No pass was long enough to tell the speed"
     highest = max(row["offered_per_s"] for row in some)
@@ -264,7 +265,7 @@ def _replicas(rows: list[Row], parallelism: str) -> str:
     """Return the share of instants at which so many replicas had keys, by controller."""
     parts = []
     for controller in (THRESHOLD, MODEL):
-        some = [row for row in right(rows) if row.get("controller") == controller and "replicas" in row]
+        some = [row for row in equal_rows(rows) if row.get("controller") == controller and "replicas" in row]
         counts = [round(row["replicas"]) for row in some if row["parallelism"] == parallelism]
         shares = [f"{n} replica{'s' * (n > 1)} {counts.count(n) / len(counts):.0%}" for n in sorted({*counts})]
         parts += [f"{controller}: {', '.join(shares)}".replace("%", " %")] if counts else []

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator
 
 from streaming_core.apps import registry as apps
-from streaming_core.bench.ratios import Row, best, most, right, rounds_of, versus
+from streaming_core.bench.ratios import Row, best, equal_rows, most, rounds_of, versus
 from streaming_core.bench.statistics import summary
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 from streaming_core.engines import environment, registry
@@ -78,7 +78,7 @@ def _conclude(rows: list[Row]) -> Iterator[str]:
     """Add columns `cores` and `to_handwritten`. Yields, for each heat, our throughput relative to every engine's."""
     for heat in dict.fromkeys(row["heat"] for row in rows):
         of_heat = [row for row in rows if row["heat"] == heat]
-        correct = right(of_heat)
+        correct = equal_rows(of_heat)
         limit = next((row for row in correct if row["executor"] == LIMIT), None)
         for row in of_heat:
             row["cores"] = most(of_heat)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 
 from streaming_core.bench import handwritten
-from streaming_core.bench.ratios import Row, best, compare, pick, right, threads_of
+from streaming_core.bench.ratios import Row, best, compare, equal_rows, pick, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.way import RunSpec
 
@@ -36,7 +36,9 @@ def _one_thread(counts: list[int]) -> tuple[list[Heat], list[str]]:
 def _time(app: str, rows: list[Row]) -> str:
     """Return the time of one thread relative to the hand-written loop; "" if a row is missing."""
     theirs = pick(rows, app=app, way="hand-written")
-    ours = next((row for row in right(rows) if row["app"] == app and row["way"] not in ("hand-written", "loop")), None)
+    ours = next(
+        (row for row in equal_rows(rows) if row["app"] == app and row["way"] not in ("hand-written", "loop")), None
+    )
     return compare(theirs, ours).text if theirs and ours else ""
 
 
@@ -63,7 +65,7 @@ def _schemes(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 def _of_app(app: str, rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """Return the rows of an application with right results, and those of them on the most threads."""
-    of_app = [row for row in right(rows) if row["app"] == app]
+    of_app = [row for row in equal_rows(rows) if row["app"] == app]
     most = max((row["threads"] for row in of_app), default=0)
     return of_app, [row for row in of_app if row["threads"] == most]
 

@@ -39,7 +39,7 @@ def under_load(load: float, rate: float, passes: Sequence[Pass]) -> Row:
     return row
 
 
-def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> Rates:
+def rates_of_phases(phases: Sequence[tuple[float, float]], peak: float, events: int) -> Rates:
     """Return the rates, each with its first event, that spread all events over consecutive phases.
 
     Args:

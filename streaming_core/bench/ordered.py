@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from streaming_core.bench.race import Race
-from streaming_core.bench.ratios import Row, compare, most, pick, quantity, right, scaled, value, versus
+from streaming_core.bench.ratios import Row, add_multiple, compare, equal_rows, most, pick, quantity, value, versus
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.way import Pooled, RunSpec
 
@@ -352,7 +352,7 @@ def _delays(rows: Rows) -> Iterator[str]:
     """Compare the mean processing latency of a tuple with the cost of its operator."""
     _name_costs(rows, COSTS, "r_keyed")
     for row in _ways(rows):
-        scaled(row, "latency_to_cost", "processing_mean_us", 1 / row["cost_us"])
+        add_multiple(row, "latency_to_cost", "processing_mean_us", 1 / row["cost_us"])
     threads = most(rows)
     for cost in _different(rows, "cost_us"):
         hybrid, partitioned = (
@@ -587,7 +587,7 @@ def _against_default(name: str) -> Callable[[Rows], Iterator[str]]:
     """Return a function that compares the values of an option with its default."""
 
     def conclude(rows: Rows) -> Iterator[str]:
-        ways = right(_ways(rows))
+        ways = equal_rows(_ways(rows))
         default = next(
             (row for row in ways if row[name] == Pooled.model_fields[name].default), ways[0] if ways else None
         )

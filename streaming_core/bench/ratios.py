@@ -58,9 +58,9 @@ class Ratio:
     def text(self) -> str:
         """Return `1.9 (1.8 to 2.0) times`, or that no difference was seen."""
         if self.rounds == 1:
-            return f"{shown(self.median)} times in one round"
-        span = f"({shown(self.low)} to {shown(self.high)})"
-        return f"{shown(self.median)} {span} times" if self.differs else f"no difference seen {span}"
+            return f"{three_digits(self.median)} times in one round"
+        span = f"({three_digits(self.low)} to {three_digits(self.high)})"
+        return f"{three_digits(self.median)} {span} times" if self.differs else f"no difference seen {span}"
 
 
 def compare(row: Row, other: Row, column: str = "events_per_s", over_threads: bool = False) -> Ratio:
@@ -97,9 +97,9 @@ def versus(row: Row | None, other: Row | None, column: str = "events_per_s", ove
     ratio, noun = compare(row, other, column, over_threads), NOUNS.get(column, column)
     names = [f"{one['way']} on {threads_of(one)}" if over_threads else one["way"] for one in (row, other)]
     if ratio.rounds > 1 and not ratio.differs:
-        span = f"({shown(ratio.low)} to {shown(ratio.high)})"
+        span = f"({three_digits(ratio.low)} to {three_digits(ratio.high)})"
         return f"no difference seen between the {noun} of {names[0]} and of {names[1]} {span}"
-    times = f"{shown(ratio.median)} times" if ratio.rounds == 1 else ratio.text
+    times = f"{three_digits(ratio.median)} times" if ratio.rounds == 1 else ratio.text
     return f"{names[0]} has {times} the {noun} of {names[1]}" + " in one round" * (ratio.rounds == 1)
 
 
@@ -108,7 +108,7 @@ def quantity(row: Row | None, column: str = "events_per_s") -> str:
     if row is None or row.get(column) is None:
         return ""
     divisor, unit = next(((d, f" {u}") for ending, d, u in UNITS if column.endswith(ending)), (1, ""))
-    return f"{shown(row[column] / divisor)}{unit}{range_text(row, column, divisor)}"
+    return f"{three_digits(row[column] / divisor)}{unit}{range_text(row, column, divisor)}"
 
 
 def range_text(row: Row, column: str, divisor: float = 1) -> str:
@@ -116,7 +116,7 @@ def range_text(row: Row, column: str, divisor: float = 1) -> str:
     ends = row.get(f"{column}_range")
     if not ends or len(rounds_of(row, column)) == 1:
         return ""
-    return f" ({shown(ends[0] / divisor)} to {shown(ends[1] / divisor)})"
+    return f" ({three_digits(ends[0] / divisor)} to {three_digits(ends[1] / divisor)})"
 
 
 def pick(rows: Iterable[Row], result: str = "equal", **having: Any) -> Row | None:
@@ -130,7 +130,7 @@ def best(rows: Iterable[Row], column: str = "events_per_s") -> Row | None:
     return max((row for row in rows if row.get(column) is not None), key=lambda row: row[column], default=None)
 
 
-def right(rows: Iterable[Row]) -> list[Row]:
+def equal_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the rows whose results equal the loop's."""
     return [row for row in rows if row["result"] == "equal"]
 
@@ -140,7 +140,7 @@ def most(rows: Iterable[Row]) -> int:
     return max(row["threads"] for row in rows)
 
 
-def scaled(row: Row, name: str, column: str, factor: float) -> None:
+def add_multiple(row: Row, name: str, column: str, factor: float) -> None:
     """Add column `name` to a row: another column times a factor, with the interval and the rounds."""
     row[name] = None if row[column] is None else row[column] * factor
     if row.get(f"{column}_range"):
@@ -163,6 +163,6 @@ def value(row: Row, name: str) -> Any:
     return row[name] if name in row else row["params"].get(name)
 
 
-def shown(number: float) -> str:
+def three_digits(number: float) -> str:
     """Return a number with three digits, or with all digits before the point."""
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

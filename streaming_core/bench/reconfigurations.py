@@ -14,7 +14,7 @@ LONG = 1_000  # microseconds; longer switches are listed
 LARGEST = 5  # number of longest switches to list, if fewer are long
 
 
-def switched(samples: Sequence[Sample]) -> dict[str, Any]:
+def duration_columns(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return how long the reconfigurations of some passes took, over all passes.
 
     `switch` lasts from the request until the last affected replica has switched over. `heard` is the part until the
@@ -28,7 +28,7 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
     largest = sorted(zip(times, (one.event for one in ones), strict=True), reverse=True)
     long = sum(time > LONG for time in times)
     of_passes = [
-        ranked([one.microseconds for one in of_pass if one.microseconds is not None], 50) for of_pass in passes
+        percentile([one.microseconds for one in of_pass if one.microseconds is not None], 50) for of_pass in passes
     ]
     row: dict[str, Any] = {
         "switches": len(times),
@@ -37,16 +37,16 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
         "switch_largest": largest[: max(LARGEST, long)],
     }
     copied = [one.bytes for one in ones]
-    row |= {"copied_p50_bytes": ranked(copied, 50), "copied_max_bytes": max(copied, default=None)}
+    row |= {"copied_p50_bytes": percentile(copied, 50), "copied_max_bytes": max(copied, default=None)}
     heard = [(one.posted - one.requested) / 1e3 for one in ones if one.posted is not None and one.requested is not None]
     waits = [over.waited / 1e3 for sample in samples for one in sample.reconfigurations for over in one.gone_over]
     for name, values in (("switch", times), ("heard", heard), ("waited", waits)):
-        row |= {f"{name}_p{rank}_us": ranked(values, rank) for rank in (50, 99)}
+        row |= {f"{name}_p{rank}_us": percentile(values, rank) for rank in (50, 99)}
         row[f"{name}_max_us"] = max(values, default=None)
     return row
 
 
-def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
+def output_columns(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
     """Return the gaps and latencies of outputs near some events, over all passes.
 
     `gap` is the longest time between two deliveries that finish events; `gaps_us` has that of each pass. `near` are
@@ -68,7 +68,7 @@ def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
     late = np.concatenate([np.empty(0), *latencies]) / 1e3
     late = late[~np.isnan(late)]
     gap_columns = {"gap_max_us": max(gaps, default=None), "gaps_us": gaps}
-    return gap_columns | ({"near_p99_us": ranked(late, 99)} if len(late) else {})
+    return gap_columns | ({"near_p99_us": percentile(late, 99)} if len(late) else {})
 
 
 def columns(deliveries: Sequence[dict[str, Any]]) -> np.ndarray:
@@ -77,6 +77,6 @@ def columns(deliveries: Sequence[dict[str, Any]]) -> np.ndarray:
     return np.array(rows, [("at", np.int64), ("event", np.int64), ("latency", np.float64)])
 
 
-def ranked(times: Sequence[float] | np.ndarray, rank: int) -> float | None:
+def percentile(times: Sequence[float] | np.ndarray, rank: int) -> float | None:
     """Return a percentile by nearest rank, so one of the measured values; None without values."""
     return float(np.percentile(times, rank, method="inverted_cdf")) if len(times) else None

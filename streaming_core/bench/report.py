@@ -88,17 +88,17 @@ def save(results: dict[str, Any], out: Path | None) -> Path:
     return path
 
 
-def wrong(results: dict[str, Any]) -> list[dict[str, Any]]:
+def wrong_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows whose results differ from the loop's."""
     return [row for row in all_rows(results) if row["result"] == "different"]
 
 
-def mispredicted(results: dict[str, Any]) -> list[dict[str, Any]]:
+def mispredicted_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the plans whose prediction has too large an error."""
     return [row for row in all_rows(results) if row.get("mispredicted")]
 
 
-def failed(results: dict[str, Any]) -> list[dict[str, Any]]:
+def missed_goals(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows that miss a goal which the benchmark asserts; column `failed` says which."""
     return [row for row in all_rows(results) if row.get("failed")]
 
@@ -170,7 +170,7 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     titles = ["events/s", "x loop", *(["95 %"] if ranged else []), *(title for title, _ in more), "result"]
     grid = Grid(*names, *titles, box=None)
     for number, row in enumerate(rows):
-        cells = named(row, names)
+        cells = identifying_cells(row, names)
         shapes = (("events_per_s", ",.0f"), ("to_loop", ".2f"))
         cells += ["" if row[key] is None else f"{row[key]:{shape}}" for key, shape in shapes]
         if ranged:
@@ -179,7 +179,7 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     return grid
 
 
-def named(row: dict[str, Any], names: list[str]) -> list[str]:
+def identifying_cells(row: dict[str, Any], names: list[str]) -> list[str]:
     """Return the cells that identify a row."""
     values = (value(row, name) for name in names)
     return ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in values]

@@ -57,7 +57,7 @@ class Watch:
         self.seconds: list[float] = []
 
     def note(self, kind: str, done: int, events: int) -> None:
-        """Notes the memory; an `Progress`."""
+        """Note the memory. This is an `Progress`."""
         self.events.append(done)
         self.bytes.append(self._process.memory_info().rss)
         self.seconds.append(time.monotonic() - self._began)

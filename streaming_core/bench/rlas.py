@@ -18,7 +18,7 @@ from typing import Any
 from streaming_core.apps import registry
 from streaming_core.bench import host, searches, servers
 from streaming_core.bench.race import Race
-from streaming_core.bench.ratios import Row, compare, right, threads_of
+from streaming_core.bench.ratios import Row, compare, equal_rows, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.planner.model import estimate
 from streaming_core.run import host as this
@@ -56,7 +56,7 @@ ONE_NODE = "This machine has one memory node. What a plan gains by remote memory
 
 def _errors(rows: list[Row], column: str = "error") -> str:
     """Return the error for the plan found, by threads. Column `median_error`: with the paper's median of T_e."""
-    plans = [row for row in right(rows) if row.get("chosen") == SEARCHED]
+    plans = [row for row in equal_rows(rows) if row.get("chosen") == SEARCHED]
     return ", ".join(f"{row['app']} on {threads_of(row)} {row[column]:.0%}" for row in plans)
 
 
@@ -164,7 +164,7 @@ def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
         predicted = [estimate(graph, machine, sockets, cores=cores).sustained.ingress for graph in graphs]
         row["predicted_per_s"], row["median_predicted_per_s"] = predicted
         row["error"], row["median_error"] = (abs(row["events_per_s"] - p) / row["events_per_s"] for p in predicted)
-    equal = right(rows)
+    equal = equal_rows(rows)
     if not equal or equal[0]["chosen"] != SEARCHED:
         return
     searched, *others = equal
@@ -234,7 +234,7 @@ def _pairs(rows: list[Row], other: str) -> Iterator[tuple[Row, Row | None]]:
         searched["chosen"] = SEARCHED
         for row in others:
             row["chosen"] = other
-        if right([searched, *others]) == [searched, *others]:
+        if equal_rows([searched, *others]) == [searched, *others]:
             yield searched, others[0] if others else None
 
 
@@ -287,7 +287,7 @@ def _named(rows: list[Row]) -> dict[str, dict[str, Row]]:
         mine = [row for row in rows if row["app"] == app and row["way"] != "loop"]
         for row, strategy in zip(mine, MEASURED, strict=True):
             row["planner"] = strategy
-        by[app] = {row["planner"]: row for row in right(mine)}
+        by[app] = {row["planner"]: row for row in equal_rows(mine)}
     return by
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming_core.bench import open_loop
 from streaming_core.bench.passes import Pass, runs
-from streaming_core.bench.reconfigurations import seen, switched
+from streaming_core.bench.reconfigurations import duration_columns, output_columns
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.statistics import interval, median, summary
 from streaming_core.bench.subject import Subject, Turn
@@ -263,8 +263,8 @@ def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: S
     where = next((passes[j] for j in (i, *equal) if requests[j] is not None), passes[i])
     samples, deliveries = _of_runs(passes[i])
     events = [[one.event for one in sample.reconfigurations] for sample in _of_runs(where)[0]]
-    row = switched(samples) if requests[i] is not None else {}
-    return row | seen(zip(deliveries, events, strict=True))
+    row = duration_columns(samples) if requests[i] is not None else {}
+    return row | output_columns(zip(deliveries, events, strict=True))
 
 
 def joined(row: Row, more: Row) -> Row:

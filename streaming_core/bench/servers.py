@@ -49,7 +49,7 @@ NOTE = (
 )
 
 
-def _of(rows: list[Row], strategy: str, *others: str, servers: Sequence[str] = SERVERS) -> str:
+def _relative_ranges(rows: list[Row], strategy: str, *others: str, servers: Sequence[str] = SERVERS) -> str:
     """Return the ranges over applications and servers of a strategy's throughput relative to others."""
     texts = []
     for other in others:
@@ -71,16 +71,16 @@ FIXED = (
         "RLAS is faster than a search that assumes the worst distance for every row, fix(L).",
         "BriskStream, section 6.4, Figure 12",
         "19 to 39 % faster",
-        published=lambda rows: _of(rows, PUBLISHED, "rlas_fix_l"),
-        ours=lambda rows: _of(rows, OURS, "rlas_fix_l"),
+        published=lambda rows: _relative_ranges(rows, PUBLISHED, "rlas_fix_l"),
+        ours=lambda rows: _relative_ranges(rows, OURS, "rlas_fix_l"),
         host=SIMULATED,
     ),
     Claim(
         "RLAS is much faster than a search that assumes no distance, fix(U).",
         "BriskStream, section 6.4, Figure 12",
         "119 to 455 % faster: 2.2 to 5.6 times",
-        published=lambda rows: _of(rows, PUBLISHED, "rlas_fix_u"),
-        ours=lambda rows: _of(rows, OURS, "rlas_fix_u"),
+        published=lambda rows: _relative_ranges(rows, PUBLISHED, "rlas_fix_u"),
+        ours=lambda rows: _relative_ranges(rows, OURS, "rlas_fix_u"),
         host=SIMULATED,
     ),
 )
@@ -88,8 +88,8 @@ PLACING = (
     Claim(
         "With the same replicas, RLAS's placements are better than those of first fit and round robin.",
         "BriskStream, section 6.4, Figure 13",
-        published=lambda rows: _of(rows, PUBLISHED, *PLACEMENTS),
-        ours=lambda rows: _of(rows, OURS, *PLACEMENTS),
+        published=lambda rows: _relative_ranges(rows, PUBLISHED, *PLACEMENTS),
+        ours=lambda rows: _relative_ranges(rows, OURS, *PLACEMENTS),
         host=f"{SIMULATED} Experiment `placement` measures all, and the operating system's placement.",
     ),
     Claim(
@@ -171,15 +171,15 @@ def simulated(app: str, way: str, **more: Any) -> Row:
     return {"app": app, "way": way, "params": {}, "threads": 0, "rates": [], "result": "simulated", **none, **more}
 
 
-def _known(app: str) -> profile.Profile:
+def _profile_of(app: str) -> profile.Profile:
     return measured(app, APPS.get(app, UNORDERED), profile.EVENTS)
 
 
 @cache
-def _published(app: str) -> Graph:
+def _slowed_graph(app: str) -> Graph:
     """Return an application as slow as the paper's, with any number of sources and sinks."""
     splitter = measured("wc", UNORDERED, profile.EVENTS).alone["split"].median
-    graph = _known(app).graph(registry.load(app), median=True).slowed(SPLITTER / splitter)
+    graph = _profile_of(app).graph(registry.load(app), median=True).slowed(SPLITTER / splitter)
 
     def replicated(operator: Operator) -> Operator:
         ends = operator.kind in (profile.SOURCE, profile.SINK)
@@ -197,7 +197,7 @@ def _best(
     Raises:
         BadInput: The application has more operators than these sockets have cores.
     """
-    graph, machine = _published(app), Machine.named(server)
+    graph, machine = _slowed_graph(app), Machine.named(server)
     machine = machine if sockets is None else machine.first(sockets)
     replicas = _replicas(app, server) if strategy in PLACEMENTS else None
     began = time.perf_counter()
@@ -282,7 +282,7 @@ def _sockets() -> Iterator[Row]:
                         f"{strategy}, linear": ideal * count,
                     }
                     if strategy == OURS:
-                        ways[MEASURED] = planning.find_on(_known(app), machine).estimate.sustained.ingress
+                        ways[MEASURED] = planning.find_on(_profile_of(app), machine).estimate.sustained.ingress
                     for way, value in ways.items():
                         yield simulated(app, way, machine=server, sockets=count, predicted_per_s=value)
 
@@ -330,7 +330,7 @@ def _random() -> Iterator[Row]:
     machine = Machine.named(SERVERS[0])
     for app in APPS:
         ours, theirs = (_sustained(app, machine.name, strategy) for strategy in (OURS, PUBLISHED))
-        plans = (strategies.plan("random", _published(app), machine, seed=seed) for seed in range(DRAWN))
+        plans = (strategies.plan("random", _slowed_graph(app), machine, seed=seed) for seed in range(DRAWN))
         drawn = sorted(plan.estimate.sustained.ingress for plan in plans)
         better = {"better_than_found": _above(drawn, ours), "better_than_rlas": _above(drawn, theirs)}
         for at in sorted({number * (DRAWN - 1) // QUANTILES for number in range(QUANTILES + 1)}):
@@ -356,7 +356,7 @@ def _by_lot(rows: list[Row]) -> Iterator[str]:
 
 def _distances() -> Iterator[Row]:
     machine = Machine.named(SERVERS[0])
-    graph = _published("wc")
+    graph = _slowed_graph("wc")
     for operator in (graph.by_name["split"], graph.by_name["count"]):
         one = operator.inputs[0]
         for socket in TABLE_3:
@@ -426,7 +426,7 @@ def _by_compression(rows: list[Row]) -> Iterator[str]:
 
 def _times() -> Iterator[Row]:
     for app in APPS:
-        alone = _known(app).alone
+        alone = _profile_of(app).alone
         # The source executes nothing, and in this pattern other operators do the work of the sink.
         for operator, cost in [(o, c) for o, c in alone.items() if o not in (profile.SOURCE, profile.SINK)]:
             for number, ns in enumerate(cost.quantiles):

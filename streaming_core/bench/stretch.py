@@ -20,7 +20,7 @@ from typing import Any
 from streaming_core.bench import banded, elasticity, host, joins, resident, switching
 from streaming_core.bench import stretch_sentences as sentences
 from streaming_core.bench.race import Race
-from streaming_core.bench.ratios import Row, quantity, right, scaled, threads_of
+from streaming_core.bench.ratios import Row, add_multiple, equal_rows, quantity, threads_of
 from streaming_core.bench.stretch_sentences import COMPARISONS, LATENCY, OURS, PARALLELISMS, PUBLISHED, THROUGHPUT
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite, Text
 from streaming_core.run.way import CELLS, Pinned
@@ -99,9 +99,9 @@ def _counting(counts: list[int]) -> Sweep:
 
 
 def _counted(rows: list[Row]) -> Iterator[str]:
-    """Names charts, and yields the throughput of each way beside the compiled loop."""
+    """Name charts, and yield the throughput of each way beside the compiled loop."""
     sentences.name_charts(rows)
-    for row in right(rows):
+    for row in equal_rows(rows):
         yield (
             f"{row['chart']}, {row['parallelism'].upper()}, {threads_of(row)}: {quantity(row)}, "
             f"{quantity(row, 'to_loop')} times the compiled loop"
@@ -199,7 +199,7 @@ def _per_second(rows: list[Row]) -> Iterator[str]:
     """Add comparisons per second, and yield them."""
     sentences.name_charts(rows)
     for row in rows:
-        scaled(row, COMPARISONS, "events_per_s", row["comparisons"] / row["events"])
+        add_multiple(row, COMPARISONS, "events_per_s", row["comparisons"] / row["events"])
     for row in rows:
         if row["result"] in ("equal", "yardstick"):
             name = row.get("parallelism", row["way"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 
-from streaming_core.bench.ratios import NOUNS, Row, compare, pick, quantity, right, threads_of
+from streaming_core.bench.ratios import NOUNS, Row, compare, equal_rows, pick, quantity, threads_of
 from streaming_core.run.way import AXES
 
 OURS, PUBLISHED, SHARE_NOTHING = "vsn", "vsn_esg", "sn"
@@ -32,7 +32,7 @@ def name_charts(rows: list[Row]) -> None:
 
 def ways(rows: Iterable[Row], parallelism: str, **having: object) -> list[Row]:
     """Return the rows of a parallelism with right results and these values, by threads."""
-    chosen = [row for row in right(rows) if row.get("parallelism") == parallelism]
+    chosen = [row for row in equal_rows(rows) if row.get("parallelism") == parallelism]
     chosen = [row for row in chosen if all(row.get(name) == wanted for name, wanted in having.items())]
     return sorted(chosen, key=lambda row: row["threads"])
 
@@ -117,7 +117,7 @@ def row_times(rows: list[Row]) -> str:
 
 def selectivity(rows: list[Row]) -> str:
     """Return the comparisons per output."""
-    row = next((row for row in right(rows) if row.get("outputs_per_s") and row.get(COMPARISONS)), None)
+    row = next((row for row in equal_rows(rows) if row.get("outputs_per_s") and row.get(COMPARISONS)), None)
     return f"one output in {row[COMPARISONS] / row['outputs_per_s']:,.0f} comparisons" if row else ""
 
 
@@ -140,13 +140,13 @@ def switches(parallelism: str, is_loaded: bool = True) -> Text:
                 continue
             at = f" at {row['load']:.0%} of the peak".replace("%", " %") if is_loaded else ""
             times = ", ".join(f"{of} {milliseconds(row[f'{name}_{of}_us'])}" for of in ("p50", "p99", "max"))
-            parts.append(f"{named(row)}{at}: {times} ms of {row[f'{name}es']:,}")
+            parts.append(f"{switch_label(row)}{at}: {times} ms of {row[f'{name}es']:,}")
         return "; ".join(dict.fromkeys(parts))  # rows of one way at several rates have the same peak
 
     return text
 
 
-def named(row: Row) -> str:
+def switch_label(row: Row) -> str:
     """Return what distinguishes a row with switches: states, replicas, batch size and kind."""
     states = f"{row['states']:,} states, " if "states" in row else ""
     return f"{states}{row['replicas']} replicas on {threads_of(row)}, batches of {row['batch']}, {row['switched']}"
@@ -166,7 +166,7 @@ def goal(parallelism: str) -> Text:
             of_row = 1e6 / row["events_per_s"]
             is_met = row["loaded_switch_p50_us"] < GOAL_P50 and row["loaded_switch_p99_us"] < GOAL_P99 + of_row
             at = f"{row['load']:.0%}".replace("%", " %")
-            parts.append(f"{named(row)} at {at}: {'met' if is_met else 'missed'} (a row takes {of_row:.3g} us)")
+            parts.append(f"{switch_label(row)} at {at}: {'met' if is_met else 'missed'} (a row takes {of_row:.3g} us)")
         return "; ".join(parts)
 
     return text
@@ -176,7 +176,7 @@ def imbalance(rows: list[Row]) -> str:
     """Return the coefficients of variation by replicas."""
     parts = [
         f"{row['replicas']} replicas {row['variation']:.2f} %, comparisons {row['compared_variation']:.2f} %"
-        for row in right(rows)
+        for row in equal_rows(rows)
         if "variation" in row
     ]
     return "; ".join(parts)
@@ -187,7 +187,7 @@ def imbalance(rows: list[Row]) -> str:
 
 def passes(rows: Iterable[Row], **having: object) -> list[Row]:
     """Return the rows of passes with a changing rate that have right results and these values."""
-    chosen = [row for row in right(rows) if "pass" in row and "at_s" not in row]
+    chosen = [row for row in equal_rows(rows) if "pass" in row and "at_s" not in row]
     return [row for row in chosen if all(row.get(name) == wanted for name, wanted in having.items())]
 
 
@@ -215,7 +215,7 @@ def following(parallelism: str, controllers: Iterable[str]) -> Text:
     return text
 
 
-def changed(row: Row) -> str:
+def owner_changes(row: Row) -> str:
     """Return the changes of owners of a pass that a controller made: replicas and milliseconds of each."""
     changes = [one for one in row["changes"] if one["by"] != "schedule"]
     return ", ".join(f"to {one['replicas']} in {milliseconds(one['us'])} ms" for one in changes)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from streaming_core.bench import host
 from streaming_core.bench import stretch_sentences as sentences
 from streaming_core.bench.race import Race
-from streaming_core.bench.ratios import Row, compare, right, threads_of
+from streaming_core.bench.ratios import Row, compare, equal_rows, threads_of
 from streaming_core.bench.requests import SOONEST, Requests
 from streaming_core.bench.stretch_sentences import OURS, PUBLISHED, SHARE_NOTHING, SHARED
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
@@ -230,8 +230,8 @@ def _elasticity(rows: list[Row]) -> Iterator[str]:
         row["replicas"] = max((len(places) for places in row.get("plan", {}).values()), default=row["threads"])
         row["placement"] = f"{row['switched']}, {threads_of(row)}"
         if row["way"] != "loop" and row["switched"] == "no":
-            plain[_of(row)] = row
-    for row in right(rows):
+            plain[_shared_key(row)] = row
+    for row in equal_rows(rows):
         if not row.get("switches"):
             continue
         at = f", at {row['load']:.0%} of the peak rate".replace("%", " %") if row.get("load") else ""
@@ -246,7 +246,7 @@ def _elasticity(rows: list[Row]) -> Iterator[str]:
         if row.get("copied_max_bytes"):
             p50, most = row["copied_p50_bytes"] / 1e6, row["copied_max_bytes"] / 1e6
             line += f"; copied bytes p50 {p50:,.2f}, max {most:,.2f} MB"
-        without = plain.get(_of(row), {"result": "missing"})
+        without = plain.get(_shared_key(row), {"result": "missing"})
         known = without["result"] == "equal"
         for name, label in SEEN.items():
             if row.get(name) is not None:
@@ -271,7 +271,7 @@ SEEN = {
 }
 
 
-def _of(row: Row) -> tuple:
+def _shared_key(row: Row) -> tuple:
     """Return what a way with switches and the same way without have in common."""
     params = row["params"].items()
     return row["app"], *params, *(row.get(name) for name in ("threads", "replicas", "batch", "load", "parallelism"))

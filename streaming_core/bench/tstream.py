@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from streaming_core.bench import tstream_claims as claims
-from streaming_core.bench.ratios import Row, scaled, threads_of, versus
+from streaming_core.bench.ratios import Row, add_multiple, threads_of, versus
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 from streaming_core.bench.tstream_sentences import (
     APPS,
@@ -189,7 +189,7 @@ def _reports(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         is_separate = row["params"].get("separate", False)
         row["form"] = "separate" if is_separate else "joint"
-        scaled(row, "reports_per_s", "events_per_s", 1 / 3 if is_separate else 1)
+        add_multiple(row, "reports_per_s", "events_per_s", 1 / 3 if is_separate else 1)
     yield from filter(None, (joint(way)(rows) for way in dict.fromkeys(row["way"] for row in rows)))
 
 

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from streaming_core.bench.ratios import NOUNS, Row, compare, most, pick, quantity, right
+from streaming_core.bench.ratios import NOUNS, Row, compare, equal_rows, most, pick, quantity
 from streaming_core.bench.statistics import summary
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.energy import Meter
@@ -79,8 +79,8 @@ def _notes() -> list[str]:
         "With one injector and one instance there is nothing to merge, so all channels do the same.",
         "With gate, instances digest the outputs; with scalegate and merge_sort, sinks do.",
     ]
-    if why := Meter().why:
-        notes.append(f"Energy was not measured: {why}.")
+    if reason := Meter().why:
+        notes.append(f"Energy was not measured: {reason}.")
     return notes
 
 
@@ -222,14 +222,14 @@ def _host(rows: Rows) -> str:
 
 
 def _power_host(rows: Rows) -> str:
-    why = Meter().why
-    return f"No power figures: {why}. Processor time stands in for them. {_host(rows)}" if why else _host(rows)
+    reason = Meter().why
+    return f"No power figures: {reason}. Processor time stands in for them. {_host(rows)}" if reason else _host(rows)
 
 
 def _gains(rows: Rows) -> Iterator[str]:
     """Describe the rows, and compare each channel with merge_sort."""
     _describe(rows)
-    ways = right(rows)
+    ways = equal_rows(rows)
     batches = dict.fromkeys((row["app"], row["injectors"], row["instances"]) for row in ways if "plan" in row)
     for app, injectors, instances in batches:
         for channel in (PUBLISHED, OURS):

@@ -223,12 +223,12 @@ def _check_results(results: dict[str, Any], quick: bool) -> None:
     """
     from streaming_core.bench import report
 
-    if wrong := report.wrong(results):
+    if wrong := report.wrong_rows(results):
         first = f"{wrong[0]['app']} {wrong[0]['way']}"
         raise RunFailed(f"{len(wrong)} results differ from the result of the compiled loop; the first is {first}")
-    if missed := report.failed(results):
+    if missed := report.missed_goals(results):
         raise RunFailed(f"{len(missed)} goals are missed; the first is {missed[0]['app']}: {missed[0]['failed']}")
-    if far := [] if quick else report.mispredicted(results):
+    if far := [] if quick else report.mispredicted_rows(results):
         first = f"{far[0]['app']} {far[0]['way']}"
         rates = f"predicted {far[0]['predicted_per_s']:,.0f}, measured {far[0]['events_per_s']:,.0f} events/s"
         raise RunFailed(f"{len(far)} predictions are too far off; the first is {first}: {rates}")

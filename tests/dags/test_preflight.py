@@ -42,7 +42,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def packed(home):
-    return wheel.of(build.checkout(), home)
+    return wheel.wheel_of(build.checkout(), home)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_interrupted_upload_is_not_used(connect, home, packed, tmp_path):
 
 def test_damaged_wheel_is_not_used(connect, packed, tmp_path):
     home = Home(tmp_path / "home")
-    copy = wheel.of(build.checkout(), home)
+    copy = wheel.wheel_of(build.checkout(), home)
     copy.path.write_bytes(copy.path.read_bytes()[:-1000])
     connect(builds=str(tmp_path / "new"))
     reason = f"the build arrived damaged: remove {copy.path.parent}, and try again"

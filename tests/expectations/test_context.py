@@ -21,9 +21,9 @@ from tests.jobs.world import RUN_ID, World, bank
 
 
 def test_great_expectations_reads_and_writes_the_same_files(tmp_path: Path) -> None:
-    from expectations.context import opened
+    from expectations.context import open_context
 
-    with opened(Home(tmp_path), {}) as (context, stale):
+    with open_context(Home(tmp_path), {}) as (context, stale):
         assert stale == []
         names = {suite.name for suite in context.suites.all()}
         assert names == files.declared().keys()

@@ -15,7 +15,7 @@ import pytest
 
 from infra.airflow import home as airflow_home
 from infra.cli import ui
-from infra.services.lock import signed
+from infra.services.lock import signature
 from streaming_core.process import alive, identity, signal_group
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep
@@ -107,7 +107,7 @@ def test_killed_ui_leaves_no_scheduler_and_no_task(tmp_path):
 
 def test_stop_does_not_end_a_run(home, capsys):
     lock = airflow_home.occupancy()
-    assert lock.take(signed("run"))
+    assert lock.take(signature("run"))
     began = time.monotonic()
     assert lockstep("stop") == 2
     assert time.monotonic() - began < ui.STOP_SECONDS

@@ -34,7 +34,7 @@ def small(tmp_path_factory, home):
     module = tree / "streaming_core" / "one.py"
     module.parent.mkdir()
     module.write_text("1\n")
-    return wheel.of(Build("abc1234", tree), home)
+    return wheel.wheel_of(Build("abc1234", tree), home)
 
 
 def received(builds: Path, digest: str, content: bytes | None = None) -> dict:
@@ -50,15 +50,15 @@ def received(builds: Path, digest: str, content: bytes | None = None) -> dict:
 
 
 def test_same_files_make_the_same_wheel(home, tmp_path):
-    one = wheel.of(build.checkout(), home)
-    other = wheel.of(build.checkout(), Home(tmp_path))
+    one = wheel.wheel_of(build.checkout(), home)
+    other = wheel.wheel_of(build.checkout(), Home(tmp_path))
     assert one.digest == other.digest
     assert one.path.read_bytes() == other.path.read_bytes()
-    assert wheel.of(Build("other", ROOT), home).digest != one.digest, "its name is a part of a build"
+    assert wheel.wheel_of(Build("other", ROOT), home).digest != one.digest, "its name is a part of a build"
 
 
 def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
-    one = wheel.of(Build("abc1234-shipped", ROOT), home)
+    one = wheel.wheel_of(Build("abc1234-shipped", ROOT), home)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path)]
     subprocess.run([*pip, str(one.path)], check=True, timeout=120)
     program = (
@@ -77,7 +77,7 @@ def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
 
 
 def test_wheel_names_the_exact_packages_of_this_machine(home, tmp_path):
-    one = wheel.of(build.checkout(), home)
+    one = wheel.wheel_of(build.checkout(), home)
     received(tmp_path, one.digest, one.path.read_bytes())
     (metadata,) = (tmp_path / one.digest).glob("*.dist-info/METADATA")
     lines = metadata.read_text().splitlines()

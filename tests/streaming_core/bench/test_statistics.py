@@ -121,6 +121,6 @@ def test_quantities_have_units_and_intervals():
     assert ratios.quantity(several, "p99_us") == "1.23 ms"
     assert ratios.quantity(several, "cpu_ns") == "1,500 ns (1,400 to 1,600)"
     assert ratios.quantity(row("a", [3.4e6])) == "3.4 M/s"
-    ratios.scaled(several, "comparisons_per_s", "events_per_s", 10)
+    ratios.add_multiple(several, "comparisons_per_s", "events_per_s", 10)
     assert (several["comparisons_per_s"], several["comparisons_per_s_range"]) == (3.4e7, [3.2e7, 3.5e7])
     assert several["rounds"]["comparisons_per_s"] == [3.2e7, 3.4e7, 3.5e7]

@@ -27,7 +27,7 @@ from streaming_core.bench import (
     viper,
 )
 from streaming_core.bench import stretch_sentences as sentences
-from streaming_core.bench.open_loop import own_rates, phased, turns
+from streaming_core.bench.open_loop import own_rates, rates_of_phases, turns
 from streaming_core.bench.race import Race
 from streaming_core.bench.reconfigurations import columns
 from streaming_core.data import workload
@@ -526,10 +526,10 @@ def test_comparisons_a_second_are_those_of_the_passes():
 
 
 def test_phases_are_as_long_as_they_say():
-    rates = phased(((1.0, 0.5), (2.0, 0.25), (1.0, 1.0)), 1_000.0, 2_000)
+    rates = rates_of_phases(((1.0, 0.5), (2.0, 0.25), (1.0, 1.0)), 1_000.0, 2_000)
     assert rates == [(0, 500.0), (500, 250.0), (1_000, 1_000.0)]
     # Of few events, phases without any are left out.
-    assert phased(((1.0, 0.5), (1.0, 0.001), (1.0, 0.5)), 10.0, 2) == [(0, 5.0), (1, 0.01)]
+    assert rates_of_phases(((1.0, 0.5), (1.0, 0.001), (1.0, 0.5)), 10.0, 2) == [(0, 5.0), (1, 0.01)]
 
 
 def test_events_arrive_by_their_own_times():
@@ -628,14 +628,14 @@ def test_what_is_concluded_of_plans(quick, monkeypatch):
         off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
         assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
         assert row["median_predicted_per_s"] > 0
-    far = report.mispredicted({"experiments": [found]})
+    far = report.mispredicted_rows({"experiments": [found]})
     assert {(row["threads"], row["chosen"]) for row in far} == {(1, "found"), (2, "found")}
     assert [("Kendall" in line) for line in found["conclusions"]] == [False, True]
 
 
 def test_a_search_that_takes_too_long_is_a_missed_goal(quick, monkeypatch):
     monkeypatch.setattr(searches, "LIMIT_SECONDS", 0.0)
-    missed = report.failed({"experiments": [run("rlas", "search")]})
+    missed = report.missed_goals({"experiments": [run("rlas", "search")]})
     assert {row["app"] for row in missed} == {"sd"}
     assert "takes 0." in missed[0]["failed"]
 

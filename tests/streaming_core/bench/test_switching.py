@@ -11,7 +11,7 @@ import pytest
 from streaming_core.bench import requests, switching
 from streaming_core.bench.passes import Pass
 from streaming_core.bench.race import Race
-from streaming_core.bench.reconfigurations import columns, seen, switched
+from streaming_core.bench.reconfigurations import columns, duration_columns, output_columns
 from streaming_core.bench.requests import Asking, Requests
 from streaming_core.bench.rounds import OpenLoop, reconfigured
 from streaming_core.bench.stretch_sentences import SHARED
@@ -119,7 +119,7 @@ def test_what_switches_took():
         switch(3, 4_000, 5_000),  # nobody lost or gained anything
     )
     other = sample(switch(1, 0, 1_000, (1_900_000, 7_000), copied=6))
-    found = switched([one, other])
+    found = duration_columns([one, other])
     assert found["switches"] == 3
     assert found["switch_p50_us"] == 3.5  # the last replica concerned
     assert found["switch_p99_us"] == found["switch_max_us"] == 1_900.0
@@ -129,7 +129,7 @@ def test_what_switches_took():
     assert (found["heard_p50_us"], found["heard_max_us"]) == (1.0, 1.0)
     assert (found["waited_p50_us"], found["waited_max_us"]) == (0.0, 7.0)
     assert (found["copied_p50_bytes"], found["copied_max_bytes"]) == (6, 8)
-    nothing = switched([sample()])
+    nothing = duration_columns([sample()])
     assert (nothing["switches"], nothing["switch_p50_us"], nothing["switch_max_us"]) == (0, None, None)
 
 
@@ -140,16 +140,16 @@ def test_what_is_seen_near_a_switch_is_within_a_tenth_of_a_second_of_its_first_e
     # Of event 25, which the fourth delivery finishes, at 300 ms.
     times = [(0, 9, 90_000), (150, 19, 80_000), (210, 24, 1_000), (300, 29, 2_000), (400, 39, 3_000), (500, 49, 70_000)]
     one = delivered(*times)
-    assert seen([(one, [25])]) == {"gap_max_us": 100_000, "gaps_us": [100_000], "near_p99_us": 3.0}
+    assert output_columns([(one, [25])]) == {"gap_max_us": 100_000, "gaps_us": [100_000], "near_p99_us": 3.0}
     # Those between a delivery that is near and one that is not count.
-    assert seen([(delivered(*times[:1], *times[3:]), [25])])["gap_max_us"] == 300_000
+    assert output_columns([(delivered(*times[:1], *times[3:]), [25])])["gap_max_us"] == 300_000
     # Of two events, and of two passes; an event that was not finished is near nothing.
-    assert seen([(one, [25, 40])])["near_p99_us"] == 70.0
-    both = seen([(one, [25]), (one, [9]), (one, [50])])
+    assert output_columns([(one, [25, 40])])["near_p99_us"] == 70.0
+    both = output_columns([(one, [25]), (one, [9]), (one, [50])])
     assert (both["gaps_us"], both["near_p99_us"]) == ([100_000, 150_000], 90.0)
     closed = columns([{"at": at, "event": at, "latency": None} for at in (1_000, 4_000)])
-    assert seen([(closed, [1])]) == {"gap_max_us": 3.0, "gaps_us": [3.0]}
-    assert seen([(columns([]), [1])]) == {"gap_max_us": None, "gaps_us": []}
+    assert output_columns([(closed, [1])]) == {"gap_max_us": 3.0, "gaps_us": [3.0]}
+    assert output_columns([(columns([]), [1])]) == {"gap_max_us": None, "gaps_us": []}
 
 
 def test_every_switch_of_every_pass_counts(monkeypatch):
