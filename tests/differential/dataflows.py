@@ -58,7 +58,7 @@ class Dataflow(Writer):
         self.tallies: list[str] = []
 
     def emission(self, rows: dict, few: str = "event.few") -> str:
-        """A row, made of the event and maybe of a state."""
+        """A row built from the event and maybe from a state."""
         r = self.r
         values = {
             "ts": "event.ts",
@@ -152,7 +152,7 @@ class Dataflow(Writer):
         return name, f", state={record}"
 
     def flush(self, table: Table) -> list[str]:
-        """A row for the key, and one for each entry of a container; what is there afterwards, tells who was flushed."""
+        """A row for the key, and one for each entry of a container; the final state shows the flushed keys."""
 
         def emit(whole: str) -> str:
             values = (

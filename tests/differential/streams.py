@@ -1,10 +1,9 @@
-"""What the property tests draw: short streams of events, and ways of executing them; and what they claim of both.
+"""Short random streams of events and ways to execute them, and the properties that hold for both.
 
-An event is drawn as bytes, which hypothesis makes quickly, and shrinks to few and small ones; a test says what its
-application reads in them. A stream may go round several times, so that a few bytes make many events.
+Hypothesis draws an event as bytes: it generates them quickly and shrinks them to few and small ones. A test decodes
+them for its application. A stream may repeat several times, so a few bytes give many events.
 
-Everything is drawn from PROPERTY_SEED (0 unless the environment says otherwise): the same tests on every machine, and
-others on demand.
+PROPERTY_SEED (default: 0) determines all draws: the same tests on every machine, and others on demand.
 """
 
 import os
@@ -159,9 +158,9 @@ class Subject:
             actual = (executed or self.executed)(events, way)
             by_chain = dict(way.strategy).get("scheme") == "tstream"
             if expected.failed is not None and (way.threads > 1 or by_chain):
-                # Threads may get to another event that fails before one of them gets to the first; so may one thread
-                # that walks one chain of operations after the other.
-                assert actual.failed is not None, f"event {expected.failed} fails, and nobody noticed"
+                # One thread may fail at a later event before another thread reaches the first failure. So may a single
+                # thread that walks one chain of operations after the other.
+                assert actual.failed is not None, f"event {expected.failed} fails, but the run does not"
                 assert actual.failed >= expected.failed
             else:
                 assert actual == expected, f"{way} differs over {events.num_rows} events"

@@ -70,7 +70,7 @@ def sell(item, order):
         item.sold += 1
 
 
-# Conditions on one row, over rows of one table and of two, some of which the event writes and some it only reads.
+# Conditions on one row, over rows of one table and of two tables. The event writes some rows and only reads others.
 shop = App("shop", params={"wallets": Param(2), "items": Param(1)})
 wallets = shop.table("wallets", Wallet, "wallets", lambda key, params: {"money": 40 + key})
 stock = shop.table("stock", Item, "items", lambda key, params: {"price": 1 + key})

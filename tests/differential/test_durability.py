@@ -1,4 +1,4 @@
-"""A run that is killed at any moment, and started again until it ends, is the run that nobody killed."""
+"""A run killed at any moment and restarted until it ends leaves the files of an undisturbed run."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def outcome_of(out):
 
 
 class Undisturbed:
-    """A run that nobody disturbs, equal to its oracle, and how to make one that somebody does."""
+    """An undisturbed run, equal to its oracle, and the command to start a disturbed one."""
 
     def __init__(self, command, source, root, app, punctuation, checkpoint, *options):
         self.command, self.root, self.source = command, root, source

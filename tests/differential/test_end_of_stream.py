@@ -1,5 +1,7 @@
-"""The end of the stream: keys that an upstream flush makes, several flushes in a row, unions and branches of what was
-flushed, no events at all; runtime, interpreter and compiled loop agree."""
+"""Runtime, interpreter and compiled loop agree at the end of the stream.
+
+Covers keys from an upstream flush, several flushes in a row, unions and branches of flushed rows, and empty streams.
+"""
 
 from types import FunctionType
 
@@ -166,7 +168,7 @@ def of_flags(app):
 
 
 def into_nothing(app):
-    """Who has a flush takes nothing in: whatever comes is dropped in front of him."""
+    """An operator with a flush that receives no rows, because the one before it drops them all."""
     app.source(Event).flat_map(nothing, Event).key_by("key").process(keep, Total, Event, flush=one).sink()
 
 

@@ -17,8 +17,8 @@ from streaming_core.run.way import ENGINE_EXECUTORS, UNORDERED_CHANNELS, Pooled,
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000
-# All threads meet several times at a punctuation, and eight of them on few cores wait for the scheduler each time: what
-# an interval may do wrong, it does within so many of them.
+# All threads meet several times at a punctuation, and eight of them on few cores wait for the scheduler each time. So
+# many intervals are enough to show a fault of an interval.
 INTERVALS = 300
 # The smallest key spaces an application allows: the most conflicts.
 SMALL = {
@@ -229,12 +229,12 @@ def test_pairwise_rows_cover_every_pair_of_options(axes):
     assert most * next_most <= len(rows) <= 2 * most * next_most
 
 
-# Threads that spin keep those that others wait for off the cores when there are other processes, as there are in a
-# parallel test run; they have a test of their own below.
+# Spinning threads have a test of their own below. Beside other processes, as in a parallel test run, they keep the
+# threads that they wait for off the cores.
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
 def test_every_way_equals_the_interpreter_in_full(cases, name, strategy, threads):
-    # Who yields to seven others on few cores takes its time.
+    # A thread that yields to seven others on few cores is slow.
     idles = ("yield", "park") if threads < 8 else ("park",)
     # Over the thread counts each batch size meets most of them.
     turns = itertools.islice(itertools.cycle(itertools.product(idles, (512, 3000))), threads, None)

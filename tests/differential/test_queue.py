@@ -1,6 +1,6 @@
-"""Queues that grow, slide and are emptied, in one state and in one per key.
+"""Queues that grow, slide and become empty, in one state and in one state per key.
 
-Interpreter, compiled loop and runtime agree. The memory of a queue is bounded by the most rows that it has held.
+Interpreter, compiled loop and runtime agree. The largest length of a queue bounds its memory.
 """
 
 import numpy as np

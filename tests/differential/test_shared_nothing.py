@@ -144,7 +144,7 @@ def from_nothing(row, window, before, kept, out):
     before.times += 3
 
 
-# Multi; single, of which somebody is told, of which nobody is, whose windows slide with every moment.
+# Multi; and single: with a result, without one, and with windows that slide at every moment.
 KINDS = {
     "multi": {"kind": "multi", "advance": 7, "size": 17, "delay": 3, "result": expired},
     "slides": {"kind": "single", "advance": 5, "size": 20, "result": expired, "slide": slid},

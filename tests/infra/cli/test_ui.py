@@ -37,7 +37,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def process():
-    """A process with a child, in a group of its own, that nobody ends."""
+    """A process with a child in its own process group, and without an owner that ends it."""
     command = [sys.executable, "-c", FAMILY + "print('up', flush=True); signal.pause()"]
     child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "up\n"

@@ -219,7 +219,7 @@ def test_killed_driver_ends_the_engine_and_the_attempt_is_lost(attempt, tmp_path
     driver.communicate()
     wait_for(lambda: not alive(pid), PATIENCE)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)  # what the engine itself started is nobody's child now
+        os.killpg(pid, signal.SIGKILL)  # the engine's own children are orphans now
     assert not (attempt / "exit.json").exists()
     assert run(attempt, engine(tmp_path, "print('a second copy')", "other")).returncode == 75
     assert beside(attempt, "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"
