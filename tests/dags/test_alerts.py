@@ -37,7 +37,7 @@ def connect_apprise(monkeypatch, *urls: str) -> None:
 
 @pytest.fixture
 def web(monkeypatch):
-    """A web server behind the connection for Apprise: what it received, and the code that it answers with."""
+    """A web server behind the connection for Apprise, with the received requests and the status code of its answers."""
     got, answers = [], [200]
 
     class Handler(BaseHTTPRequestHandler):
@@ -109,12 +109,12 @@ def home(lockstep_home):
 
 
 def end(run_id: str, exception: object = None) -> None:
-    """Does what Airflow does when the task `verdict` of the run has ended."""
+    """Send the alert as Airflow does after the task `verdict` of the run."""
     Alert(lambda context: run_id)({"exception": exception} if exception else {})
 
 
 def reach_deadline(state: str) -> None:
-    """Does what Airflow does when the deadline of a nightly run in this state has come."""
+    """Send the alert as Airflow does at the deadline of a nightly run in this state."""
     run = {"dag_id": "nights", "dag_run_id": "scheduled__2026-01-06T02:00:00+00:00", "state": state}
     deadline = {"deadline_time": "2026-01-06T08:00:30+01:00"}
     asyncio.run(late({"dag_run": {**run, "run_after": "2026-01-06T02:00:00Z"}, "deadline": deadline}))

@@ -1,4 +1,4 @@
-"""The DAG import_data: what its form takes and refuses, and an import of two streams by its tasks."""
+"""The DAG import_data: the values that its form accepts and refuses, and an import of two streams by its tasks."""
 
 from __future__ import annotations
 

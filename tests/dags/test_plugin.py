@@ -117,7 +117,7 @@ def test_anonymous_person_is_redirected_to_the_login(server):
 
 
 def policy_of(answer) -> dict[str, str]:
-    """Directive -> what it allows."""
+    """Each directive of the content security policy with its sources."""
     policy = answer.headers["content-security-policy"]
     return {name: rest for name, _, rest in (directive.strip().partition(" ") for directive in policy.split(";"))}
 

@@ -1,4 +1,4 @@
-"""The shape of the DAGs: what must hold whatever the tasks do."""
+"""The structure of the DAGs, whatever their tasks do."""
 
 from __future__ import annotations
 

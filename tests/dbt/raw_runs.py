@@ -60,7 +60,7 @@ def specs() -> list[RunSpec]:
 
 
 def expected_verdict(run_id: str, spec: RunSpec) -> str:
-    """What the marts must say of a cell."""
+    """The expected row of a cell in the marts."""
     if run_id == RED and not spec.is_bound:
         return {("sl", 1): "different", ("sl", 2): "failed", ("wc", 1): "equal", ("wc", 2): "not_run"}[
             spec.app, spec.threads

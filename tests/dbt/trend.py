@@ -32,7 +32,7 @@ class Night:
 
 @dataclass
 class Gate:
-    """The verdict of the speed gate on a night beside an earlier one, with the size of a change."""
+    """The verdict of the speed gate on a night against an earlier one, with the size of a change."""
 
     baseline: int
     verdict: str
@@ -58,7 +58,7 @@ def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int,
     Args:
         points: the logarithms.
         epochs: the epoch of each; None: all are of one.
-        gates: by number of night, what the gate said.
+        gates: the verdicts of the gate, by number of night.
     """
     kept: list[tuple[int, float]] = []
     noise, estimated, before, since, changed = None, 0, None, None, None

@@ -1,6 +1,6 @@
-"""The campaign: random programs over random events, each in many random ways, held against the oracle.
+"""The campaign: random programs over random events, each in many random ways, compared with the oracle.
 
-A program has a kind and a number, which decide everything: its source, its events and its ways. To run one again:
+Kind and number of a program determine its source, its events and its ways. To run one again:
 
     python -m tests.differential.campaign KIND NUMBER          in all of its ways
     python -m tests.differential.campaign KIND NUMBER WAY      in one
@@ -252,7 +252,7 @@ def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> li
 
 @dataclasses.dataclass
 class Expected:
-    """What an oracle makes of the events: of each order digests of outputs and states, and counts; or how it fails."""
+    """The oracle's result: digests of outputs and states for each order, and counts; or its failure."""
 
     failure: Failure | None
     digests: dict[str, tuple]
@@ -282,7 +282,7 @@ def reports_earliest(spec: RunSpec) -> bool:
 
 
 def difference(app: App, way: Way, expected: Expected, run: Callable) -> str | None:
-    """What a run has that the oracle has not; None: they agree."""
+    """The difference between a run and the oracle; None if they agree."""
     try:
         sample, state, _ = run()
     except RunFailed as error:
@@ -313,7 +313,7 @@ def say(**what) -> None:
 
 
 def examine(kind: str, number: int, only: int | None = None) -> None:
-    """Runs one program in its ways, and says what comes of it."""
+    """Run one program in its ways and report the results."""
     began = time.monotonic()
     say(program=f"{kind} {number}")
     with tempfile.TemporaryDirectory() as folder:

@@ -250,7 +250,7 @@ def events(seed: int, rounds: int) -> pa.Table:
 
 
 def _span(use: Use) -> int:
-    """Of how many numbers the first argument is one: of few positions; of many keys, so that there is an index."""
+    """The range of the first argument: few positions, or many keys, so that the container builds an index."""
     field = FIELDS[use.field]
     if use.name in ("at", "key_at", "value_at", "score_at", "[]"):
         return 4

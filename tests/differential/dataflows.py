@@ -106,7 +106,7 @@ class Dataflow(Writer):
         return [f"if event.b % 5 == {self.r.randrange(5)} and {self.test({}, 1)}:", INDENT + "out.drop()"]
 
     def stateless(self) -> tuple[str, str]:
-        """The function's name, and what else `flat_map` gets."""
+        """The function's name, and the other arguments of `flat_map`."""
         if self.r.random() < 0.6:
             return self.function("maps", ["event", "out"], self.invalid() + self.emissions({})), ""
         name = f"Room{len(self.records)}"
@@ -120,7 +120,7 @@ class Dataflow(Writer):
         return self.function("works", ["event", "row", "out"], self.invalid() + body), f", scratch={name}"
 
     def stateful(self) -> tuple[str, str]:
-        """The function's name, and what else `process` gets."""
+        """The function's name, and the other arguments of `process`."""
         r, table = self.r, Table(self.r, len(self.records))
         record = f"State{len(self.records)}"
         lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]

@@ -42,7 +42,7 @@ INDENT = "    "
 
 
 class Field:
-    """A field of a table's row, and what operators may do with it."""
+    """A field of a table's row, and the operations on it."""
 
     def __init__(self, r: random.Random, name: str):
         kind = r.choice([*MASKS] + 2 * ["f64", "boolean", "Array", "Ring", "Set", "Map", "Counter", "TopK"])
@@ -316,7 +316,7 @@ class Writer:
         return [f"{seen} = txn.result({table.name}, reads)", "reads += 1", emit]
 
     def block(self, depth: int, index: str, kinds: str) -> tuple[list[str], list[str]]:
-        """Statements, and what looks at their reads."""
+        """Statements, and the expressions over the rows that they read."""
         r, plan, post = self.r, [], []
         for _ in range(r.randint(1, 3)):
             roll = r.random() if depth else 1.0

@@ -94,7 +94,7 @@ def ways() -> st.SearchStrategy[list[Way]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a stream. `failed`: the event at which a run ended early, and then nothing else is known."""
+    """The outcome of a stream. `failed` is the event at which a run failed; then all else is unknown."""
 
     failed: int | None = None
     outputs: str = ""
@@ -123,7 +123,7 @@ class Subject:
         self.oracle = Interpreter(app, self.params)
 
     def interpreted(self, events: pa.Table, oracle: Interpreter | None = None) -> Outcome:
-        """What the oracle (or another interpreter) makes of the events, from fresh tables."""
+        """The outcome of the oracle, or of another interpreter, on the events from fresh tables."""
         oracle = oracle or self.oracle
         oracle.shared.dropped_invalid = oracle.shared.rejected = oracle.events = 0
         oracle._last = (0, 0)
@@ -141,7 +141,7 @@ class Subject:
         return Outcome.of(digest, oracle.rejected, oracle.dropped_invalid, oracle.state())
 
     def executed(self, events: pa.Table, way: Way) -> Outcome:
-        """What the engine makes of them."""
+        """The outcome of the engine on the events."""
         blocks = engine.Blocks(Events([events]), self.program, way.block)
         try:
             sample, state, _ = engine.one_pass(way.spec(self.app), self.program, blocks)

@@ -39,7 +39,7 @@ def test_every_container_method_has_a_use():
 
 
 def until_error(machine, table):
-    """(seq, outputs or the error's class) of each event; an error ends an event, and not what comes after it."""
+    """The outputs or the error's class of each event. An error ends only its own event."""
     outputs = []
     for seq in range(table.num_rows):
         try:
@@ -68,7 +68,7 @@ def alone(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outcome(alone, drawn):
-    """What the interpreter says of each event, and itself."""
+    """The interpreter's outcome of each event, and the interpreter."""
     machine = Interpreter(alone, {})
     return until_error(machine, drawn), machine
 

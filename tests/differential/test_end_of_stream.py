@@ -126,7 +126,7 @@ def fails(state, out):
 
 
 def then_keys(app):
-    """A flush makes all the keys there are."""
+    """A flush emits all keys."""
     app.source(Event).process(keep, Total, Event, flush=dozen).key_by("key").process(
         another(keep, 2), Total, Event, flush=one
     ).sink()
@@ -149,7 +149,7 @@ def branches(app):
 
 
 def beside(app):
-    """What the sink does not take flushes too, and so changes its own states."""
+    """An operator that the sink does not read flushes too, and so changes its own states."""
     first = app.source(Event).process(keep, Total, Event, flush=dozen)
     first.key_by("key").process(echo, Total, Event, flush=one)
     first.key_by("value").process(another(keep, 2), Total, Event, flush=tell).sink()

@@ -220,7 +220,7 @@ def containers(keyed):
 
 
 def until_error(machine, events):
-    """Outputs and errors; an error ends a run, and it goes on behind the event."""
+    """Outputs and errors. An error ends a run, and the next run starts after that event."""
     outputs, errors = [], []
     seqs = events["seq"].to_pylist()
     for position in range(len(seqs)):

@@ -140,7 +140,7 @@ def compiled_app(request):
 
 
 def events(phases):
-    """A phase: whose queue, rows pushed and popped by each event, how many events, whether the first one empties."""
+    """The events of phases: (key, rows pushed and popped by each event, events, does the first one empty the queue)."""
     rows = [
         (key, pushed, popped, at, None if at % 7 == 0 else at / 3, empties and turn == 0)
         for key, pushed, popped, turns, empties in phases

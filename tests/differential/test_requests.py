@@ -19,7 +19,7 @@ PARAMS = {"vocabulary": 300, "rate": 2_000}
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
-    """A workload of wordcount, its program, and the digest of what the oracle makes of it."""
+    """A workload of wordcount, its program, and the digest of the oracle's outputs."""
     folder = tmp_path_factory.mktemp("requests")
     app = registry.load("wordcount")
     workload.write(app, PARAMS, EVENTS, 7, folder / "workload")

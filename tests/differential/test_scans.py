@@ -97,7 +97,7 @@ def left_early(row, state, out):
 
 
 def moving(row, state, out):
-    """The condition reads what the body changes."""
+    """The condition reads a value that the body changes."""
     rows = state.rows
     for i in range(len(rows)):
         if rows[i].n >= state.limit:

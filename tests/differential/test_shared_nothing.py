@@ -106,7 +106,7 @@ def keep(row, window, before, kept, out):
 
 
 def emit_summary(window, before, kept, out):
-    """Everything there is, in its order."""
+    """Emit the content of every container in order."""
     a = 0
     b = 0
     c = 0
@@ -179,7 +179,7 @@ def table(events, seed):
 
 
 def swapped(operators, replicas, events, every):
-    """To each replica in turn, and to all, so that everything there is moves again and again."""
+    """Move all keys to each replica in turn, and to all replicas, again and again."""
     shares = [*([replica] for replica in range(replicas)), list(range(replicas)), list(reversed(range(replicas)))]
     return [
         {"event": event, "owners": dict.fromkeys(operators, shares[turn % len(shares)])}

@@ -149,7 +149,7 @@ def written(number):
 
 
 def agree(app, seed):
-    """All readings of the application over the first events; what it puts out."""
+    """Compare all machines over the first events; returns the outputs."""
     params = app.check().bind()
     table = workload.generate_chunk(app, params, EVENTS, seed, 0, EVENTS)
     interpreter, loop = Interpreter(app, params), Loop(app, params)

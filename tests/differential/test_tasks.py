@@ -1,4 +1,4 @@
-"""What tasks of executor pinned say they took and put out is what flows through the pipeline."""
+"""The row counts of the tasks of executor pinned match the rows in the pipeline."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Windowed applications executed, held against what an oracle makes of the same events."""
+"""Windowed applications on the engine, compared with an oracle on the same events."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""The how-to pages have steps, and tests that follow them find what a page promises."""
+"""The how-to pages have commands, and their tests check the output that a page promises."""
 
 from __future__ import annotations
 

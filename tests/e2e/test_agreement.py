@@ -69,7 +69,7 @@ def browser(airflow) -> Iterator[Browser]:
 
 @dataclass(frozen=True)
 class Texts:
-    """What a person reads about one run.
+    """All texts about one run that a person can read.
 
     Attributes:
         overview: the visible text of the overview.

@@ -222,7 +222,7 @@ def small_run(airflow: Airflow, **conf: object) -> Run:
 
 
 def verdicts(run: Run) -> list[tuple[str | None, str | None]]:
-    """What the speed gate says of the cells of a run, and why."""
+    """The gate's verdict on each cell of a run, with its reason."""
     return [(cell.gate and cell.gate.verdict, cell.gate and cell.gate.reason) for cell in run.cells]
 
 

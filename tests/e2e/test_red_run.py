@@ -1,6 +1,6 @@
-"""One whole run with a wrong, a crashed and a missing cell, and a workload that cannot be made.
+"""One whole run with a wrong, a crashed and a missing cell, and a workload that cannot be generated.
 
-What each becomes, and that the others do not mind.
+Checks the verdict of each, and that the other cells are unaffected.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, with_compiled):
-    """Environment of a checkout of its own, whose engine errs."""
+    """The environment of a separate checkout with a faulty engine."""
     root = tmp_path_factory.mktemp("red")
     engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
     return {

@@ -219,7 +219,7 @@ def test_unreachable_host_is_reported_without_its_password(airflow):
 
 @pytest.mark.slow
 def test_secrets_are_only_in_their_private_files(airflow):
-    """Neither in logs, pages, plans and results, nor in what Airflow keeps: XComs, rendered fields, confs, events."""
+    """Neither in logs, pages, plans and results, nor in Airflow's XComs, rendered fields, confs and events."""
     secrets = _secrets(airflow)
     own = {"airflow.cfg", "secrets.json", "passwords.json"}
     for path in _files(airflow):
@@ -281,7 +281,7 @@ def _listening(airflow: Airflow) -> set[str]:
 
 
 def _secrets(airflow: Airflow) -> list[str]:
-    """What Airflow's own and a person's secrets are: keys, the login's password, that of a connection."""
+    """All secrets: Airflow's keys, the password of the login, and that of a connection."""
     secrets = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "secrets.json").read_text())
     return [*secrets.values(), airflow.login["password"], PASSWORD]
 

@@ -1,4 +1,4 @@
-"""Import and retention through a real scheduler: the forms as a person fills them in, and what the tasks refuse."""
+"""Import and retention through a real scheduler, started from the forms; and the refusals of the tasks."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_validation_runs_a_checkpoint_and_writes_nothing_into_the_checkout(
 
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Write expectations beside the bank."""
+    """A function that writes expectations of the bank."""
     app = bank()
     app.file = str(tmp_path / "bank.py")
     monkeypatch.setattr(outputs, "load", lambda name: app)

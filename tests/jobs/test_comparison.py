@@ -1,4 +1,4 @@
-"""What a Spark task says of two tables: that they are equal, which rows are not right, or that it takes a join."""
+"""The comparison of two tables by a Spark task: equal, a list of wrong rows, or left to a join."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The files that an import may read: what lies outside the roots, or is no regular file, is refused in one line."""
+"""An import refuses files outside the roots, and other than regular files, in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "ts,line\n1,x\n"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder that may be read; beside it lie a file and a folder that may not."""
+    """A readable root, next to a file and a folder outside it."""
     for path in ("root/a.csv", "root/in/b.csv", "root/in/.hidden/c.csv", "outside.csv", "root2/a.csv"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(TEXT)

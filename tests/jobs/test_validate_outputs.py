@@ -284,7 +284,7 @@ def test_wrong_columns_are_named(world: World, spark: SparkSession) -> None:
 
 
 def reversed_and_renumbered(t: Tables) -> Tables:
-    """What a right run without order may deliver: other rows first, other balances at the time, any seq and sub."""
+    """A valid unordered result: other rows first, other balances at the time, any seq and sub."""
     outputs = take(t["outputs"], list(reversed(range(60))))
     for column in ("seq", "sub", "balance"):
         outputs = set_value(outputs, column, 0, 59)

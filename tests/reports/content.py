@@ -1,4 +1,4 @@
-"""What a page would load when it is looked at."""
+"""The resources that a browser loads for a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Past runs as files: what the pages read, made without running anything.
+"""Past runs as files for the pages to read, written without any run.
 
 Five nights of two applications; in the last one cell differs, one crashed and one never ran.
 """
@@ -89,8 +89,10 @@ def gate(home: Home, ref: str = "v1.2 <script>") -> None:
 
 
 def _speed(row: dict) -> dict:
-    """What the mart `speed` says of a cell: gs/serial/t2 is slower from the fourth night on, as the fifth shows;
-    sl/serial/t1 was disturbed."""
+    """The row of a cell in the mart `speed`.
+
+    gs/serial/t2 is slower from the fourth night on, as the fifth night shows. sl/serial/t1 was disturbed.
+    """
     verdict: dict = {"verdict": "unchanged", "nights": 40, "smallest": 0.039}
     since = {
         "since_run": RUN_IDS[3],

@@ -51,7 +51,7 @@ def write(measured, tmp_path):
 
 
 def changed(rows, **changes):
-    """A copy of rows whose second one has changes."""
+    """A copy of the rows, with changes in the second one."""
     copied = json.loads(json.dumps(rows))
     copied[1] |= changes
     return copied

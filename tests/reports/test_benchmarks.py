@@ -1,4 +1,4 @@
-"""The benchmark's part of the performance page: the newest right figures beside what the paper says, all as text."""
+"""The benchmark part of the performance page: the newest right figures beside those of the paper, all as text."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ HOST = {
 
 
 def result(measured_at, experiments, **more):
-    """The results of a suite, version 2; made of what the sources of this checkout give."""
+    """The results of a suite, version 2, with the digests of this checkout's sources."""
     return {
         "version": VERSION,
         "suite": "tstream",

@@ -1,4 +1,4 @@
-"""Pages are dark where what they are shown in is: Airflow's theme is the color-scheme of the document around them."""
+"""Pages take the theme of their frame: Airflow sets the color-scheme of the surrounding document."""
 
 from __future__ import annotations
 

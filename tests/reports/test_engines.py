@@ -1,4 +1,4 @@
-"""Other engines in a run: their ratios in the table and on pages, and what pages say of a wrong or failed one."""
+"""Other engines in a run: their ratios in the table and on pages, and pages with a wrong or failed engine."""
 
 import io
 import json

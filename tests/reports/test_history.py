@@ -1,4 +1,4 @@
-"""What is known about past runs, as far as they got."""
+"""The history of past runs, including unfinished ones."""
 
 from __future__ import annotations
 

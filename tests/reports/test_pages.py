@@ -1,4 +1,4 @@
-"""The pages, read as a person would: what they say, where they lead, and that rows of data stay data."""
+"""The pages as a person reads them: their text, their links, and escaped data rows."""
 
 from __future__ import annotations
 

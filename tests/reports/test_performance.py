@@ -54,7 +54,7 @@ def titles(page: str) -> list[str]:
 
 
 def drawn(svg: str) -> str:
-    """What a chart says to a reader of its marks: names and values of all points."""
+    """The text of a chart's marks: names and values of all points."""
     return " ".join(unescape(label) for label in re.findall(r'aria-label="([^"]*)"', svg))
 
 

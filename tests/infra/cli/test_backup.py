@@ -100,7 +100,7 @@ def content(root: Path) -> dict[str, bytes]:
 
 
 def reports(capsys) -> list[dict]:
-    """What `lockstep report --json` prints of a green and a red run, without verdicts of dbt, and without paths."""
+    """The output of `lockstep report --json` on a green and a red run, without verdicts of dbt and without paths."""
     runs = []
     for run_id in (past_runs.RUN_IDS[0], past_runs.LAST):
         assert lockstep("report", run_id, "--json") == (run_id == past_runs.LAST)

@@ -1,4 +1,4 @@
-"""What a user types, and what bad input gets: one line, exit code 2, nothing written."""
+"""The command line: bad input gets one line and exit code 2, and writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lockstep migrate: a made-up version 2 of the raw results, whole or not at all, also after a kill."""
+"""lockstep migrate to a synthetic version 2 of the raw results: all or nothing, even after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lockstep prune removes what can be made again, and nothing that is history."""
+"""lockstep prune removes reproducible files, and no history."""
 
 from __future__ import annotations
 

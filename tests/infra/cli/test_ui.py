@@ -1,4 +1,4 @@
-"""What an earlier UI has left running is ended, and nothing else; `lockstep stop` says what there was to stop."""
+"""`lockstep stop` ends only the processes that an earlier UI left running, and names them."""
 
 from __future__ import annotations
 

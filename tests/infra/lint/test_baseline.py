@@ -1,4 +1,4 @@
-"""The baseline allows what it counts, and no total of a rule may grow."""
+"""The baseline allows the violations that it counts, and no total of a rule may grow."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Generated files: whether they are current, and what happens to a file that is not."""
+"""Generated files are current, and a stale file is rewritten or refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""infra/services/cell.py with small programs in the engine's place: what it does with a process, whatever that is."""
+"""infra/services/cell.py with small programs in place of the engine: start, stop and record of a process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def start(attempt: Path, command: list[str], *more: str, **kwargs) -> subprocess
 
 
 def beside(attempt: Path, name: str) -> Path:
-    """What the driver keeps, outside the folder that is the engine's."""
+    """A file of the driver, outside the engine's folder."""
     return attempt.with_name(f"{attempt.name}.{name}")
 
 

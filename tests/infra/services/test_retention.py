@@ -1,4 +1,4 @@
-"""Retention frees what is old, and never what a red run or a run in progress needs."""
+"""Retention frees old data, but no data of a red run or of a run in progress."""
 
 from __future__ import annotations
 
