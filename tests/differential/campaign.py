@@ -49,7 +49,7 @@ SECONDS_OF_A_CONTROLLER = 0.25  # it is asked every 0.1 s
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """One way of executing; `block` events are handed over at a time."""
+    """One way of executing, in blocks of `block` events."""
 
     spec: RunSpec
     block: int
@@ -75,7 +75,7 @@ class Failure:
         return Failure(match[1], int(match[2]), match[3])
 
 
-# --- what is run ----------------------------------------------------------------------------------------------------
+# --- runs ---------------------------------------------------------------------------------------------------------
 
 
 def load(path: Path) -> ModuleType:
@@ -155,7 +155,7 @@ def program_of(kind: str, number: int, folder: Path, r: random.Random) -> tuple:
 
 
 def draw_options(executor: str, r: random.Random) -> dict:
-    """A value of each option of an executor that makes a choice; some of these do not go together."""
+    """A random value of each option of an executor; some combinations are invalid."""
     chosen = {axis: r.choice(values) for axis, values in ENGINE_EXECUTORS[executor].axes().items() if r.random() < 0.8}
     match executor:
         case "transactional":
@@ -196,7 +196,7 @@ def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Ran
 
 
 def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: dict) -> Way:
-    """A way in which the application runs; `fixed`: options that are not drawn."""
+    """A random valid way for the application; `fixed` holds options with a fixed value."""
     changed = {name: value for name, value in params.items() if value != app.bind()[name]}
     while True:
         fitting = [name for name, one in ENGINE_EXECUTORS.items() if app.kind in one.application_kinds]
@@ -247,7 +247,7 @@ def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> li
     return list(ways.values())
 
 
-# --- what comes of it -----------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -275,7 +275,7 @@ class Expected:
 
 
 def reports_earliest(spec: RunSpec) -> bool:
-    """Whether a run fails at the earliest event: on other executors, threads may get to a later one first."""
+    """Whether a run fails at the earliest event. On other executors, threads may reach a later failure first."""
     # One thread of tstream walks chains one after the other. One thread of pat plans a batch ahead.
     is_in_turn = spec.threads == 1 and spec.option("scheme") not in ("tstream", "pat")
     return spec.order == "total" and (spec.executor == "pinned" or is_in_turn)

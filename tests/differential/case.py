@@ -64,7 +64,7 @@ def pairwise(axes):
         row = dict(sorted(next(iter(left))))
         for name in [n for n in names if n not in row]:
             met = [sum(frozenset(((name, v), other)) in left for other in row.items()) for v in axes[name]]
-            # Ties take turns, so that what is left over is not always the first value.
+            # Ties rotate, so the remaining pairs do not all have the first value.
             turn = len(chosen) % len(met)
             best = max(range(len(met)), key=lambda i, met=met, turn=turn: (met[i], (i - turn) % len(met)))
             row[name] = axes[name][best]

@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Use:
-    """One way to use a container: a method or a word, on the state's field of that number."""
+    """One use of a container: a method or an operator, on the state's field of that number."""
 
     field: int
     name: str
@@ -181,7 +181,7 @@ def source(is_transaction: bool) -> str:
         lines += [f"@record\nclass {held.name}:\n"]
         lines += [f"    {name}: {scalar.name}\n" for name, scalar in held.fields.items()] + ["\n\n"]
     lines += ["@record\nclass State:\n"]
-    # A table has no queues: what is done to them comes to nothing there.
+    # A table has no queues: operations on queues are left out there.
     kept = [not (is_transaction and isinstance(field, Queue)) for field in FIELDS]
     lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS) if kept[number]]
     lines += ["    i: i64\n    x: f64\n    p: boolean\n\n\n"]

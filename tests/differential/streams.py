@@ -30,7 +30,7 @@ ROUNDS = (1, 1, 2, 7, 30)
 
 
 def examine(examples: int) -> Callable:
-    """Decorator of a property: so many examples, the same ones each time."""
+    """Decorator of a property: try a number of examples, the same ones each time."""
 
     def decorate(test: Callable) -> Callable:
         quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
@@ -43,7 +43,7 @@ def examine(examples: int) -> Callable:
 
 @dataclass(frozen=True)
 class Stream:
-    """Events as bytes, gone through `rounds` times; `span` rows of each table; whether events may fail."""
+    """Events as bytes, repeated `rounds` times; `span` rows of each table; whether events may fail."""
 
     events: list[bytes]
     rounds: int
@@ -53,7 +53,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Way:
-    """One way of executing; `block` events are handed over at a time."""
+    """One way of executing, in blocks of `block` events."""
 
     strategy: tuple[tuple[str, Any], ...]
     threads: int

@@ -1,4 +1,4 @@
-"""Arrays that operators emit, and the scratch of stateless ones: kernel, interpreter and compiled loop agree."""
+"""Emitted arrays, and the scratch of stateless operators: kernel, interpreter and compiled loop agree."""
 
 import pyarrow as pa
 import pytest

@@ -141,7 +141,7 @@ def test_conditions_may_use_written_and_read_only_rows(purses, items):
         enumerate(strategies("transactional")), enumerate((1, 2, 3, 8))
     ):
         batch = (7, 256)[(i + j) % 2]
-        idle = "yield" if threads < 8 else "park"  # who yields to seven others on few cores takes its time
+        idle = "yield" if threads < 8 else "park"  # yielding to seven others on few cores is slow
         spec = RunSpec.parse(
             {"app": "shop", "threads": threads, "punctuation": batch, "batch": batch, "idle": idle, **strategy}
         )

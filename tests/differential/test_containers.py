@@ -1,4 +1,4 @@
-"""Every method of every container, in interpreter, compiled loop, kernel and runtime: the same, or the same error."""
+"""Every method of every container has the same result or error in interpreter, compiled loop, kernel and runtime."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +52,7 @@ def until_error(machine, table):
 
 
 def shown(outputs):
-    """As text: a float that is not a number equals itself there, and zeros have signs."""
+    """The values as text, because a NaN equals itself there, and zeros have signs."""
     return [repr(one) for one in outputs]
 
 

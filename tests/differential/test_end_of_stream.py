@@ -221,7 +221,7 @@ def test_keys_added_by_a_flush_are_flushed_too():
     machine = Interpreter(built(then_keys), {})
     machine.process(pa.table({"seq": [0], "ts": [0], "key": [3], "value": [4]}))
     output = machine.finish(1).to_pydict()
-    # Each of the dozen keys has met one row, whose value is its number and 4 more.
+    # Each of the dozen keys has taken one row; its value is the number of the key plus 4.
     assert output["key"] == [4 + i for i in range(12)]
     assert (output["ts"], output["value"], output["seq"]) == ([1] * 12, [1] * 12, [1] * 12)
 

@@ -100,7 +100,7 @@ KEYS = {"small": SMALL, "large": LARGE, "hot": few(1.2), "warm": few(0.6), "even
 
 @pytest.fixture(scope="module")
 def cases():
-    """Makes the case of an application with keys of a kind; each is interpreted once."""
+    """A function that returns the case of an application with keys of a kind; each is interpreted once."""
     cases_by_name, programs = {}, {}
 
     def case(name, kind, events=EVENTS):
@@ -130,7 +130,7 @@ def kinds_of(name):
 
 
 def few_kinds_of(name):
-    """Those of the quick tests: every number of keys is compiled for, and many keys meet seldom."""
+    """The kinds of keys of the quick tests: each kind needs a compilation, and many keys rarely conflict."""
     return [kind for kind in kinds_of(name) if kind != "large"]
 
 

@@ -58,7 +58,7 @@ def written(folder):
 
 
 def examine(app, program, events, root, r):
-    """Records and replays every operator of the application; returns how many rows of the end of the stream it met."""
+    """Record and replay every operator of the application; returns the number of rows at the end of the stream."""
     count, flushed = events.num_rows, 0
     workload.write(app, {}, count, 1, root / "workload", [events])
     source = workload.read(root / "workload", app)

@@ -1,4 +1,4 @@
-"""Loops over queues that act on few rows: all readings agree, and the right loops are scans."""
+"""Loops over queues that act on few rows: all machines agree, and the right loops are scans."""
 
 import ast
 import inspect

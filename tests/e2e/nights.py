@@ -167,7 +167,7 @@ class Nights:
         return [history.run(run_id) for run_id in history.run_ids() if history.origin(run_id) != "cli"]
 
     def sleep_through(self, count: int, each: Callable[[int], None] = lambda number: None) -> list[Run]:
-        """Have the scheduler start so many nights, one after the other, and wait for their end; their runs.
+        """Have the scheduler start a number of nights in sequence, and wait for their end; returns their runs.
 
         A night is the run of the regression that the schedule triggers. While the schedule is paused, the scheduled run
         itself does not end: it ends when the schedule goes on.
@@ -300,7 +300,7 @@ def broken(nights: Nights, run: Run) -> list[Outcome]:
 
 
 def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) -> list[Outcome]:
-    """All steps; a line of the result for each claim."""
+    """Run all steps; returns a line of the result for each claim."""
     count, gated, sittings = options.nights, options.gated, options.sittings
     nights = Nights(folder, say)
     nights.edit("dags/nightly.py", 'CronTriggerTimetable("0 2 * * *"', 'CronTriggerTimetable("* * * * *"')

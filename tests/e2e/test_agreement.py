@@ -160,7 +160,7 @@ def lockstep_id(airflow: Airflow, run: str) -> str:
 
 
 def ended(airflow: Airflow, run: str) -> str:
-    """Wait for the end of a run; its final state."""
+    """Wait for the end of a run; returns its final state."""
 
     def state() -> str | None:
         now = airflow.call(f"{RUNS}/{run}")["state"]

@@ -1,4 +1,4 @@
-"""Through a real scheduler: `make ui` is up, a run goes through it, pages answer, a stopped task ends its process."""
+"""A run through a real scheduler under `make ui`: pages answer, and a stopped task ends its process."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _ended(airflow: Airflow, run_id: str) -> str | None:
 
 
 def _listening(airflow: Airflow) -> set[str]:
-    """Addresses that what `make ui` started listens on; its Spark server has left the family and is found by itself."""
+    """The addresses on which processes of `make ui` listen. Its Spark server has left the family: a search adds it."""
     family = psutil.Process(airflow.process.pid).children(recursive=True)
     family += [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]]
     addresses = set()

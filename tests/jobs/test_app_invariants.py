@@ -195,7 +195,7 @@ def exchange_windows(rows):
     one["sub"], other["sub"] = other["sub"], one["sub"]
 
 
-# (application, invariant that must speak up, what is done to outputs and states)
+# (application, invariant that must fail, change of outputs and states)
 WRONG = [
     (
         "gs",
@@ -517,7 +517,7 @@ def computed(name, params):
         events = traffic.events()
         return app, events, by_hand.run(app, params, events)
     events = workload.generate_chunk(app, params, EVENTS, 4, 0, EVENTS)
-    if name in ("tp", "tpk"):  # whose generator makes reports to be rejected, but none that are invalid
+    if name in ("tp", "tpk"):  # their generator makes rejected reports, but no invalid ones
         column = events.column_names.index("seg")
         seg = [200, *events.column(column).to_pylist()[1:]]
         events = events.set_column(column, events.schema.field(column), pa.array(seg, pa.uint8()))

@@ -38,7 +38,7 @@ def measured(tmp_path_factory):
 
 @pytest.fixture
 def write(measured, tmp_path):
-    """The results, as if measured in earnest at a commit; a function that writes one of them with changes."""
+    """The results, as if measured in full at a commit, and a function that writes one of them with changes."""
 
     def write(name, stem=None, **changes):
         result = {"build": "abc1234", "quick": False} | changes

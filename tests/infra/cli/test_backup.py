@@ -31,7 +31,7 @@ from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
 
 MARTS = ("cells", "throughput", "speed", "latency", "verdicts", "runs")
-# What a command can make again, what belongs to a process, and what is not part of any folder of history.
+# Reproducible files, files of a process, and files outside the folders of history.
 LEFT_OUT = (
     "workloads/gs/gs-100000/events/part-00000.parquet",
     "oracle/gs/0a0b/outputs/part-00000.parquet",
@@ -63,7 +63,7 @@ HISTORY = (
 
 @pytest.fixture(scope="module")
 def backup_folder(tmp_path_factory) -> Path:
-    """Folder `home` with five nights, red cells that are acknowledged, and every other kind of file; and its backup."""
+    """The folder `home` with five nights, acknowledged red cells, and every other kind of file; and its backup."""
     folder = tmp_path_factory.mktemp("made")
     home = Home(folder / "home")
     past_runs.make(home)
@@ -90,7 +90,7 @@ def file(backup_folder, tmp_path) -> Path:
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch) -> Home:
-    """LOCKSTEP_HOME of a new machine: a path where nothing is."""
+    """LOCKSTEP_HOME of a new machine: a path that does not exist."""
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "new"))
     return Home(tmp_path / "new")
 

@@ -1,4 +1,4 @@
-"""The wheel of a build, and the program that unpacks it on a host: a build is there whole, or not at all."""
+"""The wheel of a build, and the program that unpacks it on a host, completely or not at all."""
 
 from __future__ import annotations
 
