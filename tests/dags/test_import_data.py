@@ -50,7 +50,7 @@ def test_the_tasks_check_the_form_and_then_import(dags):
         dag.params.validate()
 
 
-def test_form_offers_existing_files_and_applications(inbox):
+def test_form_describes_every_field_and_offers_all_applications(inbox):
     params = importing.import_params()
     assert {"application", "name", *FORM} == set(params)
     assert params["application"].schema["enum"] == registry.names()

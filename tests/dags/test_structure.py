@@ -124,7 +124,7 @@ def test_every_task_has_a_timeout(dags):
             assert timedelta(0) < timeout <= most, f"{dag.dag_id}.{task.task_id}"
 
 
-def test_dag_runs_one_run_at_a_time(dags):
+def test_each_dag_has_one_active_run_at_a_time(dags):
     assert {dag.max_active_runs for dag in dags.values()} == {1}
 
 

@@ -193,7 +193,7 @@ def test_a_wrong_result_is_rejected(write, measured):
         page(write("tstream", experiments=[wrong]))
 
 
-def test_file_with_another_result_name_is_rejected(write):
+def test_invalid_result_file_is_rejected_with_its_path(write):
     folder = write("engine")
     for name, text, message in (
         ("notes", "{}", "no benchmark has this name; known: engine, files, tstream"),

@@ -65,7 +65,7 @@ def test_pair_has_two_processes_in_random_order(tmp_path):
     assert all(set(row) <= set(PAIRS.names) for row in rows)
 
 
-def test_order_is_repeatable_per_cell_and_run(tmp_path, monkeypatch):
+def test_order_of_builds_depends_on_cell_and_run_only(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 6)
     builds = two(tmp_path, {}, {})
     drawn = [[row["first"] for row in pairs.paired(builds, SPEC, tmp_path, lot)] for lot in ("a", "a", "b")]
