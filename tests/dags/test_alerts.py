@@ -120,7 +120,7 @@ def reach_deadline(state: str) -> None:
     asyncio.run(late({"dag_run": {**run, "run_after": "2026-01-06T02:00:00Z"}, "deadline": deadline}))
 
 
-def test_a_channel_without_its_connection_is_off(home, web, mail, monkeypatch, caplog):
+def test_channel_without_its_connection_is_off(home, web, mail, monkeypatch, caplog):
     monkeypatch.delenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_SMTP")
     end(LAST)
     assert (len(web[0]), len(mail)) == (1, 0)
@@ -278,7 +278,7 @@ def test_incomplete_connection_is_reported_in_one_line(home, monkeypatch, caplog
     assert line.startswith(f"alert not sent through {PREFIX}lockstep_alert_{channel}: {reason}")
 
 
-def test_a_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):
+def test_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):
     received, _ = web
     conf = connections.DEFAULTS | {"applications": ["nosuch"]}
     assert dags[named("streaming_regression")].test(run_conf=conf).state == DagRunState.FAILED

@@ -41,7 +41,7 @@ def refusal(**fields) -> str:
     return str(refused.value)
 
 
-def test_the_tasks_check_the_form_and_then_import(dags):
+def test_tasks_check_the_form_and_then_import(dags):
     dag = dags[named("import_data")]
     assert set(dag.task_ids) == {"check", "import_files"}
     assert dag.get_task("import_files").upstream_task_ids == {"check"}

@@ -54,7 +54,7 @@ def planned(sent: dict) -> list[str]:
 
 
 @pytest.mark.parametrize(("version", "advice"), [(0, "`lockstep migrate`"), (9, "the newer Lockstep that wrote it")])
-def test_a_run_does_not_start_on_raw_results_of_another_version(lockstep_home, version, advice):
+def test_run_does_not_start_on_raw_results_of_another_version(lockstep_home, version, advice):
     row = {"cell": "wc.x", "schema_version": version}
     part = write_raw(lockstep_home, "cells", "20260101T000000Z-00000001", [row])
     before = sorted(lockstep_home.root.rglob("*"))

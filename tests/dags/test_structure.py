@@ -144,7 +144,7 @@ def test_nightly_starts_the_same_graph_for_every_application(dags, tmp_path):
     assert (deadline.interval, deadline.callback.path) == (timedelta(hours=5), "dags.lib.alerts.late")
 
 
-def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
+def test_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
     params = dag.params
     assert set(params) == {"matrix", *RegressionSpec.model_fields, "spark"}
     sent = params.validate()  # every default against its own JSON schema
@@ -265,7 +265,7 @@ def test_form_offers_every_strategy():
         assert params[f"{axis}s"].schema["examples"] == ["all", *strategies]
 
 
-def test_the_dags_survive_serialization(dags):
+def test_dags_survive_serialization(dags):
     for dag in dags.values():
         again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         assert set(again.task_ids) == set(dag.task_ids)

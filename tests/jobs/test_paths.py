@@ -57,7 +57,7 @@ def test_paths_outside_the_roots_are_refused_whether_or_not_they_exist(root, pat
     )
 
 
-def test_a_link_out_of_the_roots_in_a_folder_is_refused(root):
+def test_link_out_of_the_roots_in_a_folder_is_refused(root):
     (root / "in" / "link.csv").symlink_to(root.parent / "outside.csv")
     assert refusal(root / "in", [root]).startswith(f"{root / 'in' / 'link.csv'} is outside the folders ")
     assert len(regular_files(root / "in", None)) == 2

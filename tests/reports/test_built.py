@@ -41,7 +41,7 @@ def pages(home: Home, nodes: list[dict]) -> tuple[Outline, Outline]:
     return run, built
 
 
-def test_a_build_is_shown_by_model_and_test(home):
+def test_build_is_shown_by_model_and_test(home):
     run, built = pages(home, NODES)
     assert built.first_heading == "dbt built 1 model, and 1 test passed"
     assert "dbt built 1 model, and 1 test passed" in run.text

@@ -104,7 +104,7 @@ def test_last_line_of_a_failed_run_is_its_reason(attempt, tmp_path):
     assert left(attempt)["error"] == "operator debit, event 7: boom"
 
 
-def test_a_killed_run_names_the_signal(attempt, tmp_path):
+def test_killed_run_names_the_signal(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)"))
     assert done.returncode == 128 + signal.SIGSEGV
     assert left(attempt)["error"] == "killed by SIGSEGV"
