@@ -1,8 +1,7 @@
-"""What all tests share: machine code, compiled by the first test of a run that needs it; and how they are dealt out.
+"""Fixtures that all tests share, and the distribution of tests over workers.
 
-Tests have homes of their own, and would compile everything in each of them. Code lies under an address that covers all
-it was made from, so that sharing it changes no result; what is said of keeping it is tested in
-unit/test_machine_code.py.
+Each test has its own home. Tests share compiled machine code, because compiling it in each home takes too long. The
+address of the code covers all of its sources, so sharing it changes no result. test_machine_code.py tests the cache.
 """
 
 import gc
@@ -19,24 +18,24 @@ import streaming_core.apps
 from streaming_core import machine_code
 from streaming_core.apps import registry
 
-# What shares a process that takes long to start is one worker's: a JVM that is warm, Airflow with its database.
+# One worker runs all tests that share a slow process: a warm JVM, or Airflow with its database.
 TOGETHER = {
     **dict.fromkeys(("tests/jobs/", "tests/expectations/", "tests/dbt/test_trend.py"), "spark"),
     **dict.fromkeys(("tests/infra/cli/test_check.py", "tests/infra/cli/test_importing.py"), "spark"),
     "tests/dags/": "airflow",
     "tests/dbt/": "dbt",  # its tests share a history that takes a minute to build
 }
-# In full it has so many tests that one worker would still be at them when the others are done: each function is dealt
-# out by itself then. Of the campaign, each test is.
+# A full run of this file would keep one worker busy after the others are done. So its functions go to workers one by
+# one, and so does each test of the campaign.
 MANY = "tests/differential/test_engine.py"
 CAMPAIGN = "tests/differential/test_campaign.py"
-# Begun last, they would keep one worker busy alone.
+# These take longest: started last, they would keep one worker busy alone.
 FIRST = ("tests/e2e/", "tests/dbt/", "tests/streaming_core/language/test_windows.py")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Deals out files, as `--dist loadfile` does, but for those that belong together."""
+    """Distribute files over workers as `--dist loadfile` does, except for those that belong together."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
@@ -57,14 +56,14 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    # Compiling makes millions of objects, of which few are garbage: looking for it as often as by default takes a
-    # fifth of the time.
+    # Compiling creates millions of objects, and few become garbage. The default thresholds of the collector would cost
+    # a fifth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_sessionfinish(session):
-    """With LOCKSTEP_SKIPS_FAIL=1, as CI sets it, a skipped test fails the session: the machine lacks something."""
+    """Fail the session on a skipped test if LOCKSTEP_SKIPS_FAIL=1, as in CI: the machine lacks something."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if skipped and os.environ.get("LOCKSTEP_SKIPS_FAIL"):
@@ -73,7 +72,7 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Prints what the campaign has run (differential/campaign.py), by kind of program."""
+    """Print the counts of the campaign (differential/campaign.py) by kind of program."""
     kinds = defaultdict(Counter)
     for report in itertools.chain(*terminalreporter.stats.values()):
         for name, counts in getattr(report, "user_properties", ()):
@@ -93,8 +92,10 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="module", autouse=True)
 def tidied():
-    """What a file leaves behind (numba keeps all that it compiled) is looked through once and not again: not by the
-    tests of the next one, and not when the process ends, which takes a quarter of a minute otherwise."""
+    """Freeze the objects that a file leaves behind, such as numba's compiled functions.
+
+    The collector then skips them in later files and at exit, where they would cost a quarter of a minute.
+    """
     yield
     gc.collect()
     gc.freeze()
@@ -102,7 +103,7 @@ def tidied():
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled(tmp_path_factory):
-    """The folder of kept machine code of this run: that of `make test`, else one for all its processes."""
+    """The folder of compiled machine code: the one of `make test`, else one for all processes of the run."""
     if home := os.environ.get("LOCKSTEP_HOME"):
         folder = Path(home).absolute() / "compiled"
     else:
@@ -116,7 +117,7 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def with_compiled(compiled):
-    """Has a home of another process share the machine code, too; returns it."""
+    """A function that links the shared machine code into the home of another process and returns the home."""
 
     def share(home: Path) -> Path:
         home.mkdir(parents=True, exist_ok=True)
@@ -128,8 +129,11 @@ def with_compiled(compiled):
 
 @pytest.fixture(scope="session")
 def spark():
-    """One local Spark session for all tests of a process. Its JVM, which would outlive it, ends with it; and nothing is
-    said by py4j, which tells of each connection that it closes, of the last ones when nobody takes a log any more."""
+    """One local Spark session for all tests of a process.
+
+    The fixture also ends its JVM, which would outlive the session. It quiets py4j: py4j logs each connection that it
+    closes, and closes the last ones after logging has shut down.
+    """
     from pyspark import SparkContext
 
     from jobs.session import spark_session
@@ -139,14 +143,14 @@ def spark():
         yield session
     gateway = SparkContext._gateway
     gateway.shutdown()
-    gateway.proc.stdin.close()  # what the JVM waits for
+    gateway.proc.stdin.close()  # the JVM ends when this pipe closes
     gateway.proc.wait(60)
     SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """The folder of the applications, empty: a test puts files into it."""
+    """An empty folder in place of the applications; a test writes its own files into it."""
     monkeypatch.setattr(registry, "_HERE", tmp_path)
     monkeypatch.setattr(streaming_core.apps, "__path__", [str(tmp_path)])
     yield tmp_path

@@ -37,7 +37,7 @@ def connect_apprise(monkeypatch, *urls: str) -> None:
 
 @pytest.fixture
 def web(monkeypatch):
-    """A web server behind the connection for Apprise: what it received, and the code that it answers with."""
+    """A web server behind the connection for Apprise, with the received requests and the status code of its answers."""
     got, answers = [], [200]
 
     class Handler(BaseHTTPRequestHandler):
@@ -109,18 +109,18 @@ def home(lockstep_home):
 
 
 def end(run_id: str, exception: object = None) -> None:
-    """Does what Airflow does when the task `verdict` of the run has ended."""
+    """Send the alert as Airflow does after the task `verdict` of the run."""
     Alert(lambda context: run_id)({"exception": exception} if exception else {})
 
 
 def reach_deadline(state: str) -> None:
-    """Does what Airflow does when the deadline of a nightly run in this state has come."""
+    """Send the alert as Airflow does at the deadline of a nightly run in this state."""
     run = {"dag_id": "nights", "dag_run_id": "scheduled__2026-01-06T02:00:00+00:00", "state": state}
     deadline = {"deadline_time": "2026-01-06T08:00:30+01:00"}
     asyncio.run(late({"dag_run": {**run, "run_after": "2026-01-06T02:00:00Z"}, "deadline": deadline}))
 
 
-def test_a_channel_without_its_connection_is_off(home, web, mail, monkeypatch, caplog):
+def test_channel_without_its_connection_is_off(home, web, mail, monkeypatch, caplog):
     monkeypatch.delenv(f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_SMTP")
     end(LAST)
     assert (len(web[0]), len(mail)) == (1, 0)
@@ -278,7 +278,7 @@ def test_incomplete_connection_is_reported_in_one_line(home, monkeypatch, caplog
     assert line.startswith(f"alert not sent through {PREFIX}lockstep_alert_{channel}: {reason}")
 
 
-def test_a_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):
+def test_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):
     received, _ = web
     conf = connections.DEFAULTS | {"applications": ["nosuch"]}
     assert dags[named("streaming_regression")].test(run_conf=conf).state == DagRunState.FAILED

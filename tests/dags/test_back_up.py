@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
     return folder
 
 
-def test_the_asset_of_validated_runs_has_a_consumer(dags, dag):
+def test_asset_of_validated_runs_has_a_consumer(dags, dag):
     (asset,) = dags[named("streaming_regression")].get_task("verdict").outlets
     assert dag.timetable.asset_condition.objects == (asset,)
     assert asset == VALIDATED

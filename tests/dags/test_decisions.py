@@ -1,4 +1,4 @@
-"""What Airflow's users are asked before a decision, and what becomes of their answer."""
+"""The questions to Airflow's users before a decision, and the effect of their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.reports import past_runs
 
 
 def answered(choice: str, why: str = "it is fine") -> dict:
-    """What the operator hands on, as Airflow makes it."""
+    """The operator's XCom, in the format of Airflow."""
     return {"chosen_options": [choice], "params_input": {"why": why}, "responded_by_user": {"id": "7", "name": "ada"}}
 
 

@@ -31,7 +31,7 @@ LOGIN = ("tester", "a password of this test")
 
 
 class SshServer:
-    """An SSH server on loopback that runs what it is told in a shell, as sshd does, and can cut its connections."""
+    """An SSH server on loopback that runs each command in a shell, as sshd does, and can cut its connections."""
 
     def __init__(self):
         self._loop = asyncio.new_event_loop()
@@ -111,7 +111,7 @@ def ssh(monkeypatch, engine, tmp_path):
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    """An engine that tells its id, then ends with the code in OUT/go once that is there."""
+    """An engine that writes its process id, and ends with the code in OUT/go once that file exists."""
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
     path = tmp_path / "engine with 'quotes' and $HOME.py"
     path.write_text(
@@ -243,7 +243,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", [*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"])
 def test_remote_shell_interprets_no_part_of_a_command(text, ssh, local, tmp_path, monkeypatch):
-    """LOCKSTEP_HOME and what a connection says are paths of a person's choosing."""
+    """A person chooses LOCKSTEP_HOME and the paths of a connection."""
     monkeypatch.chdir(tmp_path)
     home = Home(tmp_path / text)
     attempt = home.attempt("20260101T000000Z-00000000", "cell", 1)

@@ -1,4 +1,4 @@
-"""The DAG import_data: what its form takes and refuses, and an import of two streams by its tasks."""
+"""The DAG import_data: the values that its form accepts and refuses, and an import of two streams by its tasks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refusal(**fields) -> str:
     return str(refused.value)
 
 
-def test_the_tasks_check_the_form_and_then_import(dags):
+def test_tasks_check_the_form_and_then_import(dags):
     dag = dags[named("import_data")]
     assert set(dag.task_ids) == {"check", "import_files"}
     assert dag.get_task("import_files").upstream_task_ids == {"check"}
@@ -50,7 +50,7 @@ def test_the_tasks_check_the_form_and_then_import(dags):
         dag.params.validate()
 
 
-def test_form_offers_existing_files_and_applications(inbox):
+def test_form_describes_every_field_and_offers_all_applications(inbox):
     params = importing.import_params()
     assert {"application", "name", *FORM} == set(params)
     assert params["application"].schema["enum"] == registry.names()

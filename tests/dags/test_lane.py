@@ -1,4 +1,4 @@
-"""A lane: it runs cells on its host, goes on after a failed one, and leaves to other lanes what it cannot run."""
+"""A lane runs cells on its host, continues after a failed one, and leaves cells that it cannot run to other lanes."""
 
 from __future__ import annotations
 

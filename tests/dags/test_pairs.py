@@ -97,7 +97,7 @@ def test_cell_is_measured_on_the_host_that_ran_it(home, cells, connect, server, 
 
 
 @pytest.mark.slow
-def test_the_real_engine_runs_from_both_wheels(home, cells, connect):
+def test_real_engine_runs_from_both_wheels(home, cells, connect):
     connect(wrapper=[])
     run_id, (cell, _) = cells
     (row,) = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), lambda line: None)

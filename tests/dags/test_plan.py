@@ -1,4 +1,4 @@
-"""What the form and the API may send, as an attacker would: refused in a line, shown as text, and nothing else done."""
+"""Hostile requests through the form and the API: refused in one line, shown as text, and without any other effect."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FIELDS = {
 
 
 def planned(sent: dict) -> list[str]:
-    """What plan_matrix makes of what is sent past the form."""
+    """The result of plan_matrix on a request that bypasses the form."""
     params = {name: param.value for name, param in regression_params().items()} | sent
     when = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     run = SimpleNamespace(run_id="manual__" + "x", run_after=when, conf=sent)
@@ -54,7 +54,7 @@ def planned(sent: dict) -> list[str]:
 
 
 @pytest.mark.parametrize(("version", "advice"), [(0, "`lockstep migrate`"), (9, "the newer Lockstep that wrote it")])
-def test_a_run_does_not_start_on_raw_results_of_another_version(lockstep_home, version, advice):
+def test_run_does_not_start_on_raw_results_of_another_version(lockstep_home, version, advice):
     row = {"cell": "wc.x", "schema_version": version}
     part = write_raw(lockstep_home, "cells", "20260101T000000Z-00000001", [row])
     before = sorted(lockstep_home.root.rglob("*"))
@@ -185,7 +185,7 @@ def test_token_in_a_spark_address_never_reaches_a_command_line(lockstep_home, mo
 
 
 def test_values_are_not_rendered_as_templates(dags, lockstep_home):
-    """Airflow renders `{{ params.spark }}` once: what it gives is text, whatever is in it."""
+    """Airflow renders `{{ params.spark }}` once, and never renders the value itself."""
     text = TEMPLATE.format()
     context = {"params": {"spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}
     for task in ("spark_server", "prepare_workloads", "dbt_build"):

@@ -117,7 +117,7 @@ def test_anonymous_person_is_redirected_to_the_login(server):
 
 
 def policy_of(answer) -> dict[str, str]:
-    """Directive -> what it allows."""
+    """Each directive of the content security policy with its sources."""
     policy = answer.headers["content-security-policy"]
     return {name: rest for name, _, rest in (directive.strip().partition(" ") for directive in policy.split(";"))}
 
@@ -151,7 +151,7 @@ def test_documentation_runs_scripts_of_its_own_site_only(get, path):
     assert "http" not in answer.headers["content-security-policy"], "nothing from elsewhere"
 
 
-def test_the_address_of_the_documentation_needs_no_slash(get):
+def test_address_of_the_documentation_needs_no_slash(get):
     answer = get("/lockstep/docs")
     assert (answer.status_code, answer.headers["location"]) == (307, "/lockstep/docs/index.html")
 
@@ -255,7 +255,7 @@ def test_trigger_with_an_unusable_connection_starts_nothing(server, token):
 
 
 @pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
-def test_the_pages_are_read_only(server, token, method):
+def test_pages_are_read_only(server, token, method):
     answer = getattr(server, method)("/lockstep/index.html", headers={"Cookie": f"_token={token}"})
     assert answer.status_code == 405
 

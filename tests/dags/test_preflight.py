@@ -53,7 +53,7 @@ def builds(tmp_path_factory):
 
 @pytest.fixture
 def connect(server, builds, monkeypatch):
-    """Makes the connection `node`; its extra has these fields beside the others."""
+    """A function that sets the connection `node` with additional fields in its extra."""
 
     def set_connection(to: Sshd = server, **extra):
         extra = {"python": sys.executable, "builds": str(builds), **extra}

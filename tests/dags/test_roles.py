@@ -1,4 +1,4 @@
-"""What each role of Airflow's simple login may do with Lockstep: view, trigger, acknowledge, administer.
+"""The permissions of each role of Airflow's simple login: view, trigger, acknowledge, administer.
 
 A request of a role without the permission gets 403. With it, the API reads the request: it answers 404 here, because no
 DAG was parsed, or 200.

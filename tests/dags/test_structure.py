@@ -1,4 +1,4 @@
-"""The shape of the DAGs: what must hold whatever the tasks do."""
+"""The structure of the DAGs, whatever their tasks do."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_every_task_has_a_timeout(dags):
             assert timedelta(0) < timeout <= most, f"{dag.dag_id}.{task.task_id}"
 
 
-def test_dag_runs_one_run_at_a_time(dags):
+def test_each_dag_has_one_active_run_at_a_time(dags):
     assert {dag.max_active_runs for dag in dags.values()} == {1}
 
 
@@ -144,7 +144,7 @@ def test_nightly_starts_the_same_graph_for_every_application(dags, tmp_path):
     assert (deadline.interval, deadline.callback.path) == (timedelta(hours=5), "dags.lib.alerts.late")
 
 
-def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
+def test_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
     params = dag.params
     assert set(params) == {"matrix", *RegressionSpec.model_fields, "spark"}
     sent = params.validate()  # every default against its own JSON schema
@@ -265,7 +265,7 @@ def test_form_offers_every_strategy():
         assert params[f"{axis}s"].schema["examples"] == ["all", *strategies]
 
 
-def test_the_dags_survive_serialization(dags):
+def test_dags_survive_serialization(dags):
     for dag in dags.values():
         again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         assert set(again.task_ids) == set(dag.task_ids)

@@ -1,4 +1,4 @@
-"""No path leads to green without a verdict: not a request that is refused, not a run that somebody ends."""
+"""No run is green without a verdict: neither a refused request, nor a run that a person ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One warehouse over a made-up history, made once for all tests: a build with its own Spark server takes long."""
+"""One warehouse over a synthetic history, built once for all tests: a build with its own Spark server is slow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ json.dump(results, open(sys.argv[1], "w"))
 
 @dataclass
 class Built:
-    """A home whose history was built, what building it said, and unit test -> (status, message)."""
+    """A home with a built history, the output of the build, and status and message of each unit test."""
 
     home: Home
     process: subprocess.CompletedProcess

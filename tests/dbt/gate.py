@@ -1,7 +1,6 @@
-"""The rule of the gate once more, in Python, and made-up pairs to try it on.
+"""A second implementation of the gate's rule, in Python, and synthetic pairs to try it on.
 
-What a test finds over many cells is found with this; another one sees to it that the warehouse's SQL
-(dbt/macros/gate.sql) says the same.
+Tests of error rates over many cells use it. Another test compares it with the warehouse's SQL (dbt/macros/gate.sql).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ TWO = np.triu_indices(PAIRS)
 
 
 class Gate(NamedTuple):
-    """What is said of a cell's pairs."""
+    """The verdict on the pairs of a cell."""
 
     verdict: str
     change: float
@@ -27,7 +26,7 @@ class Gate(NamedTuple):
 
 
 def gate(faster: np.ndarray) -> Gate:
-    """What is said of the logarithms of the ratios of speeds, shape (PAIRS,)."""
+    """The verdict on logarithms of ratios of speeds, shape (PAIRS,)."""
     means = np.sort((faster[:, None] + faster[None, :])[TWO] / 2)
     middle, most = float(np.median(means)), float(means[-1 - CERTAIN])
     smallest = 1 - math.exp(-LEAST_CHANGE - DETECTION_FACTOR * (most - middle))
@@ -51,9 +50,15 @@ def pairs(
 ) -> np.ndarray:
     """Logarithms of ratios of speeds, as pairs of processes on a shared machine give them, shape (PAIRS,).
 
-    The machine's speed wanders by factors, and the two of a pair have it in common but for a little; each has `noise`
-    of its own (`skew`: to the slow side only), every now and then (`outliers`) twelve times as much, and who comes
-    `second` is so much slower. Lots say who that is. The build is `slower` than the baseline.
+    The machine's speed wanders by factors, and both processes of a pair share almost all of that.
+
+    Args:
+        seed: of the random numbers.
+        noise: of each process itself, relative.
+        outliers: the share of processes with twelve times the noise.
+        second: how much slower the second process of a pair is; their order is random.
+        skew: noise only slows processes down.
+        slower: how much slower the build is than the baseline.
     """
     draw = np.random.default_rng(seed)
     own = draw.exponential(noise, (PAIRS, 2)) if skew else draw.normal(0, noise, (PAIRS, 2))

@@ -1,7 +1,7 @@
-"""Three made-up runs in the raw tables, with every verdict, as load_metrics, validate_outputs and the gate write them.
+"""Three synthetic runs in the raw tables, with every verdict, in the format of the jobs and of the gate.
 
-Figures are plain functions of run, threads and repetition, so that a test can state what a mart must hold without
-computing it the way the mart does.
+Figures are plain functions of run, threads and repetition. So a test can state the content of a mart without computing
+it as the mart does.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def specs() -> list[RunSpec]:
 
 
 def expected_verdict(run_id: str, spec: RunSpec) -> str:
-    """What the marts must say of a cell."""
+    """The expected row of a cell in the marts."""
     if run_id == RED and not spec.is_bound:
         return {("sl", 1): "different", ("sl", 2): "failed", ("wc", 1): "equal", ("wc", 2): "not_run"}[
             spec.app, spec.threads

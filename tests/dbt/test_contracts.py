@@ -15,7 +15,7 @@ from tests.dbt.raw_runs import GREEN, write_runs
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
 
-# Builds one mart from a copy of the project, whose model has a NULL or a type that the contract does not allow.
+# Builds one mart from a copy of the project. Its model has a NULL or a type that the contract does not allow.
 BUILD = """
 import json, sys
 from pathlib import Path

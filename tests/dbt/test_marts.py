@@ -1,4 +1,4 @@
-"""The marts over a known history hold what that history says, and dbt's own tests and unit tests pass on it."""
+"""The marts over a known history have the expected content, and dbt's own tests and unit tests pass on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds that replace only the months that changed: what they write, and that gone and broken runs leave the marts."""
+"""Builds replace only the months that changed, and removed and broken runs leave the marts."""
 
 from __future__ import annotations
 

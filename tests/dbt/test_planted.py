@@ -1,7 +1,6 @@
-"""A slowdown planted in the real engine, from its passes to the mart: found, and named by application, way and build.
+"""A slowdown planted in the real engine reaches the mart, with its application, way and build.
 
-What disturbed a machine is left out of the reports: here it is the tests beside this one, and how many they are is not
-what is tried. So the slowdown is a large one.
+The slowdown is large, because other tests disturb the machine. The loaded reports leave out those disturbances.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ OLD, SAME, SLOW = 12, 25, 28  # up to which night which build ran; the second on
 
 
 def plant(monkeypatch, folder) -> None:
-    """Has kernels of fd, and not its loop, do work that nobody asked for."""
+    """Make kernels of fd, but not its compiled loop, do needless work."""
     translated = dialect._Rewriter.visit_FunctionDef
 
     def visit(self, node):

@@ -1,4 +1,4 @@
-"""What the project's files must say, checked without running anything."""
+"""Static checks of the dbt project's files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_sources_declare_the_columns_of_the_raw_files():
 
 
 def _described() -> dict[str, dict[str, str]]:
-    """By source table or mart, of each column what is said of it, as it is written."""
+    """The description of each column, by source table or mart, as written in the file."""
     columns = {}
     for path in (PROJECT / "models" / "staging").glob("*.yml"):
         for source in yaml.safe_load(path.read_text()).get("sources", []):

@@ -21,7 +21,7 @@ HISTORIES = {
     "outliers": trend.history(7, 100, outliers=0.2),
     "new": trend.history(8, 7),
 }
-# Night 30 begins another epoch, whose loop is slower; the gate compared the night of the key with an earlier one.
+# Night 30 begins an epoch with a slower loop. The gate compared the night of the key with an earlier one.
 EDITED = {
     "bridged": {30: trend.Gate(29, "unchanged")},
     "accused": {30: trend.Gate(29, "slower", -0.05)},

@@ -1,7 +1,7 @@
-"""The rule of the trend once more, in Python, and made-up histories to try it on.
+"""A second implementation of the trend's rule, in Python, and synthetic histories to try it on.
 
-What a test finds over a thousand nights of a hundred cells is found with this; another one sees to it that the
-warehouse's SQL (dbt/macros/trend.sql) says the same, night by night.
+Tests of error rates over a thousand nights of a hundred cells use it. Another test compares it with the warehouse's SQL
+(dbt/macros/trend.sql), night by night.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Night:
 
 @dataclass
 class Gate:
-    """The verdict of the speed gate on a night beside an earlier one, with the size of a change."""
+    """The verdict of the speed gate on a night against an earlier one, with the size of a change."""
 
     baseline: int
     verdict: str
@@ -58,7 +58,7 @@ def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int,
     Args:
         points: the logarithms.
         epochs: the epoch of each; None: all are of one.
-        gates: by number of night, what the gate said.
+        gates: the verdicts of the gate, by number of night.
     """
     kept: list[tuple[int, float]] = []
     noise, estimated, before, since, changed = None, 0, None, None, None
@@ -128,9 +128,17 @@ def history(
 ) -> list[float]:
     """Logarithms of ratios to the loop, as a shared machine gives them.
 
-    The machine's own speed drifts by factors from night to night; the loop and the cell have it in common, so that
-    only what they have apart is left: `noise`, every now and then (`outliers`) a night twelve times as far off, and
-    a `wander` of the level itself, a random walk by so much a night. From night `at` on the cell is `slower`.
+    The machine's own speed drifts by factors from night to night. The loop and the cell share that drift, so the ratio
+    does not show it.
+
+    Args:
+        seed: of the random numbers.
+        nights: the length of the history.
+        noise: the standard deviation of a night.
+        outliers: the share of nights with twelve times the noise.
+        wander: the step of the random walk of the level, a night.
+        slower: the relative slowdown of the cell.
+        at: the first night with the slowdown.
     """
     draw = random.Random(seed)
     machine, level, points = 0.0, 0.0, []

@@ -1,4 +1,4 @@
-"""A pipeline that branches and meets again in every way there is: what the engine's ways of executing are held against.
+"""A pipeline that branches and merges in every possible way, as a reference for the engine's ways of executing.
 
 events -+-> twice --------+-> tally (by key, flushes) -+-> trace (one state) -> sink
         |                 |                            |                         |

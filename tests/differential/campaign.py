@@ -1,6 +1,6 @@
-"""The campaign: random programs over random events, each in many random ways, held against the oracle.
+"""The campaign: random programs over random events, each in many random ways, compared with the oracle.
 
-A program has a kind and a number, which decide everything: its source, its events and its ways. To run one again:
+Kind and number of a program determine its source, its events and its ways. To run one again:
 
     python -m tests.differential.campaign KIND NUMBER          in all of its ways
     python -m tests.differential.campaign KIND NUMBER WAY      in one
@@ -50,7 +50,7 @@ SECONDS_OF_A_CONTROLLER = 0.25  # it is asked every 0.1 s
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """One way of executing; `block` events are handed over at a time."""
+    """One way of executing, in blocks of `block` events."""
 
     spec: RunSpec
     block: int
@@ -76,7 +76,7 @@ class Failure:
         return Failure(match[1], int(match[2]), match[3])
 
 
-# --- what is run ----------------------------------------------------------------------------------------------------
+# --- runs ---------------------------------------------------------------------------------------------------------
 
 
 def load(path: Path) -> ModuleType:
@@ -156,7 +156,7 @@ def program_of(kind: str, number: int, folder: Path, r: random.Random) -> tuple:
 
 
 def draw_options(executor: str, r: random.Random) -> dict:
-    """A value of each option of an executor that makes a choice; some of these do not go together."""
+    """A random value of each option of an executor; some combinations are invalid."""
     chosen = {axis: r.choice(values) for axis, values in ENGINE_EXECUTORS[executor].axes().items() if r.random() < 0.8}
     match executor:
         case "transactional":
@@ -197,7 +197,7 @@ def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Ran
 
 
 def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: dict) -> Way:
-    """A way in which the application runs; `fixed`: options that are not drawn."""
+    """A random valid way for the application; `fixed` holds options with a fixed value."""
     changed = {name: value for name, value in params.items() if value != app.bind()[name]}
     while True:
         fitting = [name for name, one in ENGINE_EXECUTORS.items() if app.kind in one.application_kinds]
@@ -248,12 +248,12 @@ def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> li
     return list(ways.values())
 
 
-# --- what comes of it -----------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Expected:
-    """What an oracle makes of the events: of each order digests of outputs and states, and counts; or how it fails."""
+    """The oracle's result: digests of outputs and states for each order, and counts; or its failure."""
 
     failure: Failure | None
     digests: dict[str, tuple]
@@ -276,14 +276,14 @@ class Expected:
 
 
 def reports_earliest(spec: RunSpec) -> bool:
-    """Whether a run fails at the earliest event: on other executors, threads may get to a later one first."""
+    """Whether a run fails at the earliest event. On other executors, threads may reach a later failure first."""
     # One thread of tstream walks chains one after the other. One thread of pat plans a batch ahead.
     is_in_turn = spec.threads == 1 and spec.option("scheme") not in ("tstream", "pat")
     return spec.order == "total" and (spec.executor == "pinned" or is_in_turn)
 
 
 def difference(app: App, way: Way, expected: Expected, run: Callable) -> str | None:
-    """What a run has that the oracle has not; None: they agree."""
+    """The difference between a run and the oracle; None if they agree."""
     try:
         sample, state, _ = run()
     except RunFailed as error:
@@ -314,7 +314,7 @@ def say(**what) -> None:
 
 
 def examine(kind: str, number: int, only: int | None = None) -> None:
-    """Runs one program in its ways, and says what comes of it."""
+    """Run one program in its ways and report the results."""
     began = time.monotonic()
     say(program=f"{kind} {number}")
     with tempfile.TemporaryDirectory() as folder:

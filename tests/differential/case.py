@@ -1,4 +1,4 @@
-"""What the interpreter makes of some events, and the engine held against it."""
+"""The interpreter's result on some events, and the comparison of the engine with it."""
 
 import itertools
 
@@ -19,8 +19,14 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 
 
 def strategies(executor, app=None):
-    """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Of an
-    application those that run it; else those that keep order, and need no windows."""
+    """Every combination of an executor's strategies with a comparable result, as RunSpec fields.
+
+    AXES lists the options to combine.
+
+    Args:
+        executor: the name of the executor.
+        app: selects the combinations that can run it; None: those that keep order and need no windows.
+    """
     axes = [(*ENGINE_EXECUTORS[executor].axes().get(axis, ()), None) for axis in AXES]
     ways = []
     for *chosen, stealing in itertools.product(*axes, (False, True)):
@@ -36,7 +42,7 @@ def strategies(executor, app=None):
         fields = {"executor": executor, **fields, "stealing": stealing}
         if app is None and (spec.order == "none" or spec.option("parallelism") in ("vsn_esg", "sn")):
             continue
-        if spec.option("controller") in ACTIVE_CONTROLLERS:  # asked every 100 ms, which no case lasts: test_requests.py
+        if spec.option("controller") in ACTIVE_CONTROLLERS:  # acts every 100 ms, longer than a case: test_requests.py
             continue
         if not spec.is_bound and fields not in ways:
             ways.append(fields)
@@ -44,9 +50,10 @@ def strategies(executor, app=None):
 
 
 def pairwise(axes):
-    """Few choices of one value per axis in which every two values of different axes meet; the same ones every time.
+    """Few combinations of one value per axis that cover every pair of values of different axes; always the same ones.
 
-    Each is made around a pair that has not met yet: the other axes take the value that meets most of what is chosen.
+    Each combination starts with an uncovered pair. Every other axis takes the value that covers most pairs with the
+    values chosen so far.
     """
     names = list(axes)
     left = {
@@ -59,7 +66,7 @@ def pairwise(axes):
         row = dict(sorted(next(iter(left))))
         for name in [n for n in names if n not in row]:
             met = [sum(frozenset(((name, v), other)) in left for other in row.items()) for v in axes[name]]
-            # Ties take turns, so that what is left over is not always the first value.
+            # Ties rotate, so the remaining pairs do not all have the first value.
             turn = len(chosen) % len(met)
             best = max(range(len(met)), key=lambda i, met=met, turn=turn: (met[i], (i - turn) % len(met)))
             row[name] = axes[name][best]
@@ -84,7 +91,7 @@ class Events:
 
 
 class Case:
-    """A bound application, its compiled program, its events and what the interpreter makes of them."""
+    """A bound application, its compiled program, its events and the interpreter's result on them."""
 
     def __init__(self, app, params, table, program=None):
         self.app, self.events = app, Events([table])

@@ -36,7 +36,7 @@ def _prepared(file: str, params: tuple) -> Prepared:
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A drawn program with its workload on disk, and what the interpreter makes of it; no outputs if it fails."""
+    """A random program with its workload on disk and the interpreter's result; without outputs if it fails."""
 
     name: str
     pass_: DrawnPass
@@ -71,7 +71,7 @@ class Drawn:
         return cls(f"{kind} {number}", pass_, manifest["content_digest"], outputs, oracle.state(), counts)
 
     def difference(self, outputs: pa.Table, states: dict[str, pa.Table], figures: list[Figures]) -> str | None:
-        """What a pass has that the interpreter has not; None: they agree."""
+        """The difference between a pass and the interpreter; None if they agree."""
         assert self.outputs is not None
         if not outputs.equals(self.outputs.cast(outputs.schema)):
             return f"{outputs.num_rows} outputs, expected {self.outputs.num_rows}"

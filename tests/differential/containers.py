@@ -1,5 +1,6 @@
-"""Writes an application that calls every method of every container, one per event: `methods()` lists them, from what
-the language declares; what a container is, and how many of its types are met, is said here and nowhere else.
+"""Writes an application that calls every method of every container, one per event.
+
+`declared` lists the methods from the language's own tables. FIELDS alone selects the container types to try.
 """
 
 import importlib.util
@@ -76,29 +77,29 @@ class Answer:
 
 @dataclass(frozen=True)
 class Use:
-    """One way to use a container: a method or a word, on the state's field of that number."""
+    """One use of a container: a method or an operator, on the state's field of that number."""
 
     field: int
     name: str
-    kind: str  # of what it says: none, bool, int or real
+    kind: str  # of its value: none, bool, int or real
     expression: str
 
     @property
     def statement(self) -> str:
-        """The statement that puts what it says where all can see it."""
+        """The statement that stores the value of the expression in a variable of its kind."""
         place = {"none": "", "bool": "p = ", "int": "i = ", "real": "x = "}[self.kind]
         return f"{place}{self.expression}"
 
 
 def declared() -> dict[type, set[str]]:
-    """Every method that anybody knows of: what the oracle types, the interpreter's twins have, and kernels compile."""
+    """Every method that the oracle's types, the interpreter's twins or the kernels know."""
     methods: dict[type, set[str]] = {kind: set(METHODS[kind]) for kind in CONTAINERS}
     samples = {Ring: i64, Set: i64, Map: (i64, i64), Counter: i64, TopK: 2, Queue: Wide}
     for kind in CONTAINERS:
         sample = kind(i64, 2) if kind is Ring else kind(*np.atleast_1d(np.array(samples[kind], object)))
         twin = type(twins.twin(sample, 2, "field"))
         own = {name for name, value in inspect.getmembers(twin, inspect.isfunction) if not name.startswith("_")}
-        # How the interpreter says what has no method's name; and its base class has what a set and a counter lack.
+        # Names of the interpreter for operators, and methods of its base class that a set and a counter lack.
         own -= {"export", "stored", "length", "contains", "item", "copy"} | (INHERITED.get(kind, set()))
         methods[kind] |= own
     for template in builtin_registry.attributes:
@@ -131,7 +132,7 @@ def uses() -> list[Use]:
                 continue
             kind = {"v": {"f": "real", "b": "bool"}.get(_sort(value), "int")}.get(result, result)
             for chosen in _value_arguments(value) if "v" in arguments else [""]:
-                # Keys and positions are the first integer, what else is whole the second.
+                # Keys and positions are the first integer, other integers the second.
                 whole = iter(("row.k", "row.v"))
                 call_arguments = ", ".join(chosen if wanted == "v" else next(whole) for wanted in arguments)
                 entries.append(Use(number, name, kind, f"{at}.{name}({call_arguments})"))
@@ -153,12 +154,12 @@ def _sort(value: Scalar | None) -> str:
 
 
 def _value_arguments(value: Scalar | None) -> list[str]:
-    """What is handed over as a value: also integers where floats or truth values are held."""
+    """The arguments to try as a value: also an integer for a float or a truth value."""
     return {"f": ["row.x", "row.v"], "b": ["row.p", "row.v"]}.get(_sort(value), ["row.v"])
 
 
 def _rows(field: Queue) -> list[str]:
-    """What is appended: a value of its kind for each field, in their order; and integers for all, in another order."""
+    """The arguments of `append`: a value of each field's kind in order, and integers for all in reverse order."""
     whole = iter(("row.k", "row.v", "row.k"))
     kinds = {name: {"f": "row.x", "b": "row.p"}.get(_sort(scalar)) for name, scalar in field.fields.items()}
     by_kind = {name: kind or next(whole) for name, kind in kinds.items()}
@@ -180,7 +181,7 @@ def source(is_transaction: bool) -> str:
         lines += [f"@record\nclass {held.name}:\n"]
         lines += [f"    {name}: {scalar.name}\n" for name, scalar in held.fields.items()] + ["\n\n"]
     lines += ["@record\nclass State:\n"]
-    # A table has no queues: what is done to them comes to nothing there.
+    # A table has no queues: operations on queues are left out there.
     kept = [not (is_transaction and isinstance(field, Queue)) for field in FIELDS]
     lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS) if kept[number]]
     lines += ["    i: i64\n    x: f64\n    p: boolean\n\n\n"]
@@ -249,7 +250,7 @@ def events(seed: int, rounds: int) -> pa.Table:
 
 
 def _span(use: Use) -> int:
-    """Of how many numbers the first argument is one: of few positions; of many keys, so that there is an index."""
+    """The range of the first argument: few positions, or many keys, so that the container builds an index."""
     field = FIELDS[use.field]
     if use.name in ("at", "key_at", "value_at", "score_at", "[]"):
         return 4

@@ -58,7 +58,7 @@ class Dataflow(Writer):
         self.tallies: list[str] = []
 
     def emission(self, rows: dict, few: str = "event.few") -> str:
-        """A row, made of the event and maybe of a state."""
+        """A row built from the event and maybe from a state."""
         r = self.r
         values = {
             "ts": "event.ts",
@@ -106,7 +106,7 @@ class Dataflow(Writer):
         return [f"if event.b % 5 == {self.r.randrange(5)} and {self.test({}, 1)}:", INDENT + "out.drop()"]
 
     def stateless(self) -> tuple[str, str]:
-        """The function's name, and what else `flat_map` gets."""
+        """The function's name, and the other arguments of `flat_map`."""
         if self.r.random() < 0.6:
             return self.function("maps", ["event", "out"], self.invalid() + self.emissions({})), ""
         name = f"Room{len(self.records)}"
@@ -120,7 +120,7 @@ class Dataflow(Writer):
         return self.function("works", ["event", "row", "out"], self.invalid() + body), f", scratch={name}"
 
     def stateful(self) -> tuple[str, str]:
-        """The function's name, and what else `process` gets."""
+        """The function's name, and the other arguments of `process`."""
         r, table = self.r, Table(self.r, len(self.records))
         record = f"State{len(self.records)}"
         lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
@@ -152,7 +152,7 @@ class Dataflow(Writer):
         return name, f", state={record}"
 
     def flush(self, table: Table) -> list[str]:
-        """A row for the key, and one for each entry of a container; what is there afterwards, tells who was flushed."""
+        """A row for the key, and one for each entry of a container; the final state shows the flushed keys."""
 
         def emit(whole: str) -> str:
             values = (

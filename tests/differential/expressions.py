@@ -5,6 +5,7 @@ expressions are one operation each, the others nest and are drawn with a fixed s
 """
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 HEAD = """
@@ -107,36 +108,49 @@ def draw(r: random.Random, kind: str, depth: int) -> str:
     if depth == 0 or r.random() < 0.15:
         leaves = {"i": ["a", "b", str(r.choice(INTS))], "f": ["x", "y", r.choice(FLOATS)], "t": ["p", "q"]}
         return r.choice(leaves[kind])
-    match kind, r.randrange(8):
-        case "i", 0 | 1 | 2 | 3:
+    compound = {"i": integer, "f": real, "t": truth}[kind]
+    return compound(r, r.randrange(8), sub)
+
+
+def integer(r: random.Random, form: int, sub: Callable[[str], str]) -> str:
+    """An integer expression of one of eight forms, over subexpressions that `sub` draws by type."""
+    match form:
+        case 0 | 1 | 2 | 3:
             return f"({sub('i')} {r.choice(['+', '-', '*', '//', '%', '&', '|', '^', '<<', '>>'])} {sub('i')})"
-        case "i", 4:
+        case 4:
             return f"{r.choice(['-', '~', 'abs', 'int'])}({sub('i')} + 0)"
-        case "i", 5:
+        case 5:
             return f"int({sub('f')})"
-        case "i", 6:
+        case 6:
             return f"{r.choice(['min', 'max'])}({sub('i')}, {sub(r.choice('it'))})"
-        case "i", _:
-            return f"({sub('i')} if {sub('t')} else {sub(r.choice('it'))})"
-        case "f", 0 | 1 | 2 | 3:
+    return f"({sub('i')} if {sub('t')} else {sub(r.choice('it'))})"
+
+
+def real(r: random.Random, form: int, sub: Callable[[str], str]) -> str:
+    """A float expression of one of eight forms, over subexpressions that `sub` draws by type."""
+    match form:
+        case 0 | 1 | 2 | 3:
             return f"({sub('f')} {r.choice(['+', '-', '*', '/', '//', '%'])} {sub(r.choice('fit'))})"
-        case "f", 4:
+        case 4:
             return f"{r.choice(['-', 'abs', 'float'])}({sub('f')})"
-        case "f", 5:
+        case 5:
             return f"({sub('i')} / {sub(r.choice('fit'))})"
-        case "f", 6:
+        case 6:
             return f"{r.choice(['min', 'max'])}({sub(r.choice('fi'))}, {sub('f')})"
-        case "f", _:
-            return f"({sub('f')} if {sub('t')} else {sub(r.choice('fi'))})"
-        case _, 0 | 1 | 2 | 3:
+    return f"({sub('f')} if {sub('t')} else {sub(r.choice('fi'))})"
+
+
+def truth(r: random.Random, form: int, sub: Callable[[str], str]) -> str:
+    """A condition of one of eight forms, over subexpressions that `sub` draws by type."""
+    match form:
+        case 0 | 1 | 2 | 3:
             sign = r.choice(["<", "<=", ">", ">=", "==", "!="])
             return f"({sub(r.choice('ift'))} {sign} {sub(r.choice('ift'))})"
-        case _, 4:
+        case 4:
             return f"({sub('i')} < {sub('f')} <= {sub('i')})"
-        case _, 5:
+        case 5:
             return f"(not {sub(r.choice('ift'))})"
-        case _:
-            return f"({sub('t')} {r.choice(['and', 'or', '&', '|', '^'])} {sub('t')})"
+    return f"({sub('t')} {r.choice(['and', 'or', '&', '|', '^'])} {sub('t')})"
 
 
 def expressions(drawn: int = 8) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""Transactions executed wrongly on purpose: what the property tests have to find.
+"""Transactions with a planted fault, which the property tests must detect.
 
-Each fault is one that a scheme could have, in a sequential form so that it is there every time it could be.
+Each fault is one that a scheme could have. It is sequential here, so it shows whenever the events allow it.
 """
 
 import copy
@@ -12,11 +12,14 @@ from streaming_core.oracle.interpreter.steps import result_reader
 
 
 class Faulty(Interpreter):
-    """An interpreter of a transaction whose conditions and operations are carried out by `carry_out`.
+    """An interpreter of a transaction that leaves conditions and operations to a function, `carry_out`.
 
-    It is called with the event's conditions, each as a function of whether it holds, its operations, each as the rows
-    it changes and a function that applies it or reads (given whether the event is accepted), and `outdated(rows)`,
-    which gives rows as they were before the previous event; and returns whether the event is accepted.
+    `carry_out(conditions, operations, holds, operate, outdated)` returns whether it accepts the event, or None to undo
+    it. Its arguments:
+
+    - conditions: those of the event; `holds(*condition)` evaluates one.
+    - operations: those of the event; `operate(*operation, accepted)` applies a change or records a read.
+    - outdated: a function that returns a row as it was before the previous event.
     """
 
     def __init__(self, app, params: dict, carry_out: Callable):
@@ -55,8 +58,7 @@ class Faulty(Interpreter):
 
             accepted = carry_out(conditions, operations, holds, operate, lambda row: former.get(id(row), row))
             if accepted is None:  # undo everything
-                for row in rows:
-                    restore(row, now[id(row)])
+                restore_all(rows, now)
                 results.clear()
                 for operation in operations:
                     operate(*operation, False)
@@ -70,43 +72,44 @@ class Faulty(Interpreter):
         step.take = take
 
 
-def restore(row, before) -> None:
-    """Makes the row what it was."""
-    for name in row.__slots__:
-        setattr(row, name, copy.deepcopy(getattr(before, name)))
+def restore_all(rows, before: dict) -> None:
+    """Restore each row from its copy; `before` maps the ids of rows to copies."""
+    for row in rows:
+        for name in row.__slots__:
+            setattr(row, name, copy.deepcopy(getattr(before[id(row)], name)))
 
 
-def met(conditions) -> bool:
-    """Whether all of them hold; every one is looked at, for it may fail."""
+def all_hold(conditions) -> bool:
+    """Whether all conditions hold. Evaluates every one, because each may fail."""
     return all(list(conditions))
 
 
 def right(conditions, operations, holds, operate, outdated):
-    """No fault: so that it is the fault that is found, and not its being brought about."""
-    accepted = met(holds(*condition) for condition in conditions)
+    """No fault. Shows that tests detect the faults, and not this way of planting them."""
+    accepted = all_hold(holds(*condition) for condition in conditions)
     for operation in operations:
         operate(*operation, accepted)
     return accepted
 
 
 def lost_dependency(conditions, operations, holds, operate, outdated):
-    """A condition over several rows does not wait for what the event before did to them."""
-    accepted = met(holds(*c, outdated) if c[0] is not None and len(c[1]) > 1 else holds(*c) for c in conditions)
+    """A condition over several rows does not wait for the changes of the previous event."""
+    accepted = all_hold(holds(*c, outdated) if c[0] is not None and len(c[1]) > 1 else holds(*c) for c in conditions)
     for operation in operations:
         operate(*operation, accepted)
     return accepted
 
 
 def condition_on_the_state_after(conditions, operations, holds, operate, outdated):
-    """Conditions see what their own event has changed."""
+    """Conditions see the changes of their own event."""
     for operation in operations:
         operate(*operation, True)
-    return True if met(holds(*condition) for condition in conditions) else None
+    return True if all_hold(holds(*condition) for condition in conditions) else None
 
 
 def other_rows_as_they_are(conditions, operations, holds, operate, outdated):
-    """A modification sees what its own event has done to other rows."""
-    accepted = met(holds(*condition) for condition in conditions)
+    """A modification sees the changes of its own event to other rows."""
+    accepted = all_hold(holds(*condition) for condition in conditions)
     for operation in operations:
         operate(*operation, accepted, lambda row: row)
     return accepted
@@ -114,7 +117,7 @@ def other_rows_as_they_are(conditions, operations, holds, operate, outdated):
 
 def abort_that_leaves_a_write(conditions, operations, holds, operate, outdated):
     """The first modification of a rejected event stays."""
-    accepted = met(holds(*condition) for condition in conditions)
+    accepted = all_hold(holds(*condition) for condition in conditions)
     first = next((i for i, operation in enumerate(operations) if operation[0] is not None), None)
     for i, operation in enumerate(operations):
         operate(*operation, accepted or i == first)

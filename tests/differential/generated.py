@@ -1,11 +1,11 @@
 """Writes random transactional applications: tables, records, containers, conditions, modifications and a plan.
 
-What `programs.py` cannot vary is drawn here: how many tables of how many rows there are, the types and order of fields,
-where containers lie in a row, how the plan branches and loops, which operators it is fused from, and what the outputs
-show of the values read. An application is drawn from a number; the same number gives the same one.
+It varies what `programs.py` cannot: the number and sizes of tables, the types and order of fields, and the place of
+containers in a row. It also varies the plan's branches and loops, its fused operators, and the outputs of the values
+read. A number determines the application.
 
-Integers are left to wrap around; what is stored in narrow fields is cut to fit, and floats are kept small. Now and then
-a function divides by what the event says.
+Integers wrap around. The code masks values to fit narrow fields and keeps floats small. Now and then a function divides
+by a value of the event.
 """
 
 import random
@@ -42,7 +42,7 @@ INDENT = "    "
 
 
 class Field:
-    """A field of a table's row, and what operators may do with it."""
+    """A field of a table's row, and the operations on it."""
 
     def __init__(self, r: random.Random, name: str):
         kind = r.choice([*MASKS] + 2 * ["f64", "boolean", "Array", "Ring", "Set", "Map", "Counter", "TopK"])
@@ -64,8 +64,30 @@ class Field:
 
     @property
     def is_hidden(self) -> bool:
-        """A container of which a condition over several rows sees nothing."""
+        """Whether it is a container that conditions over several rows cannot see."""
         return self.kind in ("Set", "Map", "Counter", "TopK")
+
+    def integers(self, r: random.Random, at: str) -> list[str]:
+        """Expressions for the integers in the field; `at` is the expression of the field itself."""
+        leaves: list[str] = []
+        if self.kind in MASKS:
+            leaves += 2 * [at]
+        elif self.kind == "Array" and self.item != "f64":
+            leaves += [f"{at}[event.a % {self.count}]", f"{at}[{r.randrange(self.count)}]"]
+        elif self.kind == "Ring" and self.item != "f64":
+            leaves += [f"({at}[len({at}) - 1] if len({at}) > 0 else {r.randint(0, 9)})"]
+        elif self.kind == "Counter":
+            leaves += [f"{at}.get(event.{r.choice('ab')} % 8)"]
+        elif self.kind == "Map" and self.item != "f64":
+            leaves += [f"{at}.get(event.{r.choice('ab')} % 8, {r.randint(0, 9)})"]
+        elif self.kind == "TopK":
+            leaves += [
+                f"({at}.key_at(0) if len({at}) > 0 else 1)",
+                f"({at}.score_at(len({at}) - 1) if len({at}) > 0 else 2)",
+            ]
+        if self.kind in ("Ring", "Set", "Map", "Counter", "TopK"):
+            leaves += [f"len({at})"]
+        return leaves
 
 
 class Table:
@@ -141,26 +163,8 @@ class Writer:
             leaves = ["event.a", "event.b", "event.n", "event.m", str(r.choice((0, 1, 2, 3, 7, 64, 1000003)))]
             for row, table in rows.items():
                 for f in table.fields:
-                    at = f"{row}.{f.name}"
-                    if f.is_hidden and joint:
-                        continue
-                    if f.kind in MASKS:
-                        leaves += 2 * [at]
-                    elif f.kind == "Array" and f.item != "f64":
-                        leaves += [f"{at}[event.a % {f.count}]", f"{at}[{r.randrange(f.count)}]"]
-                    elif f.kind == "Ring" and f.item != "f64":
-                        leaves += [f"({at}[len({at}) - 1] if len({at}) > 0 else {r.randint(0, 9)})"]
-                    elif f.kind == "Counter":
-                        leaves += [f"{at}.get(event.{r.choice('ab')} % 8)"]
-                    elif f.kind == "Map" and f.item != "f64":
-                        leaves += [f"{at}.get(event.{r.choice('ab')} % 8, {r.randint(0, 9)})"]
-                    elif f.kind == "TopK":
-                        leaves += [
-                            f"({at}.key_at(0) if len({at}) > 0 else 1)",
-                            f"({at}.score_at(len({at}) - 1) if len({at}) > 0 else 2)",
-                        ]
-                    if f.kind in ("Ring", "Set", "Map", "Counter", "TopK"):
-                        leaves += [f"len({at})"]
+                    if not (f.is_hidden and joint):
+                        leaves += f.integers(r, f"{row}.{f.name}")
             return r.choice(leaves)
         one, other = (self.whole(rows, r.randrange(depth), joint) for _ in range(2))
         match r.randrange(8):
@@ -312,7 +316,7 @@ class Writer:
         return [f"{seen} = txn.result({table.name}, reads)", "reads += 1", emit]
 
     def block(self, depth: int, index: str, kinds: str) -> tuple[list[str], list[str]]:
-        """Statements, and what looks at their reads."""
+        """Statements, and the expressions over the rows that they read."""
         r, plan, post = self.r, [], []
         for _ in range(r.randint(1, 3)):
             roll = r.random() if depth else 1.0

@@ -1,10 +1,9 @@
-"""The command in processes that are killed (SIGKILL) on the way.
+"""Runs the command in processes that get SIGKILL on the way.
 
-They are forked from one process that has imported everything and done nothing, so that hundreds of them cost seconds.
-Each counts its steps: every change of the file system that Python is about to make, every fsync, and every file that
-was opened to be written and is still empty. It is killed before step number `at`, or, with `spin`, that many
-microseconds after it, by its parent: wherever it is by then, in a kernel, in the middle of writing a file or of
-reading one.
+One process imports everything and forks the others, so hundreds of them cost seconds. Each child counts its steps:
+every change of the file system by Python, every fsync, and every file opened for writing and still empty. The child
+kills itself before step number `at`. With `spin`, its parent kills it that many microseconds after the step: in a
+kernel, or in the middle of a write or a read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
 
 
 class Command:
-    """Runs `streaming-core` in processes that may be killed."""
+    """Runs `streaming-core` in processes, and kills them on request."""
 
     def __init__(self, home: Path):
         self.world = {**os.environ, "LOCKSTEP_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -31,7 +30,7 @@ class Command:
         )
 
     def __call__(self, *arguments: object, at: int | None = None, spin: int | None = None) -> tuple[int | None, str]:
-        """Exit code (None: it was killed) and what it said on stderr."""
+        """The exit code (None: killed) and the text on stderr."""
         request = {"arguments": [str(a) for a in arguments], "at": at, "spin": spin}
         self._parent.stdin.write(json.dumps(request) + "\n")
         self._parent.stdin.flush()
@@ -39,14 +38,14 @@ class Command:
         return code, error
 
     def close(self) -> None:
-        """Ends the process that the others are forked from."""
+        """End the process that forks the others."""
         self._parent.stdin.close()
         self._parent.wait()
         self._parent.stdout.close()
 
 
 def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int | None, str]:
-    """One process from its start to its end."""
+    """Run one process from its start to its end; returns its exit code (None: killed) and its stderr."""
     reading, writing = os.pipe()
     reached, reaching = os.pipe()
     child = os.fork()
@@ -84,7 +83,7 @@ def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int 
 
 
 def watch(at: int, alert_pipe: int | None) -> None:
-    """Kills this process before step `at`; or tells, and goes on."""
+    """Kill this process before step `at`; with a pipe, write to it instead and go on."""
     steps = 0
 
     def step(opens: tuple | None = None) -> None:
@@ -93,7 +92,7 @@ def watch(at: int, alert_pipe: int | None) -> None:
         if steps == at:
             if alert_pipe is None:
                 if opens:
-                    with suppress(OSError):  # one that fails would have made nothing
+                    with suppress(OSError):  # a failed open would have created no file
                         os.open(*opens)
                 os.kill(os.getpid(), signal.SIGKILL)
             os.write(alert_pipe, b"!")
@@ -118,8 +117,8 @@ def watch(at: int, alert_pipe: int | None) -> None:
 
 
 if __name__ == "__main__":
-    # All that a command would import on its way, pandas (which pyarrow's conversions import) too: each process would
-    # take a second for it, and the bytecode that the first of them keeps would be changes of the file system.
+    # All imports of a command, even pandas, which pyarrow's conversions import. Each process would take a second for
+    # them, and the bytecode that the first one writes would count as changes of the file system.
     import pandas  # noqa: F401
     import pyarrow
 

@@ -1,15 +1,20 @@
-"""An application whose events carry programs: what an event's transaction does is written in the event.
+"""An application whose events carry programs: each event contains the steps of its own transaction.
 
 Compiled once, it plays as many random applications as there are event streams. An event's program is its text, four
-bytes a step: what to do, two rows, an amount. Between them the steps use every word of a transaction: reads before and
-after writes, modifications with and without an index and by other rows, conditions on the event alone and over one to
-three rows of three tables, with scalars, narrow fields and every container; an event may name a row any number of
-times, and no row at all. What is stored depends on the order in which it is stored, and conditions on the low bits of
-what is stored: a wrong state cannot stay unseen for long. The outputs show every value read, and slices of the text.
+bytes a step: an action, two rows, an amount. The steps use every part of a transaction:
 
-There are three plans, one for each way in which the engine can go through a plan (kernels/plans.py): `tidy` asks first
-and drops first, `joint` is two fused operators of which the second asks after the first has acted, and `late` drops
-after everything else.
+- reads before and after writes;
+- modifications with and without an index, and by other rows;
+- conditions on the event alone, and over one to three rows of three tables;
+- scalars, narrow fields and every container;
+- a row that the event names several times, and a row that does not exist.
+
+The stored values depend on the order of the writes, and conditions on their low bits. So a wrong state soon changes
+outputs. The outputs show every value read, and slices of the text.
+
+There are three plans, one for each way in which the engine can go through a plan (kernels/plans.py). `tidy` asks first
+and drops first. `joint` fuses two operators, and the second one asks after the first has acted. `late` drops after
+everything else.
 """
 
 from streaming_core.api import (
@@ -249,13 +254,31 @@ def ask(event, txn, i):
 
 def act(event, txn, i):
     what = action(event, i)
+    if what < 3 or what == 19:
+        read(event, txn, i)
+    elif what < 20:
+        modify(event, txn, i)
+    else:
+        modify_by_others(event, txn, i)
+
+
+def read(event, txn, i):
+    what = action(event, i)
     if what == 0:
         txn.read(txn.row(accounts, place(event, i, 1) % p.accounts))
     elif what == 1:
         txn.read(txn.row(shelves, place(event, i, 1) % p.shelves))
     elif what == 2:
         txn.read(txn.row(tallies, place(event, i, 1) % p.tallies))
-    elif what == 3:
+    elif event.code == FAILS:
+        txn.read(txn.row(accounts, p.accounts))  # no such row
+    else:
+        txn.read(txn.row(accounts, place(event, i, 2) % p.accounts))
+
+
+def modify(event, txn, i):
+    what = action(event, i)
+    if what == 3:
         txn.modify(txn.row(accounts, place(event, i, 1) % p.accounts), deposit)
     elif what == 4:
         txn.modify(txn.row(accounts, place(event, i, 1) % p.accounts), charge, i)
@@ -273,7 +296,11 @@ def act(event, txn, i):
     elif what == 18:
         for j in range(event.program[STEP * i + 3] % 4):  # a few rows side by side
             txn.modify(txn.row(shelves, (place(event, i, 1) + j) % p.shelves), restock, j)
-    elif what == 20:
+
+
+def modify_by_others(event, txn, i):
+    what = action(event, i)
+    if what == 20:
         other = txn.row(accounts, place(event, i, 2) % p.accounts)
         txn.modify(txn.row(accounts, place(event, i, 1) % p.accounts), follow, other)
     elif what == 21:
@@ -287,10 +314,6 @@ def act(event, txn, i):
         tally = txn.row(tallies, place(event, i, 2) % p.tallies)
         shelf = txn.row(shelves, place(event, i, 2) % p.shelves)
         txn.modify(txn.row(tallies, place(event, i, 1) % p.tallies), tell, tally, shelf)
-    elif what == 19 and event.code == FAILS:
-        txn.read(txn.row(accounts, p.accounts))  # no such row
-    elif what == 19:
-        txn.read(txn.row(accounts, place(event, i, 2) % p.accounts))
 
 
 def steps(event):

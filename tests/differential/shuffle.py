@@ -63,7 +63,7 @@ def shuffled(pass_: SparkPass, stage: Stage | None, rows: list[dict]) -> Iterato
 
 
 def outputs(pass_: SparkPass) -> pa.Table:
-    """What the sink wrote."""
+    """The output of the sink."""
     folders = sorted(Path(pass_.folder, "outputs").glob("[0-9]*"))
     return Parts([path for folder in folders for path in Parts.of(folder).paths]).read()
 

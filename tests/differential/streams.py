@@ -1,10 +1,9 @@
-"""What the property tests draw: short streams of events, and ways of executing them; and what they claim of both.
+"""Short random streams of events and ways to execute them, and the properties that hold for both.
 
-An event is drawn as bytes, which hypothesis makes quickly, and shrinks to few and small ones; a test says what its
-application reads in them. A stream may go round several times, so that a few bytes make many events.
+Hypothesis draws an event as bytes: it generates them quickly and shrinks them to few and small ones. A test decodes
+them for its application. A stream may repeat several times, so a few bytes give many events.
 
-Everything is drawn from PROPERTY_SEED (0 unless the environment says otherwise): the same tests on every machine, and
-others on demand.
+PROPERTY_SEED (default: 0) determines all draws: the same tests on every machine, and others on demand.
 """
 
 import os
@@ -32,7 +31,7 @@ ROUNDS = (1, 1, 2, 7, 30)
 
 
 def examine(examples: int) -> Callable:
-    """Decorator of a property: so many examples, the same ones each time."""
+    """Decorator of a property: try a number of examples, the same ones each time."""
 
     def decorate(test: Callable) -> Callable:
         quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
@@ -45,7 +44,7 @@ def examine(examples: int) -> Callable:
 
 @dataclass(frozen=True)
 class Stream:
-    """Events as bytes, gone through `rounds` times; `span` rows of each table; whether events may fail."""
+    """Events as bytes, repeated `rounds` times; `span` rows of each table; whether events may fail."""
 
     events: list[bytes]
     rounds: int
@@ -55,7 +54,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Way:
-    """One way of executing; `block` events are handed over at a time."""
+    """One way of executing, in blocks of `block` events."""
 
     strategy: tuple[tuple[str, Any], ...]
     threads: int
@@ -96,7 +95,7 @@ def ways() -> st.SearchStrategy[list[Way]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a stream. `failed`: the event at which a run ended early, and then nothing else is known."""
+    """The outcome of a stream. `failed` is the event at which a run failed; then all else is unknown."""
 
     failed: int | None = None
     outputs: str = ""
@@ -125,7 +124,7 @@ class Subject:
         self.oracle = Interpreter(app, self.params)
 
     def interpreted(self, events: pa.Table, oracle: Interpreter | None = None) -> Outcome:
-        """What the oracle (or another interpreter) makes of the events, from fresh tables."""
+        """The outcome of the oracle, or of another interpreter, on the events from fresh tables."""
         oracle = oracle or self.oracle
         oracle.shared.dropped_invalid = oracle.shared.rejected = oracle.events = 0
         oracle._last = (0, 0)
@@ -143,7 +142,7 @@ class Subject:
         return Outcome.of(digest, oracle.rejected, oracle.dropped_invalid, oracle.state())
 
     def executed(self, events: pa.Table, way: Way) -> Outcome:
-        """What the engine makes of them."""
+        """The outcome of the engine on the events."""
         blocks = Blocks(Events([events]), self.program, way.block)
         try:
             sample, state, _ = one_pass.run(way.spec(self.app), self.program, blocks)
@@ -160,9 +159,9 @@ class Subject:
             actual = (executed or self.executed)(events, way)
             by_chain = dict(way.strategy).get("scheme") == "tstream"
             if expected.failed is not None and (way.threads > 1 or by_chain):
-                # Threads may get to another event that fails before one of them gets to the first; so may one thread
-                # that walks one chain of operations after the other.
-                assert actual.failed is not None, f"event {expected.failed} fails, and nobody noticed"
+                # One thread may fail at a later event before another thread reaches the first failure. So may a single
+                # thread that walks one chain of operations after the other.
+                assert actual.failed is not None, f"event {expected.failed} fails, but the run does not"
                 assert actual.failed >= expected.failed
             else:
                 assert actual == expected, f"{way} differs over {events.num_rows} events"

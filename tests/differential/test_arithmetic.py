@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
     + [(name, pa.bool_()) for name in ("p", "q")]
 )
 EDGES = [0, 1, -1, 2, 3, 7, -7, 62, 63, 64, 65, 2**31, -(2**31), 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63)]
-EDGES += [3_037_000_500, 216_923_853_431]  # whose squares wrap around to negative numbers
+EDGES += [3_037_000_500, 216_923_853_431]  # their squares wrap around to negative numbers
 REALS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 0.1, 2.0**53, 2.0**63, -(2.0**63), 2.0**62, 1e308, -1e308, 5e-324, 1e-310]
 REALS += [float("inf"), float("-inf"), 9007199254740993.0, 3.0, -7.0]
 # Quiet NaNs of either sign, with a payload, signalling ones.
@@ -63,7 +63,7 @@ def outcome(machine, events):
 
 
 def agree(machines, events):
-    """Asserts that all machines do the same; the message shows expression and values."""
+    """Assert that all machines agree; the message shows expression and values."""
     rows = {row["seq"]: row for row in events.to_pylist()}
     output = outcome(machines[0], events)[1]
     for machine in machines[1:]:

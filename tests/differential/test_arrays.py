@@ -1,4 +1,4 @@
-"""Arrays that operators emit, and the scratch of stateless ones: kernel, interpreter and compiled loop agree."""
+"""Emitted arrays, and the scratch of stateless operators: kernel, interpreter and compiled loop agree."""
 
 import pyarrow as pa
 import pytest
@@ -185,7 +185,7 @@ def test_array_length_does_not_change_the_size_of_the_compiled_loop(function):
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_arrays_of_every_length_have_their_own_hash(size):
+def test_arrays_of_every_length_have_the_same_digest_on_every_machine(size):
     app, _ = built(add)
     params = app.bind({"size": size})
     rows = [{"seq": i, "ts": 2 * i, "numbers": list(range(i, i + size))} for i in range(3)]

@@ -1,4 +1,4 @@
-"""Pipelines that branch and meet again: oracle, compiled loop and engine agree."""
+"""Pipelines that branch and merge: oracle, compiled loop and engine agree."""
 
 import itertools
 

@@ -141,7 +141,7 @@ def test_campaign_reports_a_different_result():
             assert message in difference
 
 
-def test_the_earliest_failure_is_expected_where_the_engine_promises_it():
+def test_earliest_failure_is_expected_where_the_engine_promises_it():
     later, earlier = campaign.Failure("maps1", 5, "ValueError"), campaign.Failure("maps1", 4, "ValueError")
     app = campaign.programs.APPS["tidy"]
     expected = campaign.Expected(earlier, {}, (0, 0, 0))

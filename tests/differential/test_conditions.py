@@ -70,7 +70,7 @@ def sell(item, order):
         item.sold += 1
 
 
-# Conditions on one row, over rows of one table and of two, some of which the event writes and some it only reads.
+# Conditions on one row, over rows of one table and of two tables. The event writes some rows and only reads others.
 shop = App("shop", params={"wallets": Param(2), "items": Param(1)})
 wallets = shop.table("wallets", Wallet, "wallets", lambda key, params: {"money": 40 + key})
 stock = shop.table("stock", Item, "items", lambda key, params: {"price": 1 + key})
@@ -141,7 +141,7 @@ def test_conditions_may_use_written_and_read_only_rows(purses, items):
         enumerate(strategies("transactional")), enumerate((1, 2, 3, 8))
     ):
         batch = (7, 256)[(i + j) % 2]
-        idle = "yield" if threads < 8 else "park"  # who yields to seven others on few cores takes its time
+        idle = "yield" if threads < 8 else "park"  # yielding to seven others on few cores is slow
         spec = RunSpec.parse(
             {"app": "shop", "threads": threads, "punctuation": batch, "batch": batch, "idle": idle, **strategy}
         )

@@ -1,4 +1,4 @@
-"""Every method of every container, in interpreter, compiled loop, kernel and runtime: the same, or the same error."""
+"""Every method of every container has the same result or error in interpreter, compiled loop, kernel and runtime."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +39,7 @@ def test_every_container_method_has_a_use():
 
 
 def until_error(machine, table):
-    """(seq, outputs or the error's class) of each event; an error ends an event, and not what comes after it."""
+    """The outputs or the error's class of each event. An error ends only its own event."""
     outputs = []
     for seq in range(table.num_rows):
         try:
@@ -52,7 +52,7 @@ def until_error(machine, table):
 
 
 def shown(outputs):
-    """As text: a float that is not a number equals itself there, and zeros have signs."""
+    """The values as text, because a NaN equals itself there, and zeros have signs."""
     return [repr(one) for one in outputs]
 
 
@@ -68,7 +68,7 @@ def alone(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outcome(alone, drawn):
-    """What the interpreter says of each event, and itself."""
+    """The interpreter's outcome of each event, and the interpreter."""
     machine = Interpreter(alone, {})
     return until_error(machine, drawn), machine
 

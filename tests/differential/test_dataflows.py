@@ -1,4 +1,4 @@
-"""Random dataflow applications, each compiled, over random events in random ways; and faults, which must be found."""
+"""Random dataflow applications, each compiled, over random events in random ways; and planted faults to detect."""
 
 import importlib.util
 from collections.abc import Callable
@@ -32,7 +32,7 @@ ORDERED = [tuple(strategy.items()) for name in DATAFLOW for strategy in strategi
 
 @dataclass(frozen=True)
 class Way:
-    """One way of executing; `block` events are handed over at a time; `places` deals replicas to threads."""
+    """One way of executing, in blocks of `block` events; `places` assigns replicas to threads."""
 
     strategy: tuple
     threads: int
@@ -114,7 +114,7 @@ def encode(app) -> Callable[[Stream], pa.Table]:
 
 
 def subject(folder, number: int, seed: int = SEED, is_stateless: bool = False, is_flushing: bool = False) -> Dataflow:
-    """Application `number` of a seed; those of odd numbers have text keys, unless they are to flush."""
+    """Application `number` of a seed. Odd numbers have text keys, unless the application must flush."""
     path = write(folder, f"{seed}_{number}", number % 2 == 1 and not is_flushing, is_stateless, is_flushing)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)

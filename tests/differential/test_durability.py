@@ -1,4 +1,4 @@
-"""A run that is killed at any moment, and started again until it ends, is the run that nobody killed."""
+"""A run killed at any moment and restarted until it ends leaves the files of an undisturbed run."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def command(tmp_path_factory):
 
 
 def outcome_of(out):
-    """All that a run leaves behind, but for what it measured."""
+    """All results of a run, without its measurements."""
     report = json.loads((out / "report.json").read_text())
     files = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
     del files["report.json"]
@@ -54,7 +54,7 @@ def outcome_of(out):
 
 
 class Undisturbed:
-    """A run that nobody disturbs, equal to its oracle, and how to make one that somebody does."""
+    """An undisturbed run, equal to its oracle, and the command to start a disturbed one."""
 
     def __init__(self, command, source, root, app, punctuation, checkpoint, *options):
         self.command, self.root, self.source = command, root, source
@@ -148,7 +148,7 @@ def test_run_killed_before_any_file_system_change_resumes(stride, undisturbed, t
 
 
 def everything(folder):
-    """All that lies in a folder, but for what was measured."""
+    """All files of a folder, without measurements."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
     for name in ("report.json", "manifest.json"):
         if name in files:
@@ -163,7 +163,7 @@ def everything(folder):
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["run", "generate", "oracle"])
 def test_repeated_command_ends_as_if_the_first_had_not_been_killed(stride, what, command, undisturbed, tmp_path):
-    """Without checkpoints, and nothing is left beside what was asked for."""
+    """Without checkpoints, and without leftover files beside the output."""
     workload_of = undisturbed("sl", 500, 10, "--threads", 1).source / "workload"
     options = {
         "run": [
@@ -233,7 +233,7 @@ def test_resuming_run_killed_before_any_change_resumes_again(at, undisturbed, tm
 
 @pytest.mark.slow
 def test_user_process_killed_after_a_checkpoint_resumes(undisturbed, tmp_path):
-    """As a user starts them, with nothing of a test inside. There are 150 checkpoints."""
+    """Start the processes as a user does, without test code inside. A run takes 150 checkpoints."""
     whole, out, dice, kills = undisturbed("gs", 60, 1, "--threads", 2), tmp_path / "out", random.Random(5), 0
     script = "from streaming_core.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, whole.arguments), "--out", str(out)]
@@ -258,7 +258,7 @@ def test_user_process_killed_after_a_checkpoint_resumes(undisturbed, tmp_path):
 
 
 def last_checkpoint(out: Path) -> int | None:
-    """When the last checkpoint was made."""
+    """The time of the last checkpoint; None: there is none."""
     try:
         return (out / FOLDER / "last").stat().st_mtime_ns
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A stream without events: what flushes put out without a key is nothing, and every way of executing agrees on it."""
+"""A stream without events: flushes without keys emit nothing, in every way of executing."""
 
 import json
 

@@ -1,5 +1,7 @@
-"""The end of the stream: keys that an upstream flush makes, several flushes in a row, unions and branches of what was
-flushed, no events at all; runtime, interpreter and compiled loop agree."""
+"""Runtime, interpreter and compiled loop agree at the end of the stream.
+
+Covers keys from an upstream flush, several flushes in a row, unions and branches of flushed rows, and empty streams.
+"""
 
 from types import FunctionType
 
@@ -124,7 +126,7 @@ def fails(state, out):
 
 
 def then_keys(app):
-    """A flush makes all the keys there are."""
+    """A flush emits all keys."""
     app.source(Event).process(keep, Total, Event, flush=dozen).key_by("key").process(
         another(keep, 2), Total, Event, flush=one
     ).sink()
@@ -147,7 +149,7 @@ def branches(app):
 
 
 def beside(app):
-    """What the sink does not take flushes too, and so changes its own states."""
+    """An operator that the sink does not read flushes too, and so changes its own states."""
     first = app.source(Event).process(keep, Total, Event, flush=dozen)
     first.key_by("key").process(echo, Total, Event, flush=one)
     first.key_by("value").process(another(keep, 2), Total, Event, flush=tell).sink()
@@ -166,7 +168,7 @@ def of_flags(app):
 
 
 def into_nothing(app):
-    """Who has a flush takes nothing in: whatever comes is dropped in front of him."""
+    """An operator with a flush that receives no rows, because the one before it drops them all."""
     app.source(Event).flat_map(nothing, Event).key_by("key").process(keep, Total, Event, flush=one).sink()
 
 
@@ -219,7 +221,7 @@ def test_keys_added_by_a_flush_are_flushed_too():
     machine = Interpreter(built(then_keys), {})
     machine.process(pa.table({"seq": [0], "ts": [0], "key": [3], "value": [4]}))
     output = machine.finish(1).to_pydict()
-    # Each of the dozen keys has met one row, whose value is its number and 4 more.
+    # Each of the dozen keys has taken one row; its value is the number of the key plus 4.
     assert output["key"] == [4 + i for i in range(12)]
     assert (output["ts"], output["value"], output["seq"]) == ([1] * 12, [1] * 12, [1] * 12)
 

@@ -18,8 +18,8 @@ from streaming_core.run.way import ENGINE_EXECUTORS, UNORDERED_CHANNELS, Pooled,
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000
-# All threads meet several times at a punctuation, and eight of them on few cores wait for the scheduler each time: what
-# an interval may do wrong, it does within so many of them.
+# All threads meet several times at a punctuation, and eight of them on few cores wait for the scheduler each time. So
+# many intervals are enough to show a fault of an interval.
 INTERVALS = 300
 # The smallest key spaces an application allows: the most conflicts.
 SMALL = {
@@ -101,7 +101,7 @@ KEYS = {"small": SMALL, "large": LARGE, "hot": few(1.2), "warm": few(0.6), "even
 
 @pytest.fixture(scope="module")
 def cases():
-    """Makes the case of an application with keys of a kind; each is interpreted once."""
+    """A function that returns the case of an application with keys of a kind; each is interpreted once."""
     cases_by_name, programs = {}, {}
 
     def case(name, kind, events=EVENTS):
@@ -131,7 +131,7 @@ def kinds_of(name):
 
 
 def few_kinds_of(name):
-    """Those of the quick tests: every number of keys is compiled for, and many keys meet seldom."""
+    """The kinds of keys of the quick tests: each kind needs a compilation, and many keys rarely conflict."""
     return [kind for kind in kinds_of(name) if kind != "large"]
 
 
@@ -230,12 +230,12 @@ def test_pairwise_rows_cover_every_pair_of_options(axes):
     assert most * next_most <= len(rows) <= 2 * most * next_most
 
 
-# Threads that spin keep those that others wait for off the cores when there are other processes, as there are in a
-# parallel test run; they have a test of their own below.
+# Spinning threads have a test of their own below. Beside other processes, as in a parallel test run, they keep the
+# threads that they wait for off the cores.
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
 def test_every_way_equals_the_interpreter_in_full(cases, name, strategy, threads):
-    # Who yields to seven others on few cores takes its time.
+    # A thread that yields to seven others on few cores is slow.
     idles = ("yield", "park") if threads < 8 else ("park",)
     # Over the thread counts each batch size meets most of them.
     turns = itertools.islice(itertools.cycle(itertools.product(idles, (512, 3000))), threads, None)

@@ -1,4 +1,4 @@
-"""A shop: everything that a state transaction may be made of."""
+"""A shop whose transaction combines all operations of a state transaction."""
 
 import itertools
 

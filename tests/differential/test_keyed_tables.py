@@ -224,7 +224,7 @@ def test_row_exists_once_an_event_names_it():
     assert (untouched["total"], untouched["counts"]) == (3, [])
 
 
-def test_the_last_row_of_a_full_table_is_used():
+def test_last_row_of_a_full_table_is_used():
     params = ledger.bind({"numbers": "insert", "size": 8, "names": 2 * len(NAMES)})
     case = Case(ledger, params, orders(2000))
     assert case.state["accounts"].num_rows == 8
@@ -258,7 +258,7 @@ def test_key_without_a_row_fails_on_every_machine(changed, key, error):
 
 
 @pytest.mark.parametrize("lookup", LOOKUPS)
-def test_a_run_continues_from_an_image_by_another_scheme(lookup, cases):
+def test_run_continues_from_an_image_by_another_scheme(lookup, cases):
     case = cases[lookup]
     rows, content, _ = encode(case.events.tables[0], case.program.event)
     images, standing, ends = None, None, (0, 700, 701, 2000)

@@ -1,4 +1,4 @@
-"""A live run that was killed at any step, and resumed, is the run that was not disturbed; and that is the oracle's."""
+"""A live run killed at any step and resumed equals the undisturbed run, and that one equals the oracle."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""The compiled loop against the interpreter: applications, containers, flushes, conditions that come late, errors."""
+"""The compiled loop against the interpreter: applications, containers, flushes, late conditions, errors."""
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +97,7 @@ def test_query_equals_the_interpreter_in_the_loop(name, params):
 
 
 def test_loop_takes_many_events_of_one_seq():
-    """As an operator takes them that is replayed alone: more of one seq than a slice of the loop, or a chunk, holds."""
+    """As in the replay of one operator: more events of one seq than a slice of the loop, or a chunk, holds."""
     wc = registry.load("wc")
     events = workload.generate_chunk(wc, {}, 2000, 9, 0, 2000)
     events = events.set_column(0, "seq", pa.array(np.repeat([0, 3, 1999, 2000], [7, 1000, 500, 493])))
@@ -220,7 +220,7 @@ def containers(keyed):
 
 
 def until_error(machine, events):
-    """Outputs and errors; an error ends a run, and it goes on behind the event."""
+    """Outputs and errors. An error ends a run, and the next run starts after that event."""
     outputs, errors = [], []
     seqs = events["seq"].to_pylist()
     for position in range(len(seqs)):
@@ -278,7 +278,7 @@ def test_container_owner_is_evaluated_once_and_first():
 
 
 def test_keys_of_every_length_have_states_of_their_own():
-    """Text keys of up to 16 bytes lie in the map's entries, longer ones beside them; maps grow meanwhile."""
+    """Text keys of up to 16 bytes lie in the map's entries, and longer ones outside them; the maps grow."""
     app = App("keys")
     app.source(Op).key_by("t").process(count, Counted, Answer, flush=report).sink()
     app.generates(lambda *args: {})

@@ -28,7 +28,7 @@ BLOCKS = {
 
 
 def run(stage: str, folder: Path, events: int) -> None:
-    """Run a stage on what the stages before left in the folder."""
+    """Run a stage on the files of the previous stages in the folder."""
     if stage == "generate":
         for name, size in (("few", events // INTERPRETED), ("events", events), ("many", events * GENERATED)):
             workload.write("wc", {"vocabulary": 1_000}, size, 1, folder / name)
@@ -63,7 +63,7 @@ def peaks(folder: Path, events: int) -> dict[str, int]:
 
 
 def measure(folder: Path) -> list[dict[str, int]]:
-    """The peaks with SMALL events, and with TIMES as many; what happens once happens before."""
+    """The peaks with SMALL events and with TIMES as many, after a run for one-time work."""
     for (module, name), value in BLOCKS.items():
         mock.patch.object(module, name, value).start()
     return [peaks(folder / str(number), events) for number, events in enumerate([SMALL, SMALL, SMALL * TIMES])][1:]

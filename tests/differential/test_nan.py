@@ -1,4 +1,4 @@
-"""There is one NaN: whatever an operator reads, computes, keeps and emits, all meanings keep the same 64 bits of it."""
+"""All machines use the same 64 bits for every NaN that an operator reads, computes, keeps or emits."""
 
 import itertools
 
@@ -60,7 +60,7 @@ def doubles(table):
 
 
 def has_one_nan(table):
-    """Asserts that there are NaNs, all alike."""
+    """Assert that the table has NaNs, all with the same bits."""
     values = doubles(table)
     assert set(values[np.isnan(values)].view(np.uint64).tolist()) == {NAN_BITS}
 
@@ -94,7 +94,7 @@ def computed(row, out):
 
 
 def chosen(row, out):
-    """Comparisons of NaNs, and what min and max make of them."""
+    """Comparisons, min and max of NaNs."""
     out.emit(x=min(row.x, row.y), y=max(row.x, row.y), several=row.several)
     out.emit(x=min(row.x, row.y, 1.0), y=max(1.0, row.y, row.x), several=row.several)
     out.emit(x=1.0 if row.x < row.y else -row.x, y=row.x if row.x != row.y else 2.0, several=row.several)
@@ -168,7 +168,7 @@ def test_every_nan_is_stored_with_the_same_bits(function):
 
 
 def test_forwarded_events_hold_the_same_nan_bits():
-    """What goes from the source to the sink, and state and outputs of an engine's run."""
+    """Events forwarded from source to sink, and state and outputs of an engine's run."""
     app = App("nans")
     source = app.source(Output)
     source.union(source.process(summed, Sum, Output)).sink()

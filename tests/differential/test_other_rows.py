@@ -1,4 +1,4 @@
-"""Modifications that read other rows: these are as they were before the transaction, whatever it does to them."""
+"""Modifications read other rows as they were before the transaction, even if it changes them."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Random transactions, as programs that events carry, executed in random ways; and faults, which must be found."""
+"""Random transactions, as programs in events, executed in random ways; and planted faults to detect."""
 
 import functools
 
@@ -77,7 +77,7 @@ ALONE = Way((("executor", "transactional"),), threads=1, punctuation=1, batch=1,
 
 
 def search(carry_out, examples: int) -> list[Stream]:
-    """Streams on which an engine like that is found out; the last one is the smallest."""
+    """The streams that reveal the fault of such an engine; the last one is the smallest."""
     of = "tidy", ROWS["tidy"]
     sound, failing = subject(*of), []
     faulty = Faulty(sound.app, sound.params, carry_out)

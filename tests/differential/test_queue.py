@@ -1,6 +1,6 @@
-"""Queues that grow, slide and are emptied, in one state and in one per key.
+"""Queues that grow, slide and become empty, in one state and in one state per key.
 
-Interpreter, compiled loop and runtime agree. The memory of a queue is bounded by the most rows that it has held.
+Interpreter, compiled loop and runtime agree. The largest length of a queue bounds its memory.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ class Event:
 
 @record
 class Item:
-    """Columns of every width, so that each begins elsewhere."""
+    """Columns of every width, so each one starts at another offset."""
 
     few: u8
     x: f64
@@ -76,7 +76,7 @@ def turned(state):
 
 
 def push(queue, number, x):
-    """Written in another order than declared; the queue goes from hand to hand."""
+    """Writes fields in another order than the declaration, and passes the queue to other functions."""
     queue.append(number=number, n=number % 30000 - 15000, x=x - number, odd=number % 2, few=number % 256)
     return len(queue) - 1
 
@@ -86,7 +86,7 @@ def work(row, state, out):
     if row.empties:
         waiting.clear()
     for _ in range(min(row.pop, len(waiting))):
-        # Evaluated as written, which is not as declared.
+        # Evaluated in the order of the code, not of the declaration.
         state.popped.append(
             number=waiting[0].number, n=turn(state) % 100, x=waiting[0].x, few=turn(state) % 100, odd=waiting[0].odd
         )
@@ -94,7 +94,7 @@ def work(row, state, out):
     for _ in range(row.push):
         push(waiting, state.pushed, row.x)
         state.pushed += 1
-    # Where a row lies is found before what it lies in: pushing may move the columns.
+    # The address of a row comes before the address of its columns: a push may move the columns.
     newest = waiting[push(waiting, state.pushed, row.x)].number
     state.pushed += 1
     total = 0
@@ -106,7 +106,7 @@ def work(row, state, out):
         if waiting[i].odd:
             odd += waiting[i].number - newest
     state.last.append(total)
-    # What a queue is found by is evaluated once, and first.
+    # The expression of the queue is evaluated once, and first.
     turned(state).popped.append(
         number=state.turns, n=turned(state).rows[0].n, x=1.0, few=len(turned(state).popped) % 100, odd=False
     )
@@ -140,7 +140,7 @@ def compiled_app(request):
 
 
 def events(phases):
-    """A phase: whose queue, rows pushed and popped by each event, how many events, whether the first one empties."""
+    """The events of phases: (key, rows pushed and popped by each event, events, does the first one empty the queue)."""
     rows = [
         (key, pushed, popped, at, None if at % 7 == 0 else at / 3, empties and turn == 0)
         for key, pushed, popped, turns, empties in phases
@@ -186,18 +186,18 @@ def test_long_sequences_of_appends_and_removals_agree(compiled_app):
 
 
 def test_queue_memory_is_bounded_by_its_largest_length():
-    """One row comes with each event; from the 100th on, one goes."""
+    """Each event adds a row; from the 100th event on, it also removes one."""
     app = application("alone")
     filling, steady = events([(0, 0, 0, 100, False)]), events([(0, 0, 1, 5000, False)])
     row = sum(scalar.width for scalar in State.fields["rows"].fields.values())
-    most = 2 * 4 * (101 + 22) * row  # of both queues; columns that they have left are included
+    most = 2 * 4 * (101 + 22) * row  # of both queues, including abandoned columns
     kernel, loop = Kernel(app, {}), Loop(app, {})
     taken = []
     for table in (filling, steady, steady, steady):
         kernel.process(table)
         loop.process(table)
         taken.append((sum(map(len, kernel.blocks)), int(loop._work.context[layout.ARENA // 8])))
-    assert taken[0][0] < taken[1][0] <= most  # what is removed goes to the other queue
+    assert taken[0][0] < taken[1][0] <= most  # removed rows go to the other queue
     assert taken[1] == taken[2] == taken[3]
 
 
@@ -276,7 +276,7 @@ def from_right(row, window, lefts, rights, out):
 
 @pytest.mark.parametrize("seed", seeds(1, of=3))
 def test_window_joins_two_streams_through_queues(seed):
-    """ScaleJoin: the head of the other queue goes while it is too old, the rest is compared, the row is kept."""
+    """ScaleJoin: removes old rows from the other queue, compares the row with the rest, and keeps it."""
     rng, size = np.random.default_rng(seed), 20
     columns = {"seq": np.arange(400), "ts": np.cumsum(rng.choice([0, 1, 2, 30], 400, p=[0.3, 0.4, 0.28, 0.02]))}
     table = pa.table({**columns, "side": rng.integers(0, 2, 400), "value": rng.integers(0, 12, 400)})

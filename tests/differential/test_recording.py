@@ -1,4 +1,4 @@
-"""Every operator's input, recorded in random ways, is what the oracle saw it take; replayed, it puts out the same."""
+"""The recorded input of every operator is its input in the oracle, and a replay emits the oracle's rows."""
 
 import itertools
 import random
@@ -23,7 +23,7 @@ WAYS = [fields for executor in ("pooled", "pinned", "morsel") for fields in stra
 
 
 def watched(app, events):
-    """By operator, what the oracle sees it take and put out when it interprets the whole application."""
+    """The rows that each operator takes and emits while the oracle interprets the whole application."""
     oracle = Interpreter(app, {})
     inputs, outputs = {}, {}
     for step in oracle._steps:
@@ -58,7 +58,7 @@ def written(folder):
 
 
 def examine(app, program, events, root, r):
-    """Records and replays every operator of the application; returns how many rows of the end of the stream it met."""
+    """Record and replay every operator of the application; returns the number of rows at the end of the stream."""
     count, flushed = events.num_rows, 0
     workload.write(app, {}, count, 1, root / "workload", [events])
     source = workload.read(root / "workload", app)

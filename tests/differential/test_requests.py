@@ -1,4 +1,4 @@
-"""Replicas that come and go while a run is at work, as other threads and controllers ask: the oracle's result."""
+"""Requests of threads and controllers add and remove replicas during a run; the result equals the oracle's."""
 
 import itertools
 import threading
@@ -21,7 +21,7 @@ PARAMS = {"vocabulary": 300, "rate": 2_000}
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
-    """A workload of wordcount, its program, and the digest of what the oracle makes of it."""
+    """A workload of wordcount, its program, and the digest of the oracle's outputs."""
     folder = tmp_path_factory.mktemp("requests")
     app = registry.load("wordcount")
     workload.write(app, PARAMS, EVENTS, 7, folder / "workload")
@@ -137,7 +137,7 @@ def test_request_for_an_unknown_operator_or_replica_is_refused(counted):
 
 @pytest.mark.parametrize("controller", ["threshold", "model"])
 def test_controller_releases_idle_replicas(counted, controller):
-    # Spread over more than a second: what is done in some milliseconds.
+    # The rate spreads some milliseconds of work over more than a second.
     sample = passed(counted, threads=2, controller=controller, rate=EVENTS / 1.2)
     (operator_loads,) = sample.loads.items()
     assert operator_loads[0] == "count"

@@ -1,4 +1,4 @@
-"""Loops over queues that act on few rows: all readings agree, and the right loops are scans."""
+"""Loops over queues that act on few rows: all machines agree, and the right loops are scans."""
 
 import ast
 import inspect
@@ -97,7 +97,7 @@ def left_early(row, state, out):
 
 
 def moving(row, state, out):
-    """The condition reads what the body changes."""
+    """The condition reads a value that the body changes."""
     rows = state.rows
     for i in range(len(rows)):
         if rows[i].n >= state.limit:

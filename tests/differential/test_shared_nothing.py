@@ -107,7 +107,7 @@ def keep(row, window, before, kept, out):
 
 
 def emit_summary(window, before, kept, out):
-    """Everything there is, in its order."""
+    """Emit the content of every container in order."""
     a = 0
     b = 0
     c = 0
@@ -145,7 +145,7 @@ def from_nothing(row, window, before, kept, out):
     before.times += 3
 
 
-# Multi; single, of which somebody is told, of which nobody is, whose windows slide with every moment.
+# Multi; and single: with a result, without one, and with windows that slide at every moment.
 KINDS = {
     "multi": {"kind": "multi", "advance": 7, "size": 17, "delay": 3, "result": expired},
     "slides": {"kind": "single", "advance": 5, "size": 20, "result": expired, "slide": slid},
@@ -187,7 +187,7 @@ def table(events, seed):
 
 
 def swapped(operators, replicas, events, every):
-    """To each replica in turn, and to all, so that everything there is moves again and again."""
+    """Move all keys to each replica in turn, and to all replicas, again and again."""
     shares = [*([replica] for replica in range(replicas)), list(range(replicas)), list(reversed(range(replicas)))]
     return [
         {"event": event, "owners": dict.fromkeys(operators, shares[turn % len(shares)])}

@@ -1,7 +1,7 @@
 """Random applications of several sources with windows over them: by hand, interpreted, in the loop and by the engine.
 
-Drawn are the streams, which fields of which types their records have (so that columns are shared, or need a name of
-their own), how dense they are and when they fall silent, what windows there are and what functions make of their rows.
+A number determines the streams, the fields and types of their records, their density and their silences. Streams may
+share columns, or need columns of their own. The number also determines the windows and their functions.
 """
 
 import importlib.util
@@ -153,7 +153,7 @@ def written(number):
 
 
 def agree(app, seed):
-    """All readings of the application over the first events; what it puts out."""
+    """Compare all machines over the first events; returns the outputs."""
     params = app.check().bind()
     table = workload.generate_chunk(app, params, EVENTS, seed, 0, EVENTS)
     interpreter, loop = Interpreter(app, params), Loop(app, params)

@@ -1,4 +1,4 @@
-"""What tasks of executor pinned say they took and put out is what flows through the pipeline."""
+"""The row counts of the tasks of executor pinned match the rows in the pipeline."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_every_emitted_row_is_consumed(cases, name, threads, way):
         return [getattr(task, f"rows_{end}") for task in sample.tasks if (task.operator, task.role) == (operator, role)]
 
     def put_out(inputs):
-        # Events are dealt by who is called source here, whatever the application calls it.
+        # The report calls the task that distributes events "source", whatever its name in the application.
         of = [(o.name, "operator") if o.name in operators else ("source", "source") for o in inputs]
         return sum(sum(rows(operator, role, "out")) for operator, role in of)
 

@@ -138,7 +138,7 @@ PIPELINES = (multi, sliding, silent, sessions, chained)
 
 @dataclass(frozen=True)
 class Failure:
-    """What a failure says: operator, event, type of the exception, and the window if the function has one."""
+    """The parts of a failure: operator, event, type of the exception, and the window if the function has one."""
 
     operator: str
     event: int

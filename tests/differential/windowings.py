@@ -23,7 +23,7 @@ class Windowing(Dataflow):
         self.fans, self.meetings = 1, 1  # maps make at most two rows of one
 
     def keys(self) -> tuple[str, str, int]:
-        """What `window` gets to know of the keys of one stream and of two, and how many a row has."""
+        """The arguments of `window` for the keys of one stream and of two, and the number of keys of a row."""
         r = self.r
         if self.is_text:
             return 'key="word"', 'key="word"', 1

@@ -1,4 +1,4 @@
-"""Windowed applications executed, held against what an oracle makes of the same events."""
+"""Windowed applications on the engine, compared with an oracle on the same events."""
 
 import itertools
 import random
@@ -42,7 +42,7 @@ def drawn_schedule(app, threads, events, seed):
 
 
 def check_executed(app, params, table, outputs, late, end=None, ways=WAYS):
-    """Runs all of `ways` over one table of events; their outputs, and how many rows were late, are the oracle's."""
+    """Run all of `ways` over one table of events, and check outputs and the count of late rows against the oracle."""
     program = compile_app(app, params)
     events = Events([table])
     events.end = table.num_rows if end is None else end

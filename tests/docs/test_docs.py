@@ -1,4 +1,4 @@
-"""The how-to pages have steps, and tests that follow them find what a page promises."""
+"""The how-to pages have commands, and their tests check the output that a page promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streaming_core.engines import environment
 from tests.support import pages
 
 RUNBOOK = (pages.DOCS / "runbook.md").read_text()
-# The sections of the runbook whose tables begin with a message, word by word.
+# The sections of the runbook with tables that start with an exact message.
 MESSAGES = ("The night is late", "Airflow does not start")
 # It says what works elsewhere and what does not, and which page to follow.
 WITHOUT_COMMANDS = {"deploy-on-managed-airflow"}

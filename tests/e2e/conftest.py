@@ -1,4 +1,4 @@
-"""What end-to-end tests share: a copy of the checkout, and a shell in it."""
+"""Fixtures of end-to-end tests: a copy of the checkout, and a shell in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run costs besides the engine: the seconds of each task, of three sizes of a run.
+"""The cost of a run besides the engine: the seconds of each task, for three sizes of a run.
 
     python -m tests.e2e.cost [--sizes one default nightly] [--runs 3] [--before CHECKOUT]
 
@@ -93,7 +93,7 @@ def table(size: str, names: list[str], runs: list[list[Run]]) -> Table:
 
 
 def faults(size: str, runs: list[list[Run]]) -> list[str]:
-    """What does not hold of a size; the runs of this checkout come last."""
+    """The broken limits of a size; the runs of this checkout come last."""
     lines, mine = [], runs[-1]
     whole = median(run.whole for run in mine)
     if whole > LIMITS.get(size, whole):

@@ -29,7 +29,7 @@ def damage(out: Path) -> None:
 
 
 def forge(out: Path) -> None:
-    """Let the report say what no run can do: that compiling took negative time. The result itself stays right."""
+    """Make the report claim a negative compile time. The result itself stays right."""
     path = out / "report.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"compile_seconds": -1.0}))
 

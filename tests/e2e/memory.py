@@ -1,4 +1,4 @@
-"""What a run holds in memory: the peak of each stage's processes, with some events and with ten times as many.
+"""The memory of a run: the peak of each stage's processes, with some events and with ten times as many.
 
     python -m tests.e2e.memory [--cases wc "wc, much state" ...] [--events 1000000] [--executor spark]
 

@@ -72,7 +72,7 @@ POLL_SECONDS = 3
 
 
 class Outcome(NamedTuple):
-    """A line of the result: what was to be shown, whether it was, and what was seen."""
+    """A line of the result: the claim, whether it holds, and the observation."""
 
     claim: str
     holds: bool
@@ -167,7 +167,7 @@ class Nights:
         return [history.run(run_id) for run_id in history.run_ids() if history.origin(run_id) != "cli"]
 
     def sleep_through(self, count: int, each: Callable[[int], None] = lambda number: None) -> list[Run]:
-        """Have the scheduler start so many nights, one after the other, and wait for their end; their runs.
+        """Have the scheduler start a number of nights in sequence, and wait for their end; returns their runs.
 
         A night is the run of the regression that the schedule triggers. While the schedule is paused, the scheduled run
         itself does not end: it ends when the schedule goes on.
@@ -223,14 +223,14 @@ def planted_rounds(nights: Nights, cell: Cell) -> tuple[int, float]:
 
 
 def accused(run: Run) -> list[str]:
-    """What the trend and the gate say against the cells of a run."""
+    """The slowdowns of a run by the trend and by the gate."""
     trend = [f"{cell.label} {cell.speed.text}" for cell in run.speeds if cell.speed]
     bad = ("slower", "faster", "different", "failed")
     return trend + [f"{label} {one.text} (gate)" for label, one in run.gates if one.verdict in bad]
 
 
 def unchanged(nights: Nights, runs: list[Run], gated: int) -> list[Outcome]:
-    """What the unchanged nights have to show."""
+    """The checks of the unchanged nights."""
     cells = [cell for run in runs for cell in run.cells]
     judged = sum(bool(cell.speed and cell.speed.verdict in JUDGED) for cell in cells)
     measured = [one for run in runs for _, one in run.gates if one.verdict in JUDGED]
@@ -247,7 +247,7 @@ def unchanged(nights: Nights, runs: list[Run], gated: int) -> list[Outcome]:
 
 
 def slowed(nights: Nights, run: Run, real: float) -> list[Outcome]:
-    """What the night after the slow commit has to show."""
+    """The checks of the night after the slow commit."""
     build = short(nights.command("git", "rev-parse", "--short", "slow").strip())
     cell = next(cell for cell in run.cells if cell.label == PLANTED)
     verdict = f"{cell.gate.text} ({cell.gate.interval})" if cell.gate else "not measured"
@@ -290,7 +290,7 @@ def sit(nights: Nights, run: Run, count: int) -> list[Outcome]:
 
 
 def broken(nights: Nights, run: Run) -> list[Outcome]:
-    """What the night after the commit with the ordering bug has to show."""
+    """The checks of the night after the commit with the ordering bug."""
     wrong = [cell.label for cell in run.cells if cell.verdict == "different"]
     alerts = nights.sink.alerts("mismatch") or ["none"]
     return [
@@ -300,7 +300,7 @@ def broken(nights: Nights, run: Run) -> list[Outcome]:
 
 
 def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) -> list[Outcome]:
-    """All steps; a line of the result for each claim."""
+    """Run all steps; returns a line of the result for each claim."""
     count, gated, sittings = options.nights, options.gated, options.sittings
     nights = Nights(folder, say)
     nights.edit("dags/nightly.py", 'CronTriggerTimetable("0 2 * * *"', 'CronTriggerTimetable("* * * * *"')

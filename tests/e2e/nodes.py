@@ -26,11 +26,11 @@ class Node(Sshd):
         return super().connection(python=python, wrapper=list(wrapper), builds=builds, patience=5.0, **extra)
 
     def sessions(self) -> list[psutil.Process]:
-        """The processes of its connections, and what they run."""
+        """The processes of its connections, and their children."""
         return self.process.children(recursive=True) if self.process.is_running() else []
 
     def cut(self) -> None:
-        """Break every connection. What runs on the host goes on."""
+        """Break every connection. The processes on the host keep running."""
         for session in self.process.children():
             for process in [session, *session.children()]:
                 if "sshd" in process.name():

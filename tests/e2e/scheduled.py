@@ -26,7 +26,13 @@ class Airflow:
     """A running `make ui`, and calls to its API with a login."""
 
     def __init__(self, environment: dict[str, str], port: int, checkout: Path | None = None):
-        """`checkout`: the one whose `make ui` to start; None: this one."""
+        """Start `make ui`.
+
+        Args:
+            environment: the environment of the process.
+            port: the port of its pages.
+            checkout: the checkout to start; None: this one.
+        """
         self.environment = environment
         command = checkout / ".venv" / "bin" / "lockstep" if checkout else Path(sys.executable).parent / "lockstep"
         self.url = f"http://localhost:{port}"
@@ -79,7 +85,7 @@ class Airflow:
         browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel === 'Trigger Dag')")
 
     def field(self, name: str, element: str) -> str:
-        """JavaScript for the first such element behind the label of a field of the open form."""
+        """JavaScript for the first matching element after the label of a field of the open form."""
         label = f"[...document.querySelectorAll('[role=dialog] label')].find(e => e.innerText.startsWith('{name}'))"
         behind = f"[...document.querySelectorAll('[role=dialog] {element}')]"
         return f"(() => {{ const l = {label}; return l && {behind}.find(e => l.compareDocumentPosition(e) & 4) }})()"

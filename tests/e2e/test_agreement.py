@@ -69,7 +69,7 @@ def browser(airflow) -> Iterator[Browser]:
 
 @dataclass(frozen=True)
 class Texts:
-    """What a person reads about one run.
+    """All texts about one run that a person can read.
 
     Attributes:
         overview: the visible text of the overview.
@@ -160,7 +160,7 @@ def lockstep_id(airflow: Airflow, run: str) -> str:
 
 
 def ended(airflow: Airflow, run: str) -> str:
-    """Wait for the end of a run; its final state."""
+    """Wait for the end of a run; returns its final state."""
 
     def state() -> str | None:
         now = airflow.call(f"{RUNS}/{run}")["state"]
@@ -169,7 +169,7 @@ def ended(airflow: Airflow, run: str) -> str:
     return wait_for(state, PATIENCE)
 
 
-def test_a_clean_run_is_green_everywhere(airflow, browser):
+def test_clean_run_is_green_everywhere(airflow, browser):
     done = lockstep(airflow, *arguments(CLEAN))
     assert done.returncode == 0, done.stdout + done.stderr
     texts = read(airflow, browser, lockstep_id(airflow, newest(airflow)), "clean")
@@ -205,7 +205,7 @@ def test_value_below_the_minimum_is_corrected_by_the_form(airflow, browser):
     texts.agree(texts.heading, False, comparable=False)
     assert "unknown application 'nosuch'" in texts.heading
     assert "nosuch" not in texts.overview
-    test_a_clean_run_is_green_everywhere(airflow, browser)
+    test_clean_run_is_green_everywhere(airflow, browser)
 
 
 def test_cancelled_run_shows_time_and_finished_cells(airflow, browser):
@@ -248,7 +248,7 @@ def test_dbt_failure_is_red_everywhere_until_its_cause_is_fixed(airflow, browser
     texts.agree(sentence, False)
     assert sentence in done.stdout.splitlines()
     assert "not judged: dbt build failed" in texts.docs
-    test_a_clean_run_is_green_everywhere(airflow, browser)
+    test_clean_run_is_green_everywhere(airflow, browser)
 
 
 def test_failed_expectation_is_red_everywhere(airflow, browser):

@@ -132,7 +132,7 @@ def machine(tmp_path_factory):
     shutil.rmtree(root)
 
 
-def test_setup_without_yes_names_missing_tools_and_installs_nothing(machine):
+def test_make_run_without_yes_names_missing_tools_and_installs_nothing(machine):
     code, output = machine.run("make", "run", "ARGS=--applications wc")
     assert code != 0
     assert "missing  python      not found; to fix: apt-get update && apt-get install -y python3 python3-venv" in output
@@ -140,7 +140,7 @@ def test_setup_without_yes_names_missing_tools_and_installs_nothing(machine):
     assert not (machine.root / "usr/bin/python3").exists()
 
 
-def test_setup_with_yes_installs_everything_and_the_run_is_green(machine):
+def test_make_run_with_yes_installs_everything_and_is_green(machine):
     started = time.monotonic()
     code, output = machine.run("make", "run", "YES=1", "ARGS=--applications wc")
     print(output[-3000:], f"{time.monotonic() - started:.0f} s")

@@ -222,11 +222,11 @@ def small_run(airflow: Airflow, **conf: object) -> Run:
 
 
 def verdicts(run: Run) -> list[tuple[str | None, str | None]]:
-    """What the speed gate says of the cells of a run, and why."""
+    """The gate's verdict on each cell of a run, with its reason."""
     return [(cell.gate and cell.gate.verdict, cell.gate and cell.gate.reason) for cell in run.cells]
 
 
-def test_the_speed_gate_of_a_run_measures_on_the_host_that_ran_the_cell(gated, nodes):
+def test_speed_gate_of_a_run_measures_on_the_host_that_ran_the_cell(gated, nodes):
     assert verdicts(gated) == [("too_short", None)]
     names = {path.read_text().strip() for path in (nodes["node-c"].folder / "builds").glob("*/streaming_core/BUILD")}
     assert {gated.cells[0].gate.baseline, gated.build} <= names

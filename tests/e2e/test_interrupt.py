@@ -28,7 +28,7 @@ def environment_of(process: psutil.Process) -> dict:
         return {}
 
 
-def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
+def test_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
     engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
     world = {
         **os.environ,

@@ -1,6 +1,6 @@
-"""One whole run with a wrong, a crashed and a missing cell, and a workload that cannot be made.
+"""One whole run with a wrong, a crashed and a missing cell, and a workload that cannot be generated.
 
-What each becomes, and that the others do not mind.
+Checks the verdict of each, and that the other cells are unaffected.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, with_compiled):
-    """Environment of a checkout of its own, whose engine errs."""
+    """The environment of a separate checkout with a faulty engine."""
     root = tmp_path_factory.mktemp("red")
     engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
     return {
@@ -136,7 +136,7 @@ def test_failed_stage_has_the_sentence_of_its_error(run):
     assert re.match(r"\d+ of \d+ expectations hold, in \d+ data sets; .* rule ", failures["expectations"])
 
 
-def test_the_other_cells_finish_and_are_measured(result):
+def test_other_cells_finish_and_are_measured(result):
     for cell in result["cells"]:
         assert (cell["events_per_s"] is not None) == (cell["verdict"] in ("equal", "different")), cell["cell"]
 
@@ -175,7 +175,7 @@ def test_lost_attempt_is_retried_and_a_failed_one_is_not(world, result):
     assert attempts("gs.transactional.owners.t2") == 1
 
 
-def test_the_pages_show_the_evidence(world, result, run):
+def test_pages_show_the_evidence(world, result, run):
     reports = Home(world["LOCKSTEP_HOME"]).reports
     assert run.sentence in (reports / "index.html").read_text()
     wrong = next(cell for cell in run.cells if cell.verdict == "different")
@@ -202,7 +202,7 @@ def test_no_page_loads_anything_from_elsewhere(world, result):
     assert '"send_anonymous_usage_stats": false' in (reports / "dbt" / "docs.html").read_text()
 
 
-def test_the_warehouse_rolls_up_to_the_same_verdicts(world, run):
+def test_warehouse_rolls_up_to_the_same_verdicts(world, run):
     marts = Home(world["LOCKSTEP_HOME"]).root / "warehouse" / "marts"
     rows = [row for path in (marts / "cells").rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
     assert {row["cell"]: row["verdict"] for row in rows} == {cell.name: cell.verdict for cell in run.cells}

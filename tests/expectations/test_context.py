@@ -63,7 +63,7 @@ def test_validation_runs_a_checkpoint_and_writes_nothing_into_the_checkout(
 
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Write expectations beside the bank."""
+    """A function that writes expectations of the bank."""
     app = bank()
     app.file = str(tmp_path / "bank.py")
     monkeypatch.setattr(outputs, "load", lambda name: app)
@@ -145,7 +145,7 @@ def test_refusal_by_great_expectations_is_one_line_of_the_stage(
     assert "\n" not in str(refused.value)
 
 
-def test_the_suites_of_all_applications_are_expectations_of_great_expectations() -> None:
+def test_suites_of_all_applications_are_expectations_of_great_expectations() -> None:
     check(files.declared())
     with pytest.raises(BadInput, match="has no expectation"):
         check({"one": [expect("expect_nothing", "critical", "A rule")]})

@@ -1,4 +1,4 @@
-"""Suites hold on a right run, say in one line what does not on a wrong one, and their pages load nothing."""
+"""Suites hold on a right run, name each failure of a wrong run in one line, and their pages load nothing."""
 
 import re
 from html.parser import HTMLParser
@@ -20,7 +20,7 @@ EVIL = "<script>alert(1)</script>{{ 7 * 191 }}{% raw %}$title"
 
 
 class Loads(HTMLParser):
-    """Collects what a page would load or run, and the targets of its links."""
+    """Collects the resources and scripts of a page, and the targets of its links."""
 
     def __init__(self) -> None:
         super().__init__()

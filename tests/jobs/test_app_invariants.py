@@ -63,7 +63,7 @@ def shift(rows, column):
 
 
 def swap_quantities(rows):
-    """A bid and a later one have traded what they saw."""
+    """Swap the values that a bid and a later one read."""
     one = first(rows, lambda r: r["kind"] == 0 and r["ok"])
     other = last(rows, lambda r: r["kind"] == 0 and r["ok"] and r["qty"] != one["qty"])
     one["qty"], other["qty"] = other["qty"], one["qty"]
@@ -82,7 +82,7 @@ def forward_one_more(rows):
 
 
 def move_money(state):
-    """One account gains what no other loses."""
+    """One account gains an amount that no other account loses."""
     state[3]["balance"] += 1
 
 
@@ -183,7 +183,7 @@ def lose_all(rows, **same):
 
 
 def exchange(rows, column, which):
-    """The first two such rows have traded places in one column."""
+    """Swap the values of one column in the first two matching rows."""
     one, other = [row for row in rows if which(row)][:2]
     one[column], other[column] = other[column], one[column]
 
@@ -195,7 +195,7 @@ def exchange_windows(rows):
     one["sub"], other["sub"] = other["sub"], one["sub"]
 
 
-# (application, invariant that must speak up, what is done to outputs and states)
+# (application, invariant that must fail, change of outputs and states)
 WRONG = [
     (
         "gs",
@@ -517,7 +517,7 @@ def computed(name, params):
         events = traffic.events()
         return app, events, by_hand.run(app, params, events)
     events = workload.generate_chunk(app, params, EVENTS, 4, 0, EVENTS)
-    if name in ("tp", "tpk"):  # whose generator makes reports to be rejected, but none that are invalid
+    if name in ("tp", "tpk"):  # their generator makes rejected reports, but no invalid ones
         column = events.column_names.index("seg")
         seg = [200, *events.column(column).to_pylist()[1:]]
         events = events.set_column(column, events.schema.field(column), pa.array(seg, pa.uint8()))
@@ -573,7 +573,7 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
 
 
 def test_declared_invariants_hold_in_any_order_of_events(spark, right, tmp_path):
-    """A run without order is one whose events came in another order; what is said to hang on order does not hold."""
+    """An unordered run is one with its events in another order. Invariants that depend on order do not hold there."""
     queries, views, broken = [], {}, set()
     for index, (name, (app, events, result)) in enumerate(right.items()):
         if app.unordered is None or app.kind == "windowed":  # windows need events in order

@@ -1,4 +1,4 @@
-"""Cells on a local Spark: equal to the oracle, and one line for what goes wrong."""
+"""Cells on a local Spark equal the oracle, and fail in one line."""
 
 import random
 from pathlib import Path

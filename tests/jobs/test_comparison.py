@@ -1,4 +1,4 @@
-"""What a Spark task says of two tables: that they are equal, which rows are not right, or that it takes a join."""
+"""The comparison of two tables by a Spark task: equal, a list of wrong rows, or left to a join."""
 
 import json
 import math
@@ -78,7 +78,7 @@ def test_missing_row_on_one_side_is_a_fault(tmp_path: Path) -> None:
     assert (facts["faults"], facts["counts"]) == (["the oracle has no such table"], {"missing": 0, "extra": 5})
 
 
-def test_a_truncated_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
+def test_truncated_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
     a = write(tmp_path / "a", rows(5))
     b = write(tmp_path / "b", rows(5))
     b.paths[0].write_bytes(b.paths[0].read_bytes()[:-20])

@@ -86,7 +86,7 @@ def csv_of(values: list[dict[str, str]], columns: list[str] = FIELDS) -> str:
     return "\n".join(",".join(line) for line in [columns, *quoted]) + "\n"
 
 
-# A field, what stands for it, and what it becomes: a value, or why there is none.
+# A field, its text in the file, and the result: a value, or the reason for none.
 VALUES: list[tuple[str, str, Any]] = [
     ("ts", "-9223372036854775808", -(1 << 63)),
     ("ts", "9223372036854775807", (1 << 63) - 1),

@@ -1,4 +1,4 @@
-"""Files that appear in a folder become recorded micro-batches: once, in order, whatever happens in between."""
+"""Files in a folder become recorded micro-batches once and in order, whatever happens in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cells report arrives in the raw tables, once, and with the types these have."""
+"""The reports of cells arrive in the raw tables once, with the types of the tables."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The files that an import may read: what lies outside the roots, or is no regular file, is refused in one line."""
+"""An import refuses files outside the roots, and other than regular files, in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "ts,line\n1,x\n"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder that may be read; beside it lie a file and a folder that may not."""
+    """A readable root, next to a file and a folder outside it."""
     for path in ("root/a.csv", "root/in/b.csv", "root/in/.hidden/c.csv", "outside.csv", "root2/a.csv"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(TEXT)
@@ -57,7 +57,7 @@ def test_paths_outside_the_roots_are_refused_whether_or_not_they_exist(root, pat
     )
 
 
-def test_a_link_out_of_the_roots_in_a_folder_is_refused(root):
+def test_link_out_of_the_roots_in_a_folder_is_refused(root):
     (root / "in" / "link.csv").symlink_to(root.parent / "outside.csv")
     assert refusal(root / "in", [root]).startswith(f"{root / 'in' / 'link.csv'} is outside the folders ")
     assert len(regular_files(root / "in", None)) == 2

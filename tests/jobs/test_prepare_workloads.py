@@ -105,7 +105,7 @@ def test_invalid_invariant_stops_its_application_before_any_run(
     assert read_complaints(home, RUN_ID) == {}
 
 
-def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Home, spark: SparkSession) -> None:
+def test_run_records_where_its_events_come_from_and_what_was_checked(home: Home, spark: SparkSession) -> None:
     run(home, spark)
     first = provenance_of(home, RUN_ID)
     assert {one.app: (one.origin, one.events, one.seed) for one in first.values()} == {

@@ -1,4 +1,4 @@
-"""Records of text files: nothing of a file is in no record, and what a writer of CSV wrote is read as it was."""
+"""Records of text files: each byte is in one record, and written CSV is read back unchanged."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Cells on Spark: each one ends once and as a lane would record it, whatever fails beside it."""
+"""Cells on Spark: each one ends once, with the records of a lane, whatever else fails."""
 
 from __future__ import annotations
 

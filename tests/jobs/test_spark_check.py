@@ -1,4 +1,4 @@
-"""The check of executors: what would make a cell wrong or fail there is one line before the first cell."""
+"""The check of executors reports, before the first cell, whatever would make a cell wrong or fail there."""
 
 from __future__ import annotations
 

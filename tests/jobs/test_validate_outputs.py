@@ -284,7 +284,7 @@ def test_wrong_columns_are_named(world: World, spark: SparkSession) -> None:
 
 
 def reversed_and_renumbered(t: Tables) -> Tables:
-    """What a right run without order may deliver: other rows first, other balances at the time, any seq and sub."""
+    """A valid unordered result: other rows first, other balances at the time, any seq and sub."""
     outputs = take(t["outputs"], list(reversed(range(60))))
     for column in ("seq", "sub", "balance"):
         outputs = set_value(outputs, column, 0, 59)
@@ -457,7 +457,7 @@ def test_every_pass_must_agree_with_the_oracle(world: World, spark: SparkSession
     assert outcome.of(cells[2])["order"]["detail"] == "not delivered in order: peak pass 1"
 
 
-def test_a_retry_hides_nothing(world: World, spark: SparkSession) -> None:
+def test_retry_hides_nothing(world: World, spark: SparkSession) -> None:
     hidden, repaired, lost = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
     world.attempt(hidden, change_value, number=1)
     world.attempt(hidden, number=2)
@@ -526,7 +526,7 @@ def test_invalid_invariant_does_not_pass(
     ("run", "line"),
     [("20260101T000000Z-ffffffff", "run 20260101T000000Z-ffffffff does not exist"), ("../../etc", "invalid name")],
 )
-def test_an_unknown_run_is_refused_in_one_line(world: World, spark: SparkSession, run: str, line: str) -> None:
+def test_unknown_run_is_refused_in_one_line(world: World, spark: SparkSession, run: str, line: str) -> None:
     with pytest.raises(BadInput, match=line) as refused:
         validate_outputs.work(spark, world.home, run)
     assert "\n" not in str(refused.value)

@@ -1,7 +1,7 @@
-"""A small run on disk, made according to the layout: events, oracle, cells. Tests damage it and look at verdicts.
+"""A small run on disk in the official layout: events, oracle, cells. Tests damage it and check the verdicts.
 
 The application is a bank: event i adds `amount` to an account; its output is the new balance, a text and a mean. A
-score of one output is NaN, one text is not UTF-8, the final table holds a list: what real applications have too.
+score of one output is NaN, one text is not UTF-8, and the final table holds a list, as in real applications.
 """
 
 import json
@@ -45,7 +45,7 @@ def bank() -> App:
 
 
 def tables(events: int = EVENTS) -> Tables:
-    """What a right run has: `events`, `outputs`, `accounts`."""
+    """The tables of a right run: `events`, `outputs`, `accounts`."""
     amounts = [(7 * i) % 11 + 1 for i in range(events)]
     balances, rows, history = [0] * ACCOUNTS, [], [[] for _ in range(ACCOUNTS)]
     for i, amount in enumerate(amounts):

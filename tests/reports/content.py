@@ -1,4 +1,4 @@
-"""What a page would load when it is looked at."""
+"""The resources that a browser loads for a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-# Elements of which these attributes load something; of others, links that a person follows.
+# Attributes that load a resource. Other attributes are links that a person follows.
 LOADING = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "manifest"}
 FOREIGN = re.compile(r"\s*([a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
 OF_STYLES = re.compile(r"""(?:url\(|@import)\s*["']?\s*([^"')\s]+)""")

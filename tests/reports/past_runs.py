@@ -1,4 +1,4 @@
-"""Past runs as files: what the pages read, made without running anything.
+"""Past runs as files for the pages to read, written without any run.
 
 Five nights of two applications; in the last one cell differs, one crashed and one never ran.
 """
@@ -63,8 +63,11 @@ def add(
 
 
 def gate(home: Home, ref: str = "v1.2 <script>") -> None:
-    """The last night's cells of gs beside a commit: serial/t2 is slower, owners/t1 has another result, serial/t1 passes
-    that are too short; the others are as they were."""
+    """Add the gate's verdicts on the last night's cells of gs against a commit.
+
+    serial/t2 is slower, owners/t1 has a different result, and the passes of serial/t1 are too short. The others are
+    unchanged.
+    """
     measured = {"pairs": 32, "baseline_seconds": 0.01, "build_seconds": 0.01, "change": 0.001, "change_low": -0.002}
     measured |= {"verdict": "unchanged", "change_high": 0.004, "smallest": 0.031, "reason": None}
     overrides = {
@@ -86,8 +89,10 @@ def gate(home: Home, ref: str = "v1.2 <script>") -> None:
 
 
 def _speed(row: dict) -> dict:
-    """What the mart `speed` says of a cell: gs/serial/t2 is slower from the fourth night on, as the fifth shows;
-    sl/serial/t1 was disturbed."""
+    """The row of a cell in the mart `speed`.
+
+    gs/serial/t2 is slower from the fourth night on, as the fifth night shows. sl/serial/t1 was disturbed.
+    """
     verdict: dict = {"verdict": "unchanged", "nights": 40, "smallest": 0.039}
     since = {
         "since_run": RUN_IDS[3],

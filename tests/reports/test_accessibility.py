@@ -89,7 +89,7 @@ def test_accessibility_check_detects_violations(tmp_path):
     assert "color-contrast" in of_colours
 
 
-def test_a_keyboard_reaches_the_content_first(reports):
+def test_keyboard_reaches_the_content_first(reports):
     with Browser() as browser:
         browser.go((reports / "index.html").as_uri())
         browser.wait("document.readyState === 'complete' && !!document.querySelector('.skip')")

@@ -1,4 +1,4 @@
-"""A run as one file: it holds all that it shows, and leads nowhere."""
+"""A run as one file, with all of its content and without external links."""
 
 from __future__ import annotations
 

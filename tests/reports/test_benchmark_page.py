@@ -38,7 +38,7 @@ def measured(tmp_path_factory):
 
 @pytest.fixture
 def write(measured, tmp_path):
-    """The results, as if measured in earnest at a commit; a function that writes one of them with changes."""
+    """The results, as if measured in full at a commit, and a function that writes one of them with changes."""
 
     def write(name, stem=None, **changes):
         result = {"build": "abc1234", "quick": False} | changes
@@ -51,7 +51,7 @@ def write(measured, tmp_path):
 
 
 def changed(rows, **changes):
-    """A copy of rows whose second one has changes."""
+    """A copy of the rows, with changes in the second one."""
     copied = json.loads(json.dumps(rows))
     copied[1] |= changes
     return copied
@@ -103,7 +103,7 @@ def test_experiments_are_sorted_by_figure_number(write, measured):
 
 
 @pytest.mark.parametrize(("name", "key"), [("engine", "results"), ("files", "files"), ("tstream", "experiments")])
-def test_a_changed_figure_changes_the_page(write, measured, name, key):
+def test_changed_figure_changes_the_page(write, measured, name, key):
     before = page(write(name))
     of_name = measured[name][key]
     figures = {"to_loop": 1234.5, "to_pyarrow": 1234.5}
@@ -128,7 +128,7 @@ def test_changed_source_marks_its_component_outdated(write):
 
 
 @pytest.mark.parametrize("change", ["result", "source"])
-def test_the_committed_page_is_stale_after_a_change(write, tmp_path, monkeypatch, change):
+def test_committed_page_is_stale_after_a_change(write, tmp_path, monkeypatch, change):
     """The test of generated files compares the page that is there with the page that the results make now."""
     committed = tmp_path / "docs" / "benchmarks"
     committed.mkdir(parents=True)
@@ -171,18 +171,18 @@ def test_result_without_a_commit_is_rejected(write):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_quick_result_is_rejected(write, name):
+def test_quick_result_is_rejected(write, name):
     with pytest.raises(BadInput, match=rf"{name}.json: measured with --quick; run it again without"):
         page(write(name, quick=True))
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_result_of_another_version_is_rejected(write, name):
+def test_result_of_another_version_is_rejected(write, name):
     with pytest.raises(BadInput, match=rf"{name}.json: version 1 of a result, this is version 2; run `streaming-core "):
         page(write(name, version=1))
 
 
-def test_a_wrong_result_is_rejected(write, measured):
+def test_wrong_result_is_rejected(write, measured):
     rows = [row | {"result": "different"} for row in measured["engine"]["results"]]
     with pytest.raises(BadInput, match=rf"engine.json: {len(rows)} results differ from the loop's, first sl loop"):
         page(write("engine", results=rows))
@@ -193,7 +193,7 @@ def test_a_wrong_result_is_rejected(write, measured):
         page(write("tstream", experiments=[wrong]))
 
 
-def test_file_with_another_result_name_is_rejected(write):
+def test_invalid_result_file_is_rejected_with_its_path(write):
     folder = write("engine")
     for name, text, message in (
         ("notes", "{}", "no benchmark has this name; known: engine, files, tstream"),
@@ -214,7 +214,7 @@ def test_file_with_another_result_name_is_rejected(write):
 
 
 @pytest.mark.parametrize(("part", "fact"), [("host", "longest_pause_ms"), ("conditions", "pass_seconds")])
-def test_a_result_without_its_conditions_is_rejected(write, measured, part, fact):
+def test_result_without_its_conditions_is_rejected(write, measured, part, fact):
     lacking = {name: value for name, value in measured["files"][part].items() if name != fact}
     with pytest.raises(BadInput, match=rf"files.json: {part}.{fact} is missing; run `streaming-core bench gs"):
         page(write("files", **{part: lacking}))

@@ -1,4 +1,4 @@
-"""The benchmark's part of the performance page: the newest right figures beside what the paper says, all as text."""
+"""The benchmark part of the performance page: the newest right figures beside those of the paper, all as text."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ HOST = {
 
 
 def result(measured_at, experiments, **more):
-    """The results of a suite, version 2; made of what the sources of this checkout give."""
+    """The results of a suite, version 2, with the digests of this checkout's sources."""
     return {
         "version": VERSION,
         "suite": "tstream",
@@ -452,7 +452,7 @@ def test_loop_has_a_band_and_intervals_stay_on_the_logarithmic_scale():
     assert "Infinity" not in svg
 
 
-def test_a_single_round_has_no_interval():
+def test_single_round_has_no_interval():
     one = row("lock", 1e6, rates=[1e6])
     assert results.interval(one, "events_per_s") is None
     assert results.interval(row("lock", 1e6), "events_per_s") == (0.9e6, 1.2e6)

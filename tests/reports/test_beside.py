@@ -1,4 +1,4 @@
-"""A run beside another: cells by their names, verdicts that changed, and ratios where both did the same."""
+"""The comparison of two runs: cells by name, changed verdicts, and ratios where both did the same work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page with what dbt built in a run: failures first, and a link from the run."""
+"""The page of dbt's build in a run: failures first, and a link from the run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def home(tmp_path) -> Home:
 
 
 def pages(home: Home, nodes: list[dict]) -> tuple[Outline, Outline]:
-    """The page of the run, and that of what dbt built."""
+    """The page of the run, and the page of its dbt build."""
     write_json(home.run(LAST) / "dbt.json", {"nodes": nodes})
     publish(home, LAST)
     run, built = (Outline(home.report(LAST, name).read_text()) for name in ("index.html", "warehouse.html"))
@@ -41,7 +41,7 @@ def pages(home: Home, nodes: list[dict]) -> tuple[Outline, Outline]:
     return run, built
 
 
-def test_a_build_is_shown_by_model_and_test(home):
+def test_build_is_shown_by_model_and_test(home):
     run, built = pages(home, NODES)
     assert built.first_heading == "dbt built 1 model, and 1 test passed"
     assert "dbt built 1 model, and 1 test passed" in run.text

@@ -1,4 +1,4 @@
-"""Pages are dark where what they are shown in is: Airflow's theme is the color-scheme of the document around them."""
+"""Pages take the theme of their frame: Airflow sets the color-scheme of the surrounding document."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reports(tmp_path_factory):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_takes_the_theme_of_airflow(reports, theme):
+def test_page_takes_the_theme_of_airflow(reports, theme):
     folder, url = reports
     cell = next((folder / past_runs.RUN_IDS[0]).glob("sl.*.html"))
     with Browser() as browser:

@@ -56,7 +56,7 @@ def test_runs_are_columns_with_dates_and_marks_link_to_results(home):
     assert "not judged:" not in shown.text
 
 
-def test_a_warning_is_shown_and_the_data_set_holds(home):
+def test_warning_is_shown_and_the_data_set_holds(home):
     write_results(home, LAST, {"cells": GOOD, "samples": DOUBTFUL})
     shown = page(home)
     assert shown.first_heading == "2 of 2 data sets of the newest run meet their expectations"

@@ -1,4 +1,4 @@
-"""Other engines in a run: their ratios in the table and on pages, and what pages say of a wrong or failed one."""
+"""Other engines in a run: their ratios in the table and on pages, and pages with a wrong or failed engine."""
 
 import io
 import json
@@ -78,7 +78,7 @@ def printed(home: Home) -> str:
     return console.export_text()
 
 
-def test_a_cell_has_ratios_to_the_loop_to_our_best_and_to_the_limit(home):
+def test_cell_has_ratios_to_the_loop_to_our_best_and_to_the_limit(home):
     known = ratios_of(home)
     assert known["flink", 2] == engines.Ratios(pytest.approx(0.2), pytest.approx(0.08), pytest.approx(0.064))
     assert known["pooled", 2] == engines.Ratios(pytest.approx(2.5), 1.0, pytest.approx(0.8))
@@ -94,7 +94,7 @@ def test_wrong_cell_has_no_ratio_and_is_no_reference(home, verdict):
     assert after == {key: value for key, value in before.items() if key in after}
 
 
-def test_the_table_and_its_json_have_the_ratios(home):
+def test_table_and_its_json_have_the_ratios(home):
     text = printed(home)
     head, *rows = [re.split(r"  +", line.strip()) for line in text.splitlines()]
     (flink,) = [dict(zip(head, row, strict=False)) for row in rows if row[1:2] == ["flink"] and row[3] == "2"]
@@ -139,7 +139,7 @@ def test_pages_show_our_and_other_engines_and_the_limit_with_conditions(home):
 
 
 @pytest.mark.parametrize("verdict", ["different", "failed"])
-def test_a_wrong_engine_is_red_on_every_page(home, verdict):
+def test_wrong_engine_is_red_on_every_page(home, verdict):
     change(home, verdict)
     cell = next(c for c in History(home).run(RUN).cells if (c.spec.executor, c.spec.threads) == ("flink", 2))
     (home.attempt(RUN, cell.name, 1) / LOG).write_text(f"fatal: {HOSTILE}\n")
@@ -159,7 +159,7 @@ def test_a_wrong_engine_is_red_on_every_page(home, verdict):
     assert ".venv/bin/lockstep engines install flink" in outline.text
 
 
-def test_the_newest_finished_run_with_other_engines_is_compared(home):
+def test_newest_finished_run_with_other_engines_is_compared(home):
     past_runs.add(home, RUN_IDS[1], 1)
     history = History(home)
     assert engines.Comparison.last(history).run.run_id == RUN

@@ -1,4 +1,4 @@
-"""How long a run will take is said from what took how long before, and where that is not known, this is said."""
+"""The estimate of a run's duration uses the times of earlier runs, and names cells without a known time."""
 
 from __future__ import annotations
 

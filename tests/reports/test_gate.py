@@ -1,4 +1,4 @@
-"""A build beside another commit, as people read it; and who has acknowledged what, and why."""
+"""The report on a build against another commit, and acknowledgements with person and reason."""
 
 from __future__ import annotations
 

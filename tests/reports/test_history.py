@@ -1,4 +1,4 @@
-"""What is known about past runs, as far as they got."""
+"""The history of past runs, including unfinished ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_run_without_its_plan_is_listed(tmp_path):
     assert run.counts["not_run"] == 1
 
 
-def test_a_loaded_run_without_a_plan_has_its_verdicts(tmp_path):
+def test_loaded_run_without_a_plan_has_its_verdicts(tmp_path):
     home = Home(tmp_path)
     write_runs(home)
     for run_id, green in ((GREEN, True), (RED, False)):
@@ -64,7 +64,7 @@ def test_verdict_is_the_loaded_one(tmp_path):
     assert History(home).run(GREEN).green
 
 
-def test_a_run_shows_its_checks_before_it_is_loaded(tmp_path):
+def test_run_shows_its_checks_before_it_is_loaded(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     for table in ("cells", "samples"):

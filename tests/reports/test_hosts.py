@@ -1,4 +1,4 @@
-"""The hosts of a run on its page: what was seen of each before the run, and why one was left out."""
+"""The hosts of a run on its page: the preflight of each, and the reason of an omission."""
 
 from __future__ import annotations
 

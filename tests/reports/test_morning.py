@@ -1,4 +1,4 @@
-"""The overview in the morning: what broke and slowed, since when; what has not run for long; every run there was."""
+"""The overview in the morning: broken and slower cells with their start, stale ways, and the list of all runs."""
 
 from __future__ import annotations
 

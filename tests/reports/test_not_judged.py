@@ -77,7 +77,7 @@ def test_gate_sentence_gives_each_reason_and_counts_its_cells():
 
 @pytest.fixture(scope="module", params=[True, False])
 def home(request, tmp_path_factory) -> Home:
-    """Five nights without a verdict on speed; the gate had nothing to compare with, or did not come to any cell."""
+    """Five nights without a verdict on speed: the gate had no reference, or measured no cell."""
     home = Home(tmp_path_factory.mktemp("home"))
     past_runs.make(home, red=False)
     nothing = {"nights": 1, "since_at": None, "since_build": None, "found_run": None, "change": None}

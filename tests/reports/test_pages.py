@@ -1,4 +1,4 @@
-"""The pages, read as a person would: what they say, where they lead, and that rows of data stay data."""
+"""The pages as a person reads them: their text, their links, and escaped data rows."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_data_rows_are_escaped_everywhere(home):
     assert seen == 2, "the hostile row and the hostile log are shown, as text"
 
 
-def test_a_run_with_hostile_names_is_escaped(home, tmp_path):
+def test_run_with_hostile_names_is_escaped(home, tmp_path):
     other = Home(tmp_path)
     past_runs.make(other, nights=1)
     plan_path = other.run(past_runs.RUN_IDS[0]) / "plan.json"
@@ -181,7 +181,7 @@ def _broken(cell):
     return replace(cell, facts={"verdict": "invariant_broken", "reason": "invariant:money: 1 row breaks it"})
 
 
-def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
+def test_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     run = History(home).run(past_runs.LAST)
     schedule = [{"event": 9, "owners": {"count": [0]}}, {"event": 70, "owners": {"count": [0, 1]}}]
     spec = Pinned(app="wordcount", threads=2, schedule=schedule)
@@ -286,7 +286,7 @@ def test_no_page_picture_or_style_loads_anything_from_elsewhere(home):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
-def test_a_browser_shows_rows_and_logs_as_text(home):
+def test_browser_shows_rows_and_logs_as_text(home):
     run = History(home).run(past_runs.LAST)
     with Browser() as browser:
         for cell in run.cells:
@@ -303,7 +303,7 @@ def test_a_browser_shows_rows_and_logs_as_text(home):
             assert browser.ask(f"document.querySelectorAll('{foreign}').length") == 0
 
 
-def test_a_failed_cell_shows_the_end_of_its_log(home):
+def test_failed_cell_shows_the_end_of_its_log(home):
     run = History(home).run(past_runs.LAST)
     cell = next(cell for cell in run.cells if cell.verdict == "failed")
     page = Outline((home.reports / past_runs.LAST / f"{cell.name}.html").read_text())
@@ -337,7 +337,7 @@ def test_counts_and_percentiles_are_readable(home):
     assert "p999" not in drawn
 
 
-def test_the_performance_page_counts_equal_cells_only(home):
+def test_performance_page_counts_equal_cells_only(home):
     text = Outline((home.reports / "performance.html").read_text()).text
     assert "no_lock" not in text
     assert "2026-01-05 02:00 UTC" in text

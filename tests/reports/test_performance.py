@@ -54,7 +54,7 @@ def titles(page: str) -> list[str]:
 
 
 def drawn(svg: str) -> str:
-    """What a chart says to a reader of its marks: names and values of all points."""
+    """The text of a chart's marks: names and values of all points."""
     return " ".join(unescape(label) for label in re.findall(r'aria-label="([^"]*)"', svg))
 
 
@@ -80,7 +80,7 @@ def test_every_chart_title_names_application_events_and_host(home):
         assert {subject for subject in about for title in chart_titles if title.endswith(subject)} == about
 
 
-def test_a_history_holds_runs_of_the_same_events_on_the_same_host_only(home):
+def test_history_holds_runs_of_the_same_events_on_the_same_host_only(home):
     svgs, _ = Performance(History(home)).draw(ELSEWHERE)
     assert not [name for name in svgs if "history" in name or "speed" in name], "no other run is like it"
     svgs, _ = Performance(History(home)).draw(LAST)
@@ -126,7 +126,7 @@ def test_run_host_and_application_can_be_selected(home):
     assert "performance.html" in Outline(home.report(FEW, "index.html").read_text()).links
 
 
-def test_an_import_has_its_own_event_count_on_every_page(home):
+def test_import_has_its_own_event_count_on_every_page(home):
     phrase = "wc: 3 events of the import nightly; 100,000 events per other application"
     assert phrase in Outline(home.report(LAST, "index.html").read_text()).text
     assert phrase in Outline((home.reports / "performance.html").read_text()).text
@@ -176,7 +176,7 @@ def test_newer_nightly_outside_the_marts_is_named(runs, tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
-def test_the_performance_page_fits_a_narrow_screen(home):
+def test_performance_page_fits_a_narrow_screen(home):
     with Browser((1280, 1000)) as browser:
         browser.call("Emulation.setDeviceMetricsOverride", width=420, height=1000, deviceScaleFactor=1, mobile=False)
         browser.go((home.reports / "performance.html").as_uri())

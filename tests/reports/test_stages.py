@@ -1,4 +1,4 @@
-"""Where a run's time went is what its tasks have noted."""
+"""The time of a run's stages comes from the records of its tasks."""
 
 from __future__ import annotations
 

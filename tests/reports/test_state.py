@@ -122,7 +122,7 @@ def test_incomparable_run_leaves_the_state_and_is_listed_under_runs(home, reques
     assert f"{NEWER}/index.html" in runs.links
 
 
-def test_a_comparable_run_updates_its_cells_and_no_others(home):
+def test_comparable_run_updates_its_cells_and_no_others(home):
     past_runs.add(home, NEWER, applications=["gs"])
     page = overview(home)
     assert page.first_heading == (
@@ -307,7 +307,7 @@ def test_nightly_and_comparable_runs_follow_their_rules():
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
-def test_the_overview_fits_a_narrow_screen(home):
+def test_overview_fits_a_narrow_screen(home):
     past_runs.add(home, LATER, applications=["wc"])
     write(home.reports / "index.html", Pages(History(home)).index())
     write(home.reports / "style.css", (HERE / "style.css").read_text())

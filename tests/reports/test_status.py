@@ -78,7 +78,7 @@ def agree(home: Home, sentence: str, green: bool) -> None:
 
 
 @pytest.mark.parametrize("stage", AFTER_CELLS)
-def test_a_failed_stage_turns_every_text_red(home, stage):
+def test_failed_stage_turns_every_text_red(home, stage):
     for one in AFTER_CELLS:
         record(home, one, "no space left on device" if one == stage else None)
     conclude(home, RUN_ID, SUCCESS | {stage: "failed"})
@@ -94,7 +94,7 @@ def test_killed_stage_without_a_record_fails(home):
     agree(home, f"{GREEN}; but publish reports failed", False)
 
 
-def test_a_retried_stage_counts_by_its_last_try(home):
+def test_retried_stage_counts_by_its_last_try(home):
     record(home, Stage.DBT_BUILD, "the connection broke")
     record(home, Stage.DBT_BUILD)
     record(home, Stage.PUBLISH_REPORTS)
@@ -153,7 +153,7 @@ def test_stopped_run_does_not_list_unstarted_cells(tmp_path):
     assert "never started" not in Pages(History(home)).overview(run).partition('class="grid"')[0]
 
 
-def test_a_stopped_run_names_the_person_if_known(home):
+def test_stopped_run_names_the_person_if_known(home):
     end(home, RUN_ID, "stopped", by="ada")
     assert History(home).run(RUN_ID).sentence.startswith("Stopped by ada at 20")
 
@@ -165,7 +165,7 @@ def test_dead_run_is_marked_dead(home):
     agree(home, run.sentence, False)
 
 
-def test_a_run_in_progress_is_neither_green_nor_red(home):
+def test_run_in_progress_is_neither_green_nor_red(home):
     for stage in (Stage.PLAN_MATRIX, Stage.SPARK_SERVER):
         record(home, stage)
     record(home, Stage.RUN_CORE, part="one")

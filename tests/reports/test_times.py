@@ -12,7 +12,7 @@ RUN_ID = "20260131T020059Z-00000001"
 MOMENT = datetime(2026, 1, 31, 2, 0, 59, tzinfo=UTC)
 
 
-def test_a_time_has_date_and_zone():
+def test_time_has_date_and_zone():
     assert times.of_run(RUN_ID) == MOMENT
     assert times.text(MOMENT.astimezone(timezone(timedelta(hours=5)))) == "2026-01-31 02:00 UTC"
     assert times.html(RUN_ID) == '<time datetime="2026-01-31T02:00:59Z">2026-01-31 02:00 UTC</time>'
@@ -32,6 +32,6 @@ def test_a_time_has_date_and_zone():
         (3 * 86400, "3 days ago"),
     ],
 )
-def test_an_age_has_one_unit(seconds, age):
+def test_age_has_one_unit(seconds, age):
     assert times.age(MOMENT, MOMENT + timedelta(seconds=seconds)) == age
     assert times.age(RUN_ID, None) == "", "a file does not know when it is read"

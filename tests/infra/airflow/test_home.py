@@ -17,7 +17,7 @@ LOOPBACK = {"127.0.0.1", "localhost"}
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
-    before = os.umask(0)  # what is private is so whatever the user's mask
+    before = os.umask(0)  # private files do not depend on the mask of the user
     yield airflow_home.existing_folder()
     os.umask(before)
 

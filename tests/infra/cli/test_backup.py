@@ -31,7 +31,7 @@ from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
 
 MARTS = ("cells", "throughput", "speed", "latency", "verdicts", "runs")
-# What a command can make again, what belongs to a process, and what is not part of any folder of history.
+# Reproducible files, files of a process, and files outside the folders of history.
 LEFT_OUT = (
     "workloads/gs/gs-100000/events/part-00000.parquet",
     "oracle/gs/0a0b/outputs/part-00000.parquet",
@@ -63,7 +63,7 @@ HISTORY = (
 
 @pytest.fixture(scope="module")
 def backup_folder(tmp_path_factory) -> Path:
-    """Folder `home` with five nights, red cells that are acknowledged, and every other kind of file; and its backup."""
+    """The folder `home` with five nights, acknowledged red cells, and every other kind of file; and its backup."""
     folder = tmp_path_factory.mktemp("made")
     home = Home(folder / "home")
     past_runs.make(home)
@@ -90,7 +90,7 @@ def file(backup_folder, tmp_path) -> Path:
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch) -> Home:
-    """LOCKSTEP_HOME of a new machine: a path where nothing is."""
+    """LOCKSTEP_HOME of a new machine: a path that does not exist."""
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "new"))
     return Home(tmp_path / "new")
 
@@ -100,7 +100,7 @@ def content(root: Path) -> dict[str, bytes]:
 
 
 def reports(capsys) -> list[dict]:
-    """What `lockstep report --json` prints of a green and a red run, without verdicts of dbt, and without paths."""
+    """The output of `lockstep report --json` on a green and a red run, without verdicts of dbt and without paths."""
     runs = []
     for run_id in (past_runs.RUN_IDS[0], past_runs.LAST):
         assert lockstep("report", run_id, "--json") == (run_id == past_runs.LAST)
@@ -215,7 +215,7 @@ def test_json_gives_programs_the_counts(home, tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == written | {"home": str(tmp_path / "new")}
 
 
-def test_a_restored_home_can_be_backed_up_again(file, empty, tmp_path):
+def test_restored_home_can_be_backed_up_again(file, empty, tmp_path):
     assert lockstep("restore", str(file)) == 0
     assert lockstep("backup", str(tmp_path / "again.tar.gz")) == 0
     (_, first), *one = members(file)
@@ -224,7 +224,7 @@ def test_a_restored_home_can_be_backed_up_again(file, empty, tmp_path):
     assert [data for _, data in one] == [data for _, data in other]
 
 
-def test_an_empty_folder_with_a_lock_that_is_free_is_replaced(file, empty):
+def test_empty_folder_with_a_lock_that_is_free_is_replaced(file, empty):
     with hold(empty, "prune"):
         pass
     empty.root.chmod(0o750)
@@ -234,7 +234,7 @@ def test_an_empty_folder_with_a_lock_that_is_free_is_replaced(file, empty):
     assert not (empty.root / "lock.json").exists()
 
 
-def test_a_link_to_an_empty_folder_stays_a_link(file, empty, tmp_path):
+def test_link_to_an_empty_folder_stays_a_link(file, empty, tmp_path):
     (tmp_path / "disk").mkdir()
     empty.root.symlink_to(tmp_path / "disk")
     assert lockstep("restore", str(file)) == 0
@@ -256,7 +256,7 @@ def test_existing_file_is_never_replaced(home, tmp_path, capsys):
     ("folder", "message"),
     [("absent", "does not exist: there is nothing"), ("bare", "has no history: there is nothing")],
 )
-def test_a_home_without_history_has_nothing_to_back_up(tmp_path, monkeypatch, capsys, folder, message):
+def test_home_without_history_has_nothing_to_back_up(tmp_path, monkeypatch, capsys, folder, message):
     (tmp_path / "bare").mkdir()
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
     assert message in refused(capsys, "backup", str(tmp_path / "b.tar.gz"))
@@ -298,7 +298,7 @@ def _backup(root: str, file: str, messages: multiprocessing.Queue) -> None:
     service.backup(Home(root), Path(file), messages.put)
 
 
-def test_a_backup_waits_for_the_run_in_progress_and_holds_its_results(home, tmp_path):
+def test_backup_waits_for_the_run_in_progress_and_holds_its_results(home, tmp_path):
     spawn = multiprocessing.get_context("spawn")
     messages = spawn.Queue()
     other = spawn.Process(target=_backup, args=(str(home.root), str(tmp_path / "b.tar.gz"), messages))
@@ -405,7 +405,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_gets_one_line_and_restores_nothing(file, empty, tmp_path, capsys, name):
+def test_bad_file_gets_one_line_and_restores_nothing(file, empty, tmp_path, capsys, name):
     spoil, message = BAD[name]
     spoil(file)
     before = content(tmp_path)
@@ -416,7 +416,7 @@ def test_a_bad_file_gets_one_line_and_restores_nothing(file, empty, tmp_path, ca
     assert not empty.root.exists()
 
 
-def test_a_file_cut_anywhere_restores_nothing(file, empty, capsys):
+def test_file_cut_anywhere_restores_nothing(file, empty, capsys):
     whole = file.read_bytes()
     for size in range(0, len(whole), len(whole) // 60):
         file.write_bytes(whole[:size])
@@ -438,7 +438,7 @@ def test_home_with_other_files_is_unchanged(file, empty, capsys):
     assert content(empty.root) == {"logs/airflow.log": b"started"}
 
 
-def test_a_home_that_is_a_file_is_bad_input(file, empty, capsys):
+def test_home_that_is_a_file_is_bad_input(file, empty, capsys):
     empty.root.write_text("")
     assert f"LOCKSTEP_HOME={empty.root}: Not a directory" in refused(capsys, "restore", str(file))
 

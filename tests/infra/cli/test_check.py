@@ -1,4 +1,4 @@
-"""`lockstep check`: an application in every way that fits it, and what is wrong with it in a line."""
+"""`lockstep check` runs an application in every way of its kind, and reports a failure in one line."""
 
 from __future__ import annotations
 

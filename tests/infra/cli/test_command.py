@@ -1,4 +1,4 @@
-"""What a user types, and what bad input gets: one line, exit code 2, nothing written."""
+"""The command line: bad input gets one line and exit code 2, and writes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def call(tmp_path):
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capfd):
-    """Bad input in the tests' own process, where it takes no second to begin: one line, which is returned."""
+    """Run bad input in the test's own process, which starts at once; returns its one line of error."""
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "l"))
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "a"))
 

@@ -1,4 +1,4 @@
-"""lockstep doctor: it tries what it reports, and finds a file system that does not do what Lockstep needs."""
+"""lockstep doctor tests the file system, and reports one without the features that Lockstep needs."""
 
 from __future__ import annotations
 

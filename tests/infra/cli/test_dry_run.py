@@ -1,4 +1,4 @@
-"""What `lockstep run --dry-run` and the form say of a run before it is triggered."""
+"""The preview of a run by `lockstep run --dry-run` and by the form."""
 
 from __future__ import annotations
 

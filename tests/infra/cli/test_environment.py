@@ -21,7 +21,7 @@ printf '%s\\n' "$@" > "$SEEN.arguments"
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout whose programs do nothing but tell their environment."""
+    """A checkout whose programs only record their environment."""
     root = tmp_path / "checkout"
     for name in ("Makefile", "infra/cli/lockstep"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -190,7 +190,7 @@ def test_bad_input_is_reported_before_anything_starts(home, tmp_path, capfd, mon
         assert message in error
 
 
-def test_a_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, capfd, monkeypatch):
+def test_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, capfd, monkeypatch):
     def start(*_):
         raise AssertionError("Spark was started")
 
@@ -210,7 +210,7 @@ def imported_by_a_process(folder, **environment):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
 
 
-def test_an_import_prints_nothing_on_stderr(tmp_path):
+def test_import_prints_nothing_on_stderr(tmp_path):
     """Neither does the JVM of its session, which starts with the command."""
     done = imported_by_a_process(tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

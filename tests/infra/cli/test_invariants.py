@@ -1,4 +1,4 @@
-"""`lockstep invariants`: what the page of a cell says of its invariants, said of the run that was made again."""
+"""`lockstep invariants` reports the invariants of a repeated run as the page of the cell does."""
 
 from __future__ import annotations
 

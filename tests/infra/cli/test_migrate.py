@@ -1,4 +1,4 @@
-"""lockstep migrate: a made-up version 2 of the raw results, whole or not at all, also after a kill."""
+"""lockstep migrate to a synthetic version 2 of the raw results: all or nothing, even after a kill."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_all_raw_results_get_the_new_version_and_the_chain_of_decisions_holds(ho
     assert "eu" in capsys.readouterr().out
 
 
-def test_a_file_without_rows_gets_the_new_columns(home, version_2, monkeypatch, capsys):
+def test_file_without_rows_gets_the_new_columns(home, version_2, monkeypatch, capsys):
     path = home.part("violations", past_runs.RUN_IDS[0])
     pq.write_table(VIOLATIONS.empty_table(), path)
     monkeypatch.setitem(RAW, "violations", VIOLATIONS.append(pa.field("region", pa.string())))
@@ -154,7 +154,7 @@ def test_dry_run_changes_nothing(home, version_2, capsys):
     assert content(home) == before
 
 
-def test_a_backup_of_the_old_version_can_be_restored_and_migrated(home, version_2, tmp_path, monkeypatch, capsys):
+def test_backup_of_the_old_version_can_be_restored_and_migrated(home, version_2, tmp_path, monkeypatch, capsys):
     before = raw(home)
     assert lockstep("backup", str(tmp_path / "b.tar.gz"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["raw_schema"] == 1
@@ -183,7 +183,7 @@ def fails(table: str, rows: pa.Table) -> pa.Table:
         ({1: lambda table, rows: rows}, "the migration makes other columns than version 2 has: region"),
     ],
 )
-def test_a_migration_that_fails_changes_nothing(home, version_2, monkeypatch, capsys, migrations, message):
+def test_migration_that_fails_changes_nothing(home, version_2, monkeypatch, capsys, migrations, message):
     monkeypatch.delitem(migration.MIGRATIONS, 1)
     for number, function in migrations.items():
         monkeypatch.setitem(migration.MIGRATIONS, number, function)
@@ -201,7 +201,7 @@ def test_newer_results_say_that_the_checkout_is_older(home, monkeypatch, capsys)
     assert content(home) == before
 
 
-def test_a_damaged_chain_is_not_migrated(home, version_2, capsys):
+def test_damaged_chain_is_not_migrated(home, version_2, capsys):
     path = next(iter(parts(home, "decisions")))
     rows = [row | {"why": "nothing to see"} for row in Parts([path]).read().to_pylist()]
     pq.write_table(pa.Table.from_pylist(rows, schema=RAW["decisions"]), path)
@@ -210,7 +210,7 @@ def test_a_damaged_chain_is_not_migrated(home, version_2, capsys):
     assert content(home) == before
 
 
-def test_a_home_in_use_is_not_migrated(home, version_2, capsys):
+def test_home_in_use_is_not_migrated(home, version_2, capsys):
     before = content(home)
     with hold(home, "run 7"):
         assert "is in use by run 7 on " in refused(capsys, "migrate")

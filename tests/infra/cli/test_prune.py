@@ -1,4 +1,4 @@
-"""lockstep prune removes what can be made again, and nothing that is history."""
+"""lockstep prune removes reproducible files, and no history."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_prune_removes_only_outputs_and_state(home):
 
 
 @pytest.mark.parametrize("verdict", ["different", "failed", "not_run"])
-def test_a_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, capsys):
+def test_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, capsys):
     red = make_run(home, 1, verdict)
     for day in range(2, 12):
         make_run(home, day)
@@ -130,7 +130,7 @@ def test_a_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, cap
     assert "the run is red, and all its red cells are acknowledged" in capsys.readouterr().out
 
 
-def test_a_red_run_keeps_its_outputs_until_all_of_its_red_cells_are_acknowledged(home):
+def test_red_run_keeps_its_outputs_until_all_of_its_red_cells_are_acknowledged(home):
     red = make_run(home, 1, "different", bound="failed")
     decide.acknowledge(home, red.name, [BOUND], "ada", "the bound crashed")
     assert is_kept(home, red)
@@ -155,7 +155,7 @@ def test_crashed_bound_turns_its_run_red(home):
     assert len(outputs_of(run)) == 4
 
 
-def test_a_check_that_compared_nothing_keeps_the_outputs(home):
+def test_check_that_compared_nothing_keeps_the_outputs(home):
     run = make_run(home, 1)
     nothing = {"check": "outputs", "expected_rows": 0, "actual_rows": 0}
     change(
@@ -235,7 +235,7 @@ def test_dry_run_lists_the_same_and_removes_nothing(home, capsys):
     assert capsys.readouterr().out.splitlines()[:-1] == listed[:-1]
 
 
-def test_a_link_is_not_followed(home, tmp_path_factory):
+def test_link_is_not_followed(home, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "precious").write_text("x")
     for day in range(1, 10):
@@ -286,7 +286,7 @@ def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, me
 
 
 @pytest.mark.parametrize("name", ["plan.json", "oracles.json"])
-def test_a_damaged_run_folder_is_named_and_nothing_is_removed(home, capsys, name):
+def test_damaged_run_folder_is_named_and_nothing_is_removed(home, capsys, name):
     run = make_run(home, 1, None)
     (run / name).write_text('{"workloads": [')
     for day in range(2, 12):

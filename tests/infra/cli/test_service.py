@@ -1,4 +1,4 @@
-"""The unit of a user's systemd: what it starts, with which homes; systemd itself reads it where there is one."""
+"""The systemd user unit: its command and homes. On a machine with systemd, systemd itself reads the unit."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_text_cannot_control_the_terminal(capsys):
         ("SELECT 'x'::INT", "Conversion Error"),
     ],
 )
-def test_a_wrong_query_gets_one_line(capsys, query, message):
+def test_wrong_query_gets_one_line(capsys, query, message):
     assert lockstep("sql", query) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -134,7 +134,7 @@ READS = [
 
 
 @pytest.mark.parametrize("query", STATEMENTS + READS)
-def test_a_query_reaches_nothing_but_the_tables(history, tmp_path, query):
+def test_query_reaches_nothing_but_the_tables(history, tmp_path, query):
     (tmp_path / "secret.csv").write_text("a\n1\n")
     part = history.part("cells", past_runs.LAST)
     before = {path: path.read_bytes() for path in history.root.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""What an earlier UI has left running is ended, and nothing else; `lockstep stop` says what there was to stop."""
+"""`lockstep stop` ends only the processes that an earlier UI left running, and names them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def process():
-    """A process with a child, in a group of its own, that nobody ends."""
+    """A process with a child in its own process group, and without an owner that ends it."""
     command = [sys.executable, "-c", FAMILY + "print('up', flush=True); signal.pause()"]
     child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "up\n"

@@ -1,4 +1,4 @@
-"""lockstep warehouse rebuild: what it refuses, whom it waits for, and that marts come from raw results alone."""
+"""lockstep warehouse rebuild: its refusals, its lock, and marts from raw results alone."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_files_that_spark_hides_are_not_checked(tmp_path):
 
 @pytest.mark.slow
 def test_build_on_the_spark_server_of_a_run_gives_the_same_marts(tmp_path):
-    """Over Spark Connect, as in the DAG, beside the lock that the server's keeper holds."""
+    """Over Spark Connect, as in the DAG, while the server's keeper holds the lock."""
     here, there = Home(tmp_path / "here"), Home(tmp_path / "there")
     for home in (here, there):
         write_runs(home)

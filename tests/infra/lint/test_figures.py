@@ -19,7 +19,7 @@ from infra.lint import figures
         " app  x loop  95 %  result\n wc   0.88    0.67-1.01  equal",
     ],
 )
-def test_a_measured_figure_is_reported(text):
+def test_measured_figure_is_reported(text):
     assert list(figures.figures(text))
 
 

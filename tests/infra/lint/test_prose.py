@@ -39,7 +39,7 @@ def test_clean_text_passes(tmp_path, text):
 
 
 @pytest.mark.parametrize(("passive", "rules"), [(3, []), (4, [(1, "prose/passive")])])
-def test_a_quarter_of_the_sentences_may_be_passive(tmp_path, passive, rules):
+def test_quarter_of_the_sentences_may_be_passive(tmp_path, passive, rules):
     text = "The row is never written twice. " * passive + "The writer needs no lock. " * (12 - passive)
     assert check(tmp_path, text) == rules
 

@@ -1,4 +1,4 @@
-"""Generated files: whether they are current, and what happens to a file that is not."""
+"""Generated files are current, and a stale file is rewritten or refused."""
 
 import pytest
 
@@ -10,12 +10,12 @@ CONTEXT = ROOT / "expectations" / "gx"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_generated_file_is_current(path):
+def test_generated_file_is_current(path):
     assert path.is_file(), f"{path.relative_to(ROOT)} is missing: run `{files.COMMAND}`"
     assert path.read_text() == FILES[path], f"{path.relative_to(ROOT)} is stale: run `{files.COMMAND}`"
 
 
-def test_the_context_of_great_expectations_has_no_other_files():
+def test_context_of_great_expectations_has_no_other_files():
     others = {path for path in CONTEXT.rglob("*.json") if "uncommitted" not in path.parts} - FILES.keys()
     assert not others, "remove the suites, validation definitions and Checkpoints of applications that are gone"
 
@@ -29,7 +29,7 @@ def test_stale_lines_between_the_markers_are_replaced_and_the_others_stay(tmp_pa
     assert dbt.replace_section(file, ["- z"]) == text
 
 
-def test_a_file_without_markers_is_refused(tmp_path):
+def test_file_without_markers_is_refused(tmp_path):
     (tmp_path / "some.yml").write_text("a: 1\n")
     with pytest.raises(ValueError, match=r"some\.yml lacks the lines that mark its generated part"):
         dbt.replace_section(tmp_path / "some.yml", ["- z"])

@@ -1,4 +1,4 @@
-"""A run of this checkout as far as the gate looks at one: two cells that equal the oracle, and one that does not."""
+"""The files of a run of this checkout that the gate reads: two cells that equal the oracle, and one that does not."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def commit(root: Path, tag: str) -> None:
 
 
 def git(root: Path, *words: str) -> str:
-    """What git prints."""
+    """The output of a git command."""
     alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     name = [word for role in ("user.name=t", "user.email=t@t") for word in ("-c", role)]
     done = subprocess.run(

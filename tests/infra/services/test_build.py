@@ -64,7 +64,7 @@ def assert_nothing_is_left(repository: Path, home: Home) -> None:
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
-def test_a_branch_a_tag_and_a_hash_name_a_commit(repository):
+def test_branch_a_tag_and_a_hash_name_a_commit(repository):
     git(repository, "tag", "--force", "--annotate", "--message", "x", "annotated", "v1")
     commit = git(repository, "rev-parse", "v1")
     assert [build.resolve(ref) for ref in ("v1", "annotated", "HEAD", commit, commit[:8], "slow~1")] == [commit] * 6
@@ -78,7 +78,7 @@ def test_unknown_ref_is_bad_input(repository, ref):
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_without_git_has_no_commits(tmp_path, monkeypatch):
+def test_folder_without_git_has_no_commits(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "ROOT", tmp_path)
     with pytest.raises(BadInput, match="not a git repository"):
         build.resolve("HEAD")
@@ -128,7 +128,7 @@ def test_commit_without_a_crate_names_the_missing_crate(repository, home):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_compiler_and_leaves_nothing(repository, home, tmp_path, number, code):
+def test_signal_ends_the_compiler_and_leaves_nothing(repository, home, tmp_path, number, code):
     started, pipe = tmp_path / "started", tmp_path / "pipe"
     os.mkfifo(pipe)
     process = start(repository, home, "endless", STARTED=str(started), PIPE=str(pipe))
@@ -160,7 +160,7 @@ def test_commit_has_its_locked_environment(repository):
 
 
 @pytest.mark.slow
-def test_the_last_commit_of_this_repository_is_built_and_runs(home, tmp_path):
+def test_last_commit_of_this_repository_is_built_and_runs(home, tmp_path):
     commit = build.resolve("HEAD")
     built = build.at_commit(home, commit, "HEAD", lambda line: None)
     workload = tmp_path / "workload"

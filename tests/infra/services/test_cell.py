@@ -1,4 +1,4 @@
-"""infra/services/cell.py with small programs in the engine's place: what it does with a process, whatever that is."""
+"""infra/services/cell.py with small programs in place of the engine: start, stop and record of a process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def start(attempt: Path, command: list[str], *more: str, **kwargs) -> subprocess
 
 
 def beside(attempt: Path, name: str) -> Path:
-    """What the driver keeps, outside the folder that is the engine's."""
+    """A file of the driver, outside the engine's folder."""
     return attempt.with_name(f"{attempt.name}.{name}")
 
 
@@ -104,7 +104,7 @@ def test_last_line_of_a_failed_run_is_its_reason(attempt, tmp_path):
     assert left(attempt)["error"] == "operator debit, event 7: boom"
 
 
-def test_a_killed_run_names_the_signal(attempt, tmp_path):
+def test_killed_run_names_the_signal(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)"))
     assert done.returncode == 128 + signal.SIGSEGV
     assert left(attempt)["error"] == "killed by SIGSEGV"
@@ -219,7 +219,7 @@ def test_killed_driver_ends_the_engine_and_the_attempt_is_lost(attempt, tmp_path
     driver.communicate()
     wait_for(lambda: not alive(pid), PATIENCE)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)  # what the engine itself started is nobody's child now
+        os.killpg(pid, signal.SIGKILL)  # the engine's own children are orphans now
     assert not (attempt / "exit.json").exists()
     assert run(attempt, engine(tmp_path, "print('a second copy')", "other")).returncode == 75
     assert beside(attempt, "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"

@@ -145,7 +145,7 @@ def test_entries_in_another_order_are_refused(written, tmp_path_factory, order):
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_removed_file_is_refused(home, number):
+def test_removed_file_is_refused(home, number):
     part, first = in_order(home)[number], (1, 2, 4, 5)[number]
     shutil.rmtree(part.parent)
     with pytest.raises(BadInput, match=rf"entry {first}\b.* is missing; restore"):
@@ -205,14 +205,14 @@ def test_bit_flip_never_changes_the_entries(written, tmp_path_factory, position,
 
 
 @pytest.mark.parametrize("length", [0, 4, 100, -1])
-def test_a_truncated_file_is_refused(home, length):
+def test_truncated_file_is_refused(home, length):
     part = in_order(home)[-1]
     part.write_bytes(part.read_bytes()[:length])
     with pytest.raises(BadInput, match=f"^cannot read {part}: "):
         decisions(home)
 
 
-def test_an_append_to_a_damaged_chain_writes_nothing(home):
+def test_append_to_a_damaged_chain_writes_nothing(home):
     rewrite(in_order(home)[0], lambda rows: [rows[0] | {"why": "x"}])
     before = {path: path.read_bytes() for path in home.root.rglob("*") if path.is_file()}
     with pytest.raises(BadInput, match="entry 1 was changed"):
@@ -220,7 +220,7 @@ def test_an_append_to_a_damaged_chain_writes_nothing(home):
     assert {path: path.read_bytes() for path in home.root.rglob("*") if path.is_file()} == before
 
 
-def test_an_append_changes_no_earlier_file(home):
+def test_append_changes_no_earlier_file(home):
     before = {path: path.read_bytes() for path in parts(home, "decisions")}
     service.append(home, [decided(8)])
     assert {path: path.read_bytes() for path in before} == before

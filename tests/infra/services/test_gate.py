@@ -1,4 +1,4 @@
-"""The gate as a whole: what it refuses before anything is built, and what its verdict says."""
+"""The whole gate: its refusals before any build, and its verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurement of a run's cells: which of them can be measured from here, and what its rows say."""
+"""The measurement of a run's cells: the measurable ones, and the content of its rows."""
 
 from __future__ import annotations
 

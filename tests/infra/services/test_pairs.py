@@ -32,7 +32,7 @@ SPEC = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink
 
 
 def answering(folder: Path, **answer: object) -> Build:
-    """A build whose passes take `seconds` and come to `digest`, or that ends with `error`."""
+    """A build whose passes take `seconds` and result in `digest`, or that fails with `error`."""
     (folder / "streaming_core").mkdir(parents=True)
     (folder / "streaming_core" / "__init__.py").touch()
     (folder / "streaming_core" / "cli.py").write_text(ANSWERS)
@@ -65,7 +65,7 @@ def test_pair_has_two_processes_in_random_order(tmp_path):
     assert all(set(row) <= set(PAIRS.names) for row in rows)
 
 
-def test_order_is_repeatable_per_cell_and_run(tmp_path, monkeypatch):
+def test_order_of_builds_depends_on_cell_and_run_only(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 6)
     builds = two(tmp_path, {}, {})
     drawn = [[row["first"] for row in pairs.paired(builds, SPEC, tmp_path, lot)] for lot in ("a", "a", "b")]
@@ -127,7 +127,7 @@ class Program:
         self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
 
     def heard(self) -> dict:
-        """What it prints next, apart from signs of life."""
+        """Its next line of output, without heartbeats."""
         while not (message := json.loads(self.process.stdout.readline())):
             pass
         return message

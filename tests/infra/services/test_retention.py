@@ -1,4 +1,4 @@
-"""Retention frees what is old, and never what a red run or a run in progress needs."""
+"""Retention frees old data, but no data of a red run or of a run in progress."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_old_data_is_removed_and_its_bytes_are_reported_by_kind(home, rules, tmp
     assert retention.free(home, rules, dry_run=False, say=lines.append) == dict.fromkeys(retention.KINDS, 0)
 
 
-def test_a_red_run_keeps_everything_until_its_cells_are_acknowledged(home, rules, tmp_path):
+def test_red_run_keeps_everything_until_its_cells_are_acknowledged(home, rules, tmp_path):
     lines: list[str] = []
     retention.free(home, rules, dry_run=False, say=lines.append)
     assert log_of(tmp_path, LAST).exists()
@@ -98,7 +98,7 @@ def test_a_red_run_keeps_everything_until_its_cells_are_acknowledged(home, rules
     assert (home.run(LAST) / "plan.json").exists()
 
 
-def test_a_run_in_progress_keeps_everything(home, rules, tmp_path):
+def test_run_in_progress_keeps_everything(home, rules, tmp_path):
     (home.run(RUN_IDS[0]) / "status.json").unlink()
     with recorded(home, RUN_IDS[0], "run_core"):
         lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The run's Spark server, its lease, and the lock that it carries. Without a master, there is no JVM to wait for."""
+"""The run's Spark server, its lease and its lock. Without a master, no test waits for a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The speed gate after a night: which cells it measures, in which order, and what it says of those that it does not."""
+"""The speed gate after a nightly: the cells that it measures, their order, and the reasons for the others."""
 
 from __future__ import annotations
 

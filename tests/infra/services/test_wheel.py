@@ -1,4 +1,4 @@
-"""The wheel of a build, and the program that unpacks it on a host: a build is there whole, or not at all."""
+"""The wheel of a build, and the program that unpacks it on a host, completely or not at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def small(tmp_path_factory, home):
 
 
 def received(builds: Path, digest: str, content: bytes | None = None) -> dict:
-    """What the program prints on a host that got this upload."""
+    """The program's output on a host with this upload."""
     words = [str(builds), digest]
     if content is not None:
         builds.mkdir(parents=True, exist_ok=True)

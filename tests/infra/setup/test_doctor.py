@@ -1,4 +1,4 @@
-"""The doctor finds what is missing, says it in one line, and runs on a Python too old for everything else."""
+"""The doctor reports each missing tool in one line, and runs on a Python too old for the rest."""
 
 import ast
 import os
@@ -98,7 +98,7 @@ def test_debian_packages_are_named_if_apt_exists(machine):
 
 @pytest.fixture
 def apt(machine, tmp_path):
-    """A machine without a C compiler, whose apt-get, and sudo, note how they are called; installing brings it."""
+    """A machine without a C compiler. Its apt-get and sudo record their calls; an installation adds the compiler."""
     tools = machine(**{name: text for name, text in NEW_ENOUGH.items() if name != "cc"})
     calls = tmp_path / "calls"
     installing = f"printf '#!/bin/sh\\necho cc 12\\n' > {tmp_path}/cc; /bin/chmod +x {tmp_path}/cc"

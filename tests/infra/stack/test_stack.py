@@ -1,4 +1,4 @@
-"""What `lockstep stack` refuses, and the configuration files of its programs. tests/e2e/test_stack.py starts them."""
+"""The refusals of `lockstep stack`, and the configuration of its programs. tests/e2e/test_stack.py starts them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_page_names_the_settings_that_the_stack_uses(folder):
 
 
 def test_release_copies_the_checkout_and_runs_its_own_files(folder):
-    """What `git pull` does to the checkout afterwards reaches no program of the stack."""
+    """A later `git pull` in the checkout affects no program of the stack."""
     release.make(folder.release)
     paths = "import infra.checkout, dags.lib.plan, streaming_core; print(infra.checkout.ROOT, streaming_core.__file__)"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The supervisor of a stack with small programs: it restarts what ends, and nothing outlives it."""
+"""The supervisor of a stack restarts ended programs, and no program outlives it."""
 
 from __future__ import annotations
 
