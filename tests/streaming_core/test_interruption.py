@@ -92,8 +92,8 @@ def interrupted(command, number):
     """Sends a signal where the hook says, and returns exit code and what it said."""
     assert command.stdout.readline() == "here\n", command.stderr.read()
     command.send_signal(number)
-    _, said = command.communicate("\n" * 100)
-    return command.returncode, said
+    _, stderr = command.communicate("\n" * 100)
+    return command.returncode, stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
@@ -114,9 +114,9 @@ def interrupted(command, number):
 )
 def test_a_signalled_command_ends_with_a_line_and_leaves_nothing(source, tmp_path, hook, arguments, number):
     out = tmp_path / "out"
-    given = [{"SOURCE": source, "OUT": out}.get(word, word) for word in arguments]
-    code, said = interrupted(start(hook, tmp_path / "home", *given), number)
-    assert (code, said) == (128 + number, f"streaming-core: stopped by {number.name}\n")
+    words = [{"SOURCE": source, "OUT": out}.get(word, word) for word in arguments]
+    code, stderr = interrupted(start(hook, tmp_path / "home", *words), number)
+    assert (code, stderr) == (128 + number, f"streaming-core: stopped by {number.name}\n")
     left = sorted(path.name for path in tmp_path.rglob("*") if tmp_path / "home" not in (path, *path.parents))
     # A run's folder is made once it is known that the application compiles.
     assert left == (["out", "spec.json"] if arguments[0] == "run" and hook is not COMPILING else [])
@@ -137,8 +137,8 @@ engine.row_format.encode = encode
         workload.write(app, {}, 500, 1, folder)
         more = ("--executor", executor, "--rate", 0.1, "--repetitions", 0, "--threads", 2)
         command = start(hook, tmp_path / "home", "run", app, "--input", folder, "--out", tmp_path / executor, *more)
-        code, said = interrupted(command, signal.SIGTERM)
-        assert (code, said) == (143, "streaming-core: stopped by SIGTERM\n"), executor
+        code, stderr = interrupted(command, signal.SIGTERM)
+        assert (code, stderr) == (143, "streaming-core: stopped by SIGTERM\n"), executor
 
 
 def test_a_second_interrupt_ends_at_once(source, tmp_path):

@@ -215,10 +215,10 @@ def test_the_loops_sources_are_all_that_says_what_it_computes():
 
 def test_an_applications_sources_are_its_file_and_what_that_imports_from_here():
     package = Path(machine_code.__file__).parent
-    found = sources(Path(registry.load("lr").file))
-    assert found[0] == package / "apps" / "lr.py"
-    assert {package / "generator" / name for name in ("linear_road.py", "draws.py")} <= set(found)
-    assert package / "generator" / "bigbench.py" not in found
+    files = sources(Path(registry.load("lr").file))
+    assert files[0] == package / "apps" / "lr.py"
+    assert {package / "generator" / name for name in ("linear_road.py", "draws.py")} <= set(files)
+    assert package / "generator" / "bigbench.py" not in files
 
 
 ADDRESSES = """
@@ -235,7 +235,7 @@ print(sorted(path.name for path in machine_code.kept().folder.iterdir()))
 
 @pytest.mark.slow
 def test_no_address_depends_on_a_process(home):
-    found = {
+    addresses = {
         subprocess.run(
             [sys.executable, "-c", ADDRESSES],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -243,4 +243,4 @@ def test_no_address_depends_on_a_process(home):
         ).stdout
         for seed in ("1", "2")
     }  # fmt: skip
-    assert len(found) == 1
+    assert len(addresses) == 1

@@ -125,14 +125,14 @@ class Txn:
         assert 0 <= key < len(self.tables[table.name]), key
         return self.tables[table.name][key]
 
-    def require(self, condition, *given):
-        argument = [g for g in given if isinstance(g, int)]
-        self.conditions.append((condition, given[: len(given) - len(argument)], argument))
+    def require(self, condition, *rows_and_argument):
+        argument = [g for g in rows_and_argument if isinstance(g, int)]
+        self.conditions.append((condition, rows_and_argument[: len(rows_and_argument) - len(argument)], argument))
 
-    def modify(self, row, fn, *given):
+    def modify(self, row, fn, *rows_and_argument):
         # Other rows are read before anything is done.
-        others = [copy.deepcopy(g) for g in given if not isinstance(g, int)]
-        self.operations.append((fn, row, others, *given[len(others) :]))
+        others = [copy.deepcopy(g) for g in rows_and_argument if not isinstance(g, int)]
+        self.operations.append((fn, row, others, *rows_and_argument[len(others) :]))
 
     def read(self, row):
         self.operations.append((None, row, []))
@@ -175,10 +175,10 @@ class Windows:
             return [(i,) for i in range(self.every)]
         if self.declared.field is not None:
             return [(getattr(row, self.declared.field),)]
-        given = []
-        add = lambda **fields: given.append(tuple(fields[name] for name in self.declared.key.fields))  # noqa: E731
+        keys = []
+        add = lambda **fields: keys.append(tuple(fields[name] for name in self.declared.key.fields))  # noqa: E731
         self.functions[f"keys_{stream}"](row, SimpleNamespace(add=add))
-        return list(dict.fromkeys(given)) if self.multiplicity == "set" else given
+        return list(dict.fromkeys(keys)) if self.multiplicity == "set" else keys
 
     def take(self, stream, row, out):
         self.marks[stream] = max(row.ts, self.marks.get(stream, row.ts))
@@ -282,9 +282,9 @@ class Result:
         for name, (record, rows) in self.state.items():
             kind = pa.binary() if any(isinstance(key, bytes) for key in rows) else pa.int64()
             schema = pa.schema([pa.field("key", kind, None in rows), *record.resolve(self.params).arrow()])
-            made = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
-            made = [{n: exported(v) for n, v in row.items()} for row in made]
-            tables[name] = pa.Table.from_pylist(made, schema)
+            values = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
+            values = [{n: exported(v) for n, v in row.items()} for row in values]
+            tables[name] = pa.Table.from_pylist(values, schema)
             if None in rows:
                 tables[name] = tables[name].drop_columns("key")
         return tables
@@ -334,9 +334,9 @@ def run(app: App, params, events: pa.Table) -> Result:
 
     def through(events, seq, ends=False):
         """Rows that leave the pipeline for one event, or at its end, and how many rows operators called invalid."""
-        made, invalid = {id(app.operators[0]): events}, 0
+        rows_by_operator, invalid = {id(app.operators[0]): events}, 0
         for operator in app.operators[1:]:
-            rows = [(i, row) for i, source in enumerate(operator.inputs) for row in made[id(source)]]
+            rows = [(i, row) for i, source in enumerate(operator.inputs) for row in rows_by_operator[id(source)]]
             if operator.kind == "sink":
                 return [row for _, row in rows], invalid
             emitted = []
@@ -358,7 +358,7 @@ def run(app: App, params, events: pa.Table) -> Result:
                 out = Out()
                 operator.functions["flush"](states[operator.name][1][key], out)
                 emitted += out.rows
-            made[id(operator)] = [SimpleNamespace(**{**fields, "seq": seq}) for fields in emitted]
+            rows_by_operator[id(operator)] = [SimpleNamespace(**{**fields, "seq": seq}) for fields in emitted]
 
     def put_out(rows, seq):
         for row in rows:

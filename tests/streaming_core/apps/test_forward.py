@@ -10,7 +10,10 @@ from tests.streaming_core.apps.windows import run
     ("copies", "once"),
     [
         (8, True),
-        *(pytest.param(*given, marks=pytest.mark.slow) for given in [(1, False), (1, True), (3, True), (8, False)]),
+        *(
+            pytest.param(*parallelism, marks=pytest.mark.slow)
+            for parallelism in [(1, False), (1, True), (3, True), (8, False)]
+        ),
     ],
 )
 def test_forward_hands_on_every_tweet(copies, once):

@@ -41,8 +41,14 @@ def test_fx_moves_what_was_there_before(params):
         else:
             balances[one], balances[other] = balances[other], balances[one]
             shown = balances
-        said = {"kind": e["kind"], "one": shown[one], "other": shown[other], "one_rate": used[0], "other_rate": used[1]}
-        expected.append({"seq": e["seq"], "sub": 0, **said})
+        values = {
+            "kind": e["kind"],
+            "one": shown[one],
+            "other": shown[other],
+            "one_rate": used[0],
+            "other_rate": used[1],
+        }
+        expected.append({"seq": e["seq"], "sub": 0, **values})
     assert result.outputs == expected
     assert result.dropped == len(events) - len(expected)
     assert [row.balance for row in result.state["state_accounts"][1].values()] == balances
@@ -58,6 +64,6 @@ def test_fx_drops_what_it_cannot_mean(fields):
     app = registry.load("fx")
     event = {"seq": 0, "ts": 0, "kind": 1, "one": 0, "other": 1, "share": 1000, "rate": 1}
     params = {"n_accounts": 3, "n_currencies": 2}
-    for given, dropped in ((event, 0), (event | fields, 1)):
-        result = by_hand.run(app, params, pa.Table.from_pylist([given], workload.schema(app, params)))
+    for row, dropped in ((event, 0), (event | fields, 1)):
+        result = by_hand.run(app, params, pa.Table.from_pylist([row], workload.schema(app, params)))
         assert (len(result.outputs), result.dropped) == (1 - dropped, dropped)

@@ -24,7 +24,7 @@ def is_pair(left, right, params):
 
 def pairs_of(events, params):
     """Each trade as a left one, then as a right one, with every earlier one: those that a lower key keeps first."""
-    keys, found = params["keys"], []
+    keys, pairs = params["keys"], []
     trades = [e for e in events if e["average"] > 0]
     for n, e in enumerate(trades):
         before = [(m, f) for m, f in enumerate(trades[:n]) if e["ts"] - f["ts"] < params["size"]]
@@ -35,8 +35,8 @@ def pairs_of(events, params):
                 left, right = (f, e) if is_right else (e, f)
                 if is_pair(left, right, params):
                     sides = left["company"], left["price"], right["company"], right["price"]
-                    found.append((e["seq"], e["ts"] + 1, f["seq"], *sides))
-    return found
+                    pairs.append((e["seq"], e["ts"] + 1, f["seq"], *sides))
+    return pairs
 
 
 @pytest.mark.parametrize(

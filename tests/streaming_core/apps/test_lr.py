@@ -80,8 +80,8 @@ def two_passes(events, limit=40):
     def velocity(segment, minute):
         if (segment, minute - 1) not in means:
             return 0
-        found = [sum(s) // len(s) for m in range(minute - 5, minute) for s in means.get((segment, m), {}).values()]
-        return sum(found) // len(found)
+        averages = [sum(s) // len(s) for m in range(minute - 5, minute) for s in means.get((segment, m), {}).values()]
+        return sum(averages) // len(averages)
 
     answers, last, balance, due = [], {}, Counter(), Counter()
     for e in events:
@@ -135,8 +135,8 @@ def test_lr_does_so_on_a_generated_road():
 
 def check_lr(events, result, limit):
     answers, balance, due = two_passes(events, limit)
-    said = [o for o in result.outputs if o["kind"] not in (1, 2)]
-    assert [(o["seq"], o["kind"], o["value"], o["velocity"], o["count"], o["accident"]) for o in said] == answers
+    answered = [o for o in result.outputs if o["kind"] not in (1, 2)]
+    assert [(o["seq"], o["kind"], o["value"], o["velocity"], o["count"], o["accident"]) for o in answered] == answers
     reports = sum(e["type"] == 0 and e["dir"] in (0, 1) for e in events)
     assert Counter(o["kind"] for o in result.outputs)[1] == Counter(o["kind"] for o in result.outputs)[2] == reports
     accounts = result.state["state_account_balance"][1]

@@ -116,7 +116,7 @@ LARGEST = q15.Sums.fields["lines"].high
 
 
 @record
-class Given:
+class Reading:
     n: i64
     sx: i64
     sy: i64
@@ -160,12 +160,12 @@ def test_q15_is_exact_at_the_largest_sums_there_can_be(days, lines):
     }
     assert max(sums.values()) < 1 << 63
     app = App("sums")
-    app.source(Given).flat_map(judge, q15.Line, scratch=q15.Sums).sink()
+    app.source(Reading).flat_map(judge, q15.Line, scratch=q15.Sums).sink()
     app.generates(lambda *args: {})
     events = pa.Table.from_pylist([{"seq": 0, **sums}], workload.schema(app, {}))
     for way in (Kernel, Interpreter, Loop):
-        made = way(app, {}).process(events).to_pylist()
-        assert [(r["n"], *line(r)) for r in made] == ([(len(points), slope, intercept)] if slope <= 0 else [])
-        for row in made:
+        outputs = way(app, {}).process(events).to_pylist()
+        assert [(r["n"], *line(r)) for r in outputs] == ([(len(points), slope, intercept)] if slope <= 0 else [])
+        for row in outputs:
             assert 0 <= row["slope_rest"] < row["divisor"]
             assert 0 <= row["intercept_rest"] < row["divisor"]

@@ -17,15 +17,15 @@ BY_HAND = {"keys": 5, "size": 300_001}
 
 def pairs_of(events, params):
     """Every row with every earlier one of the other stream: those that a lower key keeps first, then the older ones."""
-    keys, found = params["keys"], []
+    keys, pairs = params["keys"], []
     for e in events:
         before = [f for f in events[: e["seq"]] if f["stream"] != e["stream"] and e["ts"] - f["ts"] < params["size"]]
         for f in sorted(before, key=lambda f: ((f["seq"] + 1) % keys, f["seq"])):
             left, right = (f, e) if e["stream"] else (e, f)
             if abs(left["x"] - right["a"]) <= params["band"] and abs(left["y"] - right["b"]) <= params["band"]:
                 of_right = right["a"], right["b"], right["c"], right["d"]
-                found.append((e["seq"], e["ts"] + 1, f["seq"], left["x"], left["y"], *of_right))
-    return found
+                pairs.append((e["seq"], e["ts"] + 1, f["seq"], left["x"], left["y"], *of_right))
+    return pairs
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_rows_go_by_the_time_of_their_own_stream(is_right):
     table = pa.Table.from_pylist([{**dict.fromkeys(schema.names, 7), **one} for one in rows], schema)
     interpreter = Interpreter(app, params)
     interpreter.process(table)
-    kept = [found.states[is_right].rows.length() for found in interpreter._steps[-1].sets.values()]
+    kept = [entry.states[is_right].rows.length() for entry in interpreter._steps[-1].sets.values()]
     assert len(kept) == 4
     assert (
         10 <= sum(kept) <= 16

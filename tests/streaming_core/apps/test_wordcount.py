@@ -20,8 +20,8 @@ def test_wordcount_counts_the_words_of_windows(params):
     is_set = result.params["multiplicity"] == "set"
 
     def words(event):
-        said = [(word,) for word in event["text"].split()]
-        return dict.fromkeys(said) if is_set else said
+        keys = [(word,) for word in event["text"].split()]
+        return dict.fromkeys(keys) if is_set else keys
 
     wanted = [(seq, end, *key, len(of)) for seq, end, key, of in windows_of(events, result.params, words)]
     assert result.columns("seq", "ts", "word", "n") == wanted

@@ -38,14 +38,14 @@ def windows_of(events, params, keys_of):
         keys_of: an event's keys, tuples; one that is given twice has the event twice.
     """
     advance, size = params["advance"], params["size"]
-    found = {}  # (start, key) -> events, as they were first touched
+    windows = {}  # (start, key) -> events, as they were first touched
     for event in events:
         latest = event["ts"] // advance * advance
         for start in range(latest - size // advance * advance, latest + 1, advance):
             if start <= event["ts"] < start + size:
                 for key in keys_of(event):
-                    found.setdefault((start, key), []).append(event)
-    place = {key: n for n, key in enumerate(found)}
-    ordered = sorted(found, key=lambda at: (at[0], key_group(at[1]), place[at]))
-    after = {s: next((e["seq"] for e in events if e["ts"] >= s + size), len(events)) for s in {s for s, _ in found}}
-    return [(after[start], start + size, key, found[start, key]) for start, key in ordered]
+                    windows.setdefault((start, key), []).append(event)
+    place = {key: n for n, key in enumerate(windows)}
+    ordered = sorted(windows, key=lambda at: (at[0], key_group(at[1]), place[at]))
+    after = {s: next((e["seq"] for e in events if e["ts"] >= s + size), len(events)) for s in {s for s, _ in windows}}
+    return [(after[start], start + size, key, windows[start, key]) for start, key in ordered]

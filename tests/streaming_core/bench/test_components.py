@@ -54,10 +54,10 @@ def test_every_suite_says_what_it_measures():
 
 
 def test_digests_do_not_depend_on_the_place_of_the_checkout(checkout):
-    made = digests(NAMES)
-    assert digests(reversed(NAMES), checkout) == made
-    assert len(set(made.values())) == len(NAMES)
-    assert all(len(digest) == 16 for digest in made.values())
+    expected = digests(NAMES)
+    assert digests(reversed(NAMES), checkout) == expected
+    assert len(set(expected.values())) == len(NAMES)
+    assert all(len(digest) == 16 for digest in expected.values())
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,14 @@ def races(tmp_path_factory):
     """Workloads that have been compiled for, for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCKSTEP_HOME", str(tmp_path_factory.mktemp("home")))
-        made = {}
+        races_by_request = {}
 
         def race(app, params, events, handwritten=()):
             key = app, json.dumps(registry.load(app).bind(params)), events, handwritten
-            if key not in made:
-                made[key] = Race(app, params, events, handwritten=handwritten)
-            made[key].given = params
-            return made[key]
+            if key not in races_by_request:
+                races_by_request[key] = Race(app, params, events, handwritten=handwritten)
+            races_by_request[key].given = params
+            return races_by_request[key]
 
         yield race
 
@@ -103,8 +103,8 @@ def quick(monkeypatch, races):
 
 def run(name, experiment, events=200):
     only = replace(SUITES[name].SUITE, experiments=(chosen(name, experiment),))
-    [found] = suite.run(only, None, events, [1, 2], 1, quick=True)["experiments"]
-    return found
+    [outcome] = suite.run(only, None, events, [1, 2], 1, quick=True)["experiments"]
+    return outcome
 
 
 def plotted(row, plot):
@@ -113,10 +113,10 @@ def plotted(row, plot):
     return all(name in row or name in row["params"] for name in names) and row.get(plot["y"]) is not None
 
 
-def check(found, declared):
-    assert all(row["result"] == "equal" for row in found["rows"] if row["way"] == "hand-written")
+def check(outcome, declared):
+    assert all(row["result"] == "equal" for row in outcome["rows"] if row["way"] == "hand-written")
     # A hand-written loop has a rate and nothing else.
-    rows, loads = [row for row in found["rows"] if row["way"] != "hand-written"], declared.loads
+    rows, loads = [row for row in outcome["rows"] if row["way"] != "hand-written"], declared.loads
     if declared in servers.EXPERIMENTS or declared in searches.EXPERIMENTS or declared.name == "q5-simulated":
         is_measured = declared.name == "times" or declared in searches.EXPERIMENTS
         assert {row["result"] for row in rows} == {"measured" if is_measured else "simulated"}
@@ -125,7 +125,7 @@ def check(found, declared):
         # Memory is not raced.
         assert {row["result"] for row in rows} == {"equal"} | ({"yardstick"} if declared.name != "memory" else set())
         assert all(row["cpu_ns"] > 0 for row in rows)
-    for plot in found["plots"]:
+    for plot in outcome["plots"]:
         if plot["x"] == "at_s":  # instants, of which short passes have none
             continue
         drawn = [row for row in rows if plotted(row, plot) and (plot["loop"] or row["way"] != "loop")]
@@ -149,9 +149,9 @@ def check(found, declared):
 
 @pytest.mark.parametrize(("name", "experiment"), QUICK)
 def test_every_experiment_runs_and_what_it_ran_is_right(quick, name, experiment):
-    found = run(name, experiment)
-    check(found, chosen(name, experiment))
-    assert found["conclusions"]
+    outcome = run(name, experiment)
+    check(outcome, chosen(name, experiment))
+    assert outcome["conclusions"]
 
 
 @pytest.mark.slow
@@ -159,9 +159,9 @@ def test_every_experiment_runs_and_what_it_ran_is_right(quick, name, experiment)
 def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     declared = chosen(name, experiment)
-    found = run(name, experiment)
-    check(found, declared)
-    assert len(found["conclusions"]) >= len({row["app"] for row in found["rows"]}) - 1  # lr keeps total order only
+    outcome = run(name, experiment)
+    check(outcome, declared)
+    assert len(outcome["conclusions"]) >= len({row["app"] for row in outcome["rows"]}) - 1  # lr keeps total order only
 
 
 @pytest.mark.parametrize("counts", [pytest.param([1], marks=pytest.mark.slow), [2], [1, 2, 4]])
@@ -230,8 +230,8 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     each = [(one, kind) for one in sentences.SHARED for kind in (None, "halves", "swaps")]
     each += [("sn", None), ("sn", "swaps")]
     for heat in states:
-        asked = [one and one.kind for one in heat.requests]
-        assert [(way.parallelism, kind) for way, kind in zip(heat.ways, asked, strict=True)] == each
+        kinds = [one and one.kind for one in heat.requests]
+        assert [(way.parallelism, kind) for way, kind in zip(heat.ways, kinds, strict=True)] == each
     assert len(states) == len(switching.WORDS) + len(switching.PAIRS)
     for name, app in (("q2", "forward"), ("q3", "scalejoin")):
         shared = [(s.app, s.threads, s.parallelism) for _, s in ways("stretch", name)]
@@ -254,11 +254,11 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     for name in ("q4", "q4-states", "q4-replicas", "q4-outputs"):
         for heat in heats("stretch", name):
             assert [one and one.kind for one in heat.requests][:3] == [None, "halves", "swaps"]
-            for spec, asked in zip(heat.ways, heat.requests, strict=True):
+            for spec, request in zip(heat.ways, heat.requests, strict=True):
                 spec.check(registry.load(spec.app))
                 assert spec.threads == most or name == "q4-replicas"
-                if asked:
-                    assert asked.replicas == len(spec.plan.get(asked.operator, range(spec.threads)))
+                if request:
+                    assert request.replicas == len(spec.plan.get(request.operator, range(spec.threads)))
 
 
 @pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
@@ -417,8 +417,8 @@ def test_what_an_operator_costs_with_a_remote_producer():
         row([1], "brisk_wc", channel="pair_queue", plan=plan, operators={"source": cost, "split": cost})
         for plan, cost in zip(plans, costs, strict=True)
     ]
-    said = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
-    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {said}"]
+    expected = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
+    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {expected}"]
     assert briskstream.sentences.breakdown("pair_queue", ["count"])(rows) == ""
 
 
@@ -459,14 +459,14 @@ def test_comparisons_are_those_that_the_operators_make(races):
     trades = [
         ts for ts, average in zip(events["ts"].to_pylist(), events["average"].to_pylist(), strict=True) if average
     ]
-    lefts, rights, made = [], [], 0
+    lefts, rights, comparisons = [], [], 0
     for ts in trades:  # as the left row of a pair, then as the right one
-        made += sum(ts - other < 1_001 for other in rights)
+        comparisons += sum(ts - other < 1_001 for other in rights)
         lefts.append(ts)
-        made += sum(ts - other < 1_001 for other in lefts)
+        comparisons += sum(ts - other < 1_001 for other in lefts)
         rights.append(ts)
     assert 0 < len(trades) < 300
-    assert joins.count(race) == {"comparisons": made}
+    assert joins.count(race) == {"comparisons": comparisons}
 
 
 def test_what_sharing_gains_is_that_of_the_same_threads():
@@ -586,18 +586,18 @@ def test_a_turn_is_what_takes_back_the_one_before():
 
 
 def test_replicas_are_those_of_table_iv():
-    found = {load: [elasticity.decision(n, load) for n in elasticity.STARTING] for load in (1.2, 0.3)}
-    assert found[1.2][:6] == [2, 9, 16, 31, 52, 69]
+    decisions = {load: [elasticity.decision(n, load) for n in elasticity.STARTING] for load in (1.2, 0.3)}
+    assert decisions[1.2][:6] == [2, 9, 16, 31, 52, 69]
     # The paper's numbers of those that are left are rounded down: at them the load is above the target.
-    assert found[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
+    assert decisions[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
 
 
 def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
     counts, experiment = [2], chosen("stretch", "q5")
-    found = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[
+    outcome = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[
         "experiments"
     ][0]
-    listed = report.passes(found["rows"])
+    listed = report.passes(outcome["rows"])
     assert [(row["way"], row.get("pass")) for row in listed] == [
         ("loop", None),
         *(
@@ -608,8 +608,8 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
         ),
     ]
     assert all(row["end_to_end_mean_us"] > 0 for row in listed[1:])
-    assert all(row["result"] in ("equal", "yardstick") for row in found["rows"])
-    for row in found["rows"]:
+    assert all(row["result"] in ("equal", "yardstick") for row in outcome["rows"])
+    for row in outcome["rows"]:
         if "at_s" in row:
             assert 1 <= row.get("replicas", 2) <= 2
             assert row.get("work", 0) >= 0
@@ -619,16 +619,16 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
 
 def test_what_is_concluded_of_plans(quick, monkeypatch):
     monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
-    found = run("rlas", "sd")
-    rows = [row for row in found["rows"] if row["way"] != "loop"]
+    outcome = run("rlas", "sd")
+    rows = [row for row in outcome["rows"] if row["way"] != "loop"]
     assert [row["chosen"] for row in rows] == ["found", "replicated", "found", "replicated", "random", "random"]
     for row in rows:
         off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
         assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
         assert row["median_predicted_per_s"] > 0
-    far = report.mispredicted({"experiments": [found]})
+    far = report.mispredicted({"experiments": [outcome]})
     assert {(row["threads"], row["chosen"]) for row in far} == {(1, "found"), (2, "found")}
-    assert [("Kendall" in line) for line in found["conclusions"]] == [False, True]
+    assert [("Kendall" in line) for line in outcome["conclusions"]] == [False, True]
 
 
 def test_a_search_that_takes_too_long_is_a_missed_goal(quick, monkeypatch):

@@ -18,10 +18,10 @@ def python_block(page):
 
 def test_a_new_application_is_what_the_pages_show(tmp_path):
     (tmp_path / "tests").mkdir()
-    made = new("mine", tmp_path, tmp_path / "tests")
-    assert made == [tmp_path / "mine.py", tmp_path / "tests" / "test_mine.py"]
-    assert made[0].read_text() == python_block("docs/how-to/write-an-application.md")
-    assert python_block("README.md") in made[0].read_text()
+    files = new("mine", tmp_path, tmp_path / "tests")
+    assert files == [tmp_path / "mine.py", tmp_path / "tests" / "test_mine.py"]
+    assert files[0].read_text() == python_block("docs/how-to/write-an-application.md")
+    assert python_block("README.md") in files[0].read_text()
     assert new("alone", tmp_path, tmp_path / "nowhere") == [tmp_path / "alone.py"]
 
 

@@ -40,7 +40,7 @@ def wc(task):
 UNORDERED = "rows = [{'word': row['word'], 'n': row['n']} for row in rows]\n"
 
 
-def found(name, tmp_path, workloads, **options):
+def cells_by_workload(name, tmp_path, workloads, **options):
     """The only cell of each workload, on one thread."""
     report = suite.run(name, tmp_path / "cells", ["wc"], workloads, threads=[1], **options)
     return {cell.workload: cell for cell in report.cells}
@@ -73,7 +73,7 @@ def test_executors_of_lockstep_conform_on_all_workloads(executor, tmp_path):
 
 def test_a_wrong_row_is_shown_with_its_event(engines, tmp_path):
     plant(engines, "lower", wrapped("rows = [row | {'word': row['word'].lower()} for row in rows]"))
-    cell = found("lower", tmp_path, ["bytes"])["bytes"]
+    cell = cells_by_workload("lower", tmp_path, ["bytes"])["bytes"]
     [row] = cell.outcome.rows
     assert (row.expected["word"], row.actual["word"]) == (b"A", b"a")
     assert row.expected["seq"] == row.actual["seq"] == cell.event["seq"]
@@ -90,7 +90,7 @@ def test_a_wrong_row_is_shown_with_its_event(engines, tmp_path):
 )
 def test_a_row_of_one_side_is_shown_alone(engines, tmp_path, fault, side):
     plant(engines, "wrong", wrapped(fault))
-    cell = found("wrong", tmp_path, ["ties"])["ties"]
+    cell = cells_by_workload("wrong", tmp_path, ["ties"])["ties"]
     [row] = cell.outcome.rows
     assert getattr(row, side)["seq"] == 3
     assert [row.expected, row.actual].count(None) == 1
@@ -100,7 +100,7 @@ def test_a_row_of_one_side_is_shown_alone(engines, tmp_path, fault, side):
 def test_a_difference_without_order_has_missing_and_extra_rows_and_a_cause(engines, tmp_path):
     fault = f"{UNORDERED}rows = [row | {{'n': 9}} for row in rows]"
     plant(engines, "loose", wrapped(fault), applications={"wc": "none"})
-    cell = found("loose", tmp_path, ["single"])["single"]
+    cell = cells_by_workload("loose", tmp_path, ["single"])["single"]
     assert [row.expected is None for row in cell.outcome.rows] == [False] * 3 + [True] * 3
     assert all(row.expected["n"] == 1 for row in cell.outcome.rows[:3])
     assert (cell.outcome.rows[3].actual["n"], cell.outcome.rows[3].times) == (9, 1)
@@ -109,7 +109,7 @@ def test_a_difference_without_order_has_missing_and_extra_rows_and_a_cause(engin
 
 def test_a_crash_has_a_cause(engines, tmp_path):
     plant(engines, "text", wrapped("[int(row['word']) for row in rows]"))
-    cell = found("text", tmp_path, ["single"])["single"]
+    cell = cells_by_workload("text", tmp_path, ["single"])["single"]
     assert cell.outcome.verdict == "failed"
     assert "ValueError: invalid literal for int()" in cell.outcome.reason
     assert (cell.cause.events, cell.last["seq"]) == (1, 0)
@@ -118,7 +118,7 @@ def test_a_crash_has_a_cause(engines, tmp_path):
 def test_an_engine_that_hangs_is_stopped(engines, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "LIMIT", 1.0)
     plant(engines, "hangs", "import signal\nsignal.pause()")
-    cell = found("hangs", tmp_path, ["empty"], seconds=0)["empty"]
+    cell = cells_by_workload("hangs", tmp_path, ["empty"], seconds=0)["empty"]
     assert cell.outcome.verdict == "failed"
     assert "it did not end within 1 s" in cell.outcome.reason
 

@@ -19,9 +19,9 @@ def test_there_and_back(values):
     column = to_arrow(values)
     assert column.to_pylist()[:4] == values.tolist()[:4]
     for part in (slice(0, 9), slice(3, 7), slice(9, 9), slice(0, 0)):
-        found = to_numpy(column[part])
-        assert found.dtype == values.dtype
-        assert found.tobytes() == values[part].tobytes()
+        array = to_numpy(column[part])
+        assert array.dtype == values.dtype
+        assert array.tobytes() == values[part].tobytes()
         assert to_arrow(values[part]).equals(column[part]) or np.isnan(values[part]).any()
 
 

@@ -102,14 +102,14 @@ def test_tables_are_compared_as_their_rows(drawn):
         "out_of_order": sum(key(after) < key(row) for row, after in pairwise(actual)),
         "different": sum(map(bool, wrong.values())),
     }
-    found = in_memory("outputs", table(expected), table(actual))
-    assert found.counts == {kind: count for kind, count in counts.items() if count}
-    for difference in found.differences:
+    outcome = in_memory("outputs", table(expected), table(actual))
+    assert outcome.counts == {kind: count for kind, count in counts.items() if count}
+    for difference in outcome.differences:
         if difference.kind == "different":
             assert set(difference.columns) == wrong[key(difference.row)]
         if difference.kind == "missing":
             assert key(difference.row) in wanted - first.keys()
-    assert [found.differences == [], not found.counts] == [bits(expected) == bits(actual)] * 2
+    assert [outcome.differences == [], not outcome.counts] == [bits(expected) == bits(actual)] * 2
 
 
 @given(pairs(), st.integers(1, 4))
@@ -120,12 +120,12 @@ def test_slices_are_compared_as_the_whole(drawn, size):
     def slices(rows):
         return (rows.slice(at, size) for at in range(0, rows.num_rows, size))
 
-    found = row_by_row("outputs", slices(expected), slices(actual))
+    outcome = row_by_row("outputs", slices(expected), slices(actual))
     if expected.select(KEY).equals(actual.select(KEY)):
-        assert found.counts == in_memory("outputs", expected, actual).counts
-        assert repr(found.differences) == repr(in_memory("outputs", expected, actual).differences)
+        assert outcome.counts == in_memory("outputs", expected, actual).counts
+        assert repr(outcome.differences) == repr(in_memory("outputs", expected, actual).differences)
     else:
-        assert found is None
+        assert outcome is None
 
 
 @given(pairs(), st.integers(1, 4))
@@ -138,9 +138,9 @@ def test_ranges_are_compared_as_the_whole(drawn, size):
         for number, rows in enumerate((expected, actual)):
             pq.write_table(rows, Path(folder, f"{number}.parquet"), row_group_size=2)
             sides.append(Parts([Path(folder, f"{number}.parquet")]))
-        found = comparison.matched("outputs", *sides, expected.column_names)
-    assert found.counts == whole.counts
-    assert sorted(map(repr, found.differences)) == sorted(map(repr, whole.differences))
+        outcome = comparison.matched("outputs", *sides, expected.column_names)
+    assert outcome.counts == whole.counts
+    assert sorted(map(repr, outcome.differences)) == sorted(map(repr, whole.differences))
 
 
 @given(pairs(), st.sampled_from([1, 1 << 17]))
@@ -150,11 +150,11 @@ def test_multisets_are_compared_as_bags_of_rows(drawn, size):
     bags = [Counter(bits([row[name] for name in names]) for row in rows) for rows in drawn]
     sides = [[table(rows).select(names)] for rows in drawn]
     with mock.patch.object(comparison, "_SLICE", size):
-        found = multisets("outputs", *sides, sum(map(len, drawn)))
+        outcome = multisets("outputs", *sides, sum(map(len, drawn)))
     sizes = {"missing": (bags[0] - bags[1]).total(), "extra": (bags[1] - bags[0]).total()}
-    assert found.counts == {kind: size for kind, size in sizes.items() if size}
+    assert outcome.counts == {kind: size for kind, size in sizes.items() if size}
     shown = Counter()
-    for difference in found.differences:
+    for difference in outcome.differences:
         times = (difference.expected or difference.actual)["times"]
         shown[difference.kind, bits([difference.row[name] for name in names])] += times
     bag = {("missing", row): n for row, n in (bags[0] - bags[1]).items()}
@@ -179,8 +179,8 @@ def test_values_differ_row_by_row(one, other, wrong):
 
 def test_a_table_of_one_row_needs_no_key():
     one, other = (pa.table({"n": values}) for values in ([1], [2, 3]))
-    found = in_memory("state total", one, other)
-    assert [line for difference in found.differences for line in difference.lines()] == [
+    outcome = in_memory("state total", one, other)
+    assert [line for difference in outcome.differences for line in difference.lines()] == [
         "state total: position 1: unexpected row: n 3",
         "state total: position 0: n: expected 1, got 2",
     ]
@@ -203,9 +203,9 @@ def test_the_first_differences_are_kept_and_all_rows_counted():
     rows = [{"seq": n, "sub": 0, "a": n, "b": n} for n in range(15)]
     expected, actual = (pa.Table.from_pylist(rows).set_column(2, "a", [[n] * 15]) for n in (1, 2))
     actual = actual.set_column(3, "b", [[99] * 15])
-    found = in_memory("outputs", expected, actual)
-    assert (found.counts, len(found.differences)) == ({"different": 15}, 10)
-    assert found.differences[9].lines() == [
+    outcome = in_memory("outputs", expected, actual)
+    assert (outcome.counts, len(outcome.differences)) == ({"different": 15}, 10)
+    assert outcome.differences[9].lines() == [
         "outputs: seq 9, sub 0: a: expected 1, got 2",
         "outputs: seq 9, sub 0: b: expected 9, got 99",
     ]

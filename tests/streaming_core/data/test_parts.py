@@ -109,10 +109,10 @@ def test_reading_ahead_gives_the_same_and_raises_in_its_place():
         yield from range(3)
         raise BadInput("damaged")
 
-    found = []
+    numbers = []
     with pytest.raises(BadInput, match="damaged"):
-        found.extend(ahead(items()))  # extend keeps what came before
-    assert found == [0, 1, 2]
+        numbers.extend(ahead(items()))  # extend keeps what came before
+    assert numbers == [0, 1, 2]
     endless = ahead(itertools.count())
     assert [next(endless), next(endless)] == [0, 1]
     endless.close()

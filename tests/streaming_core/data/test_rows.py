@@ -65,8 +65,8 @@ def test_rows_hold_the_values_of_columns_and_have_their_digest(events, with_sub,
     for name in (*INTEGERS, "flags"):
         assert rows[name].tolist() == columns[name]
     for name in ("name", "other"):
-        found = [beside[at : at + n].tobytes() for at, n in rows[name].tolist()]
-        assert found == columns[name]
+        texts = [beside[at : at + n].tobytes() for at, n in rows[name].tolist()]
+        assert texts == columns[name]
     for name in ("real", "reals"):
         expected = np.array(columns[name], "<f8")
         expected[np.isnan(expected)] = math.nan

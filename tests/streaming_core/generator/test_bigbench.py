@@ -128,10 +128,10 @@ def test_sales_of_odd_categories_fall():
 def visits(columns):
     """Clicks of each user who is known, by user and second."""
     known = columns["user_sk"] >= 0
-    found = {}
+    clicks_by_user = {}
     for ts, user, sale, item in rows({n: v[known] for n, v in columns.items()}, "ts", "user_sk", "sales_sk", "item_sk"):
-        found.setdefault(user, []).append((ts, sale, item))
-    return found
+        clicks_by_user.setdefault(user, []).append((ts, sale, item))
+    return clicks_by_user
 
 
 def test_a_visit_is_one_session():

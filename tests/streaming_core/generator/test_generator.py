@@ -164,15 +164,15 @@ def test_tokens_make_lines():
 EVENTS = 3_000
 
 
-def happenings(made=None):
+def happenings(log=None):
     """`make` and `count` of a stream whose periods have 0 to 40 events; periods 5..20 have none."""
 
     def count(params, seed, period):
         return 0 if 5 <= period <= 20 else int(Draws(seed, "p.count", units=np.array([period])).below(0, 41)[0])
 
     def make(params, seed, period):
-        if made is not None:
-            made.append(period)
+        if log is not None:
+            log.append(period)
         n = count(params, seed, period)
         draws = Draws(seed, "p.events", units=period * 1000 + np.arange(n))
         number = draws.below(0, params["limit"])
@@ -213,8 +213,8 @@ def test_a_stream_of_periods_is_their_events_one_after_the_other_however_it_is_c
     ends = np.cumsum([len(p["ts"]) for p in periods])
     inside = ends[ends < EVENTS].tolist()  # cuts exactly where periods end
     for cuts in ([0, 1, 2, 500, EVENTS], sorted({0, *inside, EVENTS}), [*range(0, EVENTS, 37), EVENTS]):
-        asked = list(pairwise(cuts))
-        for order in (asked, asked[::-1], asked[::3] + asked[1::3] + asked[2::3]):
+        slices = list(pairwise(cuts))
+        for order in (slices, slices[::-1], slices[::3] + slices[1::3] + slices[2::3]):
             generate = by_period(make, count)
             for start, stop in order:
                 part = {name: values[start:stop] for name, values in expected.items()}
@@ -236,16 +236,16 @@ def test_streams_of_other_seeds_and_parameters_are_kept_apart():
 
 def test_slice_by_slice_every_period_is_made_once_and_few_are_kept():
     for size in (7, 1000):  # periods that several slices need, and slices of many periods
-        made = []
-        make, _ = happenings(made)
+        log = []
+        make, _ = happenings(log)
         generate = by_period(make)
         for start in range(0, EVENTS, size):
             generate({"limit": 9}, 1, start, min(start + size, EVENTS))
-        assert made == list(range(len(made)))
-    made = []
-    make, count = happenings(made)
+        assert log == list(range(len(log)))
+    log = []
+    make, count = happenings(log)
     by_period(make, count)({"limit": 9}, 1, EVENTS, EVENTS + 1)
-    assert len(made) == 1  # what is before it is counted, not made
+    assert len(log) == 1  # what is before it is counted, not made
 
 
 def test_memory_is_that_of_a_few_periods():
@@ -285,9 +285,11 @@ def test_periods_that_contradict_themselves_are_refused():
     def ten(params, seed, period):
         return {"ts": np.full(10, period)}
 
-    assert "all columns must have one length, got [9, 10]" in refused(lambda *asked: {**ten(*asked), "x": np.zeros(9)})
-    assert "period 0 has 10 events, which is not the number that it counted" in refused(ten, lambda *asked: 11)
-    assert "the periods 1 to 10000 have no events" in refused(lambda *asked: {"ts": np.zeros(0)})
+    assert "all columns must have one length, got [9, 10]" in refused(
+        lambda *arguments: {**ten(*arguments), "x": np.zeros(9)}
+    )
+    assert "period 0 has 10 events, which is not the number that it counted" in refused(ten, lambda *arguments: 11)
+    assert "the periods 1 to 10000 have no events" in refused(lambda *arguments: {"ts": np.zeros(0)})
 
 
 def test_partitions_of_an_event_follow_each_other_or_lie_anywhere():

@@ -30,10 +30,10 @@ def repetition(params, seed=5, columns=ALL, number=0):
     """All events of one repetition, column -> int64 array."""
     params, generate = full(params), linear_road.events(*columns)
     reports = int(linear_road.road(params, seed).reports.sum())
-    made = generate(params, seed, 0, (number + 1) * 2 * reports + 1)
-    inside = made["ts"] // params["seconds"] == number
-    assert made["ts"][-1] // params["seconds"] > number  # it is whole
-    return {name: values[inside] for name, values in made.items()}
+    events = generate(params, seed, 0, (number + 1) * 2 * reports + 1)
+    inside = events["ts"] // params["seconds"] == number
+    assert events["ts"][-1] // params["seconds"] > number  # it is whole
+    return {name: values[inside] for name, values in events.items()}
 
 
 def by_vehicle(events):
@@ -111,9 +111,9 @@ def test_trips_end_in_their_exits_segment_or_with_the_time():
 
 
 def test_a_third_of_the_reports_are_from_a_new_segment():
-    made = linear_road.events("vid", "xway", "seg", reports_only=True)(full({}), 1, 0, 1_000_000)
-    order = np.argsort(made["vid"], kind="stable")
-    vid, seg = made["vid"][order], made["seg"][order]
+    reports = linear_road.events("vid", "xway", "seg", reports_only=True)(full({}), 1, 0, 1_000_000)
+    order = np.argsort(reports["vid"], kind="stable")
+    vid, seg = reports["vid"][order], reports["seg"][order]
     new = (np.diff(vid, prepend=-1) != 0) | (np.diff(seg, prepend=-1) != 0)
     assert abs(new.mean() - 0.34) < 0.01
 
@@ -130,8 +130,8 @@ def test_requests_come_with_a_report_and_say_what_their_type_has(params):
     events = repetition(params)
     reports = set(zip(*(events[n][events["type"] == REPORT].tolist() for n in ("ts", "vid")), strict=True))
     xway = dict(zip(*(events[n][events["type"] == REPORT].tolist() for n in ("vid", "xway")), strict=True))
-    asked = events["type"] != REPORT
-    assert len(set(events["qid"][asked].tolist())) == asked.sum()
+    is_request = events["type"] != REPORT
+    assert len(set(events["qid"][is_request].tolist())) == is_request.sum()
     place, travel = {"speed", "lane", "dir", "seg", "pos"}, {"s_init", "s_end", "dow", "tod"}
     has = {
         REPORT: place | {"xway"},
@@ -149,7 +149,7 @@ def test_requests_come_with_a_report_and_say_what_their_type_has(params):
         if kind in (EXPENDITURE, TRAVEL):
             assert rows["xway"].tolist() == [xway[vid] for vid in rows["vid"].tolist()]
     ratio = full(params)["request_ratio"] * (0.6 if full(params)["no_type4"] else 1)
-    assert abs(asked.sum() / (~asked).sum() - ratio) < 0.01
+    assert abs(is_request.sum() / (~is_request).sum() - ratio) < 0.01
     assert (TRAVEL in events["type"]) == (ratio > 0 and not full(params)["no_type4"])
 
 

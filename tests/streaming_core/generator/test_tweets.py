@@ -67,22 +67,22 @@ def test_words_and_hashtags():
     assert max(map(len, texts)) > 250
     split = [text.split() for text in texts]
     words = [[word for word in tweet if not word.startswith(b"#")] for tweet in split]
-    tags = [tweet[len(said) :] for tweet, said in zip(split, words, strict=True)]
+    tags = [tweet[len(numbers) :] for tweet, numbers in zip(split, words, strict=True)]
     assert all(tag.startswith(b"#t") for tweet in tags for tag in tweet)  # behind the words
-    counts = np.array([len(said) for said in words])
+    counts = np.array([len(numbers) for numbers in words])
     assert 1 <= counts.min() <= 2
     assert abs(counts.mean() - 13) < 0.05
     assert abs(counts.var() - 12) < 0.3
     tagged = np.array([len(tweet) for tweet in tags])
     assert abs((tagged > 0).mean() - 0.25) < 0.01
     assert abs(tagged[tagged > 0].mean() - 1 / 0.6) < 0.03
-    said = np.array([int(re.match(rb"w(\d+)", word)[1]) for tweet in words for word in tweet])
+    numbers = np.array([int(re.match(rb"w(\d+)", word)[1]) for tweet in words for word in tweet])
     law = 1 / np.arange(1, 200_001)
     law /= law.sum()
-    found = np.bincount(said, minlength=200_000) / len(said)
-    assert len(found) == 200_000
-    assert abs(found[:50] / law[:50] - 1).max() < 0.08
-    assert abs(found[:10_000].sum() - law[:10_000].sum()) < 0.003
+    frequencies = np.bincount(numbers, minlength=200_000) / len(numbers)
+    assert len(frequencies) == 200_000
+    assert abs(frequencies[:50] / law[:50] - 1).max() < 0.08
+    assert abs(frequencies[:10_000].sum() - law[:10_000].sum()) < 0.003
     tag = np.array([int(name[2:]) for tweet in tags for name in tweet])
     assert tag.max() < 20_000
     law = np.arange(1, 20_001) ** -1.1

@@ -7,7 +7,7 @@ import pytest
 from streaming_core import _runtime
 from streaming_core.kernels import abi
 
-SAID = _runtime.abi()
+RUNTIME = _runtime.abi()
 NAMES = {name: value for name, value in vars(abi).items() if name.isupper() and isinstance(value, int)}
 
 
@@ -15,14 +15,14 @@ def test_every_name_of_a_field_is_where_the_runtime_has_it():
     fields = {
         f"{prefix}_{field.upper()}": offset
         for prefix, struct in abi.STRUCTS.items()
-        for field, offset in SAID[struct].items()
+        for field, offset in RUNTIME[struct].items()
     }
-    assert {name: fields.get(name, SAID["constants"].get(name)) for name in NAMES} == NAMES
+    assert {name: fields.get(name, RUNTIME["constants"].get(name)) for name in NAMES} == NAMES
     assert len(NAMES) > 70
 
 
 def test_every_struct_is_known_to_both():
-    assert {*abi.STRUCTS.values(), "constants"} == set(SAID)
+    assert {*abi.STRUCTS.values(), "constants"} == set(RUNTIME)
 
 
 @pytest.mark.parametrize(("option", "value"), [("colour", 1), ("Threads", 2)])

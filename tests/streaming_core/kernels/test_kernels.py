@@ -209,7 +209,7 @@ bound.generates(lambda *args: {})
 
 
 def test_kernels_are_kept_by_the_parameters_that_operators_read(tmp_path):
-    def found(**params):
+    def output(**params):
         batch = Batch(compile_app(bound, bound.bind(params), Kept(tmp_path)), [(2, 0.0), (4, 0.0)])
         batch.run()
         return [n for n, _, _ in batch.outputs()]
@@ -217,8 +217,8 @@ def test_kernels_are_kept_by_the_parameters_that_operators_read(tmp_path):
     def kept():
         return len(list(tmp_path.iterdir()))
 
-    assert found() == found(theta=0.9) == [4]
+    assert output() == output(theta=0.9) == [4]
     assert kept() == 2  # the kernels, and which parameters they read
-    assert found(limit=2) == found(limit=2, theta=0.0) == [2, 4]
+    assert output(limit=2) == output(limit=2, theta=0.0) == [2, 4]
     assert kept() == 3
-    assert found() == [4]
+    assert output() == [4]

@@ -70,11 +70,11 @@ def orders():
 
 def windows(table, size, every):
     """The rows of each window and shop."""
-    found = defaultdict(list)
+    rows_by_window = defaultdict(list)
     for row in table.to_pylist():
         for number in range((row["ts"] - size) // every + 1, row["ts"] // every + 1):
-            found[number * every + size, row["shop"]].append(row)
-    return found
+            rows_by_window[number * every + size, row["shop"]].append(row)
+    return rows_by_window
 
 
 def top(rows, k):
@@ -95,10 +95,10 @@ AGGREGATES = {
 
 
 def declared(aggregate, extent, early=None, **app):
-    made = App("shops", **app)
-    AGGREGATES[aggregate][0](made.source(Order).key_by("shop").window(extent, early)).sink()
-    made.generates(lambda *arguments: {})
-    return made
+    application = App("shops", **app)
+    AGGREGATES[aggregate][0](application.source(Order).key_by("shop").window(extent, early)).sink()
+    application.generates(lambda *arguments: {})
+    return application
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
@@ -124,14 +124,14 @@ def test_an_aggregate_is_what_its_definition_says(aggregate, extent, size, every
 
 def sessions(table, gap):
     """The rows of each session and shop."""
-    found, latest = defaultdict(list), {}
+    bursts, latest = defaultdict(list), {}
     for row in table.to_pylist():
         burst = latest.get(row["shop"])
         if burst is None or row["ts"] >= burst[-1]["ts"] + gap:
             burst = latest[row["shop"]] = []
-            found[len(found)] = burst
+            bursts[len(bursts)] = burst
         burst.append(row)
-    return list(found.values())
+    return list(bursts.values())
 
 
 def produced(case):

@@ -60,7 +60,7 @@ def pairs(columns, within, price, number, same=True):
     rows = [
         dict(zip(columns, values, strict=True)) for values in zip(*(c.tolist() for c in columns.values()), strict=True)
     ]
-    found = []
+    matches = []
     for at, row in enumerate(rows):
         for other in rows[:at]:
             left, right = (row, other) if row["stream"] == 0 else (other, row)
@@ -72,8 +72,8 @@ def pairs(columns, within, price, number, same=True):
                 and (number is None or abs(left["number"] - right["paid"]) <= number)
             ):
                 shops = (row["shop"],) if same else (left["shop"], right["shop"])
-                found.append((row["seq"], *shops, left["price"], left["number"], right["price"], right["paid"]))
-    return found
+                matches.append((row["seq"], *shops, left["price"], left["number"], right["price"], right["paid"]))
+    return matches
 
 
 # Whether rows need the same shop, and the largest differences of prices and numbers.
@@ -100,12 +100,12 @@ def test_a_join_meets_every_pair_once(band, within, span):
     case = Case(app, app.bind(), table_of(app, columns))
     shops = ("shop",) if same else ("order_shop", "payment_shop")
     names = ("seq", *shops, "order_price", "number", "payment_price", "paid")
-    made = list(zip(*(case.outputs[name].to_pylist() for name in names), strict=True))
+    outputs = list(zip(*(case.outputs[name].to_pylist() for name in names), strict=True))
     wanted = pairs(columns, span, price, number, same)
     if not close:
-        assert made == wanted
-    assert Counter(made) == Counter(wanted)
-    assert made
+        assert outputs == wanted
+    assert Counter(outputs) == Counter(wanted)
+    assert outputs
     compare("pairs", case.outputs, Loop(app, app.bind()).process(case.events.tables[0]), "outputs")
     for threads in (1, 3):
         case.check(RunSpec.parse({"app": "pairs", "executor": "pinned", "threads": threads, "batch": 7}), 100)

@@ -43,16 +43,16 @@ def test_late_rows_are_those_that_the_aggregate_leaves_out(seed):
     compare("clicks", case.outputs, pa.concat_tables(parts), "outputs")
     for threads, parallelism in ((1, "vsn"), (2, "vsn"), (3, "sn")):
         case.check(Pinned(app="clicks", threads=threads, batch=7, parallelism=parallelism), 20)
-    made = case.outputs.to_pylist()
+    outputs = case.outputs.to_pylist()
     advance, wait = (size, delay) if extent.advance == "size" else (extent.advance, extent.delay)
     wait = delay if wait is None else wait
     highest = np.maximum.accumulate(ts)
     expected = [i for i, t in enumerate(ts.tolist()) if t // advance * advance + size <= highest[i] - wait]
-    late = [row for row in made if row["sink"] == 1]
+    late = [row for row in outputs if row["sink"] == 1]
     assert [(row["seq"], row["ts"], row["user"], row["page"]) for row in late] == [(i, *rows[i]) for i in expected]
     assert case.late == loop.dropped_late == len(late) > 0
     assert all(row["count"] == 0 for row in late)
-    assert all(row["page"] == 0 for row in made if row["sink"] == 0)
+    assert all(row["page"] == 0 for row in outputs if row["sink"] == 0)
 
 
 def priced(row, out):
@@ -136,9 +136,9 @@ def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
                 again.append((seq, end, user, rows[end, user]))
         if not taken:
             late.append(seq)
-    made, scale = case.outputs.to_pylist(), 2 if is_own else 1
+    outputs, scale = case.outputs.to_pylist(), 2 if is_own else 1
     value = "half" if is_own else "count"
-    results = [(row["seq"], row["ts"], row["user"], int(scale * row[value])) for row in made if row["sink"] == 0]
+    results = [(row["seq"], row["ts"], row["user"], int(scale * row[value])) for row in outputs if row["sink"] == 0]
     on_time = set(results) - set(again)
     assert [one for one in results if one in set(again)] == again
     assert again
@@ -148,7 +148,7 @@ def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
     for _, end, user, n in results:
         final[end, user] = max(n, final.get((end, user), 0))
     assert final == rows
-    assert [row["seq"] for row in made if row["sink"] == 1] == late
+    assert [row["seq"] for row in outputs if row["sink"] == 1] == late
 
 
 @pytest.mark.parametrize(

@@ -93,12 +93,12 @@ def test_an_operator_that_works_for_nothing_is_refused_and_one_with_state_is_not
 def test_what_agrees_without_order_are_columns_of_the_outputs_and_states_of_operators():
     app = App("a")
     app.source(Number).process(count, state=Number, output=Other).sink()
-    for columns, states, said in (
+    for columns, states, message in (
         ((), (), "agrees_unordered: name at least one output column"),
         (("m",), (), "agrees_unordered: unknown name 'm'; known: n"),
         (("n",), ("same",), "agrees_unordered: unknown name 'same'; known: count"),
     ):
-        with pytest.raises(BadInput, match=said):
+        with pytest.raises(BadInput, match=message):
             app.agrees_unordered(*columns, states=states)
     assert app.unordered is None
     app.agrees_unordered("n", states=("count",))
@@ -124,10 +124,10 @@ def test_an_invariant_that_hangs_on_order_is_asked_in_total_order_only():
 def test_an_invariant_may_name_parameters():
     app = App("a", params={"n": Param(3), "of": Param("it's \\"), "off": Param(False)})
     app.invariant("any", "SELECT :n, ':m', :of, x::INT, 1:n FROM t WHERE NOT :off -- :n isn't")
-    said = r"SELECT {}, ':m', 'it\'s \\', x::INT, 1{} FROM t WHERE NOT False -- :n isn't"
-    assert app.holds("total") == {"any": said.format(3, 3)}
-    assert app.holds("none", {"n": 4}) == {"any": said.format(4, 4)}
-    assert app.holds("none", {"n": -4}) == {"any": said.format("(-4)", "(-4)")}, "and no comment begins"
+    query = r"SELECT {}, ':m', 'it\'s \\', x::INT, 1{} FROM t WHERE NOT False -- :n isn't"
+    assert app.holds("total") == {"any": query.format(3, 3)}
+    assert app.holds("none", {"n": 4}) == {"any": query.format(4, 4)}
+    assert app.holds("none", {"n": -4}) == {"any": query.format("(-4)", "(-4)")}, "and no comment begins"
 
 
 @pytest.mark.parametrize("quoted", ["':of'", "'it''s :of'", r"'\':of'", '"x :of"', "`:of`"])
@@ -141,7 +141,7 @@ def test_a_parameter_within_quotes_would_end_them_and_is_refused(quoted):
 
 
 @pytest.mark.parametrize(
-    ("declared", "said"),
+    ("declared", "subject"),
     [
         (lambda app, name: app.table(name, Number, 4), "a table"),
         (lambda app, name: app.declared.update({name: Param(1)}), "a parameter"),
@@ -149,9 +149,9 @@ def test_a_parameter_within_quotes_would_end_them_and_is_refused(quoted):
     ],
 )
 @pytest.mark.parametrize("name", ["../x", "x` y", "x'", "", "9", "a-b", "é", "a\n"])
-def test_what_becomes_a_file_a_view_or_an_option_has_a_plain_name(declared, said, name):
+def test_what_becomes_a_file_a_view_or_an_option_has_a_plain_name(declared, subject, name):
     app = small({})
     declared(app, name)
     with pytest.raises(BadInput) as refused:
         app.check()
-    assert str(refused.value).startswith(f"app small: invalid name {name!r} of {said}; ")
+    assert str(refused.value).startswith(f"app small: invalid name {name!r} of {subject}; ")

@@ -112,12 +112,12 @@ READERS = (Interpreter, Loop, compile_app)
 
 def refusal(app):
     """The one line with which every reader refuses the application."""
-    said = set()
+    messages = set()
     for reader in READERS:
         with pytest.raises(BadInput) as error:
             reader(app, app.bind())
-        said.add(str(error.value))
-    [line] = said
+        messages.add(str(error.value))
+    [line] = messages
     return line
 
 
@@ -150,14 +150,14 @@ def test_constants_are_refused_alike():
     assert refusal(bank(offsets=no_number)) == expected
 
 
-def given(key, params):
+def fitting(key, params):
     assert key.dtype == np.int64
     reals = np.array([0xFFF8 << 48, 0x7FF0 << 48 | 1, 0, 1], np.uint64).view(np.float64)
     return {"small": 255 - key, "flag": key % 2 == 0, "real": reals, "few": [7, 8, 9]}
 
 
 def test_what_fits_is_what_rows_begin_with():
-    app = bank(size="size", init=given)
+    app = bank(size="size", init=fitting)
     rows = initial_rows(app, app.tables[0], Row.resolve({}), app.bind())
     assert rows["small"].tolist() == [255, 254, 253, 252]
     assert rows["flag"].tolist() == [1, 0, 1, 0]
@@ -186,10 +186,10 @@ def test_a_command_says_it_in_one_line_and_leaves_nothing(tmp_path, monkeypatch,
         )
         with pytest.raises(SystemExit) as stopped:
             main()
-        said = capfd.readouterr().err
+        stderr = capfd.readouterr().err
         line = failing.__code__.co_firstlineno + 1
         assert stopped.value.code == 2
         assert re.fullmatch(
-            rf"streaming-core: app sl: table accounts: init \(test_tables.py:{line}\): KeyError: 'zero'\n", said
+            rf"streaming-core: app sl: table accounts: init \(test_tables.py:{line}\): KeyError: 'zero'\n", stderr
         )
         assert not (tmp_path / out).exists()

@@ -27,7 +27,7 @@ class Values:
 
 
 @record
-class Found:
+class Output:
     ts: i64
     n: i64
 
@@ -56,7 +56,7 @@ def length(window, state, out):
 def windowed(update=counted, result=total, state=Sum, **changed):
     app = App("far")
     declared = {"every": 1, "advance": 1, "size": 1, "state": state, "update": update, "result": result}
-    app.source(Event).window(**(declared | changed), output=Found).sink()
+    app.source(Event).window(**(declared | changed), output=Output).sink()
     return app
 
 
@@ -74,13 +74,13 @@ FAR = [(number * 10**12 * (-1) ** number, number) for number in range(20)]
 
 def test_windows_far_apart_take_no_memory_in_between():
     """A vector over the windows in between would take hundreds of terabytes."""
-    made, _ = interpreted(windowed(delay=1 << 60), FAR)
-    assert [row["ts"] for row in made] == sorted(ts + 1 for ts, _ in FAR)
+    outputs, _ = interpreted(windowed(delay=1 << 60), FAR)
+    assert [row["ts"] for row in outputs] == sorted(ts + 1 for ts, _ in FAR)
 
 
 def test_a_single_window_slides_over_gaps():
-    made, _ = interpreted(windowed(kind="single", advance=10**12, size=10**14), sorted(FAR))
-    assert len(made) > len(FAR)
+    outputs, _ = interpreted(windowed(kind="single", advance=10**12, size=10**14), sorted(FAR))
+    assert len(outputs) > len(FAR)
 
 
 def counted_at_once(row, window, state, out):
@@ -92,8 +92,8 @@ def test_a_single_window_may_span_any_number_of_windows():
     """Kind multi would open a pane for each of 2^40 windows."""
     single = windowed(counted_at_once, result=None, kind="single", every=3, size=1 << 40)
     rows = [(number << 39, number) for number in range(20)] + [(1 << 45, 0)]
-    made, _ = interpreted(single, rows)
-    assert [row["n"] for row in made] == [count for count in [*range(1, 21), 1] for _ in range(3)]
+    outputs, _ = interpreted(single, rows)
+    assert [row["n"] for row in outputs] == [count for count in [*range(1, 21), 1] for _ in range(3)]
 
 
 # What an application differs in from `windowed`, and its events. Each asks for more memory than there is.
@@ -107,7 +107,7 @@ CASES = {
     # Entries of single windows.
     "singles": ("windowed(kind='single', every=10**6, size=1000)", "[(0, 0)] * 10"),
     # Keys of a row, before any window has them.
-    "keys": ("windowed(result=once, every=None, key=Found, keys=many)", "[(0, 0)] * 10"),
+    "keys": ("windowed(result=once, every=None, key=Output, keys=many)", "[(0, 0)] * 10"),
 }
 SCRIPT = """
 import resource

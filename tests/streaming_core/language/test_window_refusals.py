@@ -14,7 +14,7 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from tests.differential.windows import check_executed
-from tests.streaming_core.language.windowed import Event, Found, Sum, counted, interpreted, pairs, summed
+from tests.streaming_core.language.windowed import Event, Output, Sum, counted, interpreted, pairs, summed
 
 
 @record
@@ -33,7 +33,7 @@ def slid(window, state):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"advance": 0}, "window: advance must be between 1 and 2305843009213693952, got 0"),
         ({"advance": -3}, "window: advance must be between"),
@@ -69,18 +69,18 @@ def slid(window, state):
         ({"result": slid}, "takes 2 arguments, but the call passes 3"),
     ],
 )
-def test_windows_that_make_no_sense_are_refused(changed, said):
-    with pytest.raises(BadInput, match=re.escape(said)):
+def test_windows_that_make_no_sense_are_refused(changed, message):
+    with pytest.raises(BadInput, match=re.escape(message)):
         interpreted(counted(**changed), [])
 
 
 def test_rows_without_time_have_no_windows():
     app = App("untimed")
     with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) needs an integer field ts"):
-        app.source(Untimed).window(every=1, advance=1, size=1, state=Sum, update=lambda *args: None, output=Found)
+        app.source(Untimed).window(every=1, advance=1, size=1, state=Sum, update=lambda *args: None, output=Output)
     other = App("other").source(Event)
     with pytest.raises(BadInput, match="a stream of app other"):
-        app.window(other, every=1, advance=1, size=1, state=Sum, update=summed, output=Found)
+        app.window(other, every=1, advance=1, size=1, state=Sum, update=summed, output=Output)
 
 
 def divides(row, window, state, out):
@@ -167,8 +167,8 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     (package / "written.py").write_text(WRITTEN)
     monkeypatch.chdir(tmp_path)
     assert command("generate", "written", "--events", 100, "--out", "w")[0] == 0
-    code, said, _ = command("oracle", "written", "--input", "w", "--out", "o")
-    first, _, last = said.strip().split(", ")
+    code, stdout, _ = command("oracle", "written", "--input", "w", "--out", "o")
+    first, _, last = stdout.strip().split(", ")
     assert (code, first, last) == (0, "o: 36 outputs", "1 events too late for every window")  # 12 windows, three users
     expected = Counter((10 * at + 30, n % 3) for n in range(99) for at in range(n // 10 - 2, n // 10 + 1))
     outputs = pa.parquet.read_table("o/outputs").to_pylist()
@@ -178,8 +178,8 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
     for out, options in (("r", ()), ("s", ("--threads", 3, "--batch", 7, "--repetitions", 1, "--seconds", 0))):
         assert command("run", "written", "--input", "w", "--out", out, "--sink", "parquet", *options)[0] == 0
-        code, said, _ = command("diff", out, "o")
-        assert (code, said.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
+        code, stdout, _ = command("diff", out, "o")
+        assert (code, stdout.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
     assert json.loads(Path("r/report.json").read_bytes())["samples"][0]["dropped_late"] == 1
     for options, why in (
         (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned, spark"),
@@ -194,7 +194,7 @@ def test_an_app_of_two_streams_is_not_run_alone():
     app = App("two")
     source = app.source(Event)
     app.window(
-        source, source, every=1, advance=1, size=1, state=(Sum, Sum), update=(both, both), output=Found
+        source, source, every=1, advance=1, size=1, state=(Sum, Sum), update=(both, both), output=Output
     ).sink()  # fmt: skip
     for part in (app.only, app.upto):
         with pytest.raises(BadInput, match="two: cannot record or run both alone, because it takes several streams"):

@@ -19,7 +19,7 @@ from streaming_core.run import engine
 from streaming_core.run.way import Pinned
 from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
-from tests.streaming_core.language.windowed import Event, Found, Pair, Sum, interpreted, pairs, summed, told
+from tests.streaming_core.language.windowed import Event, Output, Pair, Sum, emit_sums, interpreted, pairs, summed
 from tests.support.draws import seeds
 
 MINUTE = 60_000
@@ -44,23 +44,23 @@ def test_the_longest_tweet_of_each_hashtag_as_the_paper_traces_it():
     def at(hour, minute):
         return (60 * hour + minute) * MINUTE
 
-    made, _ = interpreted(
+    outputs, _ = interpreted(
         app, [(at(9, 50), 1, b"hello #pink"), (at(9, 58), 2, b"hi #red #pink"), (at(10, 0), 3, b"nothing # at all")]
     )
-    first = {(row["seq"], row["ts"], row["hashtag"], row["chars"]) for row in made if row["ts"] == at(10, 0)}
+    first = {(row["seq"], row["ts"], row["hashtag"], row["chars"]) for row in outputs if row["ts"] == at(10, 0)}
     assert first == {(2, at(10, 0), b"red", 13), (2, at(10, 0), b"pink", 13)}
-    assert [(row["ts"], row["hashtag"]) for row in made] == [
+    assert [(row["ts"], row["hashtag"]) for row in outputs] == [
         (end, tag) for end in (at(10, 0), at(10, 30)) for tag in ordered([b"pink", b"red"])
     ]
-    assert [row["seq"] for row in made] == [2, 2, 3, 3]
+    assert [row["seq"] for row in outputs] == [2, 2, 3, 3]
 
 
 # --- any windows -----------------------------------------------------------------------------------------------------
 
 
 def keys_of(value, count, is_set):
-    given = [((value + i) % 3, i % 2) for i in range(count)]
-    return list(dict.fromkeys(given)) if is_set else given
+    keys = [((value + i) % 3, i % 2) for i in range(count)]
+    return list(dict.fromkeys(keys)) if is_set else keys
 
 
 def expected_sums(rows, advance, size, delay, is_set):
@@ -98,11 +98,11 @@ def test_windows_are_what_their_definition_says(seed, multiplicity):
     app = App("sums", params={"advance": Param(advance), "late": Param(delay), "given": Param("set")})
     app.source(Event).window(
         keys=pairs, key=Pair, advance="advance", size=size, delay="late",
-        multiplicity="given" if seed % 3 else multiplicity, state=Sum, update=summed, result=told, output=Found,
+        multiplicity="given" if seed % 3 else multiplicity, state=Sum, update=summed, result=emit_sums, output=Output,
     ).sink()  # fmt: skip
-    made, interpreter = interpreted(app, rows, given=multiplicity)
+    outputs, interpreter = interpreted(app, rows, given=multiplicity)
     wanted, late = expected_sums(rows, advance, size, delay, multiplicity == "set")
-    assert [tuple(v for k, v in row.items() if k != "sub") for row in made] == wanted
+    assert [tuple(v for k, v in row.items() if k != "sub") for row in outputs] == wanted
     assert interpreter.dropped_late == late
     assert interpreter.state() == {}  # everything has expired
 
@@ -143,20 +143,20 @@ def test_a_single_window_that_slides_finds_what_many_find(seed):
     rows = [
         (int(t), int(rng.integers(0, 4)), int(rng.integers(0, 9))) for t in np.cumsum(rng.choice([0, 1, 3, 60], 90))
     ]
-    made = []
+    counts = []
     for kind, state, update, result, slide in (
-        ("multi", Sum, summed, told, None), ("single", Recent, remembered, recalled, purge)
+        ("multi", Sum, summed, emit_sums, None), ("single", Recent, remembered, recalled, purge)
     ):  # fmt: skip
         app = App(f"sums_{kind}")
         app.source(Event).window(
             keys=pairs, key=Pair, advance=advance, size=size, kind=kind, state=state, update=update, result=result,
-            slide=slide, output=Found,
+            slide=slide, output=Output,
         ).sink()  # fmt: skip
-        found, interpreter = interpreted(app, rows)
-        made.append(Counter((r["seq"], r["ts"], r["start"], r["a"], r["b"], r["n"], r["total"]) for r in found))
+        outputs, interpreter = interpreted(app, rows)
+        counts.append(Counter((r["seq"], r["ts"], r["start"], r["a"], r["b"], r["n"], r["total"]) for r in outputs))
         assert interpreter.dropped_late == 0
-    assert made[0] == made[1]
-    assert made[0]
+    assert counts[0] == counts[1]
+    assert counts[0]
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
@@ -175,13 +175,13 @@ def expected_sessions(rows, gap):
                 session = touched[key] = (key, [])
                 sessions.append(session)
             session[1].append((seq, ts, value))
-    made = []
+    rows_out = []
     for number, (key, members) in enumerate(sessions):
         end = max(ts for _, ts, _ in members) + gap
         at = next((seq for seq in range(len(rows)) if reached[seq] >= end), len(rows))
         start, total = min(ts for _, ts, _ in members), sum(value for _, _, value in members)
-        made.append((at, end, key_group(key), number, start, *key, len(members), total, members[0][0]))
-    return [(at, end, *rest) for at, end, _, _, *rest in sorted(made)], sum(late)
+        rows_out.append((at, end, key_group(key), number, start, *key, len(members), total, members[0][0]))
+    return [(at, end, *rest) for at, end, _, _, *rest in sorted(rows_out)], sum(late)
 
 
 @pytest.mark.parametrize("base", [0, -(1 << 61), (1 << 61) - 2000])
@@ -193,16 +193,16 @@ def test_sessions_are_what_their_definition_says(seed, base):
     rows = [(base + int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in steps]
     app = App("sessions", params={"gap": Param(gap)})
     app.source(Event).window(
-        keys=pairs, key=Pair, size="gap", kind="session", state=Sum, update=summed, result=told, output=Found
+        keys=pairs, key=Pair, size="gap", kind="session", state=Sum, update=summed, result=emit_sums, output=Output
     ).sink()
-    made, interpreter = interpreted(app, rows)
+    outputs, interpreter = interpreted(app, rows)
     wanted, late = expected_sessions(rows, gap)
-    assert [tuple(v for k, v in row.items() if k != "sub") for row in made] == wanted
+    assert [tuple(v for k, v in row.items() if k != "sub") for row in outputs] == wanted
     assert interpreter.dropped_late == late
     assert interpreter.state() == {}
 
 
-def value_told(window, state, out):
+def emit_value(window, state, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=0, n=state.n, total=0, first=state.first)
 
 
@@ -212,26 +212,26 @@ def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_f
     one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
     app = App("together")
     app.source(Event).window(
-        key="value", size=10, kind="session", state=Sum, update=summed, result=value_told, output=Found
+        key="value", size=10, kind="session", state=Sum, update=summed, result=emit_value, output=Output
     ).sink()
     rows = [(0, one), (1, other), (4, one), (5, other), (10, 7), (11, 7), (5, one), (14, 7), (15, 7)]
-    made, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
-    assert [(row["seq"], row["ts"], row["a"]) for row in made] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
+    outputs, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
+    assert [(row["seq"], row["ts"], row["a"]) for row in outputs] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
 
 
 def test_sessions_of_keys_that_every_row_has_end_in_steps():
     keys = 5000
     app = App("every")
     app.source(Event).window(
-        every=keys, size=10, kind="session", state=Sum, update=summed, result=every_told, output=Found
+        every=keys, size=10, kind="session", state=Sum, update=summed, result=emit_index, output=Output
     ).sink()
     app.generates(lambda *args: {})
-    made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (9, 0, 1), (40, 0, 1)])
-    assert [row["ts"] for row in made] == [19] * keys + [50] * keys
-    assert [row["a"] for row in made[:keys]] == [row["a"] for row in made[keys:]]
+    outputs, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (9, 0, 1), (40, 0, 1)])
+    assert [row["ts"] for row in outputs] == [19] * keys + [50] * keys
+    assert [row["a"] for row in outputs[:keys]] == [row["a"] for row in outputs[keys:]]
 
 
-def every_told(window, state, out):
+def emit_index(window, state, out):
     out.emit(
         ts=window.end, start=window.start, a=window.key.index, b=0, n=state.n, total=state.total, first=state.first
     )
@@ -247,7 +247,7 @@ def from_other(row, window, theirs, mine, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=mine.n, n=theirs.n, total=mine.total, first=0)
 
 
-def both_told(window, one, other, out):
+def emit_both(window, one, other, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=other.n, n=one.n, total=other.total, first=1)
 
 
@@ -260,21 +260,21 @@ def test_a_session_of_several_streams_has_the_rows_of_all(seed):
     source = app.source(Event)
     app.window(
         source, source, key="value", size=7, kind="session", state=(Sum, Sum), update=(from_pair, from_other),
-        result=both_told, output=Found,
+        result=emit_both, output=Output,
     ).sink()  # fmt: skip
-    made, _ = interpreted(app, rows)
-    ends = [row for row in made if row["first"] == 1]
+    outputs, _ = interpreted(app, rows)
+    ends = [row for row in outputs if row["first"] == 1]
     assert sum(row["n"] for row in ends) == sum(row["b"] for row in ends) == len(rows)
-    assert len(made) == len(rows) + len(ends)
+    assert len(outputs) == len(rows) + len(ends)
 
 
 def test_sessions_without_a_result_go_all_the_same():
     app = App("silent")
     app.source(Event).window(
-        key="value", size=5, kind="session", state=Sum, update=numbered, output=Found
+        key="value", size=5, kind="session", state=Sum, update=numbered, output=Output
     ).sink()  # fmt: skip
-    made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (8, 0, 1), (13, 0, 1), (14, 0, 2), (14, 0, 1)])
-    assert [(row["start"], row["ts"], row["n"]) for row in made] == [
+    outputs, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (8, 0, 1), (13, 0, 1), (14, 0, 2), (14, 0, 1)])
+    assert [(row["start"], row["ts"], row["n"]) for row in outputs] == [
         (0, 5, 1), (0, 9, 2), (0, 13, 3), (13, 18, 1), (14, 19, 1), (13, 19, 2),
     ]  # fmt: skip
 
@@ -288,7 +288,7 @@ def numbered(row, window, state, out):
 
 
 @record
-class Said:
+class Line:
     ts: i64
     line: text
     number: i64
@@ -333,7 +333,7 @@ def phrases(row, keys):
         keys.add(number=row.number % 2, first=row.line[0:at], rest=row.line[at:], is_long=len(row.line) > 16)
 
 
-def said(row, window, state, out):
+def emit_line(row, window, state, out):
     state.n += 1
     if state.numbers.add(row.number):
         out.emit(
@@ -361,8 +361,8 @@ def every_end(window, state, out):
 def behind(name, **second):
     """Windows behind windows, whose update and result both emit texts of rows and of keys."""
     app = App(name)
-    first = app.source(Said).window(
-        keys=phrases, key=Phrase, advance=3, size=7, delay=2, state=Seen, update=said, result=ended, output=Phrases
+    first = app.source(Line).window(
+        keys=phrases, key=Phrase, advance=3, size=7, delay=2, state=Seen, update=emit_line, result=ended, output=Phrases
     )
     first.window(key="rest", state=Sum, update=by_end, result=every_end, output=Ends, **second).sink()
     return app
@@ -375,11 +375,11 @@ def test_windows_behind_windows_and_texts_of_any_length(seed):
     ts = np.cumsum(rng.choice([0, 1, 9], 60)) - rng.integers(0, 4, 60)
     lines = [b"", b"abc", b"abcdefghabcdefgh", b"abcdefghabcdefghi", bytes(range(60)), b"abcdefgh\0bcdefgh"]
     rows = [(int(t), lines[int(rng.integers(0, 6))], int(rng.integers(0, 4))) for t in ts]
-    made, interpreter = interpreted(behind("late", advance=2, size=5), rows)
+    outputs, interpreter = interpreted(behind("late", advance=2, size=5), rows)
     assert interpreter.dropped_late > 0
-    assert made
+    assert outputs
     patient, interpreter = interpreted(behind("patient", advance=2, size=5, delay=60), rows)
-    assert sum(row["n"] for row in patient) > sum(row["n"] for row in made)
+    assert sum(row["n"] for row in patient) > sum(row["n"] for row in outputs)
 
 
 # --- several streams -------------------------------------------------------------------------------------------------
@@ -452,14 +452,14 @@ def test_a_join_of_two_streams_meets_every_pair_once(seed):
         left, right, every="n", advance=1, size=size, kind="single", state=(Times, Times),
         update=(from_left, from_right), output=Match,
     ).sink()  # fmt: skip
-    made, _ = interpreted(app, rows)
+    outputs, _ = interpreted(app, rows)
     wanted = Counter()
     for i, (ts, side, value) in enumerate(rows):
         for before, other, theirs in rows[:i]:
             if side != other and before > ts - size:
                 x, y = (value, theirs) if side == 0 else (theirs, value)
                 wanted[i, ts + 1, y % 3, x, y] += 1
-    assert Counter((r["seq"], r["ts"], r["key"], r["x"], r["y"]) for r in made) == wanted
+    assert Counter((r["seq"], r["ts"], r["key"], r["x"], r["y"]) for r in outputs) == wanted
     assert wanted
 
 
@@ -515,14 +515,14 @@ def drawn_table(events):
 def test_windowed_operators_in_a_row_keep_order_however_many_they_are():
     app, table = in_a_row(6), drawn_table(60)
     interpreter = Interpreter(app, {})
-    made = pa.concat_tables([interpreter.process(table), interpreter.finish(60)])
-    assert made.num_rows > 300
+    outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(60)])
+    assert outputs.num_rows > 300
     program = compile_app(app, {})
     for threads, batch in ((1, 16), (2, 16), (3, 3), (8, 1)):
         for schedule in ([], drawn_schedule(app, threads, 60, threads)):
             spec = Pinned(app="row", threads=threads, batch=batch, schedule=schedule, sink="digest")
             sample, _, _ = engine.one_pass(spec, program, engine.Blocks(Events([table]), program, 25))
-            assert sample.digest == format_digest(*outputs_digest(app, "total", made))
+            assert sample.digest == format_digest(*outputs_digest(app, "total", outputs))
 
 
 def many(row, keys):
@@ -545,8 +545,8 @@ def test_rows_of_the_end_that_expire_many_windows_are_all_taken():
         keys=many, key=Pair, advance=10, size=10, delay=100, state=Sum, output=Event, **first
     )
     stream.window(keys=of_value, key=Pair, advance=5, size=5, state=Sum, output=Event, **second).sink()
-    made, _ = interpreted(app, [(ts, 1500, 0) for ts in (1, 11, 21)])
-    assert len(made) == 3 * 1500
+    outputs, _ = interpreted(app, [(ts, 1500, 0) for ts in (1, 11, 21)])
+    assert len(outputs) == 3 * 1500
 
 
 def test_more_operators_in_a_row_than_copies_can_order_are_refused():

@@ -20,17 +20,17 @@ def interpreted(app, rows, end=None, **params):
         | {field.name: pa.array(column, field.type) for field, column in zip(kinds, columns, strict=True)}
     )
     end = len(rows) if end is None else end
-    made = pa.concat_tables([interpreter.process(table), interpreter.finish(end)])
+    outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(end)])
     loop = Loop(app, app.bind(params))
     for _ in range(2):  # once more from the start
         half = len(rows) // 3
         parts = [loop.process(part) for part in (table[:half], table[half:])] + [loop.finish(end)]
-        compare(app.name, made, pa.concat_tables(parts), "outputs")
+        compare(app.name, outputs, pa.concat_tables(parts), "outputs")
         assert loop.dropped_late == interpreter.dropped_late
         assert loop.state() == {}
         loop.reset()
-    check_executed(app, app.bind(params), table, made, interpreter.dropped_late, end)
-    return made.to_pylist(), interpreter
+    check_executed(app, app.bind(params), table, outputs, interpreter.dropped_late, end)
+    return outputs.to_pylist(), interpreter
 
 
 @record
@@ -54,7 +54,7 @@ class Sum:
 
 
 @record
-class Found:
+class Output:
     ts: i64
     start: i64
     a: i64
@@ -77,7 +77,7 @@ def summed(row, window, state, out):
     state.total += row.value
 
 
-def told(window, state, out):
+def emit_sums(window, state, out):
     out.emit(
         ts=window.end, start=window.start, a=window.key.a, b=window.key.b, n=state.n, total=state.total,
         first=state.first,
@@ -88,8 +88,8 @@ def counted(**changed):
     app = App("counted", params={"p": Param(0), "f": Param(0.5)})
     source = app.source(Event)
     declared = {
-        "keys": pairs, "key": Pair, "advance": 2, "size": 4, "state": Sum, "update": summed, "result": told,
-        "output": Found,
+        "keys": pairs, "key": Pair, "advance": 2, "size": 4, "state": Sum, "update": summed, "result": emit_sums,
+        "output": Output,
     }  # fmt: skip
     source.window(**(declared | changed)).sink()
     return app

@@ -238,8 +238,8 @@ def test_sub_goes_on_over_events_of_one_seq():
     events = table(n=[3, 1, 2, 4]).set_column(0, "seq", pa.array([5, 5, 5, 9]))
     for part, flushed in ((app.only("spread"), 0), (app, 1)):
         machine = generated(part)
-        made = [machine.process(events.slice(0, 2)), machine.process(events.slice(2)), machine.finish(9)]
-        rows = [(r["seq"], r["sub"]) for r in pa.concat_tables(made).to_pylist()]
+        parts = [machine.process(events.slice(0, 2)), machine.process(events.slice(2)), machine.finish(9)]
+        rows = [(r["seq"], r["sub"]) for r in pa.concat_tables(parts).to_pylist()]
         assert rows == [(5, sub) for sub in range(6)] + [(9, sub) for sub in range(4 + flushed)]
 
 

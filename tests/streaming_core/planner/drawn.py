@@ -13,15 +13,15 @@ SIZES = (0.0, 8.0, 64.0, 65.0, 200.0, 640.0)
 SELECTIVITIES = (0.0, 0.01, 0.5, 1.0, 2.0, 10.0)
 
 
-def graph(seed: int, operators: int = 4) -> Graph:
+def graph(seed: int, size: int = 4) -> Graph:
     """A source, that many operators less two, and a sink; of several streams, kinds and unequal keys."""
     draw = random.Random(seed)
-    found = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=draw.choice(TIMES[1:]))])]
-    for number in range(1, operators):
-        last = number == operators - 1
+    operators = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=draw.choice(TIMES[1:]))])]
+    for number in range(1, size):
+        last = number == size - 1
         kind = "sink" if last else draw.choice(("stateless", "partitioned", "stateful", "windowed"))
-        untaken = [o for o in found if not any(i.producer == o.name for p in found for i in p.inputs)]
-        producers = untaken if last else draw.sample(found, min(len(found), draw.choice((1, 1, 2))))
+        untaken = [o for o in operators if not any(i.producer == o.name for p in operators for i in p.inputs)]
+        producers = untaken if last else draw.sample(operators, min(len(operators), draw.choice((1, 1, 2))))
         if draw.random() < 0.2:  # takes a stream twice
             producers = [*producers, producers[0]]
         inputs = [
@@ -42,8 +42,10 @@ def graph(seed: int, operators: int = 4) -> Graph:
         most = draw.choice((1, 2, 4096)) if last else None
         name = "sink" if last else f"operator{number}"
         others = draw.choice((0.0, 30.0))
-        found.append(Operator(name=name, kind=kind, inputs=inputs, others_ns=others, memory_bytes=memory, most=most))
-    return Graph(app=f"drawn {seed}", operators=found)
+        operators.append(
+            Operator(name=name, kind=kind, inputs=inputs, others_ns=others, memory_bytes=memory, most=most)
+        )
+    return Graph(app=f"drawn {seed}", operators=operators)
 
 
 def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
@@ -96,12 +98,12 @@ def patterned(seed: int, graph: Graph) -> Graph:
 def replicas(seed: int, graph: Graph, most: int) -> tuple[int, ...]:
     """Of each operator, at most so many in all."""
     draw = random.Random(seed)
-    found = [1] * len(graph.operators)
-    for _ in range(draw.randint(0, most - len(found))):
-        index = draw.randrange(len(found))
-        if found[index] < graph.operators[index].replicas:
-            found[index] += 1
-    return tuple(found)
+    numbers = [1] * len(graph.operators)
+    for _ in range(draw.randint(0, most - len(numbers))):
+        index = draw.randrange(len(numbers))
+        if numbers[index] < graph.operators[index].replicas:
+            numbers[index] += 1
+    return tuple(numbers)
 
 
 def plan(seed: int, graph: Graph, machine: Machine, most: int) -> dict[str, list[int]]:

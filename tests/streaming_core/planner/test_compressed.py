@@ -15,11 +15,11 @@ from tests.streaming_core.planner import drawn
 
 def counts(problem: Compressed, plan: dict[str, list[int]]) -> np.ndarray:
     """A plan as numbers by class and socket."""
-    found = np.zeros((len(problem.classes), problem.sockets + 1))
+    table = np.zeros((len(problem.classes), problem.sockets + 1))
     for a, one in enumerate(problem.classes):
         for member in one.members:
-            found[a, plan[problem.graph.operators[one.operator].name][member]] += 1
-    return found
+            table[a, plan[problem.graph.operators[one.operator].name][member]] += 1
+    return table
 
 
 @examine(150)

@@ -41,7 +41,7 @@ def taking(operator, **fields):
 
 
 @pytest.mark.parametrize(
-    ("operators", "said"),
+    ("operators", "message"),
     [
         ([SOURCE, WORK], "the graph needs a sink"),
         ([SOURCE, WORK, WORK, SINK], "two operators have the name work"),
@@ -71,10 +71,10 @@ def taking(operator, **fields):
         ([SOURCE, taking(WORK, cost=1), SINK], "unknown field operators.1.inputs.0.cost"),
     ],
 )
-def test_a_damaged_graph_is_refused_in_one_line(tmp_path, operators, said):
+def test_a_damaged_graph_is_refused_in_one_line(tmp_path, operators, message):
     with pytest.raises(BadInput) as refused:
         read(tmp_path, *operators)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith(str(tmp_path))
     assert "\n" not in str(refused.value)
 

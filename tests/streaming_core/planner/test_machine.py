@@ -30,7 +30,7 @@ def test_what_is_not_said_of_a_machine_constrains_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"latency": [[0, 1]]}, "latency must have 2 rows of 2 values"),
         ({"latency": [[0, 1], [1]]}, "latency must have 2 rows of 2 values"),
@@ -49,21 +49,21 @@ def test_what_is_not_said_of_a_machine_constrains_nothing(tmp_path):
         ({"sockets": 2}, "unknown field sockets"),
     ],
 )
-def test_a_damaged_machine_is_refused_in_one_line(tmp_path, change, said):
+def test_a_damaged_machine_is_refused_in_one_line(tmp_path, change, message):
     path = written(tmp_path, GOOD | change)
     with pytest.raises(BadInput) as refused:
         Machine.named(path)
     assert str(refused.value).startswith(f"{path}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("{", "invalid JSON"), (json.dumps(GOOD)[:-1] + ', "capacity": [NaN, 1]}', "finite"), ("[]", "must be a mapping")],
 )
-def test_what_is_no_machine_is_refused_in_one_line(tmp_path, text, said):
-    with pytest.raises(BadInput, match=said) as refused:
+def test_what_is_no_machine_is_refused_in_one_line(tmp_path, text, message):
+    with pytest.raises(BadInput, match=message) as refused:
         Machine.named(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 

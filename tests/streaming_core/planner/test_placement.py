@@ -20,13 +20,13 @@ def problem(seed: int, most: int = 7, ratio: int = 1) -> Compressed:
     return Compressed(graph, drawn.machine(seed, 2 + seed % 2), drawn.replicas(seed, graph, most), ratio=ratio)
 
 
-def is_a_plan(found: np.ndarray, of: Compressed) -> bool:
+def is_a_plan(counts: np.ndarray, of: Compressed) -> bool:
     """Every replica placed once, nowhere more than there is room for."""
     return (
-        (found[:, of.nowhere] == 0).all()
-        and (found.sum(axis=1) == of.totals).all()
-        and (found >= 0).all()
-        and (found[:, : of.sockets].sum(axis=0) <= of.room).all()
+        (counts[:, of.nowhere] == 0).all()
+        and (counts.sum(axis=1) == of.totals).all()
+        and (counts >= 0).all()
+        and (counts[:, : of.sockets].sum(axis=0) <= of.room).all()
     )
 
 
@@ -35,10 +35,10 @@ def is_a_plan(found: np.ndarray, of: Compressed) -> bool:
 def test_without_heuristics_that_lose_it_finds_the_best(seed, collocation, objective):
     instance = problem(seed)
     best = exhaustive(instance, objective)
-    found = place(instance, Search(objective, collocation=collocation, best_fit=False))
-    assert found.complete
-    assert (found.plan is None) == (best.plan is None)
-    assert found.value == pytest.approx(best.value, rel=1e-9)
+    placement = place(instance, Search(objective, collocation=collocation, best_fit=False))
+    assert placement.complete
+    assert (placement.plan is None) == (best.plan is None)
+    assert placement.value == pytest.approx(best.value, rel=1e-9)
 
 
 @examine(30)
@@ -46,13 +46,13 @@ def test_without_heuristics_that_lose_it_finds_the_best(seed, collocation, objec
 def test_with_any_heuristics_a_plan_is_one_and_the_same_each_time(seed, collocation, objective, ratio):
     instance = problem(seed, 9, ratio)
     search = Search(objective, "paper", collocation, budget=200)
-    found, again = place(instance, search), place(problem(seed, 9, ratio), search)
-    assert (found.value, found.nodes) == (again.value, again.nodes)
-    assert (found.plan is None) == (again.plan is None)
-    if found.plan is not None:
-        assert np.array_equal(found.plan, again.plan)
-        assert is_a_plan(found.plan, instance)
-        assert objective == "sustained" or instance.overfed(found.plan[:, None, :]).valid[0]
+    placement, again = place(instance, search), place(problem(seed, 9, ratio), search)
+    assert (placement.value, placement.nodes) == (again.value, again.nodes)
+    assert (placement.plan is None) == (again.plan is None)
+    if placement.plan is not None:
+        assert np.array_equal(placement.plan, again.plan)
+        assert is_a_plan(placement.plan, instance)
+        assert objective == "sustained" or instance.overfed(placement.plan[:, None, :]).valid[0]
 
 
 @examine(40)
@@ -70,8 +70,8 @@ def test_improvement_keeps_a_plan_and_makes_it_no_worse(seed):
 def test_only_what_is_better_than_the_incumbent_is_found():
     instance = problem(3)
     best = exhaustive(instance)
-    found = place(instance, Search(best_fit=False), best.plan)
-    assert np.array_equal(found.plan, best.plan)
+    placement = place(instance, Search(best_fit=False), best.plan)
+    assert np.array_equal(placement.plan, best.plan)
 
 
 def test_a_search_ends_with_its_budget():

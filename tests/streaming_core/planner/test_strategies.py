@@ -18,14 +18,14 @@ from tests.streaming_core.planner import drawn
 APPS = ("wc", "lr", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd", "sd")))
 
 
-def is_placed(found: Placed) -> bool:
+def is_placed(placement: Placed) -> bool:
     """Replicas that operators may have, each on a core that there is, no core with more than it may have."""
-    machine, graph = found.machine, found.graph
-    threads = found.as_plan()
+    machine, graph = placement.machine, placement.graph
+    threads = placement.as_plan()
     number = [0] * machine.threads
     for name, operator in graph.by_name.items():
         assert 1 <= len(threads[name]) <= operator.replicas
-        for thread, socket in zip(threads[name], found.sockets[name], strict=True):
+        for thread, socket in zip(threads[name], placement.sockets[name], strict=True):
             assert sum(machine.cores[:socket]) <= thread < sum(machine.cores[: socket + 1])
             number[thread] += 1
     assert [*threads] == [*graph.by_name]
@@ -38,27 +38,29 @@ def test_every_strategy_gives_a_plan_and_the_same_again(seed, strategy, offered)
     graph, machine = drawn.graph(seed, 3 + seed % 2), drawn.machine(seed, 2, room=3)
     ingress = 1e5 if offered else None
     try:
-        found = plan(strategy, graph, machine, ingress, seed)
+        placement = plan(strategy, graph, machine, ingress, seed)
     except BadInput as refused:
         assert "no room" in str(refused) or strategy in ("exhaustive", "rlas")  # noqa: PT017
         return
-    assert is_placed(found)
-    assert found.as_plan() == plan(strategy, graph, machine, ingress, seed).as_plan()
-    assert found.pinned == (strategy != "os")
-    assert ingress is None or found.estimate.sustained.ingress <= ingress * (1 + 1e-9)
+    assert is_placed(placement)
+    assert placement.as_plan() == plan(strategy, graph, machine, ingress, seed).as_plan()
+    assert placement.pinned == (strategy != "os")
+    assert ingress is None or placement.estimate.sustained.ingress <= ingress * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("app", APPS)
 def test_on_a_server_of_the_paper_balanced_is_ahead_of_the_others(app):
     machine = Machine.named("server_b").model_copy(update={"cores": [3] * 8})
-    found = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
-    replicas = tuple(found["rlas"].replicas.values())
-    found |= {name: plan(name, drawn.paper(app), machine, replicas=replicas) for name in ("first_fit", "round_robin")}
-    assert all(map(is_placed, found.values()))
-    best = found["balanced"].estimate.sustained.ingress
-    assert not found["balanced"].estimate.violated
-    assert all(one.estimate.sustained.ingress <= best * (1 + 1e-9) for one in found.values())
-    assert all(found[name].replicas == found["rlas"].replicas for name in ("first_fit", "round_robin"))
+    placements = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
+    replicas = tuple(placements["rlas"].replicas.values())
+    placements |= {
+        name: plan(name, drawn.paper(app), machine, replicas=replicas) for name in ("first_fit", "round_robin")
+    }
+    assert all(map(is_placed, placements.values()))
+    best = placements["balanced"].estimate.sustained.ingress
+    assert not placements["balanced"].estimate.violated
+    assert all(one.estimate.sustained.ingress <= best * (1 + 1e-9) for one in placements.values())
+    assert all(placements[name].replicas == placements["rlas"].replicas for name in ("first_fit", "round_robin"))
 
 
 def test_the_operator_that_could_not_be_placed_is_scaled():
@@ -76,10 +78,12 @@ def test_the_operator_that_could_not_be_placed_is_scaled():
 
 def test_where_replicas_share_cores_the_papers_search_lowers_the_ingress():
     machine = Machine.of_threads(2, 50.0)
-    found = plan("rlas", drawn.paper("wc"), machine)
-    assert is_placed(found)
+    placement = plan("rlas", drawn.paper("wc"), machine)
+    assert is_placed(placement)
     assert (
-        0 < found.estimate.sustained.ingress <= plan("balanced", drawn.paper("wc"), machine).estimate.sustained.ingress
+        0
+        < placement.estimate.sustained.ingress
+        <= plan("balanced", drawn.paper("wc"), machine).estimate.sustained.ingress
     )
 
 
@@ -101,10 +105,10 @@ def test_balanced_finds_the_best_of_all_plans_where_replications_are_few(seed, t
         best = plan("exhaustive", graph, machine)
     except BadInput:
         return
-    found = plan("balanced", graph, machine)
-    assert found.proved
-    assert found.estimate.sustained.ingress >= best.estimate.sustained.ingress * (1 - 1e-9)
-    assert sum(found.replicas.values()) == sum(best.replicas.values())
+    placement = plan("balanced", graph, machine)
+    assert placement.proved
+    assert placement.estimate.sustained.ingress >= best.estimate.sustained.ingress * (1 - 1e-9)
+    assert sum(placement.replicas.values()) == sum(best.replicas.values())
 
 
 @examine(5)
@@ -154,7 +158,7 @@ def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "machine", "said"),
+    ("strategy", "machine", "message"),
     [
         ("best", Machine.of_threads(2), "unknown strategy 'best'; known: balanced, rlas, rlas_fix_l, "),
         (
@@ -171,10 +175,10 @@ def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
         ),
     ],
 )
-def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, said):
+def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, message):
     with pytest.raises(BadInput) as refused:
         plan(strategy, drawn.paper("wc"), machine)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -203,6 +207,6 @@ def test_of_replicas_that_are_alike_the_last_ones_are_with_the_sink():
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=10.0)])
     work = Operator(name="work", kind="windowed", inputs=[Input(producer="source", ns=1000.0)], most=3)
     sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=10.0)], most=1)
-    found = plan("balanced", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
-    assert sorted(found["work"]) == [0, 1, 2]
-    assert found["work"][-1] == found["sink"][0]
+    placement = plan("balanced", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
+    assert sorted(placement["work"]) == [0, 1, 2]
+    assert placement["work"][-1] == placement["sink"][0]

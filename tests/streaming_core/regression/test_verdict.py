@@ -12,8 +12,8 @@ CELL, BOUND = {"is_bound": False, "status": "ok"}, {"is_bound": True, "status": 
 CRASHED = {"status": "failed", "error": "operator debit, event 17: division by zero"}
 
 
-def check(verdict: str, rows: int = 10, name: str = "outputs", **found) -> dict:
-    return {"cell": "c", "check": name, "verdict": verdict, "expected_rows": rows, "actual_rows": rows} | found
+def check(verdict: str, rows: int = 10, name: str = "outputs", **fields) -> dict:
+    return {"cell": "c", "check": name, "verdict": verdict, "expected_rows": rows, "actual_rows": rows} | fields
 
 
 BROKEN = check("invariant_broken", name="invariant:money", different=1)

@@ -67,11 +67,11 @@ def refused(spec, source, stopped, capsys, monkeypatch):
         monkeypatch.setattr("sys.argv", ["streaming-core", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-        said = capsys.readouterr().err
-        assert ended.value.code == 2, said
-        assert said.count("\n") == 1
+        stderr = capsys.readouterr().err
+        assert ended.value.code == 2, stderr
+        assert stderr.count("\n") == 1
         for word in words:
-            assert word in said
+            assert word in stderr
         assert sorted(path.name for path in stopped.iterdir()) == [checkpoint.FOLDER, "spec.json"]
         assert all(path.read_bytes() == data for path, data in before.items())
 
@@ -79,10 +79,10 @@ def refused(spec, source, stopped, capsys, monkeypatch):
 
 
 def test_a_run_goes_on_from_its_last_checkpoint(spec, source, stopped, tmp_path):
-    said, passes = [], []
+    messages, passes = [], []
     (stopped / checkpoint.FOLDER / "outputs" / "part-00042.parquet").write_bytes(b"of nobody")
-    report = engine.run(spec, source, stopped, lambda *at: passes.append(at), said.append)
-    assert said == ["resuming from the checkpoint at event 320"]
+    report = engine.run(spec, source, stopped, lambda *at: passes.append(at), messages.append)
+    assert messages == ["resuming from the checkpoint at event 320"]
     assert [done for _, done, _ in passes] == [400, 480, 560, 600]
     assert report.resumed == [320]
     assert report.verified.events == EVENTS
@@ -125,9 +125,9 @@ def test_without_files_of_outputs_too(spec, source, tmp_path, sink):
 
 
 def test_a_complete_run_is_answered(spec, source, tmp_path):
-    report, said = engine.run(spec, source, tmp_path / "out"), []
-    assert engine.run(spec, source, tmp_path / "out", say=said.append) == report
-    assert said == [f"{tmp_path / 'out'} already holds this run; nothing to do"]
+    report, messages = engine.run(spec, source, tmp_path / "out"), []
+    assert engine.run(spec, source, tmp_path / "out", say=messages.append) == report
+    assert messages == [f"{tmp_path / 'out'} already holds this run; nothing to do"]
     workload.write("sl", {"n_items": 100, "gen_parts": 4}, EVENTS, 2, tmp_path / "other")
     with pytest.raises(BadInput, match="another workload"):
         engine.run(spec, tmp_path / "other", tmp_path / "out")

@@ -62,7 +62,7 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("fields", "message"),
     [
         ({"pools": ["puddle"]}, "pools: unknown pool 'puddle'; known: shared_nothing, "),
         ({"pools": []}, "pools must have at least 1 item"),
@@ -86,9 +86,9 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"schedule": []}, "unknown field 'schedule'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(asked, said):
-    with pytest.raises(BadInput, match=said) as refused:
-        RegressionSpec.parse(asked)
+def test_what_cannot_be_is_refused_in_one_line(fields, message):
+    with pytest.raises(BadInput, match=message) as refused:
+        RegressionSpec.parse(fields)
     assert "\n" not in str(refused.value)
 
 
@@ -100,16 +100,16 @@ def test_every_way_of_a_regression_has_a_strategy_of_its_own():
 
 
 def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
-    found = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
+    strategies = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
     schemes = EXECUTORS["transactional"].axes()["scheme"]
     ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "affinity")]
     # One thread has one plan.
     pinned = [("pinned", "gate"), ("pinned", "gate"), ("pinned", "gate-planned")]
-    assert found == [way for way in ways for _ in (1, 2)] + pinned
+    assert strategies == [way for way in ways for _ in (1, 2)] + pinned
 
 
 def test_an_axis_concerns_the_executors_that_have_it():
-    asked = RegressionSpec(
+    request = RegressionSpec(
         applications=["wc", "sl"],
         schemes=["serial"],
         heuristics=["lp", "ct"],
@@ -121,7 +121,7 @@ def test_an_axis_concerns_the_executors_that_have_it():
         batches=[256, 7],
     )
     strategies = ["lp-lock", "lp-shared-lock", "ct-lock", "ct-shared-lock", "merge_sort", "shared_ring", "serial"]
-    assert [cell.strategy for cell in asked.cells(KINDS)] == [
+    assert [cell.strategy for cell in request.cells(KINDS)] == [
         name for strategy in strategies for name in (f"{strategy}-batch7", strategy)
     ]
 
@@ -171,8 +171,8 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
 
 
 def test_what_an_application_does_not_support_is_left_out_and_said():
-    asked = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["shared_ring"])
-    cells, left_out = matrix.cells(asked)
+    request = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["shared_ring"])
+    cells, left_out = matrix.cells(request)
     ways = [(cell.app, cell.strategy, cell.order) for cell in cells if cell.threads == 1]
     assert ways == [
         ("wc", "affinity", "total"),
@@ -192,14 +192,14 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
 
 def test_cells_on_spark_belong_to_the_connection_of_the_run(tmp_path):
     home = Home(tmp_path)
-    asked = {
+    fields = {
         "applications": ["wc", "forward"],
         "executors": ["spark", "pinned"],
         "threads": [2],
         "plans": ["replicated"],
     }
     for placement, hosts in (("any", [None, None]), ("every", ["a", "b", "a", "b"])):
-        request = RegressionSpec(**asked, hosts=["a", "b"], placement=placement, reconfigurations=1)
+        request = RegressionSpec(**fields, hosts=["a", "b"], placement=placement, reconfigurations=1)
         cells = matrix.draft(request, home, RUN_ID, spark="cluster")["cells"]
         on_spark = [cell for cell in cells if is_on_spark(cell)]
         assert [(cell["cell"].split(".")[0], cell["host"]) for cell in on_spark] == [
@@ -226,28 +226,28 @@ def test_transactions_are_refused_on_spark_because_their_state_is_shared():
 
 
 def test_what_replicas_share_is_asked_of_windows():
-    asked = {
+    fields = {
         "applications": ["wc", "wordcount"],
         "executors": ["pinned"],
         "parallelisms": ["vsn", "sn"],
         "plans": ["replicated"],
         "threads": [2],
     }
-    cells, left_out = matrix.cells(RegressionSpec(**asked))
+    cells, left_out = matrix.cells(RegressionSpec(**fields))
     assert [(cell.app, cell.strategy) for cell in cells] == [
         ("wc", "gate"), ("wordcount", "gate"), ("wordcount", "gate-sn"),
     ]  # fmt: skip
     assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn needs them"]
-    cells, left_out = matrix.cells(RegressionSpec(**asked | {"applications": ["wordcount"], "plans": ["auto"]}))
+    cells, left_out = matrix.cells(RegressionSpec(**fields | {"applications": ["wordcount"], "plans": ["auto"]}))
     assert [cell.strategy for cell in cells] == ["gate-planned"]
     assert [one["reason"] for one in left_out] == ["a plan is found for parallelism vsn, not sn: give one, or none"]
 
 
 @pytest.mark.parametrize("events", [1, 5, 1000])
 def test_windows_are_run_with_reconfigurations_and_without(events):
-    asked = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
-    without, _ = matrix.cells(RegressionSpec(**asked, events=events))
-    cells, left_out = matrix.cells(RegressionSpec(**asked, events=events, reconfigurations=7))
+    fields = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
+    without, _ = matrix.cells(RegressionSpec(**fields, events=events))
+    cells, left_out = matrix.cells(RegressionSpec(**fields, events=events, reconfigurations=7))
     assert not left_out
     assert [cell for cell in cells if not cell.schedule] == without
     assert len({cell.cell for cell in cells}) == len(cells)
@@ -255,7 +255,7 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
     # Of a plan that is still to be found nobody knows what can be reconfigured.
     assert {cell.plan == "auto" for cell in without if cell.threads > 1} == {True, False}
     assert [(cell.app, cell.threads) for cell in changed] == [
-        (a, t) for a in asked["applications"][1:] for t in (2, 3)
+        (a, t) for a in fields["applications"][1:] for t in (2, 3)
     ]  # on one thread nothing can move
     for cell in changed:
         assert cell.strategy == "gate-reconfigured7"
@@ -272,7 +272,7 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("fields", "message"),
     [
         (
             {"applications": ["q1", "q2"], "executors": ["pinned"], "channels": ["shared_ring"]},
@@ -283,9 +283,9 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
         ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run can have at most 1024 cells, got 1796"),
     ],
 )
-def test_a_matrix_of_nothing_or_of_too_much_is_refused_in_one_line(asked, said):
-    with pytest.raises(BadInput, match=re.escape(said)) as refused:
-        matrix.cells(RegressionSpec.parse(asked))
+def test_a_matrix_of_nothing_or_of_too_much_is_refused_in_one_line(fields, message):
+    with pytest.raises(BadInput, match=re.escape(message)) as refused:
+        matrix.cells(RegressionSpec.parse(fields))
     assert "\n" not in str(refused.value)
 
 

@@ -132,7 +132,7 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"executor": "pooled", "scheme": "owners"}, "executor pooled has no scheme; transactional has"),
         ({"executor": "morsel", "plan": {"source": [0]}}, "executor morsel has no plan; pinned has"),
@@ -165,16 +165,19 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
         ),
         ({"executor": "pinned", "thresholds": [90, 70, 45]}, "thresholds are those of controllers threshold and model"),
         *(
-            ({"executor": "pinned", "controller": "model", "thresholds": given}, "thresholds: upper > target > lower, ")
-            for given in ([70, 90, 45], [90, 70], [101, 70, 45], [90, 70, 0], [90, 70, 70])
+            (
+                {"executor": "pinned", "controller": "model", "thresholds": fields},
+                "thresholds: upper > target > lower, ",
+            )
+            for fields in ([70, 90, 45], [90, 70], [101, 70, 45], [90, 70, 0], [90, 70, 70])
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(given, said):
-    for data in ({"app": "wc"} | given, json.dumps({"app": "wc"} | given)):
+def test_what_cannot_be_is_refused_in_one_line(fields, message):
+    for data in ({"app": "wc"} | fields, json.dumps({"app": "wc"} | fields)):
         with pytest.raises(BadInput) as refused:
             RunSpec.parse(data)
-        assert str(refused.value).startswith(said)
+        assert str(refused.value).startswith(message)
         assert "\n" not in str(refused.value)
 
 
@@ -241,8 +244,8 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
     assert RegressionSpec.model_fields.keys() >= FIELD_OPTIONS.keys()
     assert all(executor.placement for executor in EXECUTORS.values())
     assert set(WAY) <= set(CELLS.names)
-    told = Pooled(app="wc").runtime_options
-    assert told.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
+    options = Pooled(app="wc").runtime_options
+    assert options.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
 
 
 # Text of the declaration -> what a changed one has behind it: one more field of every executor, and one more axis,

@@ -42,20 +42,20 @@ def measured(turns: Turns, log: list[str], *passes: Sample) -> Sample:
         log.append("way")
         return left.pop(0)
 
-    found = turns.repetition(one, sample(1.0))
+    measurement = turns.repetition(one, sample(1.0))
     assert not left, "no pass fewer than it takes"
-    return found
+    return measurement
 
 
 def test_passes_take_turns_with_the_loop_until_both_have_taken_their_time_and_the_first_of_each_does_not_count():
     log: list[str] = []
     turns = Turns(1.0, lambda: Loop(log, 9.0, 0.1, 0.3, 0.2, 0.4))
-    found = measured(turns, log, sample(9.0), sample(0.2), sample(0.1), sample(0.3))
-    assert (found.seconds, found.passes, found.loop_seconds) == (0.2, 3, 0.2)
+    measurement = measured(turns, log, sample(9.0), sample(0.2), sample(0.1), sample(0.3))
+    assert (measurement.seconds, measurement.passes, measurement.loop_seconds) == (0.2, 3, 0.2)
     assert log == ["loop", "way"] * 4
     # The second repetition needs no warming up.
-    found = measured(turns, log, sample(0.7))
-    assert (found.seconds, found.passes, found.loop_seconds) == (0.7, 1, 0.4)
+    measurement = measured(turns, log, sample(0.7))
+    assert (measurement.seconds, measurement.passes, measurement.loop_seconds) == (0.7, 1, 0.4)
     assert turns.yardstick == "loop"
     assert {"steal", "others", "preempted", "mhz_before", "mhz_after"} == turns.host.keys()
 
@@ -66,8 +66,8 @@ def test_a_pass_with_another_result_is_the_one_that_is_told_of(wrong, at):
     log: list[str] = []
     passes = [sample(0.5), sample(0.5), sample(0.1)]
     passes[at] = wrong
-    found = measured(Turns(1.0, lambda: Loop(log, 0.1, 0.2, 0.2)), log, *passes)
-    assert (found.digest, found.in_order) == (wrong.digest, wrong.in_order)
+    measurement = measured(Turns(1.0, lambda: Loop(log, 0.1, 0.2, 0.2)), log, *passes)
+    assert (measurement.digest, measurement.in_order) == (wrong.digest, wrong.in_order)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
@@ -78,8 +78,8 @@ def test_without_a_loop_a_repetition_is_one_pass_and_says_why(seconds, error):
 
     log: list[str] = []
     turns = Turns(seconds, fails)
-    found = measured(turns, log, sample(0.1))
-    assert (turns.yardstick, found.passes, found.loop_seconds) == (None, 1, None)
+    measurement = measured(turns, log, sample(0.1))
+    assert (turns.yardstick, measurement.passes, measurement.loop_seconds) == (None, 1, None)
     assert turns.host.get("yardstick") == (f"the loop was not measured: {error}" if seconds else None)
 
 
@@ -90,8 +90,8 @@ def test_a_repetition_whose_passes_are_mostly_not_measured_ends_all_the_same(mon
     turns = Turns(1.0, lambda: Loop(log, *[0.01] * 9))
     turns._disturbance = Disturbance()
     turns._loop = turns._make()
-    found = measured(turns, log, *[sample(0.01)] * 3)
-    assert found.passes == 3
+    measurement = measured(turns, log, *[sample(0.01)] * 3)
+    assert measurement.passes == 3
 
 
 def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, monkeypatch):
@@ -104,9 +104,9 @@ def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, 
     first, *repetitions = report.samples
     assert (first.passes, first.loop_seconds) == (1, None)
     assert len(repetitions) == 2
-    for found in repetitions:
-        assert found.passes > 1
-        assert found.loop_seconds > 0
+    for measurement in repetitions:
+        assert measurement.passes > 1
+        assert measurement.loop_seconds > 0
     assert report.host["others"] >= 0
     # The same loop has the same name, another one has another.
     again = engine.run(spec, tmp_path / "workload", None)
