@@ -75,7 +75,7 @@ def ends(done, code, *words, name="streaming-core"):
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_full_disk_is_one_line_and_leaves_nothing(workspace, tmp_path, with_compiled, arguments):
+def test_a_full_disk_gives_one_line_and_leaves_no_output(workspace, tmp_path, with_compiled, arguments):
     paths = [tmp_path / a if a == "new" else workspace / a if a in ("w", "recording") else a for a in arguments]
     full = limited(resource.RLIMIT_FSIZE, 1024)
     done = call(*paths, preexec_fn=full, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))})
@@ -94,7 +94,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(workspace, tmp_path, with_co
     ids=lambda arguments: arguments[0],
 )
 @pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
-def test_a_result_that_cannot_be_printed_is_no_result(workspace, arguments, unbuffered):
+def test_an_unprintable_result_fails_the_command(workspace, arguments, unbuffered):
     paths = [workspace / a if a in ("run", "oracle", "w") else a for a in arguments]
     with open("/dev/full", "wb") as full:
         ends(call(*paths, stdout=full, env={"PYTHONUNBUFFERED": unbuffered}), 3, "No space left on device")
@@ -102,7 +102,7 @@ def test_a_result_that_cannot_be_printed_is_no_result(workspace, arguments, unbu
 
 @pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("arguments", [("diff", "run", "oracle"), ("describe", "lr")])
-def test_a_pipe_that_nobody_reads_ends_it_without_a_word(workspace, arguments, unbuffered):
+def test_a_closed_pipe_ends_the_command_silently(workspace, arguments, unbuffered):
     paths = [workspace / a if a in ("run", "oracle") else a for a in arguments]
     nobody, end = os.pipe()
     os.close(nobody)
@@ -111,7 +111,7 @@ def test_a_pipe_that_nobody_reads_ends_it_without_a_word(workspace, arguments, u
     assert (done.returncode, done.stderr) == (3, b"")
 
 
-def test_where_nothing_can_be_said_the_code_still_tells(workspace):
+def test_exit_code_is_right_when_stderr_is_full(workspace):
     with open("/dev/full", "wb") as full:
         options = {"stdout": full, "env": dict(os.environ)}
         assert subprocess.run([COMMAND, "describe", "nope"], stderr=full, **options).returncode == 2
@@ -137,19 +137,19 @@ def test_where_nothing_can_be_said_the_code_still_tells(workspace):
     ],
     ids=lambda arguments: f"{arguments[0]}{arguments[-2]}",
 )
-def test_a_name_that_is_too_long_is_bad_input(workspace, tmp_path, with_compiled, arguments):
+def test_an_overlong_name_is_bad_input(workspace, tmp_path, with_compiled, arguments):
     paths = [workspace / a if a in ("w", "recording") else tmp_path / a if a in (LONG, "new") else a for a in arguments]
     ends(call(*paths, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))}), 2, "File name too long")
 
 
-def test_diff_of_a_name_that_is_too_long(workspace):
+def test_diff_refuses_an_overlong_name(workspace):
     done = call("diff", workspace / "run", workspace / LONG)
     assert done.returncode == 2
     assert b"File name too long" in done.stdout
 
 
 @pytest.mark.parametrize("app", ["generate", "run", "oracle", "record"])
-def test_a_name_that_is_not_utf_8_is_bad_input_and_nothing_is_written(workspace, tmp_path, app):
+def test_a_name_outside_utf_8_is_bad_input_and_nothing_is_written(workspace, tmp_path, app):
     out = os.fsencode(tmp_path) + b"/na\xefve"
     more = {"generate": ("--events", 10), "record": ("--input", workspace / "w", "--operator", "count")}
     ends(
@@ -161,7 +161,7 @@ def test_a_name_that_is_not_utf_8_is_bad_input_and_nothing_is_written(workspace,
     assert os.listdir(os.fsencode(tmp_path)) == []
 
 
-def test_home_has_a_utf_8_name_too(tmp_path):
+def test_home_must_have_a_utf_8_name(tmp_path):
     home = os.fsencode(tmp_path) + b"/na\xefve"
     done = subprocess.run([COMMAND, "apps"], env={**os.environb, b"LOCKSTEP_HOME": home}, capture_output=True)
     ends(done, 2, "LOCKSTEP_HOME", "is not valid UTF-8")
@@ -170,7 +170,7 @@ def test_home_has_a_utf_8_name_too(tmp_path):
 ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def test_a_locale_that_reads_names_otherwise_is_told(tmp_path):
+def test_a_locale_that_misreads_names_is_refused(tmp_path):
     done = call("generate", "sl", "--events", 10, "--out", tmp_path / "é", env=ASCII)
     ends(done, 2, r"\xc3\xa9", "this system reads it as ascii; set PYTHONUTF8=1")
     assert list(tmp_path.iterdir()) == []
@@ -179,7 +179,7 @@ def test_a_locale_that_reads_names_otherwise_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("env", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["locale", "encoding"])
-def test_what_a_terminal_cannot_show_is_escaped(workspace, tmp_path, env):
+def test_unprintable_characters_are_escaped(workspace, tmp_path, env):
     folder = tmp_path / "Ω" if env is not ASCII else tmp_path
     assert call("generate", "sl", "--events", 10, "--out", folder).returncode == 0
     done = call("generate", "sl", "--events", 10, "--out", folder, env=env)
@@ -191,13 +191,13 @@ def test_what_a_terminal_cannot_show_is_escaped(workspace, tmp_path, env):
 @pytest.mark.parametrize(
     "megabytes", [40, pytest.param(100, marks=pytest.mark.slow), 150, pytest.param(250, marks=pytest.mark.slow)]
 )
-def test_no_memory_for_the_libraries_is_one_line(workspace, megabytes):
+def test_lack_of_memory_for_the_libraries_gives_one_line(workspace, megabytes):
     """Each of these sizes stops at another library; OpenBLAS would end the process with code 1 at the middle ones."""
     arguments = ("diff", workspace / "run", workspace / "oracle")
     ends(call(*arguments, preexec_fn=limited(resource.RLIMIT_AS, megabytes << 20)), 3)
 
 
-def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(workspace):
+def test_an_internal_error_gives_one_line_and_a_traceback_on_request(workspace):
     script = (
         "import sys\nfrom streaming_core.cli import main\nfrom streaming_core.run import comparison\n"
         "def broken(*_):\n    raise LookupError('no such\\nthing')\n"
@@ -212,7 +212,7 @@ def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(workspace
     assert done.stderr.splitlines()[-1].startswith(b"streaming-core: internal error: LookupError")
 
 
-def test_interrupted_is_not_different(workspace):
+def test_an_interrupted_diff_does_not_exit_as_different(workspace):
     # Raised in this thread: a signal to the process may come to another one, and be noted after it was looked for. Of
     # tests that a shell runs in the background SIGINT is ignored, which the command would respect.
     script = (
@@ -227,7 +227,7 @@ def test_interrupted_is_not_different(workspace):
 
 
 @pytest.mark.parametrize("subcommand", [(), ("run",), ("report",), ("prune",), ("warehouse", "build"), ("ui",)])
-def test_the_commands_of_the_house_end_alike(tmp_path, subcommand):
+def test_all_commands_end_alike(tmp_path, subcommand):
     env = {"LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a"), "PYTHONUNBUFFERED": ""}
     house = {"command": "lockstep", "env": env}
     with open("/dev/full", "wb") as full:
@@ -239,7 +239,7 @@ def test_the_commands_of_the_house_end_alike(tmp_path, subcommand):
         ends(call(*subcommand, **house), 2, str(tmp_path / "l"), name="lockstep")
 
 
-def test_the_report_of_a_run_is_not_printed_to_a_full_disk(tmp_path):
+def test_report_fails_when_it_cannot_be_printed(tmp_path):
     from streaming_core.regression.home import Home
     from tests.reports import past_runs
 

@@ -112,7 +112,7 @@ def interrupted(command, number):
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
-def test_a_signalled_command_ends_with_a_line_and_leaves_nothing(source, tmp_path, hook, arguments, number):
+def test_a_signalled_command_prints_one_line_and_leaves_no_output(source, tmp_path, hook, arguments, number):
     out = tmp_path / "out"
     words = [{"SOURCE": source, "OUT": out}.get(word, word) for word in arguments]
     code, stderr = interrupted(start(hook, tmp_path / "home", *words), number)
@@ -122,7 +122,7 @@ def test_a_signalled_command_ends_with_a_line_and_leaves_nothing(source, tmp_pat
     assert left == (["out", "spec.json"] if arguments[0] == "run" and hook is not COMPILING else [])
 
 
-def test_threads_at_work_leave(source, tmp_path):
+def test_a_signal_ends_working_threads(source, tmp_path):
     """An open-loop source that would take an hour over the events: the runtime is inside of one block all the time."""
     hook = """
 import streaming_core.run.engine as engine
@@ -150,7 +150,7 @@ def test_a_second_interrupt_ends_at_once(source, tmp_path):
     command.communicate()
 
 
-def test_who_does_not_heed_is_not_disturbed():
+def test_heeding_restores_the_signal_handler():
     interruption.check()
     before = signal.getsignal(signal.SIGINT)
     with interruption.heeded():

@@ -31,7 +31,7 @@ def test_hangs():
 
 
 @pytest.mark.parametrize(("source", "place"), [(PYTHON, "in waits_for_nobody"), (COMPILED, "in test_hangs")])
-def test_a_test_that_hangs_is_red_and_says_where(tmp_path, source, place):
+def test_a_hanging_test_fails_and_shows_its_position(tmp_path, source, place):
     (tmp_path / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
     # A second instead of minutes: this test has nothing else to wait for.

@@ -56,7 +56,7 @@ def test_hedge_finds_every_pair(events, params):
     assert (result.dropped > 0) == ("invalid_ratio" in params)
 
 
-def test_hedge_by_hand():
+def test_hedge_matches_an_example_by_hand():
     def trade(ts, company, price, average=1_000):
         return {"ts": ts, "company": company, "price": price, "average": average}
 
@@ -80,7 +80,7 @@ def test_hedge_by_hand():
     assert result.dropped == 3
 
 
-def test_trades_are_made_as_said():
+def test_trades_follow_the_declared_distribution():
     app = registry.load("hedge")
     columns = app.generator(app.bind(), 1, 0, 200_000)
     seconds = (columns["ts"] - hedge.BEGIN) // 1000

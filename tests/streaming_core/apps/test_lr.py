@@ -27,7 +27,7 @@ def test_pos_rep_forwards_position_reports():
 
 
 @pytest.mark.parametrize("purge", [0, 29, 30, 31])
-def test_new_seg_forwards_who_has_come_to_another_segment(purge):
+def test_new_seg_forwards_reports_from_a_new_segment(purge):
     # Four repetitions: vehicles report every 30 s, come back after up to two minutes, and are remembered or not.
     events, result = by_hand.run_generated("new_seg", {**ROAD, "purge": purge})
     assert events[-1]["ts"] > 3 * 120
@@ -47,7 +47,7 @@ def test_new_seg_forwards_who_has_come_to_another_segment(purge):
     assert reported == last
 
 
-def test_new_seg_does_not_see_the_direction():
+def test_new_seg_ignores_the_direction():
     app = registry.load("new_seg")
     row = {"seq": 0, "ts": 0, "vid": 7, "pos": 0, "speed": 50, "xway": 0, "seg": 3, "type": 0, "lane": 1, "dir": 0}
     rows = [row, {**row, "dir": 1}, {**row, "xway": 1}, {**row, "seg": 4}, {**row, "seg": 4, "type": 2}]
@@ -123,7 +123,7 @@ def test_lr_charges_warns_and_answers(limit):
     assert max(o["value"] for o in result.outputs if o["kind"] == 4) == max(0, *tolls)
 
 
-def test_lr_does_so_on_a_generated_road():
+def test_lr_is_right_on_a_generated_road():
     params = {"seconds": 3_600, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.02}
     app = registry.load("lr")
     events = workload.generate_chunk(app, params, 25_000, 3, 0, 25_000)
@@ -144,7 +144,7 @@ def check_lr(events, result, limit):
     assert {vid: row.due for vid, row in accounts.items() if row.due} == {v: d for v, d in due.items() if d}
 
 
-def test_lr_history_is_of_69_days():
+def test_lr_history_covers_69_days():
     tolls = [[lr.past_toll(vid, day, 0) for day in range(71)] for vid in range(200)]
     assert all(row[0] == row[70] == 0 for row in tolls)
     assert {toll for row in tolls for toll in row[1:70]} == set(range(10, 100))

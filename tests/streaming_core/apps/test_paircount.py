@@ -27,12 +27,12 @@ def test_paircount_counts_the_pairs_of_windows(level, multiplicity):
 
 
 @pytest.mark.parametrize(("level", "far"), FAR.items())
-def test_a_tweet_of_different_words_has_as_many_pairs_as_it_should(level, far):
+def test_a_tweet_of_distinct_words_has_the_expected_number_of_pairs(level, far):
     _, result = run("paircount", {"level": level}, [{"ts": 120_000, "text": b" ".join(b"w%d" % k for k in range(40))}])
     assert len(result.outputs) == 2 * sum(40 - d for d in range(1, min(far, 39) + 1))
 
 
-def test_paircount_by_hand():
+def test_paircount_matches_an_example_by_hand():
     rows = [{"ts": 120_000, "text": b"\ta b  a c a "}, {"ts": 200_000, "text": b"alone"}]
     pairs = {b"ab": 1, b"aa": 2, b"ac": 2, b"ba": 2, b"bc": 1, b"ca": 1}  # the first and the last are four apart
     for multiplicity in ("set", "bag"):

@@ -71,7 +71,7 @@ def sale(ts, ticket, item, **fields):
     return {"ts": ts, "ticket": ticket, "item_sk": item, "store_sk": 1, **fields}
 
 
-def test_q1_by_hand():
+def test_q1_matches_an_example_by_hand():
     params = {"items": 60, "threshold": 1, "limit": 2}
     app = registry.load("q1")
     a, b, c, d = of_category(app.bind(params), 1, 2, 3)[:4]

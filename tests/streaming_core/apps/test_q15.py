@@ -79,7 +79,7 @@ def sold(date, item, paid, store=10):
     return {"ts": date * 86_400, "date_sk": date, "item_sk": item, "net_paid": paid, "store_sk": store}
 
 
-def test_q15_by_hand():
+def test_q15_matches_an_example_by_hand():
     params = {"items": 60, "span": 6}
     bound = registry.load("q15").bind(params)
     two, three = of_category(bound, 2)[0], of_category(bound, 3)[0]
@@ -147,7 +147,7 @@ def judge(row, sums, out):
         ([3, 4, 6], [5, 5, 5]),
     ],
 )
-def test_q15_is_exact_at_the_largest_sums_there_can_be(days, lines):
+def test_q15_is_exact_at_the_largest_possible_sums(days, lines):
     """As it is compiled, and by both oracles, on sums that no stream of a test's size reaches."""
     points = {x: count * q15.MOST for x, count in zip(days, lines, strict=True)}
     slope, intercept = least_squares(points)

@@ -45,7 +45,7 @@ def test_q2_ranks_pairs_of_sessions(params):
     assert seen > 20
 
 
-def test_q2_by_hand():
+def test_q2_matches_an_example_by_hand():
     result = by_hand.run_rows(
         "q2",
         {"items": 9, "emit_every": 2, "limit": 3, "width": 2},

@@ -53,7 +53,7 @@ def row(ts, is_right, one, other):
     return {"stream": 0, "ts": ts, "x": one, "y": float(other), "d": False}
 
 
-def test_scalejoin_by_hand():
+def test_scalejoin_matches_an_example_by_hand():
     rows = [
         row(1_000, False, 50, 50),
         row(1_000, True, 60, 40),  # both bands end here
@@ -71,7 +71,7 @@ def test_scalejoin_by_hand():
 
 
 @pytest.mark.parametrize("is_right", [False, True])
-def test_rows_go_by_the_time_of_their_own_stream(is_right):
+def test_rows_expire_by_the_time_of_their_own_stream(is_right):
     """The other one is silent: nobody else comes to look at them."""
     app = registry.load("scalejoin")
     params = app.bind({"keys": 4, "size": 101})
@@ -87,7 +87,7 @@ def test_rows_go_by_the_time_of_their_own_stream(is_right):
     )  # ten fall in a window; of a key's, those that were old when its last one came are gone
 
 
-def test_rows_come_at_the_rate_that_is_asked_for():
+def test_rows_arrive_at_the_requested_rate():
     lefts, rights = registry.load("scalejoin").generators
     params = registry.load("scalejoin").bind({"rate": 3})
     assert (lefts(params, 1, 0, 4)["ts"] - params["size"]).tolist() == [0, 666, 1333, 2000]

@@ -51,7 +51,7 @@ def test_tb_books_all_or_nothing(params):
 @pytest.mark.parametrize(
     "fields", [{"kind": 2}, {"party": 0}, {"budget": -1}, {"back": 1}, {"out": 2}, {"back": 2}, {"hotel": 1}]
 )
-def test_tb_drops_what_it_cannot_mean(fields):
+def test_tb_drops_invalid_events(fields):
     app = registry.load("tb")
     event = {"seq": 0, "ts": 0, "kind": 0, "party": 1, "nights": 1, "out": 1, "back": 0, "hotel": 0, "budget": 0}
     params = {"n_flights": 2, "n_hotels": 1}

@@ -79,7 +79,7 @@ def part():
     }  # fmt: skip
 
 
-def test_results_are_accepted_as_they_are_written(part):
+def test_written_results_are_accepted(part):
     results.check(part, "f.json", SUITES)
 
 
@@ -129,7 +129,7 @@ def test_files_without_results_are_refused_and_nothing_is_kept(command, home, tm
     assert not (home / "reports").exists()
 
 
-def test_a_wrong_part_keeps_the_whole_file_out(home, tmp_path, part):
+def test_one_wrong_part_refuses_the_whole_file(home, tmp_path, part):
     wrong = json.loads(json.dumps(part))
     change(wrong, (*ROW, "result"), "different")
     file = tmp_path / "evidence.json"

@@ -39,7 +39,7 @@ def test_claims_compare_the_engine_with_both_loops():
     ]
 
 
-def test_there_is_a_loop_for_six_applications(tmp_path):
+def test_six_applications_have_a_hand_written_loop(tmp_path):
     from streaming_core.apps import registry
     from streaming_core.kernels.program import compile_app
 

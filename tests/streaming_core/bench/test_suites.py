@@ -148,7 +148,7 @@ def check(outcome, declared):
 
 
 @pytest.mark.parametrize(("name", "experiment"), QUICK)
-def test_every_experiment_runs_and_what_it_ran_is_right(quick, name, experiment):
+def test_every_experiment_runs_with_right_results(quick, name, experiment):
     outcome = run(name, experiment)
     check(outcome, chosen(name, experiment))
     assert outcome["conclusions"]
@@ -165,7 +165,7 @@ def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
 
 
 @pytest.mark.parametrize("counts", [pytest.param([1], marks=pytest.mark.slow), [2], [1, 2, 4]])
-def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
+def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     few_plans(monkeypatch)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
@@ -262,7 +262,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
 
 
 @pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
-def test_each_task_of_viper_has_a_thread_of_its_own(name, batches):
+def test_each_task_of_viper_has_its_own_thread(name, batches):
     heats, _ = chosen("viper", name).sweep([1, 2])
     ways = [way for heat in heats for way in heat.ways]
     for way in ways:
@@ -277,7 +277,7 @@ def test_viper_counts_merge_operators():
     assert viper.merge_threads(6, 6, "scalegate") == 0
 
 
-def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):
+def test_operator_cost_is_measured_on_this_machine(monkeypatch, races):
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(ordered, "TRIAL", 1)
     assert 0 < ordered._multiplication.__wrapped__() < 1e-3
@@ -340,7 +340,7 @@ def test_claims_on_scaling_start_from_one_thread_of_the_same_strategies():
     assert len(list(ordered._scaling_of_both(rows))) == 4
 
 
-def test_claims_on_skew_say_what_two_workers_cannot_show():
+def test_claims_on_skew_state_the_limits_of_two_workers():
     partitioned = PUBLISHED | {"queue": "partitioned"}
     rows = [
         row([2 / threads**0.5] * 3, "matrix", **how, params={"sigma": 0.1}, threads=threads, hottest=0.05)
@@ -357,7 +357,7 @@ def test_claims_on_skew_say_what_two_workers_cannot_show():
     assert "at least three cores" in claim["host"]
 
 
-def test_latencies_are_relative_to_the_cost_of_the_operator(monkeypatch):
+def test_latencies_are_relative_to_the_operators_cost(monkeypatch):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
     monkeypatch.setattr(ordered, "COSTS", (10,))
     rows = [loop(app="matrix", params={"r_keyed": 10})]
@@ -373,7 +373,7 @@ def test_latencies_are_relative_to_the_cost_of_the_operator(monkeypatch):
     assert claim["published"].startswith("mean processing latency over the cost, hybrid: 10 us: 2")
 
 
-def test_the_cost_of_a_tuple_is_the_time_of_all_workers(monkeypatch):
+def test_the_cost_of_a_tuple_sums_the_time_of_all_workers(monkeypatch):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
     monkeypatch.setattr(ordered, "LIGHT", (10,))
     rates = {"events_per_s": 4e5, "events_per_s_range": [2e5, 5e5], "rounds": {}}
@@ -398,7 +398,7 @@ def test_settings_are_compared_with_their_default():
     ]  # fmt: skip
 
 
-def test_what_is_concluded_of_jumbo_tuples():
+def test_conclusions_on_jumbo_tuples_compare_batches():
     rows = [
         row([4], "sd", channel="gate", batch=1, end_to_end_p99_us=500.0),
         row([1], "sd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
@@ -410,7 +410,7 @@ def test_what_is_concluded_of_jumbo_tuples():
     ]
 
 
-def test_what_an_operator_costs_with_a_remote_producer():
+def test_conclusions_state_the_cost_of_a_remote_producer():
     costs = [{"execute": 10.0, "others": 5.0}, {"execute": 18.0, "others": 12.0}]
     plans = [{"source": [0], "split": [0]}, {"source": [0], "split": [1]}]
     rows = [
@@ -437,7 +437,7 @@ def test_the_published_variant_is_compared_with_ours():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_comparisons_are_those_of_rows_in_the_window(seed):
+def test_comparisons_count_rows_in_the_window(seed):
     draws = np.random.default_rng(seed)
     n, size = int(draws.integers(0, 60)), int(draws.integers(1, 12))
     ts, is_right = np.sort(draws.integers(0, 40, n)), draws.random(n) < 0.4
@@ -448,7 +448,7 @@ def test_comparisons_are_those_of_rows_in_the_window(seed):
     assert sum(joins.compared(ts, is_right, size, owners == one).sum() for one in range(3)) == naive
 
 
-def test_comparisons_are_those_that_the_operators_make(races):
+def test_counted_comparisons_equal_those_of_the_operators(races):
     # Of a domain of one value every comparison is a match.
     race = races("scalejoin", {"keys": 8, "domain": 1, "size": 700}, 400)
     assert joins.count(race) == {"comparisons": race.outputs().num_rows}
@@ -469,7 +469,7 @@ def test_comparisons_are_those_that_the_operators_make(races):
     assert joins.count(race) == {"comparisons": comparisons}
 
 
-def test_what_sharing_gains_is_that_of_the_same_threads():
+def test_the_gain_of_sharing_is_measured_at_equal_threads():
     latency = "end_to_end_mean_us"
 
     def counted(seconds, late, result="equal", **more):
@@ -493,7 +493,7 @@ def test_what_sharing_gains_is_that_of_the_same_threads():
     assert [claim["published"] for claim in (words, pairs, figures)] == ["", "", ""]
 
 
-def test_joins_are_compared_with_the_sequential_ones_and_with_the_ad_hoc_one():
+def test_joins_are_compared_with_the_sequential_and_the_ad_hoc_join():
     plain = {"params": {}, "to_loop": 1.0, "chart": "scalejoin", "rounds": {"comparisons_per_s": [1.0, 1.0]}}
     vsn = {"parallelism": "vsn", **plain}
     rows = [
@@ -512,7 +512,7 @@ def test_joins_are_compared_with_the_sequential_ones_and_with_the_ad_hoc_one():
     assert sentences.row_times(rows).endswith("loop 1e+06 us; hand-written 2e+06 us.")
 
 
-def test_comparisons_a_second_are_those_of_the_passes():
+def test_comparisons_per_second_come_from_the_passes():
     plain = {"comparisons": 600, "events": 30, "to_loop_range": [0.5, 2.0]}
     rows = [
         loop(app="hedge", events_per_s=10.0, to_loop=1.0, **plain),
@@ -523,14 +523,14 @@ def test_comparisons_a_second_are_those_of_the_passes():
     assert line == "vsn on 2 threads: 0 M comparisons/s and 0.0 k rows/s, 1 (0.5 to 2) times the compiled loop"
 
 
-def test_phases_are_as_long_as_they_say():
+def test_phases_last_their_declared_time():
     rates = phased(((1.0, 0.5), (2.0, 0.25), (1.0, 1.0)), 1_000.0, 2_000)
     assert rates == [(0, 500.0), (500, 250.0), (1_000, 1_000.0)]
     # Of few events, phases without any are left out.
     assert phased(((1.0, 0.5), (1.0, 0.001), (1.0, 0.5)), 10.0, 2) == [(0, 5.0), (1, 0.01)]
 
 
-def test_events_arrive_by_their_own_times():
+def test_events_arrive_at_their_own_times():
     ts = np.array([0, 400, 900, 1_000, 4_000, 4_500])
     # The first second has most work: half of the capacity of 60 units a second, at 10 times the events' own speed.
     work = np.array([1, 1, 1, 1, 1, 1])
@@ -543,7 +543,7 @@ def test_events_arrive_by_their_own_times():
     assert own_rates(np.array([0, 1, 3_000]), np.ones(3), 1.0, 2.0) == [(0, 2.0), (1, pytest.approx(0.4)), (2, 1.0)]
 
 
-def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
+def test_rows_over_time_are_summarised_by_phase_and_instant(monkeypatch):
     monkeypatch.setattr(open_loop, "INSTANTS", 2)
     latency = Latency(p50=1.0, p95=1.0, p99=2.0, p999=2.0, max=2.0, mean=1.5)
     loads = [
@@ -573,7 +573,7 @@ def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
 
 
 @pytest.mark.parametrize("controller", ["threshold", "model"])
-def test_controllers_follow_the_papers_phases_without_oscillation(controller):
+def test_controllers_follow_the_papers_phases_without_oscillating(controller):
     loads = elasticity.phase_loads()
     counts = [one["replicas"] for one in elasticity.simulated(controller, loads)]
     changes = [b for a, b in itertools.pairwise(counts) if a != b]
@@ -581,18 +581,18 @@ def test_controllers_follow_the_papers_phases_without_oscillation(controller):
     assert turns(changes) <= 2 + 2 * turns(np.round(loads[:: elasticity.PERIODS]).tolist())
 
 
-def test_a_turn_is_what_takes_back_the_one_before():
+def test_a_turn_is_a_change_that_reverses_the_one_before():
     assert [turns(counts) for counts in ([], [1], [1, 2, 3], [1, 2, 2, 1], [2, 1, 2, 1])] == [0, 0, 0, 1, 2]
 
 
-def test_replicas_are_those_of_table_iv():
+def test_replicas_match_table_iv():
     decisions = {load: [elasticity.decision(n, load) for n in elasticity.STARTING] for load in (1.2, 0.3)}
     assert decisions[1.2][:6] == [2, 9, 16, 31, 52, 69]
     # The paper's numbers of those that are left are rounded down: at them the load is above the target.
     assert decisions[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
 
 
-def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
+def test_controller_observations_are_plotted_and_passes_are_listed(quick):
     counts, experiment = [2], chosen("stretch", "q5")
     outcome = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[
         "experiments"
@@ -617,7 +617,7 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
             assert row["delivered_per_s"] >= 0
 
 
-def test_what_is_concluded_of_plans(quick, monkeypatch):
+def test_conclusions_on_plans_report_mispredictions(quick, monkeypatch):
     monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
     outcome = run("rlas", "sd")
     rows = [row for row in outcome["rows"] if row["way"] != "loop"]
@@ -631,14 +631,14 @@ def test_what_is_concluded_of_plans(quick, monkeypatch):
     assert [("Kendall" in line) for line in outcome["conclusions"]] == [False, True]
 
 
-def test_a_search_that_takes_too_long_is_a_missed_goal(quick, monkeypatch):
+def test_a_slow_search_is_a_missed_goal(quick, monkeypatch):
     monkeypatch.setattr(searches, "LIMIT_SECONDS", 0.0)
     missed = report.failed({"experiments": [run("rlas", "search")]})
     assert {row["app"] for row in missed} == {"sd"}
     assert "takes 0." in missed[0]["failed"]
 
 
-def test_the_default_plan_is_the_runtimes():
+def test_the_default_plan_equals_the_runtimes():
     for app in ("wc", "lr", "paircount"):
         opened = registry.load(app)
         params = opened.bind({})
@@ -653,7 +653,7 @@ def test_the_default_plan_is_the_runtimes():
         assert {name: sorted(places) for name, places in ran.items()} == rlas._default(app, 2)
 
 
-def test_kendalls_tau_is_of_pairs_in_order():
+def test_kendalls_tau_counts_pairs_in_order():
     def rows(*pairs):
         return [{"predicted_per_s": predicted, "events_per_s": measured} for predicted, measured in pairs]
 
@@ -663,7 +663,7 @@ def test_kendalls_tau_is_of_pairs_in_order():
     assert rlas._tau(rows((1, 10))) == 0.0
 
 
-def test_of_a_small_application_all_plans_are_drawn_and_no_more():
+def test_sampling_draws_every_plan_of_a_small_application_once():
     plans = list(rlas._drawn("wordcount", 2, 100))
     assert len(plans) == 2 * (2 + 4) * (2 + 4)
     assert len({json.dumps(plan, sort_keys=True) for plan in plans}) == len(plans)
@@ -671,7 +671,7 @@ def test_of_a_small_application_all_plans_are_drawn_and_no_more():
 
 
 @pytest.mark.parametrize(("trips", "moved"), [([64, 66], False), ([64, 212], True), ([], False)])
-def test_a_note_says_that_the_host_moved_the_cores(trips, moved):
+def test_a_note_reports_that_the_host_moved_cores(trips, moved):
     rows = [{"rounds": {}}, *({"rounds": {"round_trip_ns": [trip]}} for trip in trips)]
     notes = list(suite.moved_cores(rows))
     assert [("64 to 212 ns" in note) for note in notes] == [True] * moved

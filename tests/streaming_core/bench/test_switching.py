@@ -27,7 +27,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
 
 
-def test_switches_go_back_and_forth():
+def test_switches_alternate_between_two_shares():
     def shares(replicas, kind):
         return Requests("count", kind, replicas, 4).shares()
 
@@ -37,7 +37,7 @@ def test_switches_go_back_and_forth():
     assert shares(5, "swaps") == [[0, 1], [2, 3]]
 
 
-def test_nothing_is_asked_for_before_the_last_request_is_settled(monkeypatch):
+def test_the_next_request_waits_until_the_last_is_settled(monkeypatch):
     monkeypatch.setattr(requests, "SOONEST", 0)
     requested, enough = [], threading.Event()
 
@@ -68,7 +68,7 @@ def test_nothing_is_asked_for_before_the_last_request_is_settled(monkeypatch):
     assert not [thread for thread in threading.enumerate() if "ask" in thread.name], "it ends with the pass"
 
 
-def test_requests_between_blocks_come_when_a_block_ends():
+def test_requests_between_blocks_start_at_the_end_of_a_block():
     shares = []
 
     class Control:
@@ -104,7 +104,7 @@ def test_a_pass_with_requests_between_blocks_has_many_blocks():
     assert len(sample.reconfigurations) == 10
 
 
-def test_what_switches_took():
+def test_switch_figures_summarise_all_switches():
     def switch(event, requested, posted, *gone_over, copied=0):
         over = [{"replica": i, "at": at, "waited": waited} for i, (at, waited) in enumerate(gone_over)]
         fields = {"operator": "count", "event": event, "owners": [event % 2], "moved": 1, "cells": 2, "bytes": copied}
@@ -133,7 +133,7 @@ def test_what_switches_took():
     assert (nothing["switches"], nothing["switch_p50_us"], nothing["switch_max_us"]) == (0, None, None)
 
 
-def test_what_is_seen_near_a_switch_is_within_a_tenth_of_a_second_of_its_first_event():
+def test_figures_near_a_switch_cover_a_tenth_of_a_second():
     def delivered(*deliveries):
         return columns([{"at": round(at * 1e6), "event": event, "latency": late} for at, event, late in deliveries])
 
@@ -187,7 +187,7 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
     assert low <= row["to_loop"] <= high
 
 
-def test_where_threads_are_more_than_cores_context_switches_are_counted(monkeypatch):
+def test_context_switches_are_counted_when_threads_exceed_cores(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     race = Race("wordcount", {}, 3000)
     spec = Pinned(app="wordcount", threads=2, batch=16)
@@ -196,7 +196,7 @@ def test_where_threads_are_more_than_cores_context_switches_are_counted(monkeypa
     assert row["involuntary"] >= 0
 
 
-def test_question_four_runs_by_command(monkeypatch, capsys):
+def test_the_command_runs_question_four(monkeypatch, capsys):
     arguments = (
         "--suite",
         "stretch",
@@ -245,7 +245,7 @@ def row(seconds, **more):
     return plain | {"heat": 0, "rates": rates, "parallelism": "vsn", "states": 1000, "state_bytes": 2e6} | more
 
 
-def test_what_is_concluded_of_switches():
+def test_conclusions_on_switches_compare_ways():
     times = {"switch_p50_us": 100.0, "switch_p99_us": 900.0, "switch_max_us": 5000.0, "switch_p50s_us": [90.0, 110.0]}
     times |= {"switches": 400, "switch_over_1ms": 3, "switch_largest": [(5000.0, 7), (1200.0, 3)]}
     halves, swaps = times | {"switched": "halves"}, times | {"switched": "swaps"}
@@ -282,7 +282,7 @@ def test_what_is_concluded_of_switches():
     assert "1,200 voluntary and 300 involuntary context switches, without requests 5 and 300" in lines[3]
 
 
-def test_states_are_those_of_windows_that_are_open():
+def test_states_count_open_windows():
     params = {"vocabulary": 100, "skew": 0.0, "hashtag_ratio": 0.0}
     one = {"advance": switching.ONE_WINDOW, "size": switching.ONE_WINDOW}
 
@@ -304,7 +304,7 @@ def test_states_are_those_of_windows_that_are_open():
     assert figures["state_bytes"] == sum(16 + 16 + 8 + len(row["first"]) + len(row["second"]) for row in outputs)
 
 
-def test_gaps_and_latencies_of_no_switch_are_those_where_an_equal_way_was_switched():
+def test_gaps_and_latencies_without_switches_come_from_equal_ways():
     def one(events, *times):
         changes = [
             Reconfiguration(operator="count", event=event, owners=[0], moved=0, cells=2, posted=0, gone_over=[])

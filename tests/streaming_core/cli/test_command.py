@@ -74,7 +74,7 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     assert "dst_acct" in out
 
 
-def test_without_order_what_the_application_says_has_to_agree(command, workloads, tmp_path):
+def test_runs_without_order_agree_on_the_declared_columns(command, workloads, tmp_path):
     run, oracle = tmp_path / "run", tmp_path / "oracle"
     arguments = ("--input", workloads / "wc", "--out")
     assert command("oracle", "wc", *arguments, oracle)[0] == 0
@@ -103,7 +103,7 @@ def test_without_order_what_the_application_says_has_to_agree(command, workloads
     refused(command("run", "new_seg", *arguments), "total order only")
 
 
-def test_json_is_for_machines(command, workloads, tmp_path):
+def test_json_output_is_machine_readable(command, workloads, tmp_path):
     code, out, _ = command("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r", "--json")
     assert code == 0
     assert json.loads(out)["samples"][0]["in_order"] is True
@@ -116,7 +116,7 @@ def test_json_is_for_machines(command, workloads, tmp_path):
     assert (agrees["columns"], agrees["states"], len(agrees["invariants"])) == (["entity"], [], 3)
 
 
-def test_the_same_workload_is_left_alone_and_another_refused(command, workloads):
+def test_an_equal_workload_is_kept_and_another_is_refused(command, workloads):
     arguments = ("--set", "n_items=100", "--set", "gen_parts=4", "--events", "500", "--out", workloads / "sl")
     manifest = (workloads / "sl" / "manifest.json").read_bytes()
     assert command("generate", "sl", *arguments)[0] == 0
@@ -135,7 +135,7 @@ def test_the_same_workload_is_left_alone_and_another_refused(command, workloads)
         ('{"splits": [0]}', ["plan: wc has no operator splits; it has source, split, count, sink"]),
     ],
 )
-def test_a_plan_that_does_not_fit_is_refused(command, workloads, tmp_path, plan, words):
+def test_an_invalid_plan_is_refused(command, workloads, tmp_path, plan, words):
     file, out = tmp_path / "plan.json", tmp_path / "run"
     file.write_text(plan)
     arguments = ("run", "wc", "--input", workloads / "wc", "--out", out, "--threads", 2)
@@ -175,7 +175,7 @@ def at(event, **replicas):
         ),
     ],
 )
-def test_a_schedule_that_does_not_fit_is_refused(command, workloads, tmp_path, schedule, words):
+def test_an_invalid_schedule_is_refused(command, workloads, tmp_path, schedule, words):
     file, out = tmp_path / "schedule.json", tmp_path / "run"
     file.write_text(schedule if isinstance(schedule, str) else json.dumps(schedule))
     arguments = ("run", "wordcount", "--input", workloads / "wordcount", "--out", out, "--threads", 2)
@@ -183,7 +183,7 @@ def test_a_schedule_that_does_not_fit_is_refused(command, workloads, tmp_path, s
     assert not out.exists()
 
 
-def test_a_schedule_is_for_windows_and_counts_the_replicas_of_the_plan(command, workloads, tmp_path):
+def test_a_schedule_requires_windows_and_counts_the_replicas_of_the_plan(command, workloads, tmp_path):
     file, plan, out = tmp_path / "schedule.json", tmp_path / "plan.json", tmp_path / "run"
     file.write_text(json.dumps([at(1, count=2)]))
     plan.write_text('{"count": [1]}')
@@ -198,7 +198,7 @@ def test_a_schedule_is_for_windows_and_counts_the_replicas_of_the_plan(command, 
 
 
 @pytest.mark.parametrize("parallelism", ["vsn", "vsn_esg", "sn"])
-def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_path, parallelism):
+def test_a_schedule_moves_keys_between_replicas(command, workloads, tmp_path, parallelism):
     file, run, oracle = tmp_path / "schedule.json", tmp_path / "run", tmp_path / "oracle"
     shares = [(0, 1), (100, [1]), (100, [1]), (200, 2), (1000, [0])]
     file.write_text(json.dumps([at(event, count=share) for event, share in shares]))
@@ -229,7 +229,7 @@ def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_p
     assert all(one.waited >= 0 for r in switches for one in r.gone_over)
 
 
-def test_what_a_run_went_through_is_gone_through_again(command, workloads, tmp_path):
+def test_a_runs_reconfigurations_can_be_replayed(command, workloads, tmp_path):
     run, again = tmp_path / "run", tmp_path / "again"
     arguments = ("run", "wordcount", "--input", workloads / "wordcount", "--threads", 2, "--batch", 7)
     # A second of events, so that a controller looks several times.
@@ -252,7 +252,7 @@ def test_what_a_run_went_through_is_gone_through_again(command, workloads, tmp_p
     refused(command(*arguments, "--out", tmp_path / "none", "--schedule", broken), "omits 3 reconfigurations")
 
 
-def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
+def test_a_plan_places_replicas(command, workloads, tmp_path):
     file, run, oracle = tmp_path / "plan.json", tmp_path / "run", tmp_path / "oracle"
     file.write_text('{"source": [0, 1], "split": [1], "count": [0, 1, 1], "sink": [0]}')
     arguments = ("--input", workloads / "wc", "--out")
@@ -326,7 +326,7 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("sl", "--nope"), ["unknown option --nope"]),
     ],
 )
-def test_bad_requests_get_one_line(command, workloads, tmp_path, arguments, words):
+def test_bad_requests_are_refused_in_one_line(command, workloads, tmp_path, arguments, words):
     app = arguments[0] if (workloads / arguments[0]).exists() else "sl"
     result = command("run", *arguments, "--input", workloads / app, "--out", tmp_path / "r")
     refused(result, *words)
@@ -368,7 +368,7 @@ def other_value(table):
         (rewrite(other_value), ["the rows were changed"]),
     ],
 )
-def test_damaged_workloads_get_one_line(command, workloads, tmp_path, change, words):
+def test_damaged_workloads_are_refused_in_one_line(command, workloads, tmp_path, change, words):
     folder = broken(workloads, tmp_path, change)
     refused(command("run", "sl", "--input", folder, "--out", tmp_path / "r"), *words)
     names = [p.name for p in (tmp_path / "r").rglob("*")] if (tmp_path / "r").exists() else []
@@ -398,7 +398,7 @@ def test_a_spec_file_is_complete(command, workloads, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_folder_that_cannot_be_is_bad_input(command, workloads, tmp_path):
+def test_an_impossible_folder_is_bad_input(command, workloads, tmp_path):
     (tmp_path / "file").write_text("")
     arguments = ("--input", workloads / "wc", "--out", tmp_path / "file" / "r")
     refused(command("run", "wc", *arguments), "cannot write ")
@@ -411,7 +411,7 @@ def test_an_oracle_of_another_workload_is_not_comparable(command, workloads, tmp
     assert command("diff", tmp_path / "nowhere", tmp_path / "o")[0] == 2
 
 
-def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
+def test_bench_checks_the_results_of_its_runs(command, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
     out = tmp_path / "bench.json"
     code, shown, _ = command("bench", "wc", "--quick", "--threads", "1,2", "--repetitions", 1, "--out", out)

@@ -23,7 +23,7 @@ def engines(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_is_found_where_it_shows(engines, tmp_path, name):
+def test_a_fault_is_detected_by_its_workloads(engines, tmp_path, name):
     fault = FAULTS[name]
     assert RIGHT.count(fault.old) == 1
     plant(engines, "faulty", RIGHT.replace(fault.old, fault.new), applications=ORDERS)

@@ -46,13 +46,13 @@ def cells_by_workload(name, tmp_path, workloads, **options):
     return {cell.workload: cell for cell in report.cells}
 
 
-def test_an_engine_that_is_right_conforms(engines):
+def test_a_correct_engine_conforms(engines):
     plant(engines, "right", WC.format(fault=""))
     assert main(["conformance", "--engine", "right", "--workloads", "empty,blanks", "--threads", "2"]) == 0
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_right_conforms_on_all_workloads(engines):
+def test_a_correct_engine_conforms_on_all_workloads(engines):
     plant(engines, "right", WC.format(fault=""))
     conforms("right")
 
@@ -71,7 +71,7 @@ def test_executors_of_lockstep_conform_on_all_workloads(executor, tmp_path):
     assert suite.run(executor, tmp_path / "cells").exit_code == 0
 
 
-def test_a_wrong_row_is_shown_with_its_event(engines, tmp_path):
+def test_a_wrong_row_is_reported_with_its_event(engines, tmp_path):
     plant(engines, "lower", wrapped("rows = [row | {'word': row['word'].lower()} for row in rows]"))
     cell = cells_by_workload("lower", tmp_path, ["bytes"])["bytes"]
     [row] = cell.outcome.rows
@@ -88,7 +88,7 @@ def test_a_wrong_row_is_shown_with_its_event(engines, tmp_path):
         ("rows += [row | {'sub': 99} for row in rows if row['seq'] == 3][:1]", "actual"),
     ],
 )
-def test_a_row_of_one_side_is_shown_alone(engines, tmp_path, fault, side):
+def test_a_row_of_one_side_is_reported_alone(engines, tmp_path, fault, side):
     plant(engines, "wrong", wrapped(fault))
     cell = cells_by_workload("wrong", tmp_path, ["ties"])["ties"]
     [row] = cell.outcome.rows
@@ -97,7 +97,7 @@ def test_a_row_of_one_side_is_shown_alone(engines, tmp_path, fault, side):
     assert (cell.event["seq"], cell.cause.events) == (3, 4)
 
 
-def test_a_difference_without_order_has_missing_and_extra_rows_and_a_cause(engines, tmp_path):
+def test_an_unordered_difference_lists_rows_and_a_cause(engines, tmp_path):
     fault = f"{UNORDERED}rows = [row | {{'n': 9}} for row in rows]"
     plant(engines, "loose", wrapped(fault), applications={"wc": "none"})
     cell = cells_by_workload("loose", tmp_path, ["single"])["single"]
@@ -107,7 +107,7 @@ def test_a_difference_without_order_has_missing_and_extra_rows_and_a_cause(engin
     assert (cell.event, cell.cause.events, cell.last["seq"]) == (None, 1, 0)
 
 
-def test_a_crash_has_a_cause(engines, tmp_path):
+def test_a_crash_is_reported_with_its_cause(engines, tmp_path):
     plant(engines, "text", wrapped("[int(row['word']) for row in rows]"))
     cell = cells_by_workload("text", tmp_path, ["single"])["single"]
     assert cell.outcome.verdict == "failed"
@@ -115,7 +115,7 @@ def test_a_crash_has_a_cause(engines, tmp_path):
     assert (cell.cause.events, cell.last["seq"]) == (1, 0)
 
 
-def test_an_engine_that_hangs_is_stopped(engines, tmp_path, monkeypatch):
+def test_a_hanging_engine_is_stopped(engines, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "LIMIT", 1.0)
     plant(engines, "hangs", "import signal\nsignal.pause()")
     cell = cells_by_workload("hangs", tmp_path, ["empty"], seconds=0)["empty"]
@@ -147,7 +147,7 @@ def test_a_difference_is_explained_and_kept(engines, tmp_path, capsys):
     assert {path.name for path in (folder / "single").iterdir()} == names
 
 
-def test_the_report_of_machines_has_rows_and_causes(engines, capsys):
+def test_the_json_report_lists_rows_and_causes(engines, capsys):
     plant(engines, "wrong", wrapped("rows = [row | {'n': -row['n']} for row in rows]"))
     assert main(["conformance", "--engine", "wrong", "--workloads", "single,late", "--threads", "1", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)

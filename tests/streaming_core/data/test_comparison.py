@@ -85,7 +85,7 @@ def key(row):
 
 @given(pairs())
 @settings(max_examples=300, deadline=None)
-def test_tables_are_compared_as_their_rows(drawn):
+def test_comparing_tables_equals_comparing_their_rows(drawn):
     expected, actual = drawn
     first = {}
     for row in actual:
@@ -114,7 +114,7 @@ def test_tables_are_compared_as_their_rows(drawn):
 
 @given(pairs(), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
-def test_slices_are_compared_as_the_whole(drawn, size):
+def test_comparing_slices_equals_comparing_the_whole(drawn, size):
     expected, actual = map(table, drawn)
 
     def slices(rows):
@@ -130,7 +130,7 @@ def test_slices_are_compared_as_the_whole(drawn, size):
 
 @given(pairs(), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
-def test_ranges_are_compared_as_the_whole(drawn, size):
+def test_comparing_ranges_equals_comparing_the_whole(drawn, size):
     expected, actual = map(table, drawn)
     whole = in_memory("outputs", expected, actual)
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(comparison, "_SLICE", size):
@@ -173,7 +173,7 @@ def test_multisets_are_compared_as_bags_of_rows(drawn, size):
         (pa.array([[1.0], [2.0, 3.0], [4.0]]).slice(1), pa.array([[2.0, 3.0], [5.0]]), [False, True]),
     ],
 )
-def test_values_differ_row_by_row(one, other, wrong):
+def test_unequal_values_are_marked_by_row(one, other, wrong):
     assert unequal(one, other).tolist() == wrong
 
 
@@ -186,7 +186,7 @@ def test_a_table_of_one_row_needs_no_key():
     ]
 
 
-def test_columns_are_those_of_the_same_name_and_type():
+def test_columns_match_by_name_and_type():
     # How the items of a list are named is Parquet's own.
     lists = (pa.list_(pa.field(name, pa.int64())) for name in ("item", "element"))
     expected, actual = (pa.schema([("a", kind), ("b", pa.int64())]) for kind in lists)
@@ -199,7 +199,7 @@ def test_columns_are_those_of_the_same_name_and_type():
     ]
 
 
-def test_the_first_differences_are_kept_and_all_rows_counted():
+def test_only_the_first_differences_are_kept_and_all_are_counted():
     rows = [{"seq": n, "sub": 0, "a": n, "b": n} for n in range(15)]
     expected, actual = (pa.Table.from_pylist(rows).set_column(2, "a", [[n] * 15]) for n in (1, 2))
     actual = actual.set_column(3, "b", [[99] * 15])
@@ -211,7 +211,7 @@ def test_the_first_differences_are_kept_and_all_rows_counted():
     ]
 
 
-def test_values_read_like_text():
+def test_values_are_printed_like_text():
     value = {"word": b"it's", "odd": b"\xff", "list": [b"a", 0.5, math.nan], "far": -math.inf, "no": True}
     assert plain(value) == {"word": "it's", "odd": "0xff", "list": ["a", 0.5, "NaN"], "far": "-Infinity", "no": True}
     assert shown(value) == "word \"it's\", odd 0xff, list ['a', 0.5, NaN], far -Infinity, no True"
@@ -219,7 +219,7 @@ def test_values_read_like_text():
     assert plain(odd) == shown(odd) == "NaN (bits 0xfff8000000000005)"
 
 
-def test_what_is_no_row_is_said_too():
+def test_differences_outside_rows_are_printed():
     assert Difference("passes", "digest", {"pass": "peak 1"}, "1:0", "2:0", ("digest",)).lines() == [
         "passes: pass peak 1: digest: expected 1:0, got 2:0"
     ]

@@ -33,7 +33,7 @@ def test_splitmix64_is_the_published_generator():
     assert splitmix64(np.array([1234567], np.uint64)).tolist() == out[:1]
 
 
-def test_draws_are_addressed():
+def test_a_draw_depends_on_its_address_only():
     base = one_by_one(7 ^ fnv1a64("purpose"))
     whole = Draws(7, "purpose", 0, 100)
     for d in (0, 1, 70):
@@ -49,14 +49,14 @@ def test_draws_are_addressed():
     assert Draws(8, "purpose", 0, 100).bits(0).tolist() != whole.bits(0).tolist()
 
 
-def test_chance_is_exact_at_its_ends():
+def test_chance_is_exact_at_zero_and_one():
     draws = Draws(1, "x", 0, 10_000)
     assert not draws.chance(0, 0.0).any()
     assert draws.chance(0, 1.0).all()
     assert abs(draws.chance(0, 0.3).mean() - 0.3) < 0.02
 
 
-def test_logarithm_and_exponential_without_libm():
+def test_logarithm_and_exponential_are_accurate_without_libm():
     x = np.concatenate([np.arange(1, 2000), np.array([1e6, 123_456_789.0])]).astype(float)
     assert np.allclose(logarithm(x), np.log(x), rtol=1e-15, atol=1e-16)
     y = -np.linspace(0, 80, 4001)
@@ -64,7 +64,7 @@ def test_logarithm_and_exponential_without_libm():
 
 
 @pytest.mark.parametrize(("n", "theta"), [(1, 0.6), (7, 0.0), (250, 0.6), (10_000, 1.0), (5_000, 3.0)])
-def test_zipf_is_the_inverse_of_its_cumulated_law(n, theta):
+def test_zipf_inverts_its_cumulative_distribution(n, theta):
     table = zipf(n, theta)
     law = np.arange(1, n + 1, dtype=float) ** -theta
     assert np.allclose(table.thresholds / 2**53, np.cumsum(law) / law.sum(), rtol=1e-12)
@@ -76,7 +76,7 @@ def test_zipf_is_the_inverse_of_its_cumulated_law(n, theta):
     assert (table.pick(u) == np.searchsorted(table.thresholds, u)).all()
 
 
-def test_zipf_refuses_an_empty_range_and_is_recorded_when_asked_for():
+def test_zipf_refuses_an_empty_range_and_records_its_table_on_request():
     with pytest.raises(BadInput, match="zipf: the number of values must be at least 1"):
         zipf(0, 0.5)
     with recorded() as tables:
@@ -85,14 +85,14 @@ def test_zipf_refuses_an_empty_range_and_is_recorded_when_asked_for():
     assert list(tables) == ["zipf(11, 0.5)"]
 
 
-def test_weighted_draws_in_proportion():
+def test_weighted_draws_follow_their_weights():
     u = Draws(1, "w", 0, 200_000).u53(0)
     counts = np.bincount(weighted([1, 0, 2, 7]).pick(u), minlength=4)
     assert counts[1] == 0
     assert np.allclose(counts / len(u), [0.1, 0, 0.2, 0.7], atol=0.005)
 
 
-def test_patterns_of_eight():
+def test_of_eight_selects_its_ratio_of_every_eight():
     draws = Draws(1, "p", 0, 16)
     assert of_eight(0.25, draws, 0, 0, 16).tolist() == ([False] * 6 + [True] * 2) * 2
     assert of_eight(0.5, draws, 0, 2, 10).tolist() == [False] * 2 + [True] * 4 + [False] * 2
@@ -132,7 +132,7 @@ def test_keys_of_an_event_are_distinct_and_near_their_partition(n_items, parts, 
         assert set(row) <= allowed
 
 
-def test_keys_do_not_depend_on_where_a_slice_begins():
+def test_keys_do_not_depend_on_the_start_of_a_slice():
     space = Keys(37, 0.9, 5, True)
 
     def keys(start, stop):
@@ -145,7 +145,7 @@ def test_keys_do_not_depend_on_where_a_slice_begins():
     assert (keys(0, 300)[100:150] == keys(100, 150)).all()
 
 
-def test_tokens_make_lines():
+def test_tokens_form_lines():
     tokens = Tokens(word=[b"a", b"bcd", b""], end=[b".", b"!"])
     first, second = np.array([0, 1, 2, 0]), np.array([0, 1, 0, 1])
     lines = tokens.lines([first + tokens.first["word"], second + tokens.first["end"]])
@@ -200,7 +200,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_a_stream_of_periods_is_their_events_one_after_the_other_however_it_is_cut(counted):
+def test_slices_of_a_periodic_stream_concatenate_the_events_of_its_periods(counted):
     make, count = happenings()
     params, count = {"limit": 1000}, count if counted else None
     periods = [listed(make(params, 3, period)) for period in range(400)]
@@ -224,7 +224,7 @@ def test_a_stream_of_periods_is_their_events_one_after_the_other_however_it_is_c
     assert {name: len(values) for name, values in nothing.items()} == dict.fromkeys(expected, 0)
 
 
-def test_streams_of_other_seeds_and_parameters_are_kept_apart():
+def test_streams_with_different_seeds_or_parameters_do_not_mix():
     make, count = happenings()
     generate = by_period(make, count)
     for _ in range(2):
@@ -234,7 +234,7 @@ def test_streams_of_other_seeds_and_parameters_are_kept_apart():
                 assert same(generate(params, seed, 40, 90), by_period(make)(params, seed, 40, 90))
 
 
-def test_slice_by_slice_every_period_is_made_once_and_few_are_kept():
+def test_consecutive_slices_generate_every_period_once():
     for size in (7, 1000):  # periods that several slices need, and slices of many periods
         log = []
         make, _ = happenings(log)
@@ -248,7 +248,7 @@ def test_slice_by_slice_every_period_is_made_once_and_few_are_kept():
     assert len(log) == 1  # what is before it is counted, not made
 
 
-def test_memory_is_that_of_a_few_periods():
+def test_memory_holds_a_few_periods_only():
     import weakref
 
     alive = []
@@ -265,7 +265,7 @@ def test_memory_is_that_of_a_few_periods():
     assert sum(ref() is not None for ref in alive) <= 4
 
 
-def test_thresholds_are_recorded_for_periods_that_are_only_served():
+def test_thresholds_are_recorded_for_cached_periods_too():
     def make(params, seed, period):
         return {"ts": zipf(17, 0.25).pick(Draws(seed, "x", 0, 10).u53(0)) * 0 + period}
 
@@ -276,7 +276,7 @@ def test_thresholds_are_recorded_for_periods_that_are_only_served():
         assert list(tables) == ["zipf(17, 0.25)"]
 
 
-def test_periods_that_contradict_themselves_are_refused():
+def test_inconsistent_periods_are_refused():
     def refused(make, count=None):
         with pytest.raises(BadInput) as error:
             by_period(make, count)({}, 1, 0, 10)
@@ -292,7 +292,7 @@ def test_periods_that_contradict_themselves_are_refused():
     assert "the periods 1 to 10000 have no events" in refused(lambda *arguments: {"ts": np.zeros(0)})
 
 
-def test_partitions_of_an_event_follow_each_other_or_lie_anywhere():
+def test_partitions_of_an_event_are_consecutive_or_arbitrary():
     draws, n = Draws(7, "keys", 0, 4000), 6
     space = Keys(400, 0.6, 40, True)
     first = space.start(draws, 0)

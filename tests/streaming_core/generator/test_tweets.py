@@ -15,7 +15,7 @@ def defaults(**params):
 
 
 @pytest.mark.parametrize("rate", [0.02, 3.0, 25.0, 4_000.0])
-def test_any_slice_is_the_same_whatever_else_was_asked_for(rate):
+def test_a_slice_does_not_depend_on_other_slices(rate):
     params = defaults(rate=rate, vocabulary=500)
     whole = tweets(params, 5, 0, 30_000 if rate == 25 else 3_000)
     for start, stop in ((2_000, 2_999), (0, 1), (16_300, 16_500), (777, 777)):
@@ -29,7 +29,7 @@ def test_any_slice_is_the_same_whatever_else_was_asked_for(rate):
     assert other["text"].to_pylist() != whole["text"][:100].to_pylist()
 
 
-def test_how_many_are_made_at_once_changes_nothing(monkeypatch):
+def test_the_number_of_tweets_per_call_changes_nothing(monkeypatch):
     def first(period):
         monkeypatch.setattr("streaming_core.generator.tweets.PERIOD", period)
         parts = [_make(defaults(vocabulary=500, rate=40.0), 3, at) for at in range(2_000 // period)]
@@ -52,7 +52,7 @@ def test_tweets_arrive_as_a_poisson_process(rate):
 
 
 @pytest.mark.parametrize("mean", [0.3, 12.0, 500.0, 20_000.0])
-def test_numbers_of_arrivals_have_poisson_s_law(mean):
+def test_numbers_of_arrivals_follow_the_poisson_distribution(mean):
     fewest, law = _poisson(mean)
     weights = np.diff(law.thresholds, prepend=0) / 2**53
     k = fewest + np.arange(len(weights))
@@ -60,7 +60,7 @@ def test_numbers_of_arrivals_have_poisson_s_law(mean):
     assert abs(((k - mean) ** 2 * weights).sum() - mean) < 1e-6 * mean
 
 
-def test_words_and_hashtags():
+def test_words_and_hashtags_follow_their_distributions():
     columns = tweets(defaults(), 1, 0, N)
     texts = columns["text"].to_pylist()
     assert all(len(text) <= 280 and not re.search(rb"  |^ | $|[^a-z0-9# ]", text) for text in texts)
@@ -92,7 +92,7 @@ def test_words_and_hashtags():
     assert 990_000 < users.max() < 1_000_000
 
 
-def test_tweets_that_would_be_too_long_end_with_a_whole_token(monkeypatch):
+def test_an_overlong_tweet_is_cut_after_a_whole_token(monkeypatch):
     params = defaults(hashtag_ratio=1.0, skew=0.0, rate=100.0)
     whole = _make(params, 4, 0)["text"].to_pylist()
     assert all(b" #t" in text for text in whole)

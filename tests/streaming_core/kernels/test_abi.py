@@ -11,7 +11,7 @@ RUNTIME = _runtime.abi()
 NAMES = {name: value for name, value in vars(abi).items() if name.isupper() and isinstance(value, int)}
 
 
-def test_every_name_of_a_field_is_where_the_runtime_has_it():
+def test_every_constant_equals_the_runtimes_offset():
     fields = {
         f"{prefix}_{field.upper()}": offset
         for prefix, struct in abi.STRUCTS.items()
@@ -21,12 +21,12 @@ def test_every_name_of_a_field_is_where_the_runtime_has_it():
     assert len(NAMES) > 70
 
 
-def test_every_struct_is_known_to_both():
+def test_both_sides_know_every_struct():
     assert {*abi.STRUCTS.values(), "constants"} == set(RUNTIME)
 
 
 @pytest.mark.parametrize(("option", "value"), [("colour", 1), ("Threads", 2)])
-def test_an_unknown_option_is_refused_in_one_line_that_names_it(option, value):
+def test_an_unknown_option_is_refused_in_one_line_with_its_name(option, value):
     program = {
         "kind": "dataflow", "event": {"stride": 8}, "outputs": [0], "columns": [],
         "operators": [{"kind": "stateless", "name": "pass", "inputs": [-1], "kernel": 1, "stride": 8}],

@@ -89,7 +89,7 @@ BANDS = {
     ("band", "within", "span"),
     [("key", "1s", 1000), ("key and floats", 0, 0), ("key and equal integers", "1s", 1000), ("integers", 50, 50)],
 )
-def test_a_join_meets_every_pair_once(band, within, span):
+def test_a_join_emits_every_pair_once(band, within, span):
     app = App("pairs")
     same, price, number = BANDS[band]
     close = {"price": ("price", price)} if price is not None else {}
@@ -112,7 +112,7 @@ def test_a_join_meets_every_pair_once(band, within, span):
 
 
 @pytest.mark.parametrize("distance", [0.0, 5e-324, 0.1, 1e300])
-def test_close_floats_lie_in_buckets_that_meet(distance):
+def test_close_floats_lie_in_adjacent_buckets(distance):
     """Values a distance apart, and the numbers next to them, of all magnitudes: the index loses no pair."""
     rng = np.random.default_rng(11)
     first = np.concatenate([rng.normal(size=80) * 10.0 ** rng.integers(-300, 300, 80), [np.nan, np.inf, -np.inf, 0.0]])
@@ -145,7 +145,7 @@ def test_close_floats_lie_in_buckets_that_meet(distance):
         ({"on": "shop", "within": "1s", "band": {"price": ("price", -1)}}, "the distance of price must be a number"),
     ],
 )
-def test_a_join_that_does_not_fit_is_refused(arguments, why):
+def test_an_invalid_join_is_refused(arguments, why):
     app = App("pairs")
     with pytest.raises(BadInput) as refused:
         app.join(*app.sources(Order, Payment), **arguments)

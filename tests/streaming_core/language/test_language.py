@@ -41,7 +41,7 @@ def refusal(name):
 
 
 @pytest.mark.parametrize(("number", "kind", "code", "reason", "function"), [(i, *case) for i, case in enumerate(CASES)])
-def test_what_is_no_part_of_the_language_is_refused_with_its_line(number, kind, code, reason, function, package):
+def test_unsupported_python_is_refused_with_its_line(number, kind, code, reason, function, package):
     name = f"case{number}"
     line = written(package, name, kind, code, function)
     where = f"{function} ({name}.py:{line})" if line else "made (<made>:1)"
@@ -49,7 +49,7 @@ def test_what_is_no_part_of_the_language_is_refused_with_its_line(number, kind, 
 
 
 @pytest.mark.parametrize(("number", "old", "new", "line"), [(i, *case) for i, case in enumerate(DECLARED)])
-def test_what_cannot_be_declared_is_refused(number, old, new, line, package):
+def test_invalid_declarations_are_refused(number, old, new, line, package):
     name = f"declared{number}"
     written(package, name, "process", "pass")
     file = package / f"{name}.py"
@@ -59,7 +59,7 @@ def test_what_cannot_be_declared_is_refused(number, old, new, line, package):
     assert re.fullmatch(f"application {name}: {line.replace('NAME', name)}", str(refusal(name)))
 
 
-def test_every_refusal_is_in_the_table(package):
+def test_the_table_covers_every_refusal(package):
     """Each place of the reader that refuses was come by: what is not in the table, nobody has seen at work."""
     raised = set()
     for number, case in enumerate(CASES + DECLARED):
@@ -82,7 +82,7 @@ def test_every_refusal_is_in_the_table(package):
             )
 
 
-def test_an_application_that_breaks_the_language_is_refused_by_every_command_alike(package, command, tmp_path):
+def test_every_command_refuses_an_invalid_application_alike(package, command, tmp_path):
     written(package, "whole", "process", "pass")
     line = written(package, "broken", "process", "state.n = 0.5")
     message = f"streaming-core: application broken: operator operate (broken.py:{line}): "
@@ -101,7 +101,7 @@ def test_an_application_that_breaks_the_language_is_refused_by_every_command_ali
     assert [row["app"] for row in json.loads(listed)] == ["whole"]
 
 
-def test_parameters_may_decide_whether_an_operator_has_a_type(package, command, tmp_path):
+def test_parameters_can_decide_whether_an_operator_type_checks(package, command, tmp_path):
     """An application may keep to the language with some parameters and break it with others."""
     line = written(package, "decided", "process", "if app.p:\n    x = 1\nstate.n = x  # here")
     registry.load("decided")
@@ -117,7 +117,7 @@ def test_parameters_may_decide_whether_an_operator_has_a_type(package, command, 
 
 
 @pytest.mark.parametrize("make", [compile_app, Loop])
-def test_what_numba_does_not_compile_is_no_fault_of_the_application(make, package, monkeypatch):
+def test_a_numba_failure_is_not_blamed_on_the_application(make, package, monkeypatch):
     line = written(package, "accepted", "process", "state.n = 1")
     app = registry.load("accepted")
 

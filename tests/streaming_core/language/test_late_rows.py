@@ -25,7 +25,7 @@ def same(row, out):
 
 
 @pytest.mark.parametrize("seed", seeds(3, of=12))
-def test_late_rows_are_those_that_the_aggregate_leaves_out(seed):
+def test_late_rows_are_the_rows_outside_the_aggregate(seed):
     rng = np.random.default_rng(seed)
     size, delay = int(rng.integers(1, 30)), int(rng.choice([0, 5]))
     extent = [tumbling("size"), sliding("size", every=3, delay=2) if size >= 3 else tumbling(size)][seed % 2]
@@ -79,7 +79,7 @@ def timed(row, out):
     out.emit(ts=row.ts)
 
 
-def test_a_sink_needs_something_for_each_column():
+def test_a_sink_needs_a_value_for_each_column():
     app = App("sinks")
     clicks = app.source(Click)
     clicks.flat_map(same, Click).sink()
@@ -110,7 +110,7 @@ Halves = Record("Halves", {"ts": i64, "user": text, "half": f64}, None)
 @pytest.mark.parametrize(
     ("extent", "is_own"), [(tumbling(20), False), (sliding(30, every=10, delay=2), True)], ids=["tumbling", "sliding"]
 )
-def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
+def test_windows_accept_late_rows_and_repeat_the_result(extent, is_own):
     delay, lateness = 2, 25
     app = App("clicks")
     windows = app.source(Click, delay=delay).key_by("user").window(extent, lateness=lateness)
@@ -161,7 +161,7 @@ def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
         (tumbling(5, delay="wait"), {"lateness": 1}, "not 1 and 'wait'"),
     ],
 )
-def test_a_lateness_that_does_not_fit_is_refused(extent, more, why):
+def test_an_invalid_lateness_is_refused(extent, more, why):
     clicks = App("clicks", params={"wait": Param(3)}).source(Click).key_by("user")
     with pytest.raises(BadInput) as refusal:
         clicks.window(extent, **more)

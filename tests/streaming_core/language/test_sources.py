@@ -72,7 +72,7 @@ def count_tick(row, window, state, out):
     state.n += 1
 
 
-def test_events_are_a_tagged_union():
+def test_events_of_several_sources_form_a_tagged_union():
     app = App("market")
     bids, asks, ticks = app.sources(Bid, Ask, Tick)
     assert [o.name for s in (bids, asks, ticks) for o in s._operators] == ["Bid", "Ask", "Tick"]
@@ -98,7 +98,7 @@ def test_events_are_a_tagged_union():
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
-def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
+def test_streams_merge_by_time_then_stream_then_position(seed, monkeypatch):
     """Held against sorting them; however they are cut."""
     monkeypatch.setattr(workload, "_SLICE", 64)
     rng = np.random.default_rng(seed)
@@ -123,7 +123,7 @@ def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
-def test_streams_whose_time_goes_back_are_merged_by_their_highest_time(seed, monkeypatch):
+def test_streams_whose_time_goes_back_merge_by_their_highest_time(seed, monkeypatch):
     monkeypatch.setattr(workload, "_SLICE", 64)
     monkeypatch.setattr(merge, "_BLOCK", 16)
     rng = np.random.default_rng(seed)
@@ -147,7 +147,7 @@ def test_streams_whose_time_goes_back_are_merged_by_their_highest_time(seed, mon
 
 
 @pytest.mark.parametrize("delay", ["5s", "late", 5000])
-def test_the_delay_of_the_source_is_that_of_its_windows(delay):
+def test_windows_inherit_the_delay_of_their_source(delay):
     delays = []
     for declared in ({}, {"delay": 7}, {"kind": "single"}):
         app = App("delayed", params={"late": Param(5000)})
@@ -158,7 +158,7 @@ def test_the_delay_of_the_source_is_that_of_its_windows(delay):
 
 
 @pytest.mark.parametrize(("start", "stop", "rows"), [(0, 4, "0 to 4"), (2, 4, "1 to 4"), (2, 3, "1 to 3")])
-def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows):
+def test_rows_out_of_order_are_refused_at_any_slice_boundary(start, stop, rows):
     app = App("disorder")
     app.sources(Bid, Tick)
     texts = {"who": [b""] * 4, "price": np.zeros(4, int), "parts": np.zeros((4, 2), int)}
@@ -168,7 +168,7 @@ def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows
         workload.generate_chunk(app, {}, 4, 1, start, stop)
 
 
-def test_rows_far_into_the_streams_are_found_by_looking_at_few():
+def test_distant_rows_are_located_with_few_generated_rows():
     sizes = []
 
     def rows(params, seed, start, stop):
@@ -200,7 +200,7 @@ def test_rows_far_into_the_streams_are_found_by_looking_at_few():
         ),
     ],
 )
-def test_a_generator_that_breaks_its_promise_is_named(changed, message):
+def test_a_generator_that_breaks_its_contract_is_named(changed, message):
     good = {"ts": np.arange(3), "who": [b""] * 3, "price": np.arange(3), "parts": np.zeros((3, 2), int)}
     app = App("market")
     app.sources(Bid, Tick)
@@ -279,7 +279,7 @@ def drawn_right(rng, rows, steps):
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=4))
-def test_windows_over_sources_are_what_their_definition_says(seed):
+def test_windows_over_sources_match_their_definition(seed):
     rng = np.random.default_rng(seed)
     advance = int(rng.integers(1, 6))
     size = advance + int(rng.integers(0, 9))
@@ -325,7 +325,7 @@ def last(state, out):
     out.emit(key=-1, total=state.total)
 
 
-def test_other_operators_take_streams_too():
+def test_operators_without_windows_take_streams():
     """No windows: streams are mapped to one record, and any executor runs them."""
     rng = np.random.default_rng(5)
     lefts, rights = drawn(rng, 500, [0, 1]), drawn_right(rng, 300, [0, 5])
@@ -366,7 +366,7 @@ def paced(app, table, outputs):
 
 @pytest.mark.parametrize("silent_one", [0, 1])
 @pytest.mark.parametrize("rows", [0, 3, 40])
-def test_windows_expire_by_the_time_of_who_goes_on(silent_one, rows):
+def test_windows_expire_by_the_time_of_the_active_stream(silent_one, rows):
     """One stream has a few rows, then nothing for ever: what is kept of it leaves when the other's time has come."""
     rng = np.random.default_rng(rows)
     sides = [drawn(rng, rows if side == silent_one else ROWS, [1]) for side in (0, 1)]
@@ -419,7 +419,7 @@ def keep_right(row, window, lefts, rights, out):
     out.emit(ts=window.end, lefts=len(lefts.rows), rights=len(rights.rows))
 
 
-def test_what_is_kept_does_not_grow_while_a_stream_is_silent():
+def test_state_does_not_grow_while_a_stream_is_silent():
     """Rights come for a while, are silent for long, come once more, and never again."""
     lefts = np.arange(ROWS)
     rights = np.concatenate([np.arange(100), np.arange(2_000, 2_050)])
@@ -546,7 +546,7 @@ app.generates(made, few)
 DECLARED = "orders, shipments = app.sources(Order, Shipment)"
 
 
-def test_commands_run_an_application_of_several_sources(package, command, tmp_path, monkeypatch):
+def test_commands_run_an_application_with_several_sources(package, command, tmp_path, monkeypatch):
     (package / "written.py").write_text(WRITTEN)
     monkeypatch.chdir(tmp_path)
     assert command("generate", "written", "--events", 120, "--out", "w")[0] == 0
@@ -571,7 +571,7 @@ def test_commands_run_an_application_of_several_sources(package, command, tmp_pa
     ]  # fmt: skip
 
 
-def test_streams_that_end_too_early_are_refused(package, command, tmp_path):
+def test_streams_that_are_too_short_are_refused(package, command, tmp_path):
     (package / "written.py").write_text(WRITTEN.replace("generates(made, few)", "generates(few, few)"))
     wrong = "streaming-core: generator of written: all streams end before event 41\n"
     assert command("generate", "written", "--events", 41, "--out", tmp_path / "w") == (2, "", wrong)
@@ -607,7 +607,7 @@ def test_streams_that_end_too_early_are_refused(package, command, tmp_path):
          "two operators have the function name source"),
     ],
 )  # fmt: skip
-def test_sources_that_make_no_sense_are_refused(declared, message, package, command, tmp_path):
+def test_invalid_sources_are_refused(declared, message, package, command, tmp_path):
     third = "Third = Count3 = type(Order)('Third', Order.fields, None)\n"
     text = WRITTEN.replace(DECLARED, third + declared)
     if "Third)" in declared:

@@ -122,14 +122,14 @@ def refusal(app):
 
 
 @pytest.mark.parametrize("init", REFUSED)
-def test_what_init_may_not_give_is_refused_alike(init):
+def test_every_reader_refuses_an_invalid_initial_row_alike(init):
     line = init.__code__.co_firstlineno + (init in (branching, lacking))
     where = f"app bank: table rows: init (test_tables.py:{line}): "
     assert refusal(bank(init=init)).startswith(where + REFUSED[init])
 
 
 @pytest.mark.parametrize("size", [0, -1, MOST_ROWS + 1, True, 1.5])
-def test_there_is_one_bound_of_sizes(size):
+def test_table_sizes_have_one_bound(size):
     assert refusal(bank(size=size)) == f"app bank: table rows: the size must be between 1 and 4294967295, got {size!r}"
 
 
@@ -141,7 +141,7 @@ def no_number(params):
     return np.log(-params["unknown"])
 
 
-def test_constants_are_refused_alike():
+def test_every_reader_refuses_invalid_constants_alike():
     first = no_constant.__code__.co_firstlineno
     expected = f"app bank: constant no_constant (test_tables.py:{first}): "
     assert refusal(bank(offsets=no_constant)).startswith(f"{expected}must return a 1-D int64 or float64 array, got ")
@@ -156,7 +156,7 @@ def fitting(key, params):
     return {"small": 255 - key, "flag": key % 2 == 0, "real": reals, "few": [7, 8, 9]}
 
 
-def test_what_fits_is_what_rows_begin_with():
+def test_rows_begin_with_their_initial_values():
     app = bank(size="size", init=fitting)
     rows = initial_rows(app, app.tables[0], Row.resolve({}), app.bind())
     assert rows["small"].tolist() == [255, 254, 253, 252]
@@ -174,7 +174,7 @@ def failing(key, params):
     return {"balance": 1 // params["zero"]}
 
 
-def test_a_command_says_it_in_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd):
+def test_commands_refuse_an_invalid_initial_row_in_one_line(tmp_path, monkeypatch, capfd):
     from streaming_core.cli import main
 
     app = registry.load("sl")

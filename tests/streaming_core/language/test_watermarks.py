@@ -78,7 +78,7 @@ def expiries(outputs):
 ROWS = [(1, 0, 0), (25, 0, 0), (3, 1, 0), (14, 1, 0), (8, 0, 0), (31, 1, 0), (90, 1, 0)]
 
 
-def test_the_stream_that_is_furthest_behind_holds_windows_open():
+def test_the_slowest_stream_holds_windows_open():
     outputs, interpreter = interpreted(counting(advance=10, size=10), ROWS)
     # The row at 8 is late: both streams have passed 10 by then.
     assert expiries(outputs) == [(3, 10, 1, 1), (5, 20, 0, 1), (7, 30, 1, 0), (7, 40, 0, 1), (7, 100, 0, 1)]
@@ -98,7 +98,7 @@ def test_an_idle_stream_delays_no_window():
 
 
 @pytest.mark.parametrize("seed", seeds(6, of=40))
-def test_every_reading_agrees_about_streams_in_any_order(seed):
+def test_all_readers_agree_on_streams_in_any_order(seed):
     rng = np.random.default_rng(seed)
     events = 90
     ts = np.cumsum(rng.choice([0, 1, 2, 40], events)) - rng.choice([0, 0, 1, 5, 60], events) - 30

@@ -72,7 +72,7 @@ def once(window, state, out):
 FAR = [(number * 10**12 * (-1) ** number, number) for number in range(20)]
 
 
-def test_windows_far_apart_take_no_memory_in_between():
+def test_distant_windows_take_no_memory_in_between():
     """A vector over the windows in between would take hundreds of terabytes."""
     outputs, _ = interpreted(windowed(delay=1 << 60), FAR)
     assert [row["ts"] for row in outputs] == sorted(ts + 1 for ts, _ in FAR)
@@ -88,7 +88,7 @@ def counted_at_once(row, window, state, out):
     out.emit(ts=row.ts, n=state.n)
 
 
-def test_a_single_window_may_span_any_number_of_windows():
+def test_a_single_window_can_span_any_number_of_windows():
     """Kind multi would open a pane for each of 2^40 windows."""
     single = windowed(counted_at_once, result=None, kind="single", every=3, size=1 << 40)
     rows = [(number << 39, number) for number in range(20)] + [(1 << 45, 0)]
@@ -137,7 +137,7 @@ ending.end("test", run)
 
 @pytest.mark.parametrize(("threads", "parallelism"), [(1, "vsn"), pytest.param(2, "sn", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_without_memory_ends_with_one_line(case, threads, parallelism):
+def test_a_run_out_of_memory_ends_with_one_line(case, threads, parallelism):
     application, rows = CASES[case]
     script = SCRIPT.format(application=application, rows=rows, threads=threads, parallelism=parallelism)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)

@@ -69,12 +69,12 @@ def slid(window, state):
         ({"result": slid}, "takes 2 arguments, but the call passes 3"),
     ],
 )
-def test_windows_that_make_no_sense_are_refused(changed, message):
+def test_invalid_windows_are_refused(changed, message):
     with pytest.raises(BadInput, match=re.escape(message)):
         interpreted(counted(**changed), [])
 
 
-def test_rows_without_time_have_no_windows():
+def test_windows_require_rows_with_time():
     app = App("untimed")
     with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) needs an integer field ts"):
         app.source(Untimed).window(every=1, advance=1, size=1, state=Sum, update=lambda *args: None, output=Output)
@@ -88,7 +88,7 @@ def divides(row, window, state, out):
 
 
 @pytest.mark.parametrize("make", [Interpreter, Loop])
-def test_an_operator_that_raises_is_named_with_its_event_by_both(make):
+def test_both_readers_name_a_failing_operator_with_its_event(make):
     table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 1], "value": [1, 2, 7]})
     app = counted(update=divides)
     app.generates(lambda *args: {})
@@ -99,7 +99,7 @@ def test_an_operator_that_raises_is_named_with_its_event_by_both(make):
         make(app, app.bind({})).process(late)
 
 
-def test_an_operator_that_raises_is_named_with_its_event_and_window_by_the_engine():
+def test_the_engine_names_a_failing_operator_with_its_event_and_window():
     table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 3], "value": [1, 2, 7]})
     app = counted(update=divides)
     app.generates(lambda *args: {})
@@ -109,7 +109,7 @@ def test_an_operator_that_raises_is_named_with_its_event_and_window_by_the_engin
             check_executed(app, app.bind({}), table, None, 0, ways=[(threads, 2, 10)])
 
 
-def test_an_operator_that_raises_is_named_with_its_event():
+def test_a_failing_operator_is_named_with_its_event():
     with pytest.raises(RunFailed, match=r"operator divides, event 2: ZeroDivisionError: .*test_window_refusals.py:\d+"):
         interpreted(counted(update=divides), [(0, 1, 1), (1, 1, 2), (2, 1, 7)])
 
@@ -190,7 +190,7 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     assert not (tmp_path / "x").exists()
 
 
-def test_an_app_of_two_streams_is_not_run_alone():
+def test_an_operator_of_two_streams_cannot_run_alone():
     app = App("two")
     source = app.source(Event)
     app.window(

@@ -33,7 +33,7 @@ def ordered(keys):
 # --- the paper's example ---------------------------------------------------------------------------------------------
 
 
-def test_the_longest_tweet_of_each_hashtag_as_the_paper_traces_it():
+def test_longest_tweet_of_each_hashtag_matches_the_papers_trace():
     """STRETCH, appendices C to E: figure 15 and listing 16."""
     app = App("longest")
     app.source(Tweet).window(
@@ -87,7 +87,7 @@ def expected_sums(rows, advance, size, delay, is_set):
 
 @pytest.mark.parametrize("seed", seeds(3, of=12))
 @pytest.mark.parametrize("multiplicity", ["set", "bag"])
-def test_windows_are_what_their_definition_says(seed, multiplicity):
+def test_windows_match_their_definition(seed, multiplicity):
     rng = np.random.default_rng([seed, len(multiplicity)])
     advance = int(rng.integers(1, 9))
     size = advance + int(rng.integers(0, 20))  # divided by the advance, or not
@@ -135,7 +135,7 @@ def recalled(window, state, out):
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
-def test_a_single_window_that_slides_finds_what_many_find(seed):
+def test_a_sliding_single_window_equals_multiple_windows(seed):
     """The same aggregate with one set of states per key, purged as it slides, and with one per window."""
     rng = np.random.default_rng(seed)
     advance = int(rng.integers(1, 6))
@@ -186,7 +186,7 @@ def expected_sessions(rows, gap):
 
 @pytest.mark.parametrize("base", [0, -(1 << 61), (1 << 61) - 2000])
 @pytest.mark.parametrize("seed", seeds(2, of=12))
-def test_sessions_are_what_their_definition_says(seed, base):
+def test_sessions_match_their_definition(seed, base):
     rng = np.random.default_rng([seed, abs(base) % 97])
     gap = int(rng.integers(1, 25))
     steps = np.cumsum(rng.choice([0, 0, 1, 2, 40], 120)) + 30 - rng.choice([0, 0, 3, 30], 120)
@@ -206,7 +206,7 @@ def emit_value(window, state, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=0, n=state.n, total=0, first=state.first)
 
 
-def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_first_rows():
+def test_sessions_of_a_key_group_with_equal_ends_leave_in_order_of_first_rows():
     """The session that began first looks like one that ends earlier for longer than the other does."""
     group = key_group((0,))
     one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
@@ -219,7 +219,7 @@ def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_f
     assert [(row["seq"], row["ts"], row["a"]) for row in outputs] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
 
 
-def test_sessions_of_keys_that_every_row_has_end_in_steps():
+def test_sessions_of_shared_keys_end_together():
     keys = 5000
     app = App("every")
     app.source(Event).window(
@@ -252,7 +252,7 @@ def emit_both(window, one, other, out):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=6))
-def test_a_session_of_several_streams_has_the_rows_of_all(seed):
+def test_a_session_of_several_streams_holds_the_rows_of_all(seed):
     rng = np.random.default_rng(seed)
     steps = np.cumsum(rng.choice([0, 1, 9], 90))
     rows = [(int(t), 0, int(rng.integers(0, 4))) for t in steps]
@@ -268,7 +268,7 @@ def test_a_session_of_several_streams_has_the_rows_of_all(seed):
     assert len(outputs) == len(rows) + len(ends)
 
 
-def test_sessions_without_a_result_go_all_the_same():
+def test_sessions_without_a_result_function_still_expire():
     app = App("silent")
     app.source(Event).window(
         key="value", size=5, kind="session", state=Sum, update=numbered, output=Output
@@ -369,7 +369,7 @@ def behind(name, **second):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=6))
-def test_windows_behind_windows_and_texts_of_any_length(seed):
+def test_windows_after_windows_handle_texts_of_any_length(seed):
     """What is put out by the update of the first ones goes back in time: the second ones drop what is late."""
     rng = np.random.default_rng(seed)
     ts = np.cumsum(rng.choice([0, 1, 9], 60)) - rng.integers(0, 4, 60)
@@ -438,7 +438,7 @@ def from_right(row, window, lefts, rights, out):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=4))
-def test_a_join_of_two_streams_meets_every_pair_once(seed):
+def test_a_join_of_two_streams_emits_every_pair_once(seed):
     """`every`: each row has all keys, and one of them makes a pair. Nobody is told of an expiry."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(5, 30))
@@ -463,7 +463,7 @@ def test_a_join_of_two_streams_meets_every_pair_once(seed):
     assert wanted
 
 
-def test_key_groups_are_those_of_the_runtime():
+def test_key_groups_equal_the_runtimes():
     """Published: runtime/src/state/key_group.rs holds the same vectors."""
     assert key_group((0,)) == 0x7837_0140_C1AB_1441 * GROUPS >> 64
     assert key_group((b"lockstep!",)) == 0xF879_29D7_8C02_A65B * GROUPS >> 64
@@ -512,7 +512,7 @@ def drawn_table(events):
     return pa.table({"seq": range(events), **columns})
 
 
-def test_windowed_operators_in_a_row_keep_order_however_many_they_are():
+def test_any_number_of_chained_windowed_operators_keeps_order():
     app, table = in_a_row(6), drawn_table(60)
     interpreter = Interpreter(app, {})
     outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(60)])
@@ -538,7 +538,7 @@ def of_value(row, keys):
     keys.add(a=row.value, b=0)
 
 
-def test_rows_of_the_end_that_expire_many_windows_are_all_taken():
+def test_all_rows_from_windows_that_expire_at_the_end_are_emitted():
     """At the end, the first operator emits rows of three windows. Each lets many keys expire in the second one."""
     app, first, second = App("ends"), passed_on(0) | {"result": each_key}, passed_on(1)
     stream = app.source(Event).window(
@@ -549,7 +549,7 @@ def test_rows_of_the_end_that_expire_many_windows_are_all_taken():
     assert len(outputs) == 3 * 1500
 
 
-def test_more_operators_in_a_row_than_copies_can_order_are_refused():
+def test_longer_chains_than_copies_can_order_are_refused():
     app = in_a_row(4)
     Pinned(app="row", threads=2).check(app)
     Pinned(app="row", threads=1, parallelism="sn").check(app)

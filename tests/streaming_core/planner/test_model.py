@@ -24,7 +24,7 @@ def work(**fields) -> Operator:
 TWO = Machine(name="two", cores=[2, 2], latency=[[0.0, 50.0], [70.0, 0.0]])
 
 
-def test_a_row_takes_longer_over_a_distance():
+def test_a_remote_row_takes_longer():
     prediction = estimate(pipeline(work()), TWO, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
     near, far = prediction.of("work")
     # 100 bytes are two lines.
@@ -36,7 +36,7 @@ def test_a_row_takes_longer_over_a_distance():
     assert prediction.traffic == ((0.0, 5e5 * 100 + 1e6 * 64), (0.0, 0.0))
 
 
-def test_who_has_written_gets_back_what_is_fetched_from_him():
+def test_a_writer_pays_to_get_back_lines_that_readers_fetched():
     machine = TWO.changed(rewriting=[[None, 1e9], [4e9, None]])
     prediction = estimate(pipeline(work()), machine, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
     near, far = prediction.of("work")
@@ -49,7 +49,7 @@ def test_who_has_written_gets_back_what_is_fetched_from_him():
     assert prediction.of("source")[0].time == 100.0 + 50.0
 
 
-def test_who_is_over_supplied_leaves_rows_and_a_source_is_slowed_until_nobody_is():
+def test_sustained_ingress_is_the_rate_at_which_no_replica_is_over_supplied():
     prediction = estimate(pipeline(work()), TWO, {"source": [0], "work": [0], "sink": [0]})
     assert prediction.ingress == 1e7
     (replica,) = prediction.of("work")
@@ -59,7 +59,7 @@ def test_who_is_over_supplied_leaves_rows_and_a_source_is_slowed_until_nobody_is
     assert str(prediction.sustained.bottleneck) == "replica work 0"
 
 
-def test_rows_of_two_streams_are_processed_as_they_come():
+def test_rows_of_two_streams_are_processed_in_proportion_to_their_rates():
     inputs = [
         Input(producer="source", ns=100.0, selectivity={"default": 1.0}),
         Input(producer="half", ns=300.0, selectivity={"default": 0.0}),
@@ -75,7 +75,7 @@ def test_rows_of_two_streams_are_processed_as_they_come():
     assert prediction.of("sink")[0].time == pytest.approx((2 * 100 + 300) / 3)
 
 
-def test_keys_are_not_dealt_evenly():
+def test_uneven_keys_load_replicas_unevenly():
     weights = [3.0] * (GROUPS // 2) + [1.0] * (GROUPS // 2)
     keyed = work(kind="partitioned", taken={"weights": weights})
     plan = {"source": [0], "work": [0, 0], "sink": [0]}
@@ -84,7 +84,7 @@ def test_keys_are_not_dealt_evenly():
     assert estimate(pipeline(keyed), four, plan).sustained.ingress == pytest.approx(1e9 / (0.75 * 200))
 
 
-def test_replicas_with_windows_read_all_rows():
+def test_every_windowed_replica_reads_all_rows():
     windowed = work(kind="windowed", taken={"read_ns": 30.0, "read_bytes": 8.0})
     prediction = estimate(pipeline(windowed), TWO, {"source": [0], "work": [0, 1], "sink": [0]}, 1e6)
     near, far = prediction.of("work")
@@ -94,7 +94,7 @@ def test_replicas_with_windows_read_all_rows():
     assert prediction.traffic[0][1] == 5e5 * 100 + 1e6 * 8
 
 
-def test_constraints_are_named_where_they_do_not_hold():
+def test_violated_constraints_are_named():
     small = Machine(
         name="small",
         cores=[2, 1],
@@ -110,7 +110,7 @@ def test_constraints_are_named_where_they_do_not_hold():
     assert str(prediction.sustained.bottleneck) == "channel 0 to 1"
 
 
-def test_an_ingress_is_not_exceeded_and_cores_are_shared():
+def test_prediction_respects_the_ingress_and_shares_cores():
     machine = Machine.of_threads(2)
     plan = {"source": [0], "work": [0], "sink": [1]}
     assert str(estimate(pipeline(work()), machine, plan, 10.0).sustained.bottleneck) == "ingress"
@@ -129,12 +129,12 @@ def test_an_ingress_is_not_exceeded_and_cores_are_shared():
         ({"source": [0], "work": [0], "sink": [0], "more": [0]}, "unknown operator 'more'; known: source, work, sink"),
     ],
 )
-def test_a_plan_of_something_else_is_refused(plan, message):
+def test_a_plan_of_another_graph_is_refused(plan, message):
     with pytest.raises(BadInput, match=message):
         estimate(pipeline(work()), TWO, plan)
 
 
-def test_a_source_that_costs_nothing_has_no_peak():
+def test_a_source_without_cost_has_no_peak():
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=0.0)])
     sink = Operator(name="sink", kind="sink", inputs=[Input(producer="source", ns=0.0)])
     graph = Graph(app="a", operators=[source, sink])
@@ -142,7 +142,7 @@ def test_a_source_that_costs_nothing_has_no_peak():
         estimate(graph, TWO, {"source": [0], "sink": [0]})
 
 
-def test_merge_threads_take_cores_of_their_own_and_then_those_of_the_plan():
+def test_merge_threads_take_spare_cores_before_those_of_the_plan():
     costs = {"kind": "stateless", "others_ns": 0.0}
     source = Operator.model_validate({"name": "source", "kind": "source", "inputs": [{"producer": None, "ns": 10.0}]})
     work = Operator.model_validate(costs | {"name": "work", "inputs": [{"producer": "source", "ns": 100.0}]})

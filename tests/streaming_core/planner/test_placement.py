@@ -32,7 +32,7 @@ def is_a_plan(counts: np.ndarray, of: Compressed) -> bool:
 
 @examine(60)
 @given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]))
-def test_without_heuristics_that_lose_it_finds_the_best(seed, collocation, objective):
+def test_search_without_lossy_heuristics_finds_the_best_plan(seed, collocation, objective):
     instance = problem(seed)
     best = exhaustive(instance, objective)
     placement = place(instance, Search(objective, collocation=collocation, best_fit=False))
@@ -43,7 +43,7 @@ def test_without_heuristics_that_lose_it_finds_the_best(seed, collocation, objec
 
 @examine(30)
 @given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]), st.sampled_from([1, 2]))
-def test_with_any_heuristics_a_plan_is_one_and_the_same_each_time(seed, collocation, objective, ratio):
+def test_search_is_deterministic_with_any_heuristics(seed, collocation, objective, ratio):
     instance = problem(seed, 9, ratio)
     search = Search(objective, "paper", collocation, budget=200)
     placement, again = place(instance, search), place(problem(seed, 9, ratio), search)
@@ -57,7 +57,7 @@ def test_with_any_heuristics_a_plan_is_one_and_the_same_each_time(seed, collocat
 
 @examine(40)
 @given(st.integers(0, 1_000_000))
-def test_improvement_keeps_a_plan_and_makes_it_no_worse(seed):
+def test_improvement_keeps_a_plan_valid_and_never_makes_it_worse(seed):
     instance = problem(seed, 9)
     plan = completed(instance, instance.nothing())
     if plan[:, instance.nowhere].any():
@@ -67,20 +67,20 @@ def test_improvement_keeps_a_plan_and_makes_it_no_worse(seed):
     assert instance.pressure(better[:, None, :])[0] <= instance.pressure(plan[:, None, :])[0]
 
 
-def test_only_what_is_better_than_the_incumbent_is_found():
+def test_search_returns_the_incumbent_unless_a_plan_is_better():
     instance = problem(3)
     best = exhaustive(instance)
     placement = place(instance, Search(best_fit=False), best.plan)
     assert np.array_equal(placement.plan, best.plan)
 
 
-def test_a_search_ends_with_its_budget():
+def test_a_search_ends_when_its_budget_is_spent():
     instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
     assert place(instance, Search(best_fit=False, budget=3)).nodes == 3
     assert not place(instance, Search(best_fit=False, budget=3)).complete
 
 
-def test_too_many_plans_are_refused():
+def test_exhaustive_search_refuses_too_many_plans():
     instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
     with pytest.raises(
         BadInput, match=r"strategy exhaustive can try at most 300000 placements, got \d+ for 24 replicas"
@@ -88,7 +88,7 @@ def test_too_many_plans_are_refused():
         exhaustive(instance)
 
 
-def test_the_papers_bound_prunes_the_best_plan():
+def test_papers_bound_prunes_the_best_plan():
     """A smallest example: two streams of different selectivity meet in the sink, which is over-supplied.
 
     All on one socket, `double` puts out 10^7 rows per second, which take the sink two thirds of its time and of which

@@ -34,7 +34,7 @@ def is_placed(placement: Placed) -> bool:
 
 @examine(25)
 @given(st.integers(0, 1_000_000), st.sampled_from([*STRATEGIES]), st.booleans())
-def test_every_strategy_gives_a_plan_and_the_same_again(seed, strategy, offered):
+def test_every_strategy_plans_deterministically(seed, strategy, offered):
     graph, machine = drawn.graph(seed, 3 + seed % 2), drawn.machine(seed, 2, room=3)
     ingress = 1e5 if offered else None
     try:
@@ -49,7 +49,7 @@ def test_every_strategy_gives_a_plan_and_the_same_again(seed, strategy, offered)
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_on_a_server_of_the_paper_balanced_is_ahead_of_the_others(app):
+def test_balanced_beats_other_strategies_on_the_papers_servers(app):
     machine = Machine.named("server_b").model_copy(update={"cores": [3] * 8})
     placements = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
     replicas = tuple(placements["rlas"].replicas.values())
@@ -63,7 +63,7 @@ def test_on_a_server_of_the_paper_balanced_is_ahead_of_the_others(app):
     assert all(placements[name].replicas == placements["rlas"].replicas for name in ("first_fit", "round_robin"))
 
 
-def test_the_operator_that_could_not_be_placed_is_scaled():
+def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
     # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors asks for 3.75 seconds: no socket has
     # them. Of eight predictors, it asks for 2.8.
     graph, search = drawn.paper("fd", None), Search("throughput", "paper")
@@ -76,7 +76,7 @@ def test_the_operator_that_could_not_be_placed_is_scaled():
     assert scaled.found.value == pytest.approx(5e5)
 
 
-def test_where_replicas_share_cores_the_papers_search_lowers_the_ingress():
+def test_papers_search_lowers_the_ingress_when_replicas_share_cores():
     machine = Machine.of_threads(2, 50.0)
     placement = plan("rlas", drawn.paper("wc"), machine)
     assert is_placed(placement)
@@ -87,7 +87,7 @@ def test_where_replicas_share_cores_the_papers_search_lowers_the_ingress():
     )
 
 
-def test_balanced_is_no_worse_than_the_papers_algorithm():
+def test_balanced_is_at_least_as_good_as_the_papers_algorithm():
     for app in ("wc", "fd"):
         machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
         ours, theirs = (plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas"))
@@ -96,7 +96,7 @@ def test_balanced_is_no_worse_than_the_papers_algorithm():
 
 @examine(15)
 @given(st.integers(0, 1_000_000), st.booleans())
-def test_balanced_finds_the_best_of_all_plans_where_replications_are_few(seed, threads):
+def test_balanced_finds_the_best_plan_when_replications_are_few(seed, threads):
     graph = drawn.graph(seed, 3)
     machine = Machine.of_threads(2, 90.0) if threads else drawn.machine(seed, 3, room=2)
     if scaling.limit(graph, machine) > 7:
@@ -113,7 +113,7 @@ def test_balanced_finds_the_best_of_all_plans_where_replications_are_few(seed, t
 
 @examine(5)
 @given(st.integers(0, 1_000_000))
-def test_balanced_is_no_worse_than_with_one_replica_of_some(seed):
+def test_balanced_is_at_least_as_good_as_single_replicas_of_some_operators(seed):
     # Of what was measured in patterns, replicas may cost more than they gain.
     graph, machine = drawn.patterned(seed, drawn.graph(seed, 4)), drawn.machine(seed, 4, room=8)
     best = plan("balanced", graph, machine).estimate.sustained.ingress
@@ -122,7 +122,7 @@ def test_balanced_is_no_worse_than_with_one_replica_of_some(seed):
         assert best >= plan("balanced", limited, machine).estimate.sustained.ingress * (1 - graph.tolerance - 0.05)
 
 
-def test_the_papers_scaling_adds_replicas_of_what_is_over_supplied():
+def test_papers_scaling_replicates_over_supplied_operators():
     graph, machine = drawn.paper("fd", None), Machine(name="one", cores=[12], latency=[[0.0]])
     search = Search("throughput", "paper")
     by_ratio = scaling.topological(graph, machine, search, 5e5, 1)
@@ -133,7 +133,7 @@ def test_the_papers_scaling_adds_replicas_of_what_is_over_supplied():
     assert by_ratio.found.value == by_one.found.value == pytest.approx(5e5)
 
 
-def test_an_operator_has_no_more_replicas_than_it_may():
+def test_an_operator_stays_within_its_replica_limit():
     operators = [o.model_copy(update={"most": 3}) if o.name == "predictor" else o for o in drawn.paper("fd").operators]
     graph = drawn.paper("fd").model_copy(update={"operators": operators})
     machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
@@ -141,14 +141,14 @@ def test_an_operator_has_no_more_replicas_than_it_may():
         assert plan(name, graph, machine, compression=1).replicas["predictor"] == 3
 
 
-def test_a_random_plan_is_its_seeds():
+def test_a_random_plan_depends_on_its_seed_only():
     machine = Machine.named("server_a")
     plans = [plan("random", drawn.paper("wc"), machine, seed=seed).as_plan() for seed in (1, 2, 1)]
     assert plans[0] == plans[2] != plans[1]
     assert sum(map(len, plans[0].values())) == machine.threads
 
 
-def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
+def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
     graph = drawn.paper("wc", None)
     machine = Machine(name="one", cores=[2, 1], replicas_per_core=None, latency=[[0.0, 0.0], [0.0, 0.0]])
     sockets = {"source": [1], "parser": [0], "splitter": [0], "counter": [0, 0, 0, 0, 0], "sink": [0]}
@@ -175,7 +175,7 @@ def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
         ),
     ],
 )
-def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, message):
+def test_an_impossible_plan_is_refused_in_one_line(strategy, machine, message):
     with pytest.raises(BadInput) as refused:
         plan(strategy, drawn.paper("wc"), machine)
     assert message in str(refused.value)
@@ -183,12 +183,12 @@ def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, messag
 
 
 @pytest.mark.parametrize("ingress", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_ingress_that_is_none_is_refused(ingress):
+def test_an_invalid_ingress_is_refused(ingress):
     with pytest.raises(BadInput, match="ingress must be a positive number of events per second"):
         plan("balanced", drawn.paper("wc"), Machine.of_threads(2), ingress)
 
 
-def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
+def test_a_source_without_cost_requires_an_input_rate():
     first, *rest = drawn.paper("fd", None).operators
     free = first.model_copy(update={"inputs": [first.inputs[0].model_copy(update={"ns": 0.0})]})
     graph = drawn.paper("fd", None).changed(operators=[free, *rest])
@@ -197,12 +197,12 @@ def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
     assert plan("balanced", graph, Machine.of_threads(2), 1e4).estimate.sustained.ingress == pytest.approx(1e4)
 
 
-def test_a_compression_of_nothing_is_refused():
+def test_an_invalid_compression_ratio_is_refused():
     with pytest.raises(BadInput, match="compression must be at least 1, got 0"):
         plan("rlas", drawn.paper("wc"), Machine.of_threads(2), compression=0)
 
 
-def test_of_replicas_that_are_alike_the_last_ones_are_with_the_sink():
+def test_last_of_equal_replicas_shares_a_socket_with_the_sink():
     """It delivers what the first ones have put out of an event while these wait."""
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=10.0)])
     work = Operator(name="work", kind="windowed", inputs=[Input(producer="source", ns=1000.0)], most=3)

@@ -74,11 +74,11 @@ def passes(*digests: str) -> list[dict]:
         ({"is_bound": False}, [check("equal")], "", "equal", None),
     ],
 )
-def test_what_the_rows_make_of_a_cell(cell, checks, digests, verdict, reason):
+def test_rows_determine_the_verdict_of_a_cell(cell, checks, digests, verdict, reason):
     assert judge(cell, checks, passes(*digests)) == (verdict, reason)
 
 
-def test_a_reason_tells_what_says_most_first():
+def test_a_reason_lists_the_most_telling_check_first():
     digest, state = check("different", name="digest", different=4), check("different", name="state:t", different=1)
     rows = check("different", missing=1, extra=2, out_of_order=3, detail="no file was written")
     assert judge(CELL, [digest, state], []).reason == "state:t: 1 different"
@@ -90,7 +90,7 @@ def test_a_reason_tells_what_says_most_first():
     assert judge(CELL, [vacuous, digest], []).reason == "digest: 4 different", "of what decided, not of another check"
 
 
-def test_a_verdict_that_a_cell_was_loaded_with_is_not_made_again():
+def test_a_loaded_verdict_is_kept():
     loaded = CELL | {"verdict": "different", "reason": "outputs: 1 extra"}
     assert of(loaded, [check("equal")], []) == ("different", "outputs: 1 extra")
     assert of(CELL | {"verdict": None, "reason": None}, [check("equal")], []) == ("equal", None)

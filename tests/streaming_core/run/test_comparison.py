@@ -82,7 +82,7 @@ def changed(table, name, position):
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_the_same_is_equal(results, app):
+def test_equal_results_compare_equal(results, app):
     outcome = diff(results[app] / "run", results[app] / "oracle")
     assert (outcome.exit_code, outcome.reason, outcome.differences) == (0, None, [])
     assert outcome.text().startswith(f"equal: {outcome.outputs} outputs and {outcome.states} rows")
@@ -148,7 +148,7 @@ def test_missing_extra_and_swapped_rows_are_named(copied):
     assert kinds == {"missing", "extra"}
 
 
-def test_rows_may_be_cut_into_files_in_any_way(copied):
+def test_files_may_divide_rows_in_any_way(copied):
     run, theirs = copied("wc")
     path = run / "outputs" / "part-00000.parquet"
     original = pq.read_table(path)
@@ -159,7 +159,7 @@ def test_rows_may_be_cut_into_files_in_any_way(copied):
     assert diff(run, theirs).exit_code == 0
 
 
-def test_states_that_lack_or_add_rows_and_tables(copied):
+def test_missing_and_extra_state_rows_and_tables_are_named(copied):
     run, theirs = copied("sl")
     accounts, assets = (run / "state" / f"{name}.parquet" for name in ("accounts", "assets"))
     rewrite(accounts, lambda table: table.slice(1))
@@ -172,7 +172,7 @@ def test_states_that_lack_or_add_rows_and_tables(copied):
     ]  # fmt: skip
 
 
-def test_columns_that_are_missing_added_or_of_another_type(copied):
+def test_missing_extra_and_retyped_columns_are_named(copied):
     run, theirs = copied("sl")
     path = run / "outputs" / "part-00000.parquet"
     original = pq.read_table(path)
@@ -187,13 +187,13 @@ def test_columns_that_are_missing_added_or_of_another_type(copied):
     ]
 
 
-def test_no_outputs_at_all_are_different(copied):
+def test_lack_of_all_outputs_is_a_difference(copied):
     run, theirs = copied("wc")
     (run / "outputs" / "part-00000.parquet").unlink()
     assert diff(run, theirs).exit_code == 1
 
 
-def test_a_pass_with_another_digest_is_different(copied):
+def test_a_different_digest_of_a_pass_is_a_difference(copied):
     run, theirs = copied("wc")
     report = json.loads((run / "report.json").read_text())
     report["samples"].append(
@@ -207,7 +207,7 @@ def test_a_pass_with_another_digest_is_different(copied):
 
 @pytest.mark.parametrize("count", ["outputs", *oracle.DROPPED])
 @pytest.mark.parametrize("side", ["run", "oracle"])
-def test_another_count_is_different_whichever_side_it_is_on(results, tmp_path, side, count):
+def test_a_different_count_on_either_side_is_a_difference(results, tmp_path, side, count):
     for name in ("run", "oracle"):
         shutil.copytree(results["sl"] / name, tmp_path / name)
     assert diff(tmp_path / "run", tmp_path / "oracle").exit_code == 0
@@ -244,7 +244,7 @@ def test_an_oracle_without_a_count_is_damaged(results, tmp_path, count):
         ({"workload": {"content_digest": "1:0", "params": {}}}, "the workloads differ"),
     ],
 )
-def test_what_cannot_be_compared_is_said(copied, change, words):
+def test_incomparable_results_give_a_reason(copied, change, words):
     run, theirs = copied("wc")
     report = json.loads((run / "report.json").read_text())
     (run / "report.json").write_text(json.dumps(report | change))
@@ -254,7 +254,7 @@ def test_what_cannot_be_compared_is_said(copied, change, words):
     assert outcome.as_dict()["verdict"] == "not_comparable"
 
 
-def test_missing_report_manifest_outputs_and_damaged_files(copied, tmp_path):
+def test_missing_and_damaged_files_are_refused(copied, tmp_path):
     run, theirs = copied("wc")
     assert "manifest" in diff(run, run).reason or "no oracle result" in diff(run, run).reason
     assert "report.json is missing" in diff(tmp_path / "nowhere", theirs).reason
@@ -265,7 +265,7 @@ def test_missing_report_manifest_outputs_and_damaged_files(copied, tmp_path):
     assert "wrote no outputs" in diff(run, theirs).reason
 
 
-def test_only_the_first_differences_are_shown_and_all_counted(copied):
+def test_only_the_first_differences_are_shown_and_all_are_counted(copied):
     run, theirs = copied("wc")
     rewrite(
         run / "outputs" / "part-00000.parquet",
@@ -278,7 +278,7 @@ def test_only_the_first_differences_are_shown_and_all_counted(copied):
     json.dumps(outcome.as_dict())
 
 
-def test_where_texts_agree_bits_are_printed():
+def test_bits_are_printed_when_texts_agree():
     bits = [[0x7FF8 << 48, 0x7FF8 << 48, 0], [0x7FF8 << 48, 0xFFF8 << 48 | 5, 1 << 63]]
     expected, actual = (
         pa.table({"key": [0, 1, 2], "x": x, "some": pa.FixedSizeListArray.from_arrays(x, 1)})
@@ -301,7 +301,7 @@ def test_where_texts_agree_bits_are_printed():
     ]
 
 
-def test_where_only_what_is_cut_off_differs_the_first_item_that_does_is_shown():
+def test_the_first_different_item_is_shown_when_the_printed_part_agrees():
     expected, actual = list(range(500)), list(range(500))
     actual[300] = -1
 
@@ -320,7 +320,7 @@ def emptied(folder):
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_no_rows_on_one_side_is_a_difference_and_on_both_none(copied, tmp_path, app):
+def test_an_empty_side_differs_unless_both_are_empty(copied, tmp_path, app):
     run, theirs = copied(app)
     full, empty = tmp_path / "full", tmp_path / "empty"
     shutil.copytree(theirs, full)
@@ -340,7 +340,7 @@ def test_no_rows_on_one_side_is_a_difference_and_on_both_none(copied, tmp_path, 
     assert diff(run, empty).text().splitlines()[1] == "  outputs: expected 0 rows, got no file"
 
 
-def test_the_name_of_a_folder_is_no_column(copied, tmp_path):
+def test_the_name_of_a_folder_does_not_become_a_column(copied, tmp_path):
     run, theirs = copied("sl")
     shutil.copytree(theirs, tmp_path / "seed=1" / "oracle")
     assert diff(run, tmp_path / "seed=1" / "oracle").exit_code == 0

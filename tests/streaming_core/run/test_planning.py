@@ -30,7 +30,7 @@ def workspace(tmp_path_factory):
     return root
 
 
-def test_a_plan_is_found_and_run(command, workspace, tmp_path):
+def test_a_computed_plan_runs(command, workspace, tmp_path):
     arguments = ("wc", "--input", workspace / "wc")
     code, shown, stderr = command("plan", *arguments, "--threads", 2, "--out", tmp_path / "plan.json")
     assert (code, stderr) == (0, "")
@@ -45,7 +45,7 @@ def test_a_plan_is_found_and_run(command, workspace, tmp_path):
     assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
 
 
-def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, workspace, tmp_path):
+def test_a_run_computes_its_plan_and_reports_the_prediction_error(command, workspace, tmp_path):
     arguments = ("wc", "--input", workspace / "wc", "--out", tmp_path / "run", "--executor", "pinned", "--threads", 2)
     code, shown, stderr = command("run", *arguments, "--repetitions", 1, "--seconds", 0)
     assert (code, stderr) == (0, "")
@@ -71,7 +71,7 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, workspace, tm
     assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
 
 
-def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, workspace, tmp_path):
+def test_a_run_without_placement_options_gets_a_computed_plan(command, workspace, tmp_path):
     def run(name, *arguments):
         code, shown, stderr = command("run", *arguments, "--out", tmp_path / name, "--json")
         assert code == 0, stderr
@@ -96,14 +96,14 @@ def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, workspace,
         assert not RunSpec.parse(windows | option).leaves_plan_open
 
 
-def test_threads_beyond_the_cores_have_nothing_to_do(workspace):
+def test_threads_beyond_the_core_count_stay_idle(workspace):
     cores = len(engine.topology()["cores"])
     spec = Pinned(app="wc", threads=cores + 3, plan="auto")
     planned, _ = planning.planned(spec, workload.read(workspace / "wc"))
     assert max(thread for places in planned.plan.values() for thread in places) < cores
 
 
-def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(workspace):
+def test_a_changed_load_is_reported_with_a_better_plan(workspace):
     source, spec = workload.read(workspace / "wc"), Pinned(app="wc", threads=2, plan="auto")
     known = profile.Profile.read(workspace / "profile.json")
     alone = known.patterns[0].costs
@@ -150,7 +150,7 @@ def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(work
     assert planning.planned(spec, source)[1].func is planning.judged
 
 
-def test_a_specification_may_leave_the_plan_to_be_found(command, workspace, tmp_path):
+def test_a_specification_can_request_a_computed_plan(command, workspace, tmp_path):
     spec = {"app": "scalejoin", "params": {"size": 1001}, "executor": "pinned", "threads": 2, "plan": "auto"}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     arguments = ("--input", workspace / "scalejoin", "--out")
@@ -162,7 +162,7 @@ def test_a_specification_may_leave_the_plan_to_be_found(command, workspace, tmp_
     assert report.verified.digest == expected["output_digest"]
 
 
-def test_where_no_plan_is_found(command, workspace, tmp_path):
+def test_requests_without_a_computable_plan_are_refused(command, workspace, tmp_path):
     arguments = ("--input", workspace / "wc", "--out", tmp_path / "out", "--plan", "auto")
     refused(command("run", "wc", *arguments, "--executor", "pooled"), "executor pooled has no plan; pinned has")
     refused(command("plan", "wc", "--input", workspace / "wc", "--threads", 1024), "threads must be between 1 and")
@@ -198,7 +198,7 @@ def test_where_no_plan_is_found(command, workspace, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_operator_that_takes_a_stream_twice_is_planned(command, package, tmp_path):
+def test_an_operator_that_takes_a_stream_twice_can_be_planned(command, package, tmp_path):
     (package / "doubled.py").write_text(
         """
 import numpy as np
@@ -247,7 +247,7 @@ def draw(params, seed, start, stop):
 
 
 @pytest.mark.parametrize("error", [BadInput("no room for 4 replicas"), ValueError("math domain error")])
-def test_a_default_run_without_a_plan_uses_the_replicated_one(command, workspace, tmp_path, monkeypatch, error):
+def test_a_default_run_falls_back_to_the_replicated_plan(command, workspace, tmp_path, monkeypatch, error):
     def fail(*_):
         raise error
 
@@ -277,7 +277,7 @@ def test_a_profile_is_measured_once(command, workspace, monkeypatch):
     assert other["profile"] != first["profile"]
 
 
-def test_a_profile_is_of_parameters_and_batches_too(workspace, tmp_path):
+def test_a_profile_depends_on_parameters_and_batch(workspace, tmp_path):
     places = set()
     for rows in (1, 2):  # which operators read, and generators do not
         workload.write("matrix", {"r": rows}, 200, 1, tmp_path / "matrix")
@@ -289,7 +289,7 @@ def test_a_profile_is_of_parameters_and_batches_too(workspace, tmp_path):
     assert len(places) == 4
 
 
-def test_a_workload_may_lie_where_nothing_may_be_written(command, workspace, monkeypatch):
+def test_a_workload_in_a_read_only_folder_can_be_planned(command, workspace, monkeypatch):
     def refuse(self, path):
         raise BadInput(f"cannot write {path}: Permission denied")
 
@@ -299,13 +299,13 @@ def test_a_workload_may_lie_where_nothing_may_be_written(command, workspace, mon
     assert (code, json.loads(shown)["profile"]) == (0, None)
 
 
-def test_a_workload_may_be_the_folder_at_hand(command, workspace, monkeypatch):
+def test_a_workload_in_the_current_folder_can_be_planned(command, workspace, monkeypatch):
     monkeypatch.chdir(workspace / "wc")
     code, shown, _ = command("plan", "wc", "--input", ".", "--machine", "server_a", "--json")
     assert (code, json.loads(shown)["profile"].rpartition("/")[0]) == (0, str(workspace / "wc.profiles"))
 
 
-def test_what_a_profile_tells_a_planner(workspace):
+def test_a_profile_gives_the_planner_costs_weights_and_sizes(workspace):
     measurement = profile.Profile.read(workspace / "profile.json")
     # Every way of having one replica or two of the three that may have several.
     several = [{name for name, n in one.replicas.items() if n == 2} for one in measurement.patterns]
@@ -329,7 +329,7 @@ def test_what_a_profile_tells_a_planner(workspace):
     assert graph.replicated([1, 2, 2, 2]).by_name["count"].inputs[0].ns == both.execute
 
 
-def test_a_windowed_operator_is_read_by_every_replica(workspace):
+def test_every_replica_of_a_windowed_operator_reads_all_rows(workspace):
     source = workload.read(workspace / "scalejoin")
     measurement = profile.measure(source, repetitions=1)
     graph = measurement.graph(source.app, 2)
@@ -342,7 +342,7 @@ def test_a_windowed_operator_is_read_by_every_replica(workspace):
             assert one.ns + n * one.read_ns == pytest.approx(cost.costs["from_left"].execute)
 
 
-def test_what_no_plan_is_made_for_is_refused(command, workspace, tmp_path):
+def test_invalid_plan_requests_are_refused(command, workspace, tmp_path):
     arguments = ("plan", "wc", "--measured", workspace / "profile.json")
     refused(
         command(*arguments, "--machine", "server_c"),
@@ -379,7 +379,7 @@ def test_what_no_plan_is_made_for_is_refused(command, workspace, tmp_path):
         refused(command(*of_it), "the profile of wc has no costs for count; measure again")
 
 
-def test_a_plan_for_no_machine_is_refused_before_anything_is_measured(command, workspace, monkeypatch):
+def test_an_unknown_machine_is_refused_before_measuring(command, workspace, monkeypatch):
     def measure(*_, **__):
         raise AssertionError("operators were measured")
 
@@ -401,7 +401,7 @@ def test_a_file_of_deeply_nested_json_is_refused(command, workspace, tmp_path, o
 
 
 @pytest.mark.parametrize("folder", [".", ".."])
-def test_a_machine_file_that_is_a_folder_is_refused_before_anything_is_measured(command, tmp_path, monkeypatch, folder):
+def test_a_folder_as_machine_file_is_refused_before_measuring(command, tmp_path, monkeypatch, folder):
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")
     refused(command("probe", "--machine", folder), f"--machine must be a file to write, but {folder} is a folder")
@@ -419,7 +419,7 @@ def test_an_empty_workload_is_not_measured(command, tmp_path):
     refused(command("plan", "wc", "--input", tmp_path / "w"), "has no events to measure")
 
 
-def test_this_host_is_measured(command, workspace, tmp_path):
+def test_the_measured_host_is_a_valid_machine(command, workspace, tmp_path):
     code, shown, _ = command("probe", "--machine", tmp_path / "host.json", "--json")
     assert code == 0
     host = Machine.read(tmp_path / "host.json")
@@ -468,7 +468,7 @@ def test_a_trial_is_measured_once(workspace, tmp_path, monkeypatch):
     assert trial.of(spec, source, *plans, tmp_path / "profile.json") == first
 
 
-def test_a_plan_says_what_its_prediction_leaves_out(command, workspace):
+def test_a_plan_lists_the_limits_of_its_prediction(command, workspace):
     arguments = ("plan", "wc", "--measured", workspace / "profile.json", "--machine")
     _, shown, _ = command(*arguments, "server_b", "--json")
     notes = json.loads(shown)["notes"]

@@ -58,7 +58,7 @@ def other_word(table):
     return table.set_column(2, table.schema.field("word"), pa.array(words))
 
 
-def test_a_mismatch_is_hunted(command, workspace, tmp_path, monkeypatch):
+def test_replaying_a_recording_locates_a_mismatch(command, workspace, tmp_path, monkeypatch):
     ours, theirs, out = tmp_path / "ours", tmp_path / "theirs", tmp_path / "out"
     arguments = ("wc", "--operator", "count", "--input", workspace / "wc")
     plan = tmp_path / "plan.json"
@@ -109,7 +109,7 @@ def miscounting():
 
 
 @pytest.mark.parametrize("app", ["wc", "sl"])
-def test_what_nothing_lies_in_front_of_takes_the_events(command, workspace, tmp_path, app):
+def test_the_first_operator_records_the_events(command, workspace, tmp_path, app):
     operator = {"wc": "split", "sl": "ledger"}[app]
     arguments = (app, "--operator", operator, "--input", workspace / app, "--out")
     assert command("record", *arguments, tmp_path / "a", "--threads", 2)[0] == 0
@@ -138,7 +138,7 @@ def test_windows_are_recorded_and_replayed(command, tmp_path):
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == manifest["output_digest"]
 
 
-def test_an_operator_that_takes_all_sources_takes_the_events(command, tmp_path):
+def test_an_operator_of_all_sources_records_the_events(command, tmp_path):
     params = {"keys": 3, "size": 2_001, "domain": 50}
     manifest = workload.write("scalejoin", params, 300, 1, tmp_path / "w")
     arguments = ("scalejoin", "--operator", "from_left", "--input", tmp_path / "w", "--out")
@@ -158,7 +158,7 @@ def test_an_operator_that_takes_all_sources_takes_the_events(command, tmp_path):
     }  # fmt: skip
 
 
-def test_what_takes_other_streams_is_not_recorded(command, tmp_path):
+def test_an_operator_of_several_streams_is_not_recorded(command, tmp_path):
     workload.write("hedge", {}, 100, 1, tmp_path / "w")
     arguments = ("hedge", "--operator", "as_left", "--input", tmp_path / "w", "--out", tmp_path / "out")
     message = "app hedge: cannot record or run as_left alone, because it takes several streams"
@@ -169,7 +169,7 @@ def test_what_takes_other_streams_is_not_recorded(command, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_no_recording_is_refused(command, workspace, tmp_path):
+def test_invalid_recording_requests_are_refused(command, workspace, tmp_path):
     arguments = ("--input", workspace / "wc", "--out", tmp_path / "out")
     refused(
         command("record", "wc", "--operator", "counts", *arguments),
@@ -311,7 +311,7 @@ def small():
     return app.check()
 
 
-def test_the_profiles_of_an_application(tmp_path):
+def test_replays_profile_every_operator_of_an_application(tmp_path):
     app = small()
     workload.write(app, {}, 100, 1, tmp_path / "w")
     profiles = replays(workload.read(tmp_path / "w", app), 3)
@@ -328,7 +328,7 @@ def test_the_profiles_of_an_application(tmp_path):
     assert [p.ns_per_row is not None and p.ns_per_row > 0 for p in profiles.values()] == [True, True, True, False]
 
 
-def test_the_profile_of_a_transaction(workspace):
+def test_replays_profile_a_transaction(workspace):
     profiles = replays(workload.read(workspace / "sl"), 1)
     assert list(profiles) == ["ledger"]
     assert (profiles["ledger"].kind, profiles["ledger"].rows_in, profiles["ledger"].keys) == ("transaction", 300, None)
@@ -379,7 +379,7 @@ def passing():
     return app.check()
 
 
-def test_the_profile_of_windows_and_what_stands_behind_them(tmp_path):
+def test_replays_profile_windows_and_the_operators_after_them(tmp_path):
     app = passing()
     workload.write(app, {}, 300, 1, tmp_path / "w")
     source = workload.read(tmp_path / "w", app)
@@ -423,7 +423,7 @@ def test_a_failure_names_the_event_that_caused_the_row(tmp_path):
 # --- parts of applications -------------------------------------------------------------------------------------------
 
 
-def test_parts_of_an_application():
+def test_an_application_can_be_split_at_an_operator():
     lr = registry.load("lr")
     front = lr.upto("account_balance")
     assert [o.name for o in front.operators if o.name not in ("source", "outputs")] == [

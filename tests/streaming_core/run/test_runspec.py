@@ -34,7 +34,7 @@ def ways(**request) -> list[tuple]:
     return [(cell.scheme, cell.pool, cell.stealing) for cell in cells]
 
 
-def test_pools_are_for_schemes_that_take_chains_from_one():
+def test_pools_require_a_scheme_that_takes_chains_from_a_pool():
     assert ways(schemes=["owners", "tstream", "auto"]) == [
         ("owners", None, False),
         ("tstream", "shared_nothing", False),
@@ -49,7 +49,7 @@ def test_pools_are_for_schemes_that_take_chains_from_one():
     assert {cell.option("pool") for cell in wc} == {None}
 
 
-def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
+def test_shared_pools_run_with_and_without_stealing():
     pools = ["shared_nothing", "shared_everything", "shared_nothing", "shared_per_socket"]
     assert ways(schemes=["tstream", "lock"], pools=pools, stealing=True) == [
         ("tstream", "shared_nothing", False),
@@ -86,13 +86,13 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"schedule": []}, "unknown field 'schedule'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(fields, message):
+def test_an_invalid_request_is_refused_in_one_line(fields, message):
     with pytest.raises(BadInput, match=message) as refused:
         RegressionSpec.parse(fields)
     assert "\n" not in str(refused.value)
 
 
-def test_every_way_of_a_regression_has_a_strategy_of_its_own():
+def test_every_way_of_a_regression_has_its_own_strategy():
     pools = ["shared_nothing", "shared_everything", "shared_per_socket"]
     cells = RegressionSpec(applications=["sl", "wc"], threads=[1, 2], pools=pools, stealing=True).cells(KINDS)
     assert set(Counter((cell.app, cell.executor, cell.strategy, cell.threads) for cell in cells).values()) == {1}
@@ -147,7 +147,7 @@ REQUESTS = st.fixed_dictionaries(
 
 @given(REQUESTS)
 @settings(max_examples=25, deadline=None, derandomize=True)
-def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
+def test_a_matrix_holds_every_way_once_as_a_valid_spec(request):
     request["stealing"] &= bool(SHARED_POOLS.intersection(request["pools"]))
     cells = RegressionSpec.parse(request).cells(KINDS)
     assert [RunSpec.parse(cell.model_dump_json()) for cell in cells] == cells
@@ -170,7 +170,7 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
         assert count["sl", "transactional"] == (chained * chains + shape["schemes"] - chained) * each
 
 
-def test_what_an_application_does_not_support_is_left_out_and_said():
+def test_unsupported_ways_are_left_out_and_listed():
     request = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["shared_ring"])
     cells, left_out = matrix.cells(request)
     ways = [(cell.app, cell.strategy, cell.order) for cell in cells if cell.threads == 1]
@@ -225,7 +225,7 @@ def test_transactions_are_refused_on_spark_because_their_state_is_shared():
     assert {cell.app for cell in cells if cell.executor == "spark"} == {"wc"}
 
 
-def test_what_replicas_share_is_asked_of_windows():
+def test_parallelism_varies_for_windowed_applications_only():
     fields = {
         "applications": ["wc", "wordcount"],
         "executors": ["pinned"],
@@ -244,7 +244,7 @@ def test_what_replicas_share_is_asked_of_windows():
 
 
 @pytest.mark.parametrize("events", [1, 5, 1000])
-def test_windows_are_run_with_reconfigurations_and_without(events):
+def test_windowed_applications_run_with_and_without_reconfigurations(events):
     fields = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
     without, _ = matrix.cells(RegressionSpec(**fields, events=events))
     cells, left_out = matrix.cells(RegressionSpec(**fields, events=events, reconfigurations=7))
@@ -283,13 +283,13 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
         ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run can have at most 1024 cells, got 1796"),
     ],
 )
-def test_a_matrix_of_nothing_or_of_too_much_is_refused_in_one_line(fields, message):
+def test_an_empty_or_oversized_matrix_is_refused_in_one_line(fields, message):
     with pytest.raises(BadInput, match=re.escape(message)) as refused:
         matrix.cells(RegressionSpec.parse(fields))
     assert "\n" not in str(refused.value)
 
 
-def test_a_strategy_names_what_differs_from_the_defaults():
+def test_a_strategy_names_only_differences_from_the_defaults():
     def strategy(**choices) -> str:
         return Transactional(app="sl", **choices).strategy
 

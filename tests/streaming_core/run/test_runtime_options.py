@@ -37,7 +37,7 @@ def error(program, **options):
     return str(refusal.value)
 
 
-def test_the_runtime_takes_the_fields_of_a_spec_that_are_for_it(programs):
+def test_the_runtime_takes_its_fields_of_a_spec(programs):
     known = re.findall(r"`(\w+)`", error(programs["dataflow"], nonsense=1).partition("expected one of")[2])
     assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies", "share"})
 
@@ -77,7 +77,7 @@ def test_the_runtime_has_the_declared_limits(programs, name, most):
     assert limit == most
 
 
-def test_two_threads_on_two_made_up_sockets_share_no_pool():
+def test_two_threads_on_two_simulated_sockets_share_no_pool():
     assert [engine.pool_is_shared("shared_nothing", threads) for threads in (1, 2, 4)] == [False, False, False]
     assert [engine.pool_is_shared("shared_everything", threads) for threads in (1, 2, 4)] == [False, True, True]
     if engine.topology()["is_mock"]:

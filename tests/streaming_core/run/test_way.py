@@ -102,12 +102,12 @@ FLAT = {
 
 
 @pytest.mark.parametrize("cell", WRITTEN)
-def test_cells_keep_their_names_over_the_nights(cell):
+def test_cells_keep_their_names_over_releases(cell):
     assert RunSpec.parse(WRITTEN[cell]).cell == cell
 
 
 @pytest.mark.parametrize("cell", FLAT)
-def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
+def test_a_flat_spec_survives_a_round_trip(cell):
     spec = RunSpec.parse(FLAT[cell])
     assert spec == RunSpec.parse(WRITTEN[cell])
     # Options that came later.
@@ -119,7 +119,7 @@ def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     assert RunSpec.parse(spec.model_dump_json()) == spec
 
 
-def test_a_parsed_spec_is_of_the_class_of_its_executor():
+def test_a_spec_is_parsed_into_the_class_of_its_executor():
     for name, executor in EXECUTORS.items():
         spec = RunSpec.parse({"app": "wc", "executor": name})
         assert type(spec) is executor
@@ -173,7 +173,7 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(fields, message):
+def test_an_invalid_spec_is_refused_in_one_line(fields, message):
     for data in ({"app": "wc"} | fields, json.dumps({"app": "wc"} | fields)):
         with pytest.raises(BadInput) as refused:
             RunSpec.parse(data)
@@ -182,7 +182,7 @@ def test_what_cannot_be_is_refused_in_one_line(fields, message):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7"])
-def test_text_that_is_no_spec_is_refused_in_one_line(text):
+def test_unparsable_text_is_refused_in_one_line(text):
     with pytest.raises(BadInput) as refused:
         RunSpec.parse(text)
     assert "\n" not in str(refused.value)
@@ -194,7 +194,7 @@ def test_the_first_strategy_of_an_axis_is_its_default():
             assert executor.options()[axis].default == strategies[0], (executor, axis)
 
 
-def test_every_application_names_the_executors_that_take_it():
+def test_every_application_names_its_executors():
     for name in registry.names():
         app = registry.load(name)
         for executor in EXECUTORS:
@@ -205,7 +205,7 @@ def test_every_application_names_the_executors_that_take_it():
                     RunSpec.parse({"app": name, "executor": executor}).check(app)
 
 
-def test_a_cell_is_known_again_from_its_raw_row():
+def test_a_cell_is_recognised_from_its_raw_row():
     later = {"schedule": [{"event": 5, "owners": {"count": [1, 0], "sum": 2}}, {"event": 9, "owners": {"sum": 1}}]}
     windows = {"app": "wordcount", "executor": "pinned", "threads": 2} | later
     windows |= {"controller": "model", "thresholds": [80, 70, 60]}
@@ -217,7 +217,7 @@ def test_a_cell_is_known_again_from_its_raw_row():
         assert row["schedule"] == canonical_json(spec.model_dump(mode="json")["schedule"])
 
 
-def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
+def test_every_option_is_available_everywhere():
     assert RUN.keys() == SPEC_FIELDS.keys() - {"app", "params"}
     assert set(RECORD) == {
         "executor",

@@ -47,7 +47,7 @@ def measured(turns: Turns, log: list[str], *passes: Sample) -> Sample:
     return measurement
 
 
-def test_passes_take_turns_with_the_loop_until_both_have_taken_their_time_and_the_first_of_each_does_not_count():
+def test_passes_alternate_with_the_loop_after_a_warm_up_of_each():
     log: list[str] = []
     turns = Turns(1.0, lambda: Loop(log, 9.0, 0.1, 0.3, 0.2, 0.4))
     measurement = measured(turns, log, sample(9.0), sample(0.2), sample(0.1), sample(0.3))
@@ -62,7 +62,7 @@ def test_passes_take_turns_with_the_loop_until_both_have_taken_their_time_and_th
 
 @pytest.mark.parametrize("at", [0, 2])
 @pytest.mark.parametrize("wrong", [sample(0.2, digest="1:bb"), sample(0.2, in_order=False)])
-def test_a_pass_with_another_result_is_the_one_that_is_told_of(wrong, at):
+def test_a_pass_with_a_different_result_is_the_one_reported(wrong, at):
     log: list[str] = []
     passes = [sample(0.5), sample(0.5), sample(0.1)]
     passes[at] = wrong
@@ -72,7 +72,7 @@ def test_a_pass_with_another_result_is_the_one_that_is_told_of(wrong, at):
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 @pytest.mark.parametrize("error", [CommandFailed("it cannot be compiled"), RunFailed("out of memory")])
-def test_without_a_loop_a_repetition_is_one_pass_and_says_why(seconds, error):
+def test_a_repetition_without_a_loop_is_one_pass_and_gives_the_reason(seconds, error):
     def fails() -> Loop:
         raise error
 
@@ -83,7 +83,7 @@ def test_without_a_loop_a_repetition_is_one_pass_and_says_why(seconds, error):
     assert turns.host.get("yardstick") == (f"the loop was not measured: {error}" if seconds else None)
 
 
-def test_a_repetition_whose_passes_are_mostly_not_measured_ends_all_the_same(monkeypatch):
+def test_a_repetition_ends_although_most_of_its_passes_are_unmeasured(monkeypatch):
     clock = iter(range(100))
     monkeypatch.setattr(yardstick.time, "monotonic", lambda: next(clock))
     log: list[str] = []
@@ -94,7 +94,7 @@ def test_a_repetition_whose_passes_are_mostly_not_measured_ends_all_the_same(mon
     assert measurement.passes == 3
 
 
-def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, monkeypatch):
+def test_a_run_reports_the_loop_with_its_passes(tmp_path, monkeypatch):
     monkeypatch.setattr(yardstick, "SHORTEST", 0.0)
     app = registry.load("sl")
     workload.write(app, app.bind(), 2000, 1, tmp_path / "workload")
@@ -117,7 +117,7 @@ def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, 
     assert engine.run(spec, tmp_path / "other", None).yardstick not in (None, report.yardstick)
 
 
-def test_a_pass_that_is_too_short_to_be_compared_is_not_and_says_so(tmp_path):
+def test_a_pass_too_short_to_compare_is_reported_without_a_ratio(tmp_path):
     app = registry.load("sl")
     workload.write(app, app.bind(), 10, 1, tmp_path / "workload")
     report = engine.run(Transactional(app="sl", repetitions=1), tmp_path / "workload", None)
