@@ -1,4 +1,4 @@
-"""How a command ends when what is around it fails: one line, exit code 3 (2 for names that cannot be), nothing left.
+"""How a command ends when its environment fails: one line, exit code 3 (2 for bad names), no files left.
 
 Through the command that a user types, in a process of its own: limits, descriptors and locales are a process's.
 """
@@ -34,7 +34,7 @@ def workspace(tmp_path_factory):
 
 
 def limited(kind, size):
-    """For subprocess: what the child sets before it becomes the command."""
+    """A `preexec_fn` that limits a resource of the command."""
     return lambda: resource.setrlimit(kind, (size, size))
 
 
@@ -42,13 +42,13 @@ def call(*arguments, command="streaming-core", env=None, **options):
     arguments = [a if isinstance(a, bytes) else str(a) for a in arguments]
     options = {"stdout": subprocess.PIPE} | options
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
-    # Python itself writes half a file of bytecode where the limit of a test lets it, and trips over that ever after.
+    # Under a size limit Python would write truncated bytecode files, which break later runs.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.run([BIN / command, *arguments], stderr=subprocess.PIPE, env=environment | (env or {}), **options)
 
 
 def ends(done, code, *words, name="streaming-core"):
-    """This exit code, and one line that holds the words."""
+    """Checks the exit code, and that stderr is one line with the words."""
     line = done.stderr.decode("utf-8", "replace")
     assert done.returncode == code, line
     assert line.startswith(f"{name}: ")
@@ -104,8 +104,8 @@ def test_an_unprintable_result_fails_the_command(workspace, arguments, unbuffere
 @pytest.mark.parametrize("arguments", [("diff", "run", "oracle"), ("describe", "lr")])
 def test_a_closed_pipe_ends_the_command_silently(workspace, arguments, unbuffered):
     paths = [workspace / a if a in ("run", "oracle") else a for a in arguments]
-    nobody, end = os.pipe()
-    os.close(nobody)
+    reader, end = os.pipe()
+    os.close(reader)
     done = call(*paths, stdout=end, env={"PYTHONUNBUFFERED": unbuffered})
     os.close(end)
     assert (done.returncode, done.stderr) == (3, b"")

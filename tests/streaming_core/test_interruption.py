@@ -1,4 +1,4 @@
-"""Commands that a signal asks to end: one line, 128 + its number, nothing half-written; whatever they are at."""
+"""A signal ends any command with one line and exit code 128 + its number, and leaves no partial files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine code that is kept: what is believed, what is not, where it lies, and how much of it."""
+"""The cache of machine code: which entries it trusts, where it lies, and how large it grows."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""streaming_core/process.py: supervisors that are sent hundreds of signals at once, and what they supervise."""
+"""streaming_core/process.py: supervisors under hundreds of signals at once, and their children."""
 
 from __future__ import annotations
 

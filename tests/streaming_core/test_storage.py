@@ -1,4 +1,4 @@
-"""Locks in folders that are everybody's: another user's link there leads nowhere."""
+"""Locks in shared folders: another user's link there is never followed."""
 
 from __future__ import annotations
 

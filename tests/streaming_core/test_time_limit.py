@@ -1,4 +1,4 @@
-"""A test that hangs is red, and says where it does."""
+"""A hanging test fails and shows its position."""
 
 import subprocess
 import sys

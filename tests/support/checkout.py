@@ -1,4 +1,4 @@
-"""A copy of this checkout with an environment of its own, for tests that change files as a user does."""
+"""A copy of this checkout with its own environment, for tests that change files like a user."""
 
 from __future__ import annotations
 

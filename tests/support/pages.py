@@ -1,4 +1,4 @@
-"""Pages of the documentation that tests follow: their blocks of commands, and the output that they promise."""
+"""Documentation pages that tests follow: their blocks of commands and the output that they promise."""
 
 from __future__ import annotations
 

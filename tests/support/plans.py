@@ -1,4 +1,4 @@
-"""Few plans of few events, for tests of the suites: a planned application has to be compiled and measured."""
+"""Few plans of few events for tests of the suites, because a planned application is compiled and measured."""
 
 from __future__ import annotations
 

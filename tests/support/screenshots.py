@@ -1,4 +1,4 @@
-"""Pictures of every page, as `make screenshots` takes them: light and dark, on a narrow and on a wide screen.
+"""Takes pictures of every page for `make screenshots`: light and dark, narrow and wide.
 
 Pages are those of a sample home (sample_home.py), within an Airflow that is started for it.
 """

@@ -1,4 +1,4 @@
-"""What tests of several queries know about the shop."""
+"""Items and parameters that the tests of several queries share."""
 
 from streaming_core.generator import bigbench
 

@@ -1,4 +1,4 @@
-"""The shapes of WC and LR that BriskStream publishes, against ours, and their selectivities against table 8."""
+"""BriskStream's published versions of WC and LR equal Lockstep's, and their selectivities match table 8."""
 
 import pyarrow as pa
 import pytest

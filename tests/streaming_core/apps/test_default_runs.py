@@ -1,4 +1,4 @@
-"""Every application runs with default options on several threads, whatever the size of the workload."""
+"""Every application runs with default options on several threads, for any workload size."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""forward: every instance hands on every row, or one of them each, in order."""
+"""forward: every instance forwards every row, or the instances alternate, in order."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Q15 against the same computation written again, by hand, and at the largest sums there can be."""
+"""Q15 against the same computation written again, by hand, and at the largest possible sums."""
 
 from collections import Counter, defaultdict
 from fractions import Fraction

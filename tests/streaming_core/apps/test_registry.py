@@ -1,4 +1,4 @@
-"""The registry: a file in the package is an application, and a broken one says so in one line."""
+"""The registry: each file of the package is an application, and a broken file is refused in one line."""
 
 import pytest
 

@@ -62,7 +62,7 @@ def test_scalejoin_matches_an_example_by_hand():
         row(301_000, True, 40, 60),  # exactly five minutes later
         row(301_001, True, 50, 50),  # too late for the left row
         row(301_001, False, 50, 50),
-        row(2_000_000, False, 50, 50),  # nobody is left
+        row(2_000_000, False, 50, 50),  # no row is left
     ]
     _, result = run("scalejoin", BY_HAND, rows)
     assert sorted(result.columns("seq", "ts", "earlier", "a", "c")) == [
@@ -72,7 +72,7 @@ def test_scalejoin_matches_an_example_by_hand():
 
 @pytest.mark.parametrize("is_right", [False, True])
 def test_rows_expire_by_the_time_of_their_own_stream(is_right):
-    """The other one is silent: nobody else comes to look at them."""
+    """Rows of a stream expire although the other stream is silent."""
     app = registry.load("scalejoin")
     params = app.bind({"keys": 4, "size": 101})
     rows = [row(1_000 + 10 * i, is_right, i, i) | {"seq": i} for i in range(1_000)]

@@ -1,4 +1,4 @@
-"""Windowed applications run in three ways that must agree, and windows worked out from their definition alone."""
+"""Runs windowed applications in three ways that must agree, and derives windows from their definition."""
 
 import pyarrow as pa
 

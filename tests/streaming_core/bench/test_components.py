@@ -1,4 +1,4 @@
-"""The digest of a component covers its sources and nothing else, and no source is forgotten."""
+"""The digest of a component covers exactly its sources, and every source belongs to a component."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Suite engines: which engines take part, that their results are checked, and what it says of the rows."""
+"""Suite engines: which engines take part, how it checks their results, and its conclusions."""
 
 from pathlib import Path
 

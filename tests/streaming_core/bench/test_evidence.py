@@ -1,4 +1,4 @@
-"""Files of measurements on larger hosts: what `--evidence` runs and writes, and what `--import` accepts."""
+"""Measurements on larger hosts: the files that `--evidence` writes and `--import` accepts."""
 
 from __future__ import annotations
 

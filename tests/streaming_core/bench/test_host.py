@@ -1,4 +1,4 @@
-"""The facts about the machine of a benchmark. No test judges a time; it may only be impossible."""
+"""Facts about a benchmark's machine. No test judges a time; it only rejects impossible ones."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Suite limits: what its claims say of rows, and that the hand-written loops agree with the compiled one."""
+"""Suite limits: its claims about rows, and the agreement of hand-written and compiled loops."""
 
 import pytest
 

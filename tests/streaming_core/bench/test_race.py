@@ -1,4 +1,4 @@
-"""The benchmark: what it measures is what it says, what it says is right, and a wrong result is not a figure."""
+"""The benchmark: its figures are measured, its results are right, and a wrong result gives no figure."""
 
 import itertools
 import json

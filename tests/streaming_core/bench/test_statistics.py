@@ -1,4 +1,4 @@
-"""Bootstrap intervals, ratios of rows, and what sentences about them may say."""
+"""Bootstrap intervals, ratios of rows, and the sentences that they support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suites of papers beside TStream: every experiment runs and is checked, and what is concluded of it is so."""
+"""The suites of papers other than TStream: every experiment runs, its results are right, its conclusions hold."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ from tests.support.plans import few_plans
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
-# Of plans every experiment that is run is the same of another application, each of which has to be compiled for; and so
-# are some of others.
+# Experiments that repeat another one with a different application. Quick tests skip them: compilation takes long.
 ALIKE = {
     "rlas": {app for app, _ in rlas.PLANNED} - {"sd"},
     "ordered": {"figure-8", "figure-10", "figure-12", "figure-14", "slice", "window", "batch"},
@@ -56,7 +55,7 @@ def chosen(name, experiment):
 
 @pytest.fixture(scope="module")
 def races(tmp_path_factory):
-    """Workloads that have been compiled for, for all tests."""
+    """Races with compiled workloads, shared by all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCKSTEP_HOME", str(tmp_path_factory.mktemp("home")))
         races_by_request = {}
@@ -73,7 +72,7 @@ def races(tmp_path_factory):
 
 @pytest.fixture
 def quick(monkeypatch, races):
-    """Few workloads of few events: each has to be compiled for."""
+    """Reduce the suites to few workloads of few events, because each needs compilation."""
     for name, values in (
         ("QUERIES", ("q15",)), ("SWEPT", "q15"), ("SIGMAS", (0.1,)), ("COSTS", (10,)), ("LIGHT", (1,)),
         ("SELECTIVITIES", (1,)),
@@ -108,7 +107,7 @@ def run(name, experiment, events=200):
 
 
 def plotted(row, plot):
-    """Whether a row has what its line, its chart and its point need."""
+    """Whether a row has the values of its line, its chart and its point."""
     names = [name for name in (plot["x"], plot["by"], *plot["lines"]) if name]
     return all(name in row or name in row["params"] for name in names) and row.get(plot["y"]) is not None
 
@@ -122,22 +121,22 @@ def check(outcome, declared):
         assert {row["result"] for row in rows} == {"measured" if is_measured else "simulated"}
         assert all(row["events_per_s"] is None for row in rows)
     else:
-        # Memory is not raced.
+        # The memory experiment runs no race.
         assert {row["result"] for row in rows} == {"equal"} | ({"yardstick"} if declared.name != "memory" else set())
         assert all(row["cpu_ns"] > 0 for row in rows)
     for plot in outcome["plots"]:
-        if plot["x"] == "at_s":  # instants, of which short passes have none
+        if plot["x"] == "at_s":  # a short pass has no instants
             continue
         drawn = [row for row in rows if plotted(row, plot) and (plot["loop"] or row["way"] != "loop")]
-        # Without a switch there is no time of one.
+        # Only passes with a switch have a time of a switch.
         still = "no" if "switch" in plot["y"] else None
         ways = [row for row in rows if row["way"] != "loop" and (still is None or row["switched"] != still)]
         # Energy is the one figure that a machine may not have.
         assert plot["y"] == "energy_nj" or [row for row in drawn if row["way"] != "loop"] == ways
-        # Of a distribution, a line has places of its own; and a socket may have fewer cores than there are operators.
+        # Each line of a distribution has its own points, and a socket can have fewer cores than operators.
         if plot["kind"] == "line" and plot["y"] not in ("batches", "plans") and plot["x"] != "sockets":
             charts = {}
-            # Over threads the loop is a level, and no line.
+            # Charts over threads show the loop as a level, not as a line.
             for row in drawn if plot["x"] != "threads" else ways:
                 line = tuple(report.value(row, name) for name in plot["lines"])
                 charts.setdefault(report.value(row, plot["by"]), []).append((line, report.value(row, plot["x"])))
@@ -588,7 +587,7 @@ def test_a_turn_is_a_change_that_reverses_the_one_before():
 def test_replicas_match_table_iv():
     decisions = {load: [elasticity.decision(n, load) for n in elasticity.STARTING] for load in (1.2, 0.3)}
     assert decisions[1.2][:6] == [2, 9, 16, 31, 52, 69]
-    # The paper's numbers of those that are left are rounded down: at them the load is above the target.
+    # The paper rounds the remaining numbers down, where the load is still above the target.
     assert decisions[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
 
 
@@ -618,7 +617,7 @@ def test_controller_observations_are_plotted_and_passes_are_listed(quick):
 
 
 def test_conclusions_on_plans_report_mispredictions(quick, monkeypatch):
-    monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
+    monkeypatch.setattr(rlas, "FACTOR", 1.0)  # no prediction is that exact
     outcome = run("rlas", "sd")
     rows = [row for row in outcome["rows"] if row["way"] != "loop"]
     assert [row["chosen"] for row in rows] == ["found", "replicated", "found", "replicated", "random", "random"]

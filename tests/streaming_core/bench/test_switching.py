@@ -1,4 +1,4 @@
-"""STRETCH's question 4: who asks for reconfigurations beside a pass, what these took, and what was seen of them."""
+"""STRETCH's question 4: how requests reconfigure a running pass, and which figures the suite derives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_next_request_waits_until_the_last_is_settled(monkeypatch):
     requested, enough = [], threading.Event()
 
     class Control:
-        """Of every request it is said twice that it is not settled yet."""
+        """Reports every request twice as not settled."""
 
         polls = 0
 
@@ -62,10 +62,10 @@ def test_the_next_request_waits_until_the_last_is_settled(monkeypatch):
             return Control()
 
     with Asking(Requests("count", "swaps", 4, 1), 0.0).beside(Runtime()):
-        assert requested[0] == ([0, 1], 0), "the first is there before the pass begins"
+        assert requested[0] == ([0, 1], 0), "the first request precedes the pass"
         assert enough.wait(600)
     assert requested[1:5] == [([2, 3], 3), ([0, 1], 3), ([2, 3], 3), ([0, 1], 3)]
-    assert not [thread for thread in threading.enumerate() if "ask" in thread.name], "it ends with the pass"
+    assert not [thread for thread in threading.enumerate() if "ask" in thread.name], "the thread ends with the pass"
 
 
 def test_requests_between_blocks_start_at_the_end_of_a_block():
@@ -116,7 +116,7 @@ def test_switch_figures_summarise_all_switches():
     one = sample(
         switch(1, 500, 1_000, (2_000, 0), (4_000, 500), copied=8),
         switch(2, 4_000, 5_000, (6_000, 0), copied=4),
-        switch(3, 4_000, 5_000),  # nobody lost or gained anything
+        switch(3, 4_000, 5_000),  # no replica lost or gained a cell
     )
     other = sample(switch(1, 0, 1_000, (1_900_000, 7_000), copied=6))
     figures = switched([one, other])
@@ -137,13 +137,13 @@ def test_figures_near_a_switch_cover_a_tenth_of_a_second():
     def delivered(*deliveries):
         return columns([{"at": round(at * 1e6), "event": event, "latency": late} for at, event, late in deliveries])
 
-    # Of event 25, which the fourth delivery finishes, at 300 ms.
+    # The fourth delivery finishes event 25 at 300 ms.
     times = [(0, 9, 90_000), (150, 19, 80_000), (210, 24, 1_000), (300, 29, 2_000), (400, 39, 3_000), (500, 49, 70_000)]
     one = delivered(*times)
     assert seen([(one, [25])]) == {"gap_max_us": 100_000, "gaps_us": [100_000], "near_p99_us": 3.0}
-    # Those between a delivery that is near and one that is not count.
+    # A gap counts if one of its two deliveries is near.
     assert seen([(delivered(*times[:1], *times[3:]), [25])])["gap_max_us"] == 300_000
-    # Of two events, and of two passes; an event that was not finished is near nothing.
+    # Two events, then two passes; no delivery is near an unfinished event.
     assert seen([(one, [25, 40])])["near_p99_us"] == 70.0
     both = seen([(one, [25]), (one, [9]), (one, [50])])
     assert (both["gaps_us"], both["near_p99_us"]) == ([100_000, 150_000], 90.0)

@@ -1,4 +1,4 @@
-"""The command: what a user types, what bad input gets (one line, exit code 2, nothing written), what failing gets."""
+"""The command line: valid requests, and bad input, which gets one line, exit code 2 and no files."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     report = json.loads((run / "report.json").read_text())
     assert report["app"] == "sl"
     assert report["samples"][0]["outputs"] == 500
-    # Threads that nobody binds to cores have no memory of their own, whatever the machine.
+    # Unbound threads have no memory of their own on any machine.
     assert report["memory"]["why"]
     assert report["memory"]["nodes"] is None
     assert report["samples"][0]["breakdown"]["remote"] == 0.0
@@ -84,7 +84,7 @@ def test_runs_without_order_agree_on_the_declared_columns(command, workloads, tm
     )
     code, out, _ = command("diff", run, oracle)
     assert (code, out.partition(":")[0]) == (0, "equal")
-    # In any order, and whatever the columns say that nobody has spoken of: but every count of every word.
+    # Only the declared columns must agree, in any order: every count of every word.
     path = sorted((run / "outputs").glob("*.parquet"))[0]
     table = pq.read_table(path)
     pq.write_table(table.take(pa.array(range(table.num_rows))[::-1]), path)
@@ -219,7 +219,7 @@ def test_a_schedule_moves_keys_between_replicas(command, workloads, tmp_path, pa
     assert [r.moved for r in switches] == [half, cells, 0, half, 0]
     # Only who shares nothing copies anything.
     assert [r.bytes > 0 for r in switches] == [parallelism == "sn" and r.moved > 0 and r.event < 300 for r in switches]
-    # Who is concerned has gone over, but where the stream ended before. As published, the latest control tuple counts.
+    # Affected replicas have switched unless the stream ended first. As published, the latest control tuple counts.
     latest = parallelism == "vsn_esg"
     over = [[0, 1], [] if latest else [0, 1], [], [0, 1], []]
     assert [[one.replica for one in r.gone_over] for r in switches] == over

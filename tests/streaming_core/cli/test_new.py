@@ -1,4 +1,4 @@
-"""A new application is the one that the pages show, and works as it stands."""
+"""A new application equals the one in the documentation, and works unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lockstep conformance` finds the faults that `faults.py` plants in an engine, with the first row that differs."""
+"""`lockstep conformance` detects the faults of `faults.py` and shows the first row that differs."""
 
 from pathlib import Path
 

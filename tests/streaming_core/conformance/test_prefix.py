@@ -1,4 +1,4 @@
-"""conformance/prefix.py: the smallest number of events that differ."""
+"""conformance/prefix.py: the smallest number of events with a difference."""
 
 import itertools
 

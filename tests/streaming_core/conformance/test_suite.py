@@ -1,4 +1,4 @@
-"""conformance/suite.py and `lockstep conformance`: engines with faults, and what is said of them."""
+"""conformance/suite.py and `lockstep conformance`: faulty engines and their reports."""
 
 import json
 
@@ -41,7 +41,7 @@ UNORDERED = "rows = [{'word': row['word'], 'n': row['n']} for row in rows]\n"
 
 
 def cells_by_workload(name, tmp_path, workloads, **options):
-    """The only cell of each workload, on one thread."""
+    """Workload -> its only cell, on one thread."""
     report = suite.run(name, tmp_path / "cells", ["wc"], workloads, threads=[1], **options)
     return {cell.workload: cell for cell in report.cells}
 

@@ -1,4 +1,4 @@
-"""Two tables are compared as plain Python would compare their rows, bit by bit; and what differs is said in words."""
+"""Comparing two tables equals comparing their rows bit by bit in plain Python; differences are printed."""
 
 import math
 import struct

@@ -1,4 +1,4 @@
-"""The vectorised digest against one that takes a row, a word and a byte at a time."""
+"""The vectorised digest against a definition that takes one row, word and byte at a time."""
 
 import math
 import struct

@@ -1,4 +1,4 @@
-"""A table in part files is read in delivered order, in slices whatever the files, and refused when one is damaged."""
+"""Tables in part files: reading in order, in slices across files, and refusing damaged parts."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""Columns as the runtime's rows: against the columns themselves, their digest, and what is refused."""
+"""Columns as the runtime's rows: values, digests, and refusals."""
 
 import json
 import math

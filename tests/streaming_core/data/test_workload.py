@@ -1,4 +1,4 @@
-"""Workloads: the same events however they are cut, found again whole, refused when they are not."""
+"""Workloads: any chunking gives the same events, files are read back whole, damage is refused."""
 
 import json
 import shutil

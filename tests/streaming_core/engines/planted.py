@@ -1,4 +1,4 @@
-"""Engines for tests: small programs in a folder of the test's own, which count as installed."""
+"""Engines for tests: small programs in a test's folder, registered as installed."""
 
 import sys
 from pathlib import Path

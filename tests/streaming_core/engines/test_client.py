@@ -1,4 +1,4 @@
-"""engines/client: its digest is Lockstep's, and it keeps the contract."""
+"""engines/client: its digest equals Lockstep's, and it keeps the contract."""
 
 import numpy as np
 import pyarrow as pa

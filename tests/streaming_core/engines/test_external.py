@@ -1,4 +1,4 @@
-"""run/external.py: cells on other engines, right and wrong ones."""
+"""run/external.py: cells on other engines, both correct and faulty."""
 
 import json
 import os

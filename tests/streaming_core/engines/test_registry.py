@@ -1,4 +1,4 @@
-"""engines/registry.py and the specs of engines: what is found, and what bad input gets."""
+"""engines/registry.py and specs of engines: discovery and refusals."""
 
 import pytest
 

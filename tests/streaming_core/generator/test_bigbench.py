@@ -1,4 +1,4 @@
-"""The streams of TPCx-BB keep to their laws, in whatever slices they are asked for."""
+"""The streams of TPCx-BB follow their distributions, whatever slices a caller requests."""
 
 from itertools import pairwise
 
@@ -126,7 +126,7 @@ def test_sales_of_odd_categories_decline():
 
 
 def visits(columns):
-    """Clicks of each user who is known, by user and second."""
+    """Clicks of each known user, by user and second."""
     known = columns["user_sk"] >= 0
     clicks_by_user = {}
     for ts, user, sale, item in rows({n: v[known] for n, v in columns.items()}, "ts", "user_sk", "sales_sk", "item_sk"):

@@ -1,4 +1,4 @@
-"""Draws against splitmix64 taken one at a time, distributions against their definition, keys against their promises."""
+"""Draws against splitmix64 by single steps, distributions against their definition, keys against their contract."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Linear Road's events against what a road allows: positions that follow from speeds, lanes, accidents, requests."""
+"""Linear Road's events against the rules of a road: positions follow from speeds; lanes, accidents, requests."""
 
 import math
 from collections import Counter, defaultdict

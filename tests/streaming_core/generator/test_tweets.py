@@ -1,4 +1,4 @@
-"""Tweets keep to their laws, in whatever slices they are asked for."""
+"""Tweets follow their distributions, whatever slices a caller requests."""
 
 import re
 

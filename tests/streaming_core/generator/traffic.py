@@ -1,4 +1,4 @@
-"""Traffic on an expressway, made by hand: all that Linear Road charges and warns for happens within four minutes."""
+"""Traffic on an expressway by hand: every toll and warning of Linear Road occurs within four minutes."""
 
 import pyarrow as pa
 

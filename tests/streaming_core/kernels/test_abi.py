@@ -1,4 +1,4 @@
-"""What kernels are built against is what the runtime says of itself."""
+"""The constants that kernels use equal the runtime's own."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Compiled operators through the kernel ABI itself, without the runtime: what they do, and what errors say."""
+"""Compiled operators through the kernel ABI alone, without the runtime: results and error messages."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""Aggregates of windows in the words of other stream processors, against what their definition says."""
+"""Aggregates of windows, declared in the terms of other stream processors, against their definition."""
 
 from collections import Counter as Counts
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What the operator language refuses, where an application is loaded: one table, which has every refusal there is."""
+"""The operator language: one table covers every refusal at the loading of an application."""
 
 import ast
 import json
@@ -60,7 +60,7 @@ def test_invalid_declarations_are_refused(number, old, new, line, package):
 
 
 def test_the_table_covers_every_refusal(package):
-    """Each place of the reader that refuses was come by: what is not in the table, nobody has seen at work."""
+    """Every refusal in the code occurs in the table, so every refusal has a test."""
     raised = set()
     for number, case in enumerate(CASES + DECLARED):
         name = f"case{number}"

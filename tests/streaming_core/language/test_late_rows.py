@@ -1,4 +1,4 @@
-"""Rows that come too late for their windows, as an output of their own beside the aggregate."""
+"""Rows too late for their windows, as a separate output next to the aggregate."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""How streams of a pipeline may be put together."""
+"""How an application composes the streams of a pipeline."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Several sources: what their events look like, in which order they come, what becomes of them, what is refused."""
+"""Several sources: the form and order of their events, their windows, and refusals."""
 
 import json
 from collections import defaultdict
@@ -24,7 +24,7 @@ from tests.support.draws import seeds
 
 
 def stream(ts, **columns):
-    """A generator of as many rows as there are `ts`."""
+    """A generator with one row for each of `ts`."""
 
     def generate(params, seed, start, stop):
         return {name: values[start:stop] for name, values in ({"ts": ts} | columns).items()}
@@ -33,7 +33,7 @@ def stream(ts, **columns):
 
 
 def agreed(app, table):
-    """What the interpreter makes of events, and the loop, and the engine in its ways."""
+    """The outputs of the interpreter. The compiled loop and every way of the engine must agree."""
     interpreter, loop = Interpreter(app, {}), Loop(app, {})
     outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(table.num_rows)])
     cut = table.num_rows // 3
@@ -351,7 +351,7 @@ ROWS = 3_000
 
 
 def paced(app, table, outputs):
-    """The engine once more, with arrivals of its own: what it makes is the same."""
+    """Runs the engine with paced arrivals, which must not change its outputs."""
     program, events = compile_app(app, {}), Events([table])
     for threads, batch in ((1, 256), (2, 1), (3, 64)):
         spec = Pinned(app=app.name, threads=threads, batch=batch)
@@ -367,7 +367,7 @@ def paced(app, table, outputs):
 @pytest.mark.parametrize("silent_one", [0, 1])
 @pytest.mark.parametrize("rows", [0, 3, 40])
 def test_windows_expire_by_the_time_of_the_active_stream(silent_one, rows):
-    """One stream has a few rows, then nothing for ever: what is kept of it leaves when the other's time has come."""
+    """A stream falls silent after a few rows: the other stream's time expires its state."""
     rng = np.random.default_rng(rows)
     sides = [drawn(rng, rows if side == silent_one else ROWS, [1]) for side in (0, 1)]
     sides[1]["line"] = [b"x"] * len(sides[1]["ts"])
@@ -420,7 +420,7 @@ def keep_right(row, window, lefts, rights, out):
 
 
 def test_state_does_not_grow_while_a_stream_is_silent():
-    """Rights come for a while, are silent for long, come once more, and never again."""
+    """Right rows arrive, pause for long, arrive once more, then stop."""
     lefts = np.arange(ROWS)
     rights = np.concatenate([np.arange(100), np.arange(2_000, 2_050)])
     app = App("kept")

@@ -1,4 +1,4 @@
-"""The memory of windows follows the windows that are open, and ends a run properly when there is no more of it."""
+"""The memory of windows follows the open windows, and a run out of memory ends properly."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Windows that make no sense, and operators of windows that fail: what is said of them; and windows by command."""
+"""Invalid windows and failing window operators: their errors; and windows on the command line."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Windows interpreted, against their definition worked out in another way: every row, every window, every key."""
+"""Interpreted windows against an independent definition: every row, every window, every key."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ MINUTE = 60_000
 
 
 def ordered(keys):
-    """Keys in the order of their expiry, of which the first touched come first."""
+    """Keys in the order of their expiry; keys of one group keep the order of first use."""
     return sorted(keys, key=lambda key: key_group((key,) if not isinstance(key, tuple) else key))
 
 
@@ -64,7 +64,7 @@ def keys_of(value, count, is_set):
 
 
 def expected_sums(rows, advance, size, delay, is_set):
-    """From the definition: all windows that any row falls in, each asked of every row."""
+    """Sums by definition: tests every row against every window that contains any row."""
     latest, sums, touched, late = None, {}, {}, 0
     expiries = defaultdict(list)
     for seq, (ts, count, value) in enumerate(rows):
@@ -163,11 +163,11 @@ def test_a_sliding_single_window_equals_multiple_windows(seed):
 
 
 def expected_sessions(rows, gap):
-    """From the definition: the rows of each key, split where the watermark reached the end of a session."""
+    """Sessions by definition: the rows of each key, split where the watermark reaches the end of a session."""
     reached = np.maximum.accumulate([ts for ts, _, _ in rows])
     late = [ts + gap <= reached[seq] for seq, (ts, _, _) in enumerate(rows)]
-    sessions = []  # of each the key, then the rows
-    touched = {}  # by key its open session
+    sessions = []  # (key, rows) of each session
+    touched = {}  # key -> its open session
     for seq, (ts, count, value) in enumerate(rows):
         for key in [] if late[seq] else keys_of(value, count, True):
             session = touched.get(key)
@@ -207,7 +207,7 @@ def emit_value(window, state, out):
 
 
 def test_sessions_of_a_key_group_with_equal_ends_leave_in_order_of_first_rows():
-    """The session that began first looks like one that ends earlier for longer than the other does."""
+    """Until late, the first session appears to end before the other one."""
     group = key_group((0,))
     one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
     app = App("together")
@@ -439,7 +439,7 @@ def from_right(row, window, lefts, rights, out):
 
 @pytest.mark.parametrize("seed", seeds(1, of=4))
 def test_a_join_of_two_streams_emits_every_pair_once(seed):
-    """`every`: each row has all keys, and one of them makes a pair. Nobody is told of an expiry."""
+    """`every`: each row has all keys, and one of them makes a pair. No operator observes an expiry."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(5, 30))
     rows = [

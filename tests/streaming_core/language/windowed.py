@@ -1,4 +1,4 @@
-"""What the tests of windows share: rows interpreted, and an application with windows over pairs of keys."""
+"""Shared by the tests of windows: an interpreter run, and an application with windows over pairs of keys."""
 
 import pyarrow as pa
 
@@ -10,7 +10,10 @@ from tests.differential.windows import check_executed
 
 
 def interpreted(app, rows, end=None, **params):
-    """What the interpreter makes of rows (tuples of the event's fields), and itself. The loop makes the same."""
+    """Runs rows (tuples of the event's fields) and returns the outputs and the interpreter.
+
+    The compiled loop must produce the same outputs.
+    """
     app.generates(lambda *args: {})
     interpreter = Interpreter(app, app.bind(params))
     kinds = interpreter.event.arrow()
@@ -22,7 +25,7 @@ def interpreted(app, rows, end=None, **params):
     end = len(rows) if end is None else end
     outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(end)])
     loop = Loop(app, app.bind(params))
-    for _ in range(2):  # once more from the start
+    for _ in range(2):  # the second time from the start
         half = len(rows) // 3
         parts = [loop.process(part) for part in (table[:half], table[half:])] + [loop.finish(end)]
         compare(app.name, outputs, pa.concat_tables(parts), "outputs")
@@ -65,7 +68,7 @@ class Output:
 
 
 def pairs(row, keys):
-    """Keys of two parts, of which some are given twice; of some rows none."""
+    """Keys of two parts. Some rows have a key twice, some have none."""
     for i in range(row.keys):
         keys.add(a=(row.value + i) % 3, b=i % 2)
 

@@ -1,4 +1,4 @@
-"""The interpreter under pdb: it stops in the user's source at one event, and goes on to the oracle's outputs."""
+"""The interpreter under pdb: it stops in the user's source at one event and then yields the oracle's outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interpreter against the same computation done in other ways, and what it says when an operator fails."""
+"""The interpreter against independent computations, and its errors when an operator fails."""
 
 from collections import OrderedDict, deque
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Oracle results as folders: addresses, manifests, both ways to compute them, and what happens when they cannot be."""
+"""Oracle results as folders: addresses, manifests, both ways to compute them, and failures."""
 
 import json
 import resource

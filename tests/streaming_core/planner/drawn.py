@@ -1,6 +1,6 @@
-"""What the planner's tests draw: small graphs, machines and plans; and the paper's four applications.
+"""Random small graphs, machines and plans for the planner's tests, and the paper's four applications.
 
-Everything is made from a seed by Python's own generator of random numbers: the same cases every time.
+Python's random number generator draws everything from a seed, so cases are reproducible.
 """
 
 import random
@@ -14,7 +14,7 @@ SELECTIVITIES = (0.0, 0.01, 0.5, 1.0, 2.0, 10.0)
 
 
 def graph(seed: int, size: int = 4) -> Graph:
-    """A source, that many operators less two, and a sink; of several streams, kinds and unequal keys."""
+    """A source, `size` - 2 operators and a sink, with several streams and kinds and unequal keys."""
     draw = random.Random(seed)
     operators = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=draw.choice(TIMES[1:]))])]
     for number in range(1, size):
@@ -96,7 +96,7 @@ def patterned(seed: int, graph: Graph) -> Graph:
 
 
 def replicas(seed: int, graph: Graph, most: int) -> tuple[int, ...]:
-    """Of each operator, at most so many in all."""
+    """The number of replicas of each operator, at most `most` in total."""
     draw = random.Random(seed)
     numbers = [1] * len(graph.operators)
     for _ in range(draw.randint(0, most - len(numbers))):
@@ -107,17 +107,18 @@ def replicas(seed: int, graph: Graph, most: int) -> tuple[int, ...]:
 
 
 def plan(seed: int, graph: Graph, machine: Machine, most: int) -> dict[str, list[int]]:
-    """A plan, whether there is room for it or not."""
+    """A plan that may exceed the room of the machine."""
     draw = random.Random(seed)
     numbers = replicas(seed, graph, most)
-    return {o.name: [draw.randrange(machine.sockets) for _ in range(k)] for o, k in zip(graph.operators, numbers)}  # noqa: B905
+    counts = zip(graph.operators, numbers, strict=True)
+    return {operator.name: [draw.randrange(machine.sockets) for _ in range(count)] for operator, count in counts}
 
 
 def paper(name: str, clock_ghz: float | None = 1.2) -> Graph:
     """An application of the paper: its topology (figures 2 and 18) and selectivities (table 8, appendix B).
 
-    Times are the paper's where table 3 has them, of WC's Splitter and Counter on server A; all others, and all sizes,
-    are chosen for these tests and measured nowhere.
+    The times of WC's Splitter and Counter on server A come from table 3. All other times and all sizes are assumptions
+    of these tests without a measurement.
     """
 
     def operator(name, kind, ns, size, *producers, most=None):

@@ -1,4 +1,4 @@
-"""Both evaluations of the model say the same of any plan, and a bound bounds."""
+"""Both evaluations of the model agree on any plan, and a bound is valid."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A graph is read strictly, and deals rows as the runtime does."""
+"""A graph is read strictly, and deals rows like the runtime."""
 
 import json
 
@@ -123,8 +123,8 @@ def test_costs_come_from_the_pattern_most_similar_to_the_replicas():
     assert costs(1, 1, 1, 1, 1) == [10] * 5
     assert costs(1, 2, 3, 4, 1) == [20] * 5
     assert costs(1, 5, 1, 1, 1) == [30] * 5
-    # Of a and c: a sees around it what it sees of a alone, c what it sees of c; to the others patterns are equal, so
-    # that the first counts.
+    # The neighbours of a match pattern a, those of c match pattern c. All patterns match the others equally: the
+    # first one counts.
     assert costs(1, 2, 1, 2, 1) == [20, 30, 20, 40, 20]
     assert graph.replicated((1, 1, 1, 1, 1)) is graph.replicated((1, 1, 1, 1, 1))
     faster = graph.mapped(lambda o: o.model_copy(update={"inputs": [o.inputs[0].model_copy(update={"ns": 1.0})]}))

@@ -1,4 +1,4 @@
-"""A machine is read strictly; those of the paper are what the paper says of them."""
+"""A machine is read strictly; the paper's machines match the paper."""
 
 import json
 

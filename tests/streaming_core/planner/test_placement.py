@@ -1,4 +1,4 @@
-"""Branch and bound finds what looking at all plans finds; and where the paper's does not, and why."""
+"""Branch and bound finds the best of all plans; examples show where the paper's search does not, and why."""
 
 import numpy as np
 import pytest
@@ -89,11 +89,11 @@ def test_exhaustive_search_refuses_too_many_plans():
 
 
 def test_papers_bound_prunes_the_best_plan():
-    """A smallest example: two streams of different selectivity meet in the sink, which is over-supplied.
+    """A minimal example: two streams of different selectivity over-supply the sink.
 
-    All on one socket, `double` puts out 10^7 rows per second, which take the sink two thirds of its time and of which
-    nothing comes: R is 3.3 million, the paper's bound of all plans. With `double` on the other socket a row costs it
-    300 ns more, there are fewer of its rows, and R is 5.6 million.
+    On one socket, `double` emits 10^7 rows per second. They take two thirds of the sink's time and give no outputs: R
+    is 3.3 million, the paper's bound of all plans. On the other socket a row costs `double` 300 ns more. It emits
+    fewer rows, and R is 5.6 million.
     """
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
     taken = Input(producer="source", ns=200.0, bytes=64.0, selectivity={"default": 2.0})
@@ -111,10 +111,10 @@ def test_papers_bound_prunes_the_best_plan():
 
 
 def test_best_fit_loses_the_best_plan():
-    """A smallest example: whatever is decided first, a source is on the smaller socket before `work` is anywhere.
+    """A minimal example: after any first decision, a source is on the smaller socket before `work` has a socket.
 
-    It puts out as much on either, so that the one with least room left is taken. The other source and `work`, of which
-    each row is ten lines, go together to the larger one, where there would have been room for all three.
+    A source emits as much on either socket, so best fit takes the one with the least room. The other source and `work`
+    go together to the larger one, since each row of `work` is ten lines. All three would have fitted there.
     """
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
     work = Operator(name="work", kind="stateless", inputs=[Input(producer="source", ns=100.0, bytes=640.0)])

@@ -1,4 +1,4 @@
-"""Every strategy gives a plan that there is room for, the same each time; and what they are to each other."""
+"""Every strategy gives a deterministic plan that fits, and strategies compare as expected."""
 
 import pytest
 from hypothesis import given

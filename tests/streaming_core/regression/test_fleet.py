@@ -1,4 +1,4 @@
-"""The queue of a run: whatever lanes do, and whatever is lost, no cell is lost and none runs twice at once."""
+"""The queue of a run: despite any failure of a lane, no cell is lost and none runs twice at once."""
 
 from __future__ import annotations
 

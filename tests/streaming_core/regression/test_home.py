@@ -1,4 +1,4 @@
-"""Names come from forms, the API and XComs that somebody edited: none of them leads out of LOCKSTEP_HOME."""
+"""Users edit names in forms, the API and XComs: no name leads out of LOCKSTEP_HOME."""
 
 from __future__ import annotations
 

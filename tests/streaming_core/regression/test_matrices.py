@@ -1,4 +1,4 @@
-"""Named matrices: the files of dags/matrices, and what a request makes of a matrix and the fields that override it."""
+"""Named matrices: the files of dags/matrices, and requests that override their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the project: pyproject.toml has them, and a mistake there is one line."""
+"""The names of the project come from pyproject.toml; an invalid table is refused in one line."""
 
 from __future__ import annotations
 

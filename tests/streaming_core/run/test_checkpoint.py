@@ -1,4 +1,4 @@
-"""Checkpoints on the disk: what is damaged, or of something else, is refused in one line; never a wrong result."""
+"""Checkpoints on disk: damaged or foreign ones are refused in one line, and never give a wrong result."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""`diff` names whatever differs: any value, row, order, table, pass; and says what cannot be compared."""
+"""`diff` names every difference of value, row, order, table or pass, and explains incomparable results."""
 
 import json
 import shutil
@@ -314,7 +314,7 @@ def test_the_first_different_item_is_shown_when_the_printed_part_agrees():
 
 
 def emptied(folder):
-    """Every table in a result has its columns and no rows."""
+    """Empties every table of a result."""
     for path in folder.rglob("*.parquet"):
         rewrite(path, lambda table: table.slice(0, 0))
 

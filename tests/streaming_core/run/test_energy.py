@@ -1,4 +1,4 @@
-"""Energy counters: a powercap tree as Linux lays it out, in a temporary folder."""
+"""Energy counters: a temporary folder laid out like Linux's powercap tree."""
 
 from __future__ import annotations
 

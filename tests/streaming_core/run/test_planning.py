@@ -1,4 +1,4 @@
-"""Plans and profiles as a user of the command line makes them; what is bad input to them; what a profile measures."""
+"""Plans and profiles on the command line: results, refusals, and the measurements of a profile."""
 
 import itertools
 import json
@@ -61,7 +61,7 @@ def test_a_run_computes_its_plan_and_reports_the_prediction_error(command, works
         assert sorted(ran) == sorted(places)
     measured = report.samples[1].events_per_s
     assert report.planned.error == pytest.approx(abs(measured - report.planned.events_per_s) / measured)
-    # Asked again it is the same run, and one of a given plan another.
+    # The same request is the same run, an explicit plan another one.
     assert command("run", *arguments, "--plan", "auto", "--repetitions", 1, "--seconds", 0)[1:] == (
         shown,
         f"streaming-core: {tmp_path / 'run'} already holds this run; nothing to do\n",
@@ -81,14 +81,14 @@ def test_a_run_without_placement_options_gets_a_computed_plan(command, workspace
     arguments = ("wc", "--executor", "pinned", "--threads", 2, "--input", workspace / "wc")
     assert run("found", *arguments) == ("auto", True)
     assert run("replicated", *arguments, "--plan", "replicated") == ({}, False)
-    # A specification says all that there is to say.
+    # A specification is complete.
     spec = {"app": "wc", "params": {"vocabulary": 20}, "executor": "pinned", "threads": 2}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     assert run("specified", tmp_path / "spec.json", "--input", workspace / "wc") == ({}, False)
-    # Of no events nothing can be measured.
+    # A workload without events cannot be measured.
     workload.write("wc", {}, 0, 1, tmp_path / "empty")
     assert run("none", *arguments[:-1], tmp_path / "empty") == ("auto", False)
-    # Who asks for replicas has them.
+    # Options that need replicas get them.
     windows = {"app": "scalejoin", "executor": "pinned", "threads": 2}
     assert RunSpec.parse(windows).leaves_plan_open
     schedule = [{"event": 1, "owners": {"from_left": 1}}]
@@ -107,7 +107,7 @@ def test_a_changed_load_is_reported_with_a_better_plan(workspace):
     source, spec = workload.read(workspace / "wc"), Pinned(app="wc", threads=2, plan="auto")
     known = profile.Profile.read(workspace / "profile.json")
     alone = known.patterns[0].costs
-    # Of two threads that share nothing, each has half of what there is to do.
+    # Two threads that share no operator carry half of the load each.
     costs = {
         "source": alone["source"].changed(execute=0.0, others=10.0),
         "split": alone["split"].changed(execute=1000.0, others=0.0),
@@ -136,7 +136,7 @@ def test_a_changed_load_is_reported_with_a_better_plan(workspace):
         peak = Sample.model_construct(kind=kind, events_per_s=5e5, seconds=seconds, tasks=tasks)
         return planning.judged(planned, placement, known, peak)
 
-    # Twice as slow in all, which is no change of who has what to do.
+    # Everything is twice as slow, so the distribution of the load is unchanged.
     same = after()
     assert (same.error, same.changed, same.better) == (1.0, {}, None)
     assert after(kind="open_loop") == after(kind="verified") == planned
@@ -307,7 +307,7 @@ def test_a_workload_in_the_current_folder_can_be_planned(command, workspace, mon
 
 def test_a_profile_gives_the_planner_costs_weights_and_sizes(workspace):
     measurement = profile.Profile.read(workspace / "profile.json")
-    # Every way of having one replica or two of the three that may have several.
+    # Every combination of one or two replicas of the three operators that can have several.
     several = [{name for name, n in one.replicas.items() if n == 2} for one in measurement.patterns]
     able = ("split", "count", "sink")
     assert several == [set(chosen) for n in range(4) for chosen in itertools.combinations(able, n)]

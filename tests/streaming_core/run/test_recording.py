@@ -1,4 +1,4 @@
-"""Recordings and replays, as a user of the command line makes them; what is bad input to them; what they measure."""
+"""Recordings and replays on the command line: results, refusals, and measurements."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ from tests.streaming_core.cli.test_command import refused
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
-    """A workload of wc and one of sl, the oracle's result of wc, and a recording of what its operator count takes."""
+    """A workload of wc and one of sl, the oracle's result of wc, and a recording of the input of its operator count."""
     root = tmp_path_factory.mktemp("recordings")
     workload.write("wc", {"vocabulary": 20}, 300, 1, root / "wc")
     workload.write("sl", {"n_items": 100}, 300, 1, root / "sl")
@@ -36,7 +36,7 @@ def workspace(tmp_path_factory):
 
 
 def replays(source, repetitions):
-    """Every operator alone on what it takes, in topological order."""
+    """Replays of every operator on its recorded input, in topological order."""
     app, profiles = source.app, {}
     for operator in app.operators[1:-1]:
         with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def test_replaying_a_recording_locates_a_mismatch(command, workspace, tmp_path, 
     changed(ours, other_word)
     code, shown, _ = command("diff", ours, theirs)
     assert (code, "rows: seq 7, sub 7: word: expected 'w" in shown) == (1, True)
-    # And an operator of which machine code and meaning differ.
+    # An operator whose machine code differs from its meaning.
     monkeypatch.setattr(replaying, "compile_app", lambda app, params: compile_app(miscounting().only("count"), params))
     code, shown, stderr = command("replay", theirs, "--out", tmp_path / "wrong", "--repetitions", 1)
     first = next(r for r in pq.read_table(workspace / "oracle" / "outputs").to_pylist() if r["n"] == 3)
@@ -317,7 +317,7 @@ def test_replays_profile_every_operator_of_an_application(tmp_path):
     profiles = replays(workload.read(tmp_path / "w", app), 3)
     assert list(profiles) == ["halves", "tally", "nothing", "never"]
     figures = {name: (p.kind, p.rows_in, p.rows_out, p.bytes_in, p.bytes_out, p.keys) for name, p in profiles.items()}
-    # A row is its seq, a key of 8 bytes and 8 that say where its text is; lines are as long as their key says.
+    # A row holds its seq, a key and a text reference of 8 bytes each. The key gives the length of the line.
     assert figures == {
         "halves": ("stateless", 100, 50, 24 + 4.5, 24 + (0 + 2 + 3 + 3 + 3) / 5, None),
         "tally": ("partitioned", 50, 15, 24 + 11 / 5, 16.0, 5),

@@ -1,4 +1,4 @@
-"""Cells of a regression: which ways of executing a request comes to, and how they are named."""
+"""Cells of a regression: the ways that a request expands to, and their names."""
 
 import re
 from collections import Counter
@@ -252,7 +252,7 @@ def test_windowed_applications_run_with_and_without_reconfigurations(events):
     assert [cell for cell in cells if not cell.schedule] == without
     assert len({cell.cell for cell in cells}) == len(cells)
     changed = [cell for cell in cells if cell.schedule]
-    # Of a plan that is still to be found nobody knows what can be reconfigured.
+    # Before a plan is computed, its reconfigurable operators are unknown.
     assert {cell.plan == "auto" for cell in without if cell.threads > 1} == {True, False}
     assert [(cell.app, cell.threads) for cell in changed] == [
         (a, t) for a in fields["applications"][1:] for t in (2, 3)

@@ -1,4 +1,4 @@
-"""The runtime's options and strategies, compared with their declaration through the extension module."""
+"""The runtime's options and strategies equal their declaration in Python."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Ways of executing: what the declarations of executors say, and what is made from them."""
+"""Ways of executing: the declarations of executors, and the files generated from them."""
 
 from __future__ import annotations
 
@@ -248,8 +248,8 @@ def test_every_option_is_available_everywhere():
     assert options.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
 
 
-# Text of the declaration -> what a changed one has behind it: one more field of every executor, and one more axis,
-# switch and strategy of pooled. A process of its own imports the changed declaration in place of the real one.
+# Text of the declaration -> text to insert after it: another field of every executor, and another axis, switch and
+# strategy of pooled. A separate process imports the changed declaration instead of the real one.
 MORE = {
     'description="Measured passes at peak rate after the first pass.")\n': """
     mood: int = Field(3, description="Of the machine.")

@@ -1,4 +1,4 @@
-"""Repetitions in turns with the compiled loop: what is measured, what is not, and that nothing wrong is lost."""
+"""Repetitions that alternate with the compiled loop: what they measure, and that no wrong result is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample(seconds: float, digest: str = "1:aa", in_order: bool = True) -> Sampl
 
 
 class Loop:
-    """Takes as long as it is told, and says when it had its turns."""
+    """A loop with fixed durations that logs its turns."""
 
     name = "loop"
 
