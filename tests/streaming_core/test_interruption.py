@@ -23,13 +23,13 @@ def here():
 main()
 """
 
-# Inside of a callback of numba's: an exception that is raised there is printed and lost.
+# Inside a callback of numba, which prints and loses exceptions.
 COMPILING = """
 from streaming_core import emission
-truth, told = emission.emit, []
+truth, messages = emission.emit, []
 def emit(*arguments):
-    if not told:
-        told.append(here())
+    if not messages:
+        messages.append(here())
     return truth(*arguments)
 emission.emit = emit
 """
@@ -89,7 +89,7 @@ def start(hook, home, *arguments):
 
 
 def interrupted(command, number):
-    """Sends a signal where the hook says, and returns exit code and what it said."""
+    """Sends a signal at the hook, and returns the exit code and stderr."""
     assert command.stdout.readline() == "here\n", command.stderr.read()
     command.send_signal(number)
     _, stderr = command.communicate("\n" * 100)
@@ -118,7 +118,7 @@ def test_a_signalled_command_prints_one_line_and_leaves_no_output(source, tmp_pa
     code, stderr = interrupted(start(hook, tmp_path / "home", *words), number)
     assert (code, stderr) == (128 + number, f"streaming-core: stopped by {number.name}\n")
     left = sorted(path.name for path in tmp_path.rglob("*") if tmp_path / "home" not in (path, *path.parents))
-    # A run's folder is made once it is known that the application compiles.
+    # The command creates a run's folder only after the application compiles.
     assert left == (["out", "spec.json"] if arguments[0] == "run" and hook is not COMPILING else [])
 
 

@@ -19,7 +19,7 @@ def waits_for_nobody():
 COMPILED = """
 from numba import njit
 
-@njit("int64(int64)", nogil=False)  # compiled here, where nobody looks at the time
+@njit("int64(int64)", nogil=False)  # compiled at import, outside the time limit
 def turns_for_ever(n):
     while n:
         n ^= 2  # of sums LLVM believes that they do not overflow, and so that this would end

@@ -10,7 +10,7 @@ from tests.streaming_core.apps.windows import run
 
 COLUMNS = ("seq", "ts", "earlier", "l_company", "l_price", "r_company", "r_price")
 
-# What the loop is compiled for: once, for what is made by hand and for some that is drawn.
+# One set of parameters for examples by hand and some random ones, so that the loop is compiled once.
 BY_HAND = {"keys": 5, "size": 30_001}
 
 

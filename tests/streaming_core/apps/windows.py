@@ -35,7 +35,7 @@ def windows_of(events, params, keys_of):
     """(seq, end, key, its events in the window) of each window of a key, in the order in which they expire.
 
     Args:
-        keys_of: an event's keys, tuples; one that is given twice has the event twice.
+        keys_of: the keys of an event as tuples; the event counts twice for a repeated key.
     """
     advance, size = params["advance"], params["size"]
     windows = {}  # (start, key) -> events, as they were first touched

@@ -16,7 +16,7 @@ from streaming_core.errors import BadInput
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
-    # Of all experiments two need a large host, and take little time to compile.
+    # Two experiments need a large host and compile quickly.
     cheap = {"q2": "cores", "q6": "nodes"}
     experiments = stretch.SUITE.experiments
     chosen = tuple(replace(one, needs=cheap.get(one.name)) for one in experiments if one.name in ("q2", "q3", "q6"))

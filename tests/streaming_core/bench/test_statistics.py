@@ -64,7 +64,7 @@ def test_rows_of_a_heat_pair_by_round():
     ratio = ratios.compare(fast, slow)
     assert (ratio.median, ratio.low, ratio.high, ratio.differs) == (2, 2, 2, True)
     assert ratios.versus(fast, slow) == "owners has 2 (2 to 2) times the throughput of pat"
-    # Of different heats they are not, so nothing can be told.
+    # Rows of different heats do not pair, so no difference is significant.
     apart = ratios.compare(fast, slow | {"heat": 1})
     assert (apart.median, apart.low, apart.high, apart.differs) == (2, 1, 4, False)
 

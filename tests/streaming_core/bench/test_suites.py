@@ -78,7 +78,7 @@ def quick(monkeypatch, races):
         ("SELECTIVITIES", (1,)),
     ):  # fmt: skip
         monkeypatch.setattr(ordered, name, values)
-    monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # a single one, whatever the cost asked for
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # one multiplication for any requested cost
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(viper, "APPS", ("pos_rep",))
     monkeypatch.setattr(viper, "COUNTS", (1, 2))
@@ -448,7 +448,7 @@ def test_comparisons_count_rows_in_the_window(seed):
 
 
 def test_counted_comparisons_equal_those_of_the_operators(races):
-    # Of a domain of one value every comparison is a match.
+    # In a domain of one value every comparison matches.
     race = races("scalejoin", {"keys": 8, "domain": 1, "size": 700}, 400)
     assert joins.count(race) == {"comparisons": race.outputs().num_rows}
     assert sum(joins.by_replica(race, 3)) == race.outputs().num_rows
@@ -525,7 +525,7 @@ def test_comparisons_per_second_come_from_the_passes():
 def test_phases_last_their_declared_time():
     rates = phased(((1.0, 0.5), (2.0, 0.25), (1.0, 1.0)), 1_000.0, 2_000)
     assert rates == [(0, 500.0), (500, 250.0), (1_000, 1_000.0)]
-    # Of few events, phases without any are left out.
+    # Phases without events are left out.
     assert phased(((1.0, 0.5), (1.0, 0.001), (1.0, 0.5)), 10.0, 2) == [(0, 5.0), (1, 0.01)]
 
 
@@ -567,7 +567,7 @@ def test_rows_over_time_are_summarised_by_phase_and_instant(monkeypatch):
     assert [instant["at_s"] for instant in instants] == [1.0, 2.0]
     assert (instants[0]["replicas"], instants[0]["work"]) == (2, 0.5)
     assert [instant["delivered_per_s"] for instant in instants] == [10.0, 20.0]
-    # Of another pass there is one row.
+    # A pass at one rate has one row.
     assert len(open_loop.over_time(1, [(0, 10.0), (10, 20.0)], sample, delivered)) == 1
 
 

@@ -171,7 +171,7 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
     assert still["result"] == row["result"] == "equal"
     assert (still["switched"], row["switched"]) == ("no", "halves")
     for is_loaded, name in ((False, "switches"), (True, "loaded_switches")):
-        # Of the first round nothing counts.
+        # The first round does not count.
         counted = [len(changes) for loaded, requests, changes in taken if requests and loaded == is_loaded][-2:]
         assert row[name] == sum(counted) >= 2
         assert name not in still
@@ -292,7 +292,7 @@ def test_states_count_open_windows():
         race.outputs()
         return figures, race.loop.finish(race.events).to_pylist()
 
-    # Every word is said, first in a tweet or behind others, and one window has them all.
+    # Every word occurs, first in a tweet or after others, and one window holds all of them.
     figures, outputs = counted(params | one, 500)
     assert figures["states"] == 100
     # An entry: header, the text's place, the count, and the text itself (runtime/ABI.md).

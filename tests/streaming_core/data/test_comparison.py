@@ -71,7 +71,7 @@ def table(rows):
 
 
 def bits(value):
-    """What two values share if and only if they are the same, bit by bit."""
+    """A form of a value that is equal for two values if and only if all their bits are."""
     if isinstance(value, float):
         return struct.pack("<d", value)
     if isinstance(value, list):

@@ -102,7 +102,7 @@ def test_a_nondeterministic_generator_is_refused(tmp_path):
 
 @pytest.mark.parametrize("at", [0, 7, 299])
 def test_whole_slices_are_also_regenerated(tmp_path, at):
-    """One event outside the part that is made alone is another one each time."""
+    """One event changes at every call. It lies outside the slice that the check regenerates alone."""
     dice = np.random.default_rng(1)
 
     def one_roll(params, seed, start, stop):

@@ -245,7 +245,7 @@ def test_consecutive_slices_generate_every_period_once():
     log = []
     make, count = happenings(log)
     by_period(make, count)({"limit": 9}, 1, EVENTS, EVENTS + 1)
-    assert len(log) == 1  # what is before it is counted, not made
+    assert len(log) == 1  # earlier periods are counted, not generated
 
 
 def test_memory_holds_a_few_periods_only():

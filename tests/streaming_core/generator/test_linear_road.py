@@ -80,7 +80,7 @@ def test_reports_come_from_vehicles_on_a_road(params):
         assert vehicle["pos"].min() >= 0
         assert vehicle["pos"].max() < 100 * SEGMENT
         assert len(set(vehicle["dir"].tolist())) == len(set(vehicle["xway"].tolist())) == 1
-        # What it has travelled since its last report is its speed, but for the report at which it stops.
+        # Except for the report at which it stops, a vehicle travels its speed between reports.
         travelled = np.diff(vehicle["pos"]) * (1 - 2 * vehicle["dir"][0])
         stands = stopped(vehicle)
         stops = stands[1:] & ~stands[:-1]

@@ -49,7 +49,7 @@ class State:
 
 @record
 class Huge:
-    made: Array[i64, 8193]
+    values: Array[i64, 8193]
 
 
 @record
@@ -95,7 +95,7 @@ PROCESS = "app.source(Event).process(operate, State, Output).sink()\n"
 PLAN = """
 
 @operated.post
-def told(event, txn, out):
+def posted(event, txn, out):
     pass
 """
 POST = """
@@ -107,7 +107,7 @@ def planned(event, txn):
 
 planned.post(operate)
 """
-# A function that its case does not have is one that does nothing.
+# Cases without a function use `idle`, which does nothing.
 WINDOW = """
 
 def idle(row, window, state, out):

@@ -212,7 +212,7 @@ def test_a_generator_that_breaks_its_contract_is_named(changed, message):
         workload.generate_chunk(app, {}, 3, 1, 0, 3)
 
 
-# --- what is made of them ---------------------------------------------------------------------------------------------
+# --- operators over sources -------------------------------------------------------------------------------------------
 
 
 @record
@@ -441,7 +441,7 @@ def test_state_does_not_grow_while_a_stream_is_silent():
     paced(app, table, outputs)
 
 
-# --- what is refused, and the command line ----------------------------------------------------------------------------
+# --- refusals, and the command line -----------------------------------------------------------------------------------
 
 WRITTEN = '''"""Several sources in an application's file."""
 import numpy as np
@@ -520,18 +520,18 @@ def shipped(row, window, orders, shipments, out):
     shipments.n += int(row.price)
 
 
-def told(window, orders, shipments, out):
+def emit_counts(window, orders, shipments, out):
     out.emit(ts=window.end, item=window.key.item, orders=orders.n, shipments=shipments.n)
 
 
 orders, shipments = app.sources(Order, Shipment)
 app.window(
-    orders, shipments, key="item", advance=10, size=30, state=(Count, Count), update=(ordered, shipped), result=told,
-    output=Pair,
+    orders, shipments, key="item", advance=10, size=30, state=(Count, Count), update=(ordered, shipped),
+    result=emit_counts, output=Pair,
 ).sink()
 
 
-def made(params, seed, start, stop):
+def generate(params, seed, start, stop):
     row = np.arange(start, stop)
     return {"ts": 3 * row, "item": row % 4, "price": row % 7}
 
@@ -541,7 +541,7 @@ def few(params, seed, start, stop):
     return {"ts": 5 * row, "item": row % 3, "price": row + 0.5}
 
 
-app.generates(made, few)
+app.generates(generate, few)
 '''
 DECLARED = "orders, shipments = app.sources(Order, Shipment)"
 
@@ -572,7 +572,7 @@ def test_commands_run_an_application_with_several_sources(package, command, tmp_
 
 
 def test_streams_that_are_too_short_are_refused(package, command, tmp_path):
-    (package / "written.py").write_text(WRITTEN.replace("generates(made, few)", "generates(few, few)"))
+    (package / "written.py").write_text(WRITTEN.replace("generates(generate, few)", "generates(few, few)"))
     wrong = "streaming-core: generator of written: all streams end before event 41\n"
     assert command("generate", "written", "--events", 41, "--out", tmp_path / "w") == (2, "", wrong)
     assert not (tmp_path / "w").exists()
@@ -611,7 +611,7 @@ def test_invalid_sources_are_refused(declared, message, package, command, tmp_pa
     third = "Third = Count3 = type(Order)('Third', Order.fields, None)\n"
     text = WRITTEN.replace(DECLARED, third + declared)
     if "Third)" in declared:
-        text = text.replace("app.generates(made, few)", "app.generates(made, few, made)")
+        text = text.replace("app.generates(generate, few)", "app.generates(generate, few, generate)")
     (package / "written.py").write_text(text)
     code, out, error = command("generate", "written", "--events", 10, "--out", tmp_path / "w")
     assert (code, out, error.count("\n")) == (2, "", 1)

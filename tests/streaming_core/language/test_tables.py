@@ -1,5 +1,4 @@
-"""What tables hold before the first event: one rule, by which every reader of an application refuses the same in the
-same words."""
+"""The rows of tables before the first event: all readers of an application refuse the same ones alike."""
 
 import re
 

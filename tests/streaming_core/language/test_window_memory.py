@@ -96,7 +96,7 @@ def test_a_single_window_can_span_any_number_of_windows():
     assert [row["n"] for row in outputs] == [count for count in [*range(1, 21), 1] for _ in range(3)]
 
 
-# What an application differs in from `windowed`, and its events. Each asks for more memory than there is.
+# Changes of an application to `windowed`, and its events. Each needs more memory than the limit.
 CASES = {
     # Keys in many windows at once: panes and their tables.
     "windows": ("windowed(every=100, delay=10**9)", "[(at, 0) for at in range(20_000)]"),

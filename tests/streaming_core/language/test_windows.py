@@ -95,12 +95,13 @@ def test_windows_match_their_definition(seed, multiplicity):
     steps = rng.choice([0, 0, 1, 2, 40], 120)
     ts = np.cumsum(steps) - 5 - (rng.integers(0, 2 * delay + 1, 120) if delay else 0)  # some too late, some below zero
     rows = [(int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in ts]
-    app = App("sums", params={"advance": Param(advance), "late": Param(delay), "given": Param("set")})
+    app = App("sums", params={"advance": Param(advance), "late": Param(delay), "multiplicity": Param("set")})
     app.source(Event).window(
         keys=pairs, key=Pair, advance="advance", size=size, delay="late",
-        multiplicity="given" if seed % 3 else multiplicity, state=Sum, update=summed, result=emit_sums, output=Output,
+        multiplicity="multiplicity" if seed % 3 else multiplicity, state=Sum, update=summed, result=emit_sums,
+        output=Output,
     ).sink()  # fmt: skip
-    outputs, interpreter = interpreted(app, rows, given=multiplicity)
+    outputs, interpreter = interpreted(app, rows, multiplicity=multiplicity)
     wanted, late = expected_sums(rows, advance, size, delay, multiplicity == "set")
     assert [tuple(v for k, v in row.items() if k != "sub") for row in outputs] == wanted
     assert interpreter.dropped_late == late
@@ -370,7 +371,7 @@ def behind(name, **second):
 
 @pytest.mark.parametrize("seed", seeds(1, of=6))
 def test_windows_after_windows_handle_texts_of_any_length(seed):
-    """What is put out by the update of the first ones goes back in time: the second ones drop what is late."""
+    """Updates of the first windows emit rows out of order, so the second windows drop late rows."""
     rng = np.random.default_rng(seed)
     ts = np.cumsum(rng.choice([0, 1, 9], 60)) - rng.integers(0, 4, 60)
     lines = [b"", b"abc", b"abcdefghabcdefgh", b"abcdefghabcdefghi", bytes(range(60)), b"abcdefgh\0bcdefgh"]

@@ -354,7 +354,7 @@ def test_conditions_see_the_previous_state_and_a_rejected_event_changes_nothing(
         (True, 40, 0, 50, 40),  # exactly enough
         (False, 0, 0, 50, 40),  # nothing left, and nothing happens
         (True, 30, 25, 25, 5),
-        (True, 25, 25, 25, 25),  # to itself: taken and given
+        (True, 25, 25, 25, 25),  # to itself
         (False, 25, 25, 25, 5),
     ]
     assert [row["seq"] for row in rows] == [0, 1, 2, 4, 5]

@@ -114,7 +114,7 @@ def test_balanced_finds_the_best_plan_when_replications_are_few(seed, threads):
 @examine(5)
 @given(st.integers(0, 1_000_000))
 def test_balanced_is_at_least_as_good_as_single_replicas_of_some_operators(seed):
-    # Of what was measured in patterns, replicas may cost more than they gain.
+    # With measured patterns, replicas can cost more than they gain.
     graph, machine = drawn.patterned(seed, drawn.graph(seed, 4)), drawn.machine(seed, 4, room=8)
     best = plan("balanced", graph, machine).estimate.sustained.ingress
     for pattern in graph.patterns:

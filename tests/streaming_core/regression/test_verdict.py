@@ -37,7 +37,7 @@ def passes(*digests: str) -> list[dict]:
         (CELL, [check("equal", rows=0)], "", "not_run", "outputs: no row was compared"),
         (CELL, [check("equal"), check("equal", rows=0, name="order")], "", "not_run", "order: no row was compared"),
         (CELL, [check("equal", rows=None)], "", "not_run", "outputs: no row was compared"),
-        # What differs outranks all else.
+        # A difference outranks everything else.
         (CELL, [check("equal"), check("different", name="state:t", missing=1)], "", "different", "state:t: 1 missing"),
         (CELL | CRASHED, [check("different", extra=2)], "", "different", "outputs: 2 extra"),
         (CELL, [check("different", extra=2), check("failed", name="completed")], "", "different", "outputs: 2 extra"),

@@ -37,7 +37,7 @@ def spec(source):
 
 
 class Stop(Exception):
-    """What a run ends with in these tests, as if it were killed."""
+    """Ends a run in these tests as if it were killed."""
 
 
 @pytest.fixture

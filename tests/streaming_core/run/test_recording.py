@@ -394,7 +394,7 @@ def test_replays_profile_windows_and_the_operators_after_them(tmp_path):
     )
     assert oracle.compute(source, tmp_path / "o")["dropped_late"] == 100
     assert 0 < profiles["frequent"].rows_out < profiles["frequent"].rows_in
-    # What is in front of `frequent` runs as a schedule says, which `words` and `frequent` are not concerned with.
+    # A schedule moves `met`, which precedes `frequent`. It does not affect `words` and `frequent`.
     schedule = [{"event": 100, "owners": {"met": [1]}}, {"event": 200, "owners": {"met": 2}}]
     spec = Pinned(app="passing", threads=2, batch=7, schedule=schedule)
     for operator in ("met", "frequent"):

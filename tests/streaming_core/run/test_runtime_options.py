@@ -31,7 +31,7 @@ def programs():
 
 
 def error(program, **options):
-    """What the runtime says of options that it refuses."""
+    """The runtime's error for invalid options."""
     with pytest.raises(ValueError, match=r"nonsense|must be between") as refusal:
         _runtime.Engine(program, json.dumps(options))
     return str(refusal.value)
