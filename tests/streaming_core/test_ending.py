@@ -19,7 +19,7 @@ LONG = "x" * 300
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
-    """A workload of wc, a run of it that differs from its oracle, an equal one, a recording."""
+    """A workload of wc, a run, the oracle's result and a recording."""
     root = tmp_path_factory.mktemp("workspace")
     workload = ("--input", root / "w")
     for arguments in (

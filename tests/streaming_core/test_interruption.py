@@ -12,7 +12,7 @@ import pytest
 from streaming_core import interruption, machine_code
 from streaming_core.data import workload
 
-# Runs the command; a hook of the test's says when it is where the test wants it, and then it tells and goes on.
+# Runs the command. A hook prints a line at the test's position and continues after the signal.
 SCRIPT = """
 import os, sys
 from streaming_core.cli import main
@@ -68,7 +68,7 @@ def source(tmp_path_factory):
 
 
 def start(hook, home, *arguments):
-    """With an empty home where it is to compile, else with one that has the machine code of this test's process."""
+    """Starts the command with an empty home if it must compile, otherwise with the machine code of this process."""
     if hook is not COMPILING and not home.exists():
         home.mkdir()
         (home / "compiled").symlink_to(machine_code.kept().folder)
@@ -123,7 +123,7 @@ def test_a_signalled_command_prints_one_line_and_leaves_no_output(source, tmp_pa
 
 
 def test_a_signal_ends_working_threads(source, tmp_path):
-    """An open-loop source that would take an hour over the events: the runtime is inside of one block all the time."""
+    """An open-loop source needs an hour for the events, so the runtime stays within one block."""
     hook = """
 import streaming_core.run.engine as engine
 truth = engine.row_format.encode
@@ -144,7 +144,7 @@ engine.row_format.encode = encode
 def test_a_second_interrupt_ends_at_once(source, tmp_path):
     command = start(BLOCKS, tmp_path / "home", "run", "sl", "--input", source, "--out", tmp_path / "out")
     assert command.stdout.readline() == "here\n"
-    while command.poll() is None:  # two that come at once are one
+    while command.poll() is None:  # two simultaneous signals count as one
         command.send_signal(signal.SIGINT)
     assert command.returncode == 130  # it never came back from the hook
     command.communicate()

@@ -17,7 +17,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop import machine as loops
 from streaming_core.oracle.loop.tools import tools
 
-KEPT = machine_code.kept  # what tests/conftest.py has all others do without
+KEPT = machine_code.kept  # tests/conftest.py disables this for all other tests
 PARTS = {"one": b"first\n\0part", "two": b"", "three": bytes(range(256))}
 
 

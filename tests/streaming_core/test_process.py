@@ -15,7 +15,7 @@ from tests.support.waiting import alive, wait_for
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60
 
-# A supervisor as all of ours are: it starts a child that starts another one, waits, and ends them.
+# A supervisor like all of ours: it starts a child that starts another one, waits, and ends them.
 SUPERVISOR = """
 import signal, sys, time
 from streaming_core.process import Noted, end_group, start

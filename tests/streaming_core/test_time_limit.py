@@ -22,7 +22,7 @@ from numba import njit
 @njit("int64(int64)", nogil=False)  # compiled at import, outside the time limit
 def turns_for_ever(n):
     while n:
-        n ^= 2  # of sums LLVM believes that they do not overflow, and so that this would end
+        n ^= 2  # LLVM assumes that sums do not overflow, and would conclude that this loop ends
     return n
 
 def test_hangs():

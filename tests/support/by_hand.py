@@ -113,7 +113,7 @@ class Out:
 
 
 class Txn:
-    """Collects what an event asks for, then does it: conditions on the state before, operations in program order."""
+    """Collects the requests of an event, then applies them: conditions on the old state, operations in order."""
 
     def __init__(self, tables):
         self.tables, self.conditions, self.operations, self.reads = tables, [], [], []
@@ -130,7 +130,7 @@ class Txn:
         self.conditions.append((condition, rows_and_argument[: len(rows_and_argument) - len(argument)], argument))
 
     def modify(self, row, fn, *rows_and_argument):
-        # Other rows are read before anything is done.
+        # Other rows are read before any operation.
         others = [copy.deepcopy(g) for g in rows_and_argument if not isinstance(g, int)]
         self.operations.append((fn, row, others, *rows_and_argument[len(others) :]))
 
@@ -194,7 +194,7 @@ class Windows:
         about = range((row.ts - self.size) // self.advance - 1, row.ts // self.advance + 2)
         into = (n for n in about if n * self.advance <= row.ts < n * self.advance + self.size)
         into = (n for n in into if n * self.advance + self.size > self.watermark)
-        # Windows may be as many as there are milliseconds in one: of those, the first is looked for and no other.
+        # As many windows can hold a row as one has milliseconds; a `single` one needs only the first.
         into = list(islice(into, 1)) if self.is_single else list(into)
         self.late += not into
         for number in into:
@@ -214,7 +214,7 @@ class Windows:
         self.functions[f"update_{stream}"](row, entry, *entry.states, out)
 
     def expire(self, watermark, out):
-        """Windows that end by then; all of them if it is None."""
+        """Expires the windows that end by the watermark, or all of them without one."""
         if self.is_single:
             return
         over = {at: e for at, e in self.entries.items() if watermark is None or e.end <= watermark}
@@ -291,7 +291,7 @@ class Result:
 
 
 def exported(value):
-    """A field's value in a state's table."""
+    """The value of a field in a table of state."""
     match value:
         case Members():
             return list(value)

@@ -4,7 +4,7 @@ from streaming_core.generator import bigbench
 
 
 def of_category(params, *numbers):
-    """Items of these categories, the first ones."""
+    """The first items of these categories."""
     categories = bigbench.categories(params).tolist()
     return [item for item in range(1, len(categories)) if categories[item] in numbers]
 

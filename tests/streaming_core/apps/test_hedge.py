@@ -23,13 +23,13 @@ def is_pair(left, right, params):
 
 
 def pairs_of(events, params):
-    """Each trade as a left one, then as a right one, with every earlier one: those that a lower key keeps first."""
+    """Pairs of each trade, first as left row, then as right row, with every earlier one, by ascending key."""
     keys, pairs = params["keys"], []
     trades = [e for e in events if e["average"] > 0]
     for n, e in enumerate(trades):
         before = [(m, f) for m, f in enumerate(trades[:n]) if e["ts"] - f["ts"] < params["size"]]
         for is_right in (False, True):
-            # The n-th trade, from 0 on, is the (2n + 1)-th row as a left one, and the one behind that as a right one.
+            # Trade n, counted from 0, is row 2n + 1 on the left side and row 2n + 2 on the right side.
             place = {m: 2 * m + 1 if is_right else 2 * m + 2 for m, _ in before}
             for _, f in sorted(before, key=lambda one, place=place: (place[one[0]] % keys, one[0])):
                 left, right = (f, e) if is_right else (e, f)

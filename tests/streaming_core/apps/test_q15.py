@@ -148,7 +148,7 @@ def judge(row, sums, out):
     ],
 )
 def test_q15_is_exact_at_the_largest_possible_sums(days, lines):
-    """As it is compiled, and by both oracles, on sums that no stream of a test's size reaches."""
+    """Checks the compiled operator and both oracles on sums beyond any stream of a test's size."""
     points = {x: count * q15.MOST for x, count in zip(days, lines, strict=True)}
     slope, intercept = least_squares(points)
     sums = {

@@ -16,7 +16,7 @@ BY_HAND = {"keys": 5, "size": 300_001}
 
 
 def pairs_of(events, params):
-    """Every row with every earlier one of the other stream: those that a lower key keeps first, then the older ones."""
+    """Pairs of every row with every earlier row of the other stream, by ascending key, then by age."""
     keys, pairs = params["keys"], []
     for e in events:
         before = [f for f in events[: e["seq"]] if f["stream"] != e["stream"] and e["ts"] - f["ts"] < params["size"]]

@@ -11,7 +11,7 @@ from tests.support import by_hand
 
 
 def run(name, params, rows=None, events=600, seed=3):
-    """Rows (dicts without seq), or generated events, and what becomes of them: by hand, interpreted and in the loop."""
+    """Runs rows (dicts without seq) or generated events by hand, in the interpreter and in the loop."""
     app = registry.load(name)
     params = app.bind(params)
     if rows is None:

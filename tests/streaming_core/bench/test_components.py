@@ -16,7 +16,7 @@ OF_ALL = {path for source in SHARED for path in files(source)}
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A copy of all sources in another place, made in another order."""
+    """A copy of all sources at another path, written in another order."""
     root = tmp_path_factory.mktemp("checkout")
     for name in sorted(OF_ALL.union(*OF.values()), reverse=True):
         (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ def quick(monkeypatch, races):
         monkeypatch.setattr(switching, name, values)
     few_plans(monkeypatch)
     monkeypatch.setattr(rlas, "Race", races)
-    monkeypatch.setattr(rlas, "FACTOR", 1e9)  # of passes of microseconds
+    monkeypatch.setattr(rlas, "FACTOR", 1e9)  # predictions are far off for passes of microseconds
     monkeypatch.setattr(suite, "Race", races)
 
 
@@ -131,7 +131,7 @@ def check(outcome, declared):
         # Only passes with a switch have a time of a switch.
         still = "no" if "switch" in plot["y"] else None
         ways = [row for row in rows if row["way"] != "loop" and (still is None or row["switched"] != still)]
-        # Energy is the one figure that a machine may not have.
+        # Energy is the only figure that a machine can lack.
         assert plot["y"] == "energy_nj" or [row for row in drawn if row["way"] != "loop"] == ways
         # Each line of a distribution has its own points, and a socket can have fewer cores than operators.
         if plot["kind"] == "line" and plot["y"] not in ("batches", "plans") and plot["x"] != "sockets":
@@ -194,7 +194,7 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     assert skew == {(sigma, *kind, t, 1) for sigma in (1, 0.1, 0.03) for kind in kinds for t in {1, most}}
     assert {h.params["r_keyed"] for h, _ in ways("ordered", "figure-10")} == {1000, 10_000, 100_000, 1_000_000}
     for name in ("figure-10", "figure-11", "figure-12", "figure-13", "figure-14"):
-        # One tuple a batch, and so a tuple per call of a kernel, on all sides.
+        # All ways have batches of one tuple, and so one tuple per call of a kernel.
         assert {s.batch for _, s in ways("ordered", name)} == {1}
     assert {(s.app, s.queue) for _, s in ways("ordered", "figure-11")} == {
         (q, queue) for q in queries for queue in ("lanes", "hybrid", "partitioned")
@@ -459,7 +459,7 @@ def test_counted_comparisons_equal_those_of_the_operators(races):
         ts for ts, average in zip(events["ts"].to_pylist(), events["average"].to_pylist(), strict=True) if average
     ]
     lefts, rights, comparisons = [], [], 0
-    for ts in trades:  # as the left row of a pair, then as the right one
+    for ts in trades:  # first as the left row of a pair, then as the right row
         comparisons += sum(ts - other < 1_001 for other in rights)
         lefts.append(ts)
         comparisons += sum(ts - other < 1_001 for other in lefts)
@@ -488,7 +488,7 @@ def test_the_gain_of_sharing_is_measured_at_equal_threads():
     assert words["ours"] == f"relative to SN: wordcount, 1 thread: {gain}"
     assert pairs["ours"] == ""
     assert figures["ours"] == "wordcount: 1 thread throughput 1 M/s; 2 threads throughput 1 M/s"
-    # This build has no way as published.
+    # No row is of the published way.
     assert [claim["published"] for claim in (words, pairs, figures)] == ["", "", ""]
 
 

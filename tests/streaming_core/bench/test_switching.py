@@ -222,7 +222,7 @@ def test_the_command_runs_question_four(monkeypatch, capsys):
         *(("equal", kind, 256) for _ in SHARED for kind in KINDS for _ in switching.LOADS),
     ]
     for row in rows[1:]:
-        # The first request is there before the first event.
+        # The first request precedes the first event.
         assert (row.get("switches", 0) > 0) == (row.get("loaded_switches", 0) > 0) == (row["switched"] != "no")
         assert row["gap_max_us"] > 0
         assert row["loaded_near_p99_us"] > 0
@@ -319,6 +319,6 @@ def test_gaps_and_latencies_without_switches_come_from_equal_ways():
     assert (row["gap_max_us"], "switches" in row) == (410_000, False)
     row = reconfigured([[still], [switching_way]], 1, [0, 1], requests)
     assert (row["gap_max_us"], row["switches"]) == (430_000, 0)
-    # Without requests, nothing is looked for.
+    # Without requests there are no figures.
     assert reconfigured([[still]], 0, [0], [None]) == {}
     assert np.isnan(columns([{"at": 1, "event": 1, "latency": None}])["latency"]).all()

@@ -146,7 +146,7 @@ def test_pools_per_socket_require_several_threads_per_socket(monkeypatch):
 
 
 def row(way, rates, app="gs", threads=2, result="equal", heat=0, **more):
-    """A row as a race makes it, from the rates of its rounds."""
+    """A row of a race with these rates of its rounds."""
     params = more.pop("params", {})
     plain = {"app": app, "way": way, "scheme": way, "threads": threads, "result": result, "heat": heat}
     return (

@@ -16,7 +16,7 @@ from streaming_core.run.report import RunReport
 
 @pytest.fixture(scope="module")
 def workloads(tmp_path_factory):
-    """Small workloads, made once."""
+    """Small workloads, generated once."""
     from streaming_core.data import workload
 
     root = tmp_path_factory.mktemp("workloads")
@@ -28,7 +28,7 @@ def workloads(tmp_path_factory):
 
 
 def refused(result, *words):
-    """Exit code 2 and one line that holds the words."""
+    """Checks for exit code 2 and one line with the words."""
     code, out, err = result
     assert code == 2, err
     assert out == ""
@@ -40,7 +40,7 @@ def refused(result, *words):
 
 @pytest.mark.parametrize("app", ["sl", "tp", "wc"])
 def test_a_run_imports_no_pandas(app, workloads, tmp_path):
-    """pyarrow does at its conversions (data/arrow.py): a second of every cell, in a process of its own."""
+    """pyarrow imports pandas at conversions (data/arrow.py), which would cost each cell's process a second."""
     script = (
         "import sys\nfrom streaming_core.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 10 * ('pandas' in sys.modules))"
@@ -214,10 +214,10 @@ def test_a_schedule_moves_keys_between_replicas(command, workloads, tmp_path, pa
     assert [(r.operator, r.event, r.replicas) for r in switches] == [
         ("count", 0, [0]), ("count", 100, [1]), ("count", 100, [1]), ("count", 200, [0, 1]), ("count", 1000, [0]),
     ]  # fmt: skip
-    # Cells that got another owner: half of them when two share, all, none; the last event never came.
+    # Cells with a new owner: half when two replicas share, all, none. The last event never arrives.
     half, cells = switches[0].cells // 2, switches[0].cells
     assert [r.moved for r in switches] == [half, cells, 0, half, 0]
-    # Only who shares nothing copies anything.
+    # Only shared-nothing replicas copy state.
     assert [r.bytes > 0 for r in switches] == [parallelism == "sn" and r.moved > 0 and r.event < 300 for r in switches]
     # Affected replicas have switched unless the stream ended first. As published, the latest control tuple counts.
     latest = parallelism == "vsn_esg"
@@ -428,12 +428,12 @@ def test_bench_checks_the_results_of_its_runs(command, tmp_path, monkeypatch):
     refused(command("bench", "nope"), "unknown application")
 
 
-# Makes the inputs of the examples of other commands, so these come first.
+# These generate the inputs of other examples, so they run first.
 FIRST = ("generate", "run", "oracle", "diff", "record")
 
 
 def examples():
-    """The examples in the help of all commands, in an order in which they run, without the slow `bench` and `new`."""
+    """The examples in the help of all commands except `bench` and `new`, in an order that works."""
     commands = {one.callback.__name__: one for one in cli.app.registered_commands}
     lines = [
         line.split()[1:]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """A replacement of a text of the engine, and where it shows."""
+    """A replacement in the engine's source, and the application and workload that reveal it."""
 
     old: str
     new: str

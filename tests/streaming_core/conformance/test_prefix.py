@@ -10,7 +10,7 @@ EVENTS = 1_000
 
 
 class Engine:
-    """An engine that is wrong from a number of events on; it notes what it ran."""
+    """An engine that is wrong from a number of events on, and records its runs."""
 
     def __init__(self, first):
         self.first, self.ran = first, []

@@ -20,7 +20,7 @@ def engines(tmp_path, monkeypatch):
 
 
 def wrapped(body):
-    """An engine for wc whose right outputs `rows`, a list of dicts, go through some lines of Python."""
+    """An engine for wc that changes its right outputs `rows`, a list of dicts, by some lines of Python."""
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     return WC.format(
         fault=f"""

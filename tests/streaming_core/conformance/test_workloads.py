@@ -41,7 +41,7 @@ def numbers(params, seed, start, stop):
 
 
 def cases_of(name, names=()):
-    """The workloads of an application, and the reasons for those that it has not."""
+    """The workloads of an application, and the reasons for omitted ones."""
     both = list(cases(registry.load(name), names))
     return {one.name: one for one in both if isinstance(one, Case)}, dict(o for o in both if isinstance(o, tuple))
 
@@ -51,7 +51,7 @@ def column(case, name):
 
 
 def check(name, by_name, left_out):
-    """The workloads are small, and the oracle accepts them."""
+    """Checks that the workloads are small and that the oracle accepts them."""
     app = registry.load(name)
     assert len(by_name) >= 10
     assert not [reason for reason in left_out.values() if "refuses" in reason]

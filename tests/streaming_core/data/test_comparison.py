@@ -46,7 +46,7 @@ KEY = ("seq", "sub")
 
 @st.composite
 def pairs(draw):
-    """Rows of an oracle, in order, and rows of a run: some of them, in another order, changed, repeated, or others."""
+    """Ordered rows of an oracle, and rows of a run: a selection in another order, with changes, repeats and others."""
     keys = sorted(draw(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=6)))
     expected = [dict(zip(KEY, key, strict=True)) | draw(st.fixed_dictionaries(VALUES)) for key in keys]
     actual = [dict(row) for row in expected]
@@ -187,7 +187,7 @@ def test_a_table_of_one_row_needs_no_key():
 
 
 def test_columns_match_by_name_and_type():
-    # How the items of a list are named is Parquet's own.
+    # Parquet chooses the names of list items.
     lists = (pa.list_(pa.field(name, pa.int64())) for name in ("item", "element"))
     expected, actual = (pa.schema([("a", kind), ("b", pa.int64())]) for kind in lists)
     assert columns("outputs", expected, actual) == []

@@ -80,7 +80,7 @@ def test_a_writer_rolls_files_and_always_leaves_one(tmp_path, monkeypatch):
 
 
 def test_a_writers_error_is_raised_and_ends_its_thread(tmp_path, monkeypatch):
-    """A full disk, at the second of many tables: the caller hears of it, soon and once, and nothing comes after."""
+    """A full disk at the second of many tables raises one error soon, and nothing follows."""
     tried = []
 
     def full(self, table):
@@ -111,7 +111,7 @@ def test_reading_ahead_keeps_items_and_raises_errors_in_order():
 
     numbers = []
     with pytest.raises(BadInput, match="damaged"):
-        numbers.extend(ahead(items()))  # extend keeps what came before
+        numbers.extend(ahead(items()))  # extend keeps earlier items
     assert numbers == [0, 1, 2]
     endless = ahead(itertools.count())
     assert [next(endless), next(endless)] == [0, 1]

@@ -26,7 +26,7 @@ EVENTS = 60
 
 @pytest.fixture(scope="module")
 def wc(tmp_path_factory):
-    """A folder with a workload and the oracle's result of it."""
+    """A folder with a workload and the oracle's result."""
     folder = tmp_path_factory.mktemp("wc")
     workload.write("wc", {}, EVENTS, 1, folder / "workload")
     oracle.run(folder / "workload", folder / "oracle")

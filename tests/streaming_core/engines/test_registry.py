@@ -89,6 +89,6 @@ def test_the_manifest_declares_the_order(engines):
     spec = RunSpec.parse({"app": "wordcount", "executor": "mine", "sink": "parquet"})
     assert spec.order == "none"
     spec.check(apps.load("wordcount"))
-    # A spec of an engine that is gone can still be read.
+    # A spec of a removed engine can still be read.
     (engines / "mine" / registry.MANIFEST).unlink()
     assert RunSpec.parse(spec.model_dump(mode="json")) == spec

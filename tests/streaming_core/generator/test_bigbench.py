@@ -74,7 +74,7 @@ def test_tickets_hold_one_to_fourteen_lines(mode):
     ticket, size = np.unique(columns["ticket"][whole], return_counts=True)
     assert set(size.tolist()) == set(range(1, 15))
     assert abs(size.mean() - 7.5) < 0.1
-    for name in ("ts", "customer_sk", "store_sk"):  # of one ticket, but for what is NULL
+    for name in ("ts", "customer_sk", "store_sk"):  # equal within a ticket, except for NULL
         known = whole & (columns[name] >= 0)
         assert len(set(rows({n: columns[n][known] for n in ("ticket", name)}, "ticket", name))) <= len(ticket)
     if mode == "kit":
@@ -83,7 +83,7 @@ def test_tickets_hold_one_to_fourteen_lines(mode):
         items = [row for row in rows(columns, "ts", "ticket", "item_sk") if row[2] >= 0]
         assert items == sorted(items)
     else:
-        # Tickets of a second take turns, line by line, the lower one first.
+        # Tickets of one second alternate line by line, the lower one first.
         at = columns["ts"].tolist()
         turn, turns, seen = None, [], {}
         for ts, number in zip(at, columns["ticket"].tolist(), strict=True):
@@ -146,7 +146,7 @@ def test_a_visit_forms_one_session():
     assert max(gaps) <= 3_000
     assert abs(np.mean(gaps) - 59.5) < 1.5
     assert any(first < last for first, last in days)  # over midnight
-    assert np.mean(np.array(sizes) < 11) < 0.01  # those that the stream's end cuts off
+    assert np.mean(np.array(sizes) < 11) < 0.01  # visits that the end of the stream cuts off
     assert set(range(11, 22)) <= set(sizes)
     bought = columns["sales_sk"] >= 0
     assert abs(bought.mean() - 0.2 * 7.5 / 15.2) < 0.005

@@ -122,7 +122,7 @@ def test_keys_of_an_event_are_distinct_and_near_their_partition(n_items, parts, 
     assert keys.min() >= 0
     assert keys.max() < n_items
     assert all(len(set(row)) == need for row in keys.tolist())
-    # Within the partition where that holds enough keys, else within it and the whole next ones that are needed.
+    # Within the partition if it holds enough keys, otherwise also within as many following ones as needed.
     sizes = [space.size] * (space.parts - 1) + [n_items - space.size * (space.parts - 1)]
     for row, p in zip(keys.tolist(), partition.tolist(), strict=True):
         allowed, q = set(), p
@@ -229,7 +229,7 @@ def test_streams_with_different_seeds_or_parameters_do_not_mix():
     generate = by_period(make, count)
     for _ in range(2):
         for seed in range(3):
-            for limit in (5, 1000):  # six streams take turns: more than are kept
+            for limit in (5, 1000):  # six streams alternate: more than the cache holds
                 params = {"limit": limit}
                 assert same(generate(params, seed, 40, 90), by_period(make)(params, seed, 40, 90))
 
@@ -300,7 +300,7 @@ def test_partitions_of_an_event_are_consecutive_or_arbitrary():
     assert np.array_equal(near, (first[:, None] + np.arange(n)) % 40)
     assert np.array_equal(any_[:, 0], first)
     assert all(len(set(row)) == n for row in any_.tolist())
-    # Each of the others is as likely as any: those that follow are no more than their share, 1 in 39.
+    # All other partitions are equally likely, so the following one has its share of 1 in 39.
     followed = np.mean((np.diff(any_, axis=1) % 40) == 1)
     assert 0.5 / 39 < followed < 2 / 39
     assert set(any_[:, 1:].ravel().tolist()) == set(range(40))

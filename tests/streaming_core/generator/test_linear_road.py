@@ -49,7 +49,7 @@ def by_vehicle(events):
 
 
 def stopped(vehicle):
-    """Which reports of a vehicle are one of four or more with the same place, in a row."""
+    """Marks the reports of a vehicle in runs of at least four at the same position."""
     same = (np.diff(vehicle["pos"]) == 0) & (np.diff(vehicle["lane"]) == 0)
     marked = np.zeros(len(vehicle["pos"]), bool)
     run = 0

@@ -9,7 +9,7 @@ from streaming_core.api import App, Counter, Map, Param, Ring, Set, TopK, boolea
 from streaming_core.kernels.program import compile_app, describe_error
 from streaming_core.machine_code import Kept
 
-# This module's records and operators play the part of an application's file.
+# This module's records and operators stand for an application's file.
 
 
 @record
@@ -38,7 +38,7 @@ class Output:
 
 
 class Batch:
-    """A batch with room for outputs, as the runtime would hand it to a kernel."""
+    """A batch with room for outputs, like the runtime's arguments of a kernel."""
 
     def __init__(self, program, rows, line=b""):
         self.program = program

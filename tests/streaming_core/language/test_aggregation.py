@@ -83,7 +83,7 @@ def top(rows, k):
     return [(rank, item, count) for rank, (item, count) in enumerate(best)]
 
 
-# The declaration, and what leaves for the rows of a window and shop.
+# The declaration, and the outputs for the rows of a window and shop.
 AGGREGATES = {
     "count": (lambda windowed: windowed.count(), lambda rows: [(len(rows),)]),
     "sum": (lambda windowed: windowed.sum("price"), lambda rows: [(sum(row["price"] for row in rows),)]),
@@ -291,7 +291,7 @@ def test_durations_use_the_application_s_unit_of_time():
     assert [declared("count", tumbling("2m"), time=unit).operators[1].window.size for unit in ("s", "ms", "us")] == [
         120, 120_000, 120_000_000,
     ]  # fmt: skip
-    # Numbers and parameters are counted in it already.
+    # Numbers and parameters use the unit already.
     assert declared("count", tumbling(90)).operators[1].window.size == 90
     sized = declared("count", tumbling("size"), params={"size": Param(70)})
     assert sized.operators[1].window.bound("count", sized.bind()).size == 70

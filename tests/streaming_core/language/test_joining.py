@@ -56,7 +56,7 @@ def table_of(app, columns):
 
 
 def pairs(columns, within, price, number, same=True):
-    """All pairs of the definition; of a row's pairs the earlier rows in turn."""
+    """All pairs by definition, ordered by the later row, then by the earlier one."""
     rows = [
         dict(zip(columns, values, strict=True)) for values in zip(*(c.tolist() for c in columns.values()), strict=True)
     ]
@@ -113,7 +113,7 @@ def test_a_join_emits_every_pair_once(band, within, span):
 
 @pytest.mark.parametrize("distance", [0.0, 5e-324, 0.1, 1e300])
 def test_close_floats_lie_in_adjacent_buckets(distance):
-    """Values a distance apart, and the numbers next to them, of all magnitudes: the index loses no pair."""
+    """The index loses no pair among values at a distance and their neighbours, of all magnitudes."""
     rng = np.random.default_rng(11)
     first = np.concatenate([rng.normal(size=80) * 10.0 ** rng.integers(-300, 300, 80), [np.nan, np.inf, -np.inf, 0.0]])
     with np.errstate(over="ignore", invalid="ignore"):

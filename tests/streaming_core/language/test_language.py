@@ -20,7 +20,7 @@ from tests.streaming_core.language.refusals import CASES, DECLARED, HEAD, KINDS,
 
 
 def written(package, name, kind, code, function="operate"):
-    """The application of a case; its line that is named."""
+    """Writes the application of a case and returns the line that its error cites."""
     arguments, declared = KINDS[kind]
     body, *beside = code.split("\n\n\n")
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
@@ -102,7 +102,7 @@ def test_every_command_refuses_an_invalid_application_alike(package, command, tm
 
 
 def test_parameters_can_decide_whether_an_operator_type_checks(package, command, tmp_path):
-    """An application may keep to the language with some parameters and break it with others."""
+    """An application can be valid with some parameters and invalid with others."""
     line = written(package, "decided", "process", "if app.p:\n    x = 1\nstate.n = x  # here")
     registry.load("decided")
     assert command("generate", "decided", "--events", 0, "--set", "p=false", "--out", tmp_path / "w") == (

@@ -123,7 +123,7 @@ def test_windows_accept_late_rows_and_repeat_the_result(extent, is_own):
     compare("clicks", case.outputs, pa.concat_tables([loop.process(table), loop.finish(120)]), "outputs")
     for threads, parallelism in ((1, "vsn"), (2, "vsn_esg"), (3, "sn")):
         case.check(Pinned(app="clicks", threads=threads, batch=7, parallelism=parallelism), 20)
-    # By the definition: a result at the end of each window, and again for each late row that it still takes.
+    # By definition: a result at the end of each window, and again for each late row that it accepts.
     rows, again, late, highest = {}, [], [], None
     for seq, (ts, user) in enumerate(zip(times, users, strict=True)):
         highest = ts if highest is None else max(highest, ts)
@@ -143,7 +143,7 @@ def test_windows_accept_late_rows_and_repeat_the_result(extent, is_own):
     assert [one for one in results if one in set(again)] == again
     assert again
     assert {(end, user) for _, end, user, _ in on_time} <= rows.keys()
-    # The last result that leaves for a window counts all its rows.
+    # The last result of a window counts all its rows.
     final = {}
     for _, end, user, n in results:
         final[end, user] = max(n, final.get((end, user), 0))

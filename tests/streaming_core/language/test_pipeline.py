@@ -106,7 +106,7 @@ def test_only_output_columns_and_operator_states_can_agree_without_order():
 
 
 def small(params):
-    """An application that lacks nothing."""
+    """Completes an application."""
     app = App("small", params=params)
     app.source(Number).flat_map(same, Number).sink()
     app.generates(lambda params, seed, start, stop: {})

@@ -99,7 +99,7 @@ def test_events_of_several_sources_form_a_tagged_union():
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
 def test_streams_merge_by_time_then_stream_then_position(seed, monkeypatch):
-    """Held against sorting them; however they are cut."""
+    """Merging equals sorting, for any slices."""
     monkeypatch.setattr(workload, "_SLICE", 64)
     rng = np.random.default_rng(seed)
     count = int(rng.integers(2, 6))
@@ -182,7 +182,7 @@ def test_distant_rows_are_located_with_few_generated_rows():
     ts = np.concatenate([columns["ts"] for columns, _ in parts])[order]
     assert ts.tolist() == [e // 6 for e in range(at, at + 100)]
     sizes.clear()
-    merged.rows({}, 1, at + 100, at + 200)  # goes on where it was
+    merged.rows({}, 1, at + 100, at + 200)  # continues at its position
     assert sum(sizes) < 120
 
 
@@ -274,7 +274,7 @@ def drawn(rng, rows, steps):
 
 
 def drawn_right(rng, rows, steps):
-    """The same, for the right one."""
+    """Columns of rows of the right stream."""
     return drawn(rng, rows, steps) | {"line": [b"x" * int(n) for n in rng.integers(0, 4, rows)]}
 
 
@@ -374,7 +374,7 @@ def test_windows_expire_by_the_time_of_the_active_stream(silent_one, rows):
     app, table = counting(*sides, advance=5, size=SIZE, idle=0)
     outputs = agreed(app, table)
     ts, streams = table["ts"].to_numpy(), table["stream"].to_numpy()
-    for row in outputs:  # with the first event from its window's end on
+    for row in outputs:  # with the first event at or after its window's end
         assert row["seq"] == np.searchsorted(ts, row["ts"])
     name = ("lefts", "rights")[silent_one]
     assert sum(row[name] for row in outputs) == 4 * rows

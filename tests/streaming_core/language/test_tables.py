@@ -110,7 +110,7 @@ READERS = (Interpreter, Loop, compile_app)
 
 
 def refusal(app):
-    """The one line with which every reader refuses the application."""
+    """The error with which every reader refuses the application."""
     messages = set()
     for reader in READERS:
         with pytest.raises(BadInput) as error:

@@ -70,7 +70,7 @@ def counting(**declared):
 
 
 def expiries(outputs):
-    """When which window ended: the event, its end, its counts."""
+    """(event, end, counts) of each window that expired."""
     return [(row["seq"], row["ts"], row["lefts"], row["rights"]) for row in outputs if row["lefts"] >= 0]
 
 
@@ -102,7 +102,7 @@ def test_all_readers_agree_on_streams_in_any_order(seed):
     rng = np.random.default_rng(seed)
     events = 90
     ts = np.cumsum(rng.choice([0, 1, 2, 40], events)) - rng.choice([0, 0, 1, 5, 60], events) - 30
-    # One stream may be silent for long, or for ever; an event may be a row of both.
+    # One stream can be silent for long or for ever; an event can be a row of both.
     streams = rng.choice(3, events, p=[[0.45, 0.45, 0.1], [0.9, 0.1, 0], [0, 1, 0]][int(rng.integers(3))])
     advance = int(rng.integers(1, 8))
     declared = {"advance": advance, "size": advance * int(rng.integers(1, 4)) + int(rng.integers(3))}

@@ -137,7 +137,7 @@ def recalled(window, state, out):
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
 def test_a_sliding_single_window_equals_multiple_windows(seed):
-    """The same aggregate with one set of states per key, purged as it slides, and with one per window."""
+    """One aggregate with a sliding state per key equals the aggregate with a state per window."""
     rng = np.random.default_rng(seed)
     advance = int(rng.integers(1, 6))
     size = advance * int(rng.integers(1, 4)) + int(rng.integers(0, 3))
@@ -329,7 +329,7 @@ class Ends:
 
 
 def phrases(row, keys):
-    """The line, cut in two in every third place."""
+    """The line, cut in two at every third position."""
     for at in range(0, len(row.line) + 1, 3):
         keys.add(number=row.number % 2, first=row.line[0:at], rest=row.line[at:], is_long=len(row.line) > 16)
 
@@ -360,7 +360,7 @@ def every_end(window, state, out):
 
 
 def behind(name, **second):
-    """Windows behind windows, whose update and result both emit texts of rows and of keys."""
+    """Windows after windows, whose update and result both emit texts of rows and of keys."""
     app = App(name)
     first = app.source(Line).window(
         keys=phrases, key=Phrase, advance=3, size=7, delay=2, state=Seen, update=emit_line, result=ended, output=Phrases
@@ -481,7 +481,7 @@ def several(row, keys):
 
 
 def passed_on(number):
-    """Functions of their own for each operator: a row from each window of each key."""
+    """New functions for each operator, which emit a row from each window of each key."""
 
     def update(row, window, state, out):
         state.n += 1

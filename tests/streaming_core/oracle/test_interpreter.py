@@ -232,7 +232,7 @@ def test_sub_counts_the_outputs_of_one_event():
 
 
 def test_sub_continues_over_events_of_one_seq():
-    """As an operator takes them that is replayed alone; wherever a chunk ends, and at the end of the stream too."""
+    """A replayed operator takes several events of one seq, across chunks and at the end of the stream."""
     app = App("again")
     app.source(Number).flat_map(spread, Number).process(collect, Total, Total, flush=last).sink()
     events = table(n=[3, 1, 2, 4]).set_column(0, "seq", pa.array([5, 5, 5, 9]))

@@ -96,7 +96,7 @@ def test_every_source_file_of_the_oracle_changes_its_version(tmp_path):
         with path.open("a") as file:
             file.write("# changed\n")
         versions.append(oracle.source_digest(package))
-    (package / "loop" / "checks.py").rename(package / "checks.py")  # another place is another program
+    (package / "loop" / "checks.py").rename(package / "checks.py")  # another path is another program
     versions.append(oracle.source_digest(package))
     assert len(set(versions)) == len(sources) + 3
 
@@ -130,7 +130,7 @@ def test_an_unwritable_folder_gives_one_line(words, tmp_path):
 
 def test_a_full_disk_gives_one_line_and_leaves_no_output(words, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # any larger file cannot be written
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # larger files cannot be written
     try:
         with pytest.raises(CommandFailed, match=r"cannot write the result to .*: ") as failure:
             oracle.run(words, tmp_path / "out")

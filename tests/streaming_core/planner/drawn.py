@@ -49,7 +49,7 @@ def graph(seed: int, size: int = 4) -> Graph:
 
 
 def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
-    """So many sockets; some are the same but for their number, some have too little of something."""
+    """A machine with `sockets` sockets: some differ only in their number, some lack a resource."""
     draw = random.Random(seed)
     cores = [draw.choice((max(1, room - 2), room)) for _ in range(sockets)]
     near, far = draw.choice(((100.0, 100.0), (100.0, 500.0), (0.0, 300.0), (0.0, 0.0)))
@@ -68,7 +68,7 @@ def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
 
 
 def streamed(seed: int, machine: Machine) -> Machine:
-    """A machine whose rows are fetched in streams, not line by line, and perhaps got back so."""
+    """A machine that fetches rows in streams instead of line by line, and may get them back likewise."""
     draw = random.Random(seed)
     n = machine.sockets
 
@@ -79,7 +79,7 @@ def streamed(seed: int, machine: Machine) -> Machine:
 
 
 def patterned(seed: int, graph: Graph) -> Graph:
-    """A graph whose operators cost something else in two patterns more."""
+    """A graph with two more patterns, in which operators have other costs."""
     draw = random.Random(seed)
     names = [operator.name for operator in graph.operators]
 

@@ -14,7 +14,7 @@ from tests.streaming_core.planner import drawn
 
 
 def counts(problem: Compressed, plan: dict[str, list[int]]) -> np.ndarray:
-    """A plan as numbers by class and socket."""
+    """The number of replicas of a plan by class and socket."""
     table = np.zeros((len(problem.classes), problem.sockets + 1))
     for a, one in enumerate(problem.classes):
         for member in one.members:
@@ -46,7 +46,7 @@ def test_both_evaluations_agree(seed):
 @examine(60)
 @given(st.integers(0, 1_000_000), st.sampled_from(["sustained", "throughput"]))
 def test_a_bound_is_at_least_the_best_completion(seed, objective):
-    """Of every plan with a part of the replicas placed that a best one may have come from, and of any other."""
+    """Bounds of partial plans of a best plan, and of other partial plans."""
     graph, machine = drawn.graph(seed, 3 + seed % 3), drawn.machine(seed, 2 + seed % 2)
     problem = Compressed(graph, machine, drawn.replicas(seed, graph, 6))
     best = exhaustive(problem, objective)

@@ -81,7 +81,7 @@ def test_a_damaged_graph_is_refused_in_one_line(tmp_path, operators, message):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 144, 1000])
 def test_keys_are_dealt_like_the_runtimes_owner_map_deals_groups(number):
-    """Group g is replica g * k / 4096's (runtime/src/state/key_group.rs)."""
+    """Group g belongs to replica g * k / 4096 (runtime/src/state/key_group.rs)."""
     weights = [float(group % 5) for group in range(GROUPS)]
     expected = [0.0] * number
     for group, weight in enumerate(weights):

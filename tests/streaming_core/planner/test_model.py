@@ -104,7 +104,7 @@ def test_violated_constraints_are_named():
     )
     prediction = estimate(pipeline(work(memory_bytes=10.0)), small, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
     assert [str(load) for load in prediction.violated] == ["socket 0", "memory 0", "room 1", "channel 0 to 1"]
-    # A second has 1e8 ns on socket 0, where an event asks for 100 + 200 / 2.
+    # Socket 0 offers 1e8 ns per second, and an event needs 100 + 200 / 2 ns there.
     least = min(1e8 / 200, 1e6 / (10 * 0.5), 1e6 / (50 + 64))
     assert prediction.sustained.ingress == pytest.approx(least)
     assert str(prediction.sustained.bottleneck) == "channel 0 to 1"

@@ -21,7 +21,7 @@ def problem(seed: int, most: int = 7, ratio: int = 1) -> Compressed:
 
 
 def is_a_plan(counts: np.ndarray, of: Compressed) -> bool:
-    """Every replica placed once, nowhere more than there is room for."""
+    """Whether every replica has one place and no socket exceeds its room."""
     return (
         (counts[:, of.nowhere] == 0).all()
         and (counts.sum(axis=1) == of.totals).all()

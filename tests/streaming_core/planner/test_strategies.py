@@ -19,7 +19,7 @@ APPS = ("wc", "lr", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd"
 
 
 def is_placed(placement: Placed) -> bool:
-    """Replicas that operators may have, each on a core that there is, no core with more than it may have."""
+    """Whether replica numbers are allowed, cores exist, and no core has too many replicas."""
     machine, graph = placement.machine, placement.graph
     threads = placement.as_plan()
     number = [0] * machine.threads
@@ -64,8 +64,8 @@ def test_balanced_beats_other_strategies_on_the_papers_servers(app):
 
 
 def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
-    # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors asks for 3.75 seconds: no socket has
-    # them. Of eight predictors, it asks for 2.8.
+    # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors needs 3.75 seconds, more than any
+    # socket has. With eight predictors it needs 2.8.
     graph, search = drawn.paper("fd", None), Search("throughput", "paper")
     machine = Machine(name="two", cores=[8] * 2, capacity=[3e9] * 2, latency=[[0.0, 0.0], [0.0, 0.0]])
     failed = placement.place(Compressed(graph, machine, (1, 1, 6, 1), 5e5, 5), search)
@@ -152,7 +152,7 @@ def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
     graph = drawn.paper("wc", None)
     machine = Machine(name="one", cores=[2, 1], replicas_per_core=None, latency=[[0.0, 0.0], [0.0, 0.0]])
     sockets = {"source": [1], "parser": [0], "splitter": [0], "counter": [0, 0, 0, 0, 0], "sink": [0]}
-    # An event asks for 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
+    # An event needs 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
     cores = dealt(graph, machine, sockets)
     assert cores == {"source": [0], "parser": [0], "splitter": [0], "counter": [1, 1, 0, 1, 0], "sink": [1]}
 
@@ -203,7 +203,7 @@ def test_an_invalid_compression_ratio_is_refused():
 
 
 def test_last_of_equal_replicas_shares_a_socket_with_the_sink():
-    """It delivers what the first ones have put out of an event while these wait."""
+    """The last replica delivers the outputs of the first ones while these wait."""
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=10.0)])
     work = Operator(name="work", kind="windowed", inputs=[Input(producer="source", ns=1000.0)], most=3)
     sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=10.0)], most=1)

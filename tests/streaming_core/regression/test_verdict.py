@@ -28,12 +28,12 @@ def passes(*digests: str) -> list[dict]:
     [
         (CELL, [check("equal")], "aaa", "equal", None),
         (CELL, [check("equal"), check("equal", name="digest")], "", "equal", None),
-        # Nothing is known of it, or not enough.
+        # Results are missing or insufficient.
         (CELL, [], "", "not_run", "no result was compared"),
         (CELL | {"status": "not_run", "error": "it never started"}, [], "", "not_run", "it never started"),
         (CELL | {"status": "not_run"}, [check("equal")], "", "not_run", "no result was compared"),
         (CELL, [check("equal"), check("not_run", name="completed", detail="gone")], "", "not_run", "completed: gone"),
-        # A check that compared nothing has not passed, whatever the others say.
+        # A check without compared rows has not passed, whatever the other checks show.
         (CELL, [check("equal", rows=0)], "", "not_run", "outputs: no row was compared"),
         (CELL, [check("equal"), check("equal", rows=0, name="order")], "", "not_run", "order: no row was compared"),
         (CELL, [check("equal", rows=None)], "", "not_run", "outputs: no row was compared"),
@@ -42,7 +42,7 @@ def passes(*digests: str) -> list[dict]:
         (CELL | CRASHED, [check("different", extra=2)], "", "different", "outputs: 2 extra"),
         (CELL, [check("different", extra=2), check("failed", name="completed")], "", "different", "outputs: 2 extra"),
         (CELL, [check("equal")], "aab", "different", "the measured passes have 2 different digests"),
-        # A broken invariant is a verdict of its own where the rows agree, and outranks what says less.
+        # A broken invariant has its own verdict if the rows agree, and outranks weaker evidence.
         (CELL, [check("equal"), BROKEN], "", "invariant_broken", "invariant:money: 1 row breaks it"),
         (CELL, [BROKEN | {"different": 3}], "a", "invariant_broken", "invariant:money: 3 rows break it"),
         (CELL, [BROKEN, check("different", extra=2)], "", "different", "outputs: 2 extra"),
@@ -55,7 +55,7 @@ def passes(*digests: str) -> list[dict]:
         (CELL, [check("equal"), check("failed", name="completed", detail="exit 1")], "", "failed", "completed: exit 1"),
         (BOUND | CRASHED, [check("not_comparable")], "", "failed", CRASHED["error"]),
         (BOUND, [check("failed", name="completed")], "", "failed", "the run of the cell failed"),
-        # A bound is one whatever it produced, if it ran.
+        # A bound that ran is a bound, whatever its outputs.
         (BOUND, [check("not_comparable")], "aa", "not_comparable", "the cell is a bound, not a result"),
         (BOUND, [check("not_comparable", different=3)], "ab", "not_comparable", "outputs: 3 different"),
         (BOUND, [check("different", different=3)], "", "not_comparable", "outputs: 3 different"),
@@ -67,7 +67,7 @@ def passes(*digests: str) -> list[dict]:
             "not_run",
             "no result was compared",
         ),
-        # Words that do not say that a result is right do not make it so.
+        # Other words do not make a result right.
         (CELL, [check("not_comparable")], "", "not_run", "not all checks found the results equal"),
         (CELL, [check("equal"), check("splendid")], "", "not_run", "not all checks found the results equal"),
         # A run that is not loaded yet.

@@ -56,7 +56,7 @@ def stopped(spec, source, tmp_path):
 
 @pytest.fixture
 def refused(spec, source, stopped, capsys, monkeypatch):
-    """Goes on with that run through the command line and expects one line that says the words; nothing is lost."""
+    """Resumes the run on the command line, and expects one line with the words and no lost files."""
 
     def check(*words, workload=source, change=None):
         (stopped.parent / "spec.json").write_text(json.dumps(spec.model_dump(mode="json") | (change or {})))
@@ -212,7 +212,7 @@ def test_other_code_is_refused(refused, monkeypatch):
 
 
 def test_events_changed_during_a_run_are_detected(spec, source, tmp_path):
-    """The manifest stays: the digest of what was read before the end goes along with the checkpoint."""
+    """The manifest is unchanged: the checkpoint holds the digest of the events before it."""
     changed = tmp_path / "changed"
     shutil.copytree(source, changed)
     part = changed / "events" / "part-00000.parquet"

@@ -20,7 +20,7 @@ APPS = {"wc": ("pooled", "count"), "sl": ("transactional", "accounts"), "sd": ("
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Per application: an oracle's result, and a run that produced the same."""
+    """Application -> a folder with the oracle's result and an equal run."""
     root, folders = tmp_path_factory.mktemp("diff"), {}
     for app, (executor, _) in APPS.items():
         events = workload.write(app, {}, 300, 1, root / app / "workload")
@@ -46,7 +46,7 @@ def results(tmp_path_factory):
 
 @pytest.fixture
 def copied(results, tmp_path):
-    """copied(app) -> a run folder of one's own and the oracle's."""
+    """copied(app) -> a private copy of the run folder, and the oracle's folder."""
 
     def copy(app):
         shutil.copytree(results[app] / "run", tmp_path / app)
@@ -62,7 +62,7 @@ def rewrite(path, change):
 
 
 def changed(table, name, position):
-    """The table with one value changed by the least there is."""
+    """The table with the smallest change of one value."""
 
     def other(value):
         if isinstance(value, bool):

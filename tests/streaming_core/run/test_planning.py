@@ -318,7 +318,7 @@ def test_a_profile_gives_the_planner_costs_weights_and_sizes(workspace):
         assert all(c.execute >= 0 and c.others > 0 and len(c.quantiles) == 21 for c in one.costs.values())
     assert sum(measurement.weights["count"]) == 20000
     assert 2 <= sum(weight > 0 for weight in measurement.weights["count"]) <= 20
-    # A row: its seq, and 8 bytes for each field; a sentence, a word, a word and its count, and their letters.
+    # A row holds its seq, 8 bytes for each field and its letters: a sentence, a word, then a word and its count.
     sizes = measurement.row_bytes
     assert sizes["split"]["source"] == sizes["source"]["events"] > 16 + 10
     assert sizes["count"]["split"] + 8 == sizes["sink"]["count"]

@@ -71,14 +71,14 @@ def test_replaying_a_recording_locates_a_mismatch(command, workspace, tmp_path, 
     assert command("diff", ours, theirs)[:2] == (0, "equal: 3000 input rows of operator count\n")
     code, shown, _ = command("replay", ours, "--out", out, "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "count of wc (partitioned): 3000 rows in")
-    # count is the last operator: what it puts out is what the application does, of the same events.
+    # count is the last operator, so its outputs are the application's.
     result = oracle.read_manifest(workspace / "oracle")
     assert json.loads((out / "manifest.json").read_text())["output_digest"] == result["output_digest"]
     assert pq.read_table(out / "outputs").equals(pq.read_table(workspace / "oracle" / "outputs"))
     assert pq.read_table(out / "state" / "count.parquet").equals(
         pq.read_table(workspace / "oracle" / "state" / "count.parquet")
     )
-    # A row that is not delivered as it should be: of sentence 7 the eighth word.
+    # A row delivered wrongly: the eighth word of sentence 7.
     changed(ours, other_word)
     code, shown, _ = command("diff", ours, theirs)
     assert (code, "rows: seq 7, sub 7: word: expected 'w" in shown) == (1, True)
@@ -133,7 +133,7 @@ def test_windows_are_recorded_and_replayed(command, tmp_path):
     code, shown, _ = command("replay", ours, "--out", tmp_path / "out", "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "count of wordcount (windowed): 300 rows in")
     assert shown.endswith("equal to the oracle's replay\n")
-    # count is the only operator: what it puts out is what the application does.
+    # count is the only operator, so its outputs are the application's.
     manifest = oracle.run(tmp_path / "w", tmp_path / "o")
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == manifest["output_digest"]
 
@@ -349,7 +349,7 @@ class Ended:
 
 
 def passing():
-    """Windows between operators of other kinds, which keep texts of rows that are gone."""
+    """Windows between operators of other kinds, which keep texts of expired rows."""
 
     def words(row, out):
         out.emit(ts=row.ts, line=row.line[0:3])

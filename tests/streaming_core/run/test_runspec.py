@@ -127,7 +127,7 @@ def test_an_axis_concerns_the_executors_that_have_it():
 
 
 def some(values):
-    """A few of the values, in any order, some perhaps twice."""
+    """Some of the values in any order, possibly with repeats."""
     return st.lists(st.sampled_from(values), min_size=1, max_size=4)
 
 
@@ -187,7 +187,7 @@ def test_unsupported_ways_are_left_out_and_listed():
     assert matrix.omissions({"left_out": left_out}) == [
         "application q1 runs in total order only: it does not say what agrees without order (3 cells)",
     ]
-    assert matrix.omissions({}) == []  # a run whose plan is gone
+    assert matrix.omissions({}) == []  # a run without its plan
 
 
 def test_cells_on_spark_belong_to_the_connection_of_the_run(tmp_path):

@@ -29,7 +29,7 @@ from streaming_core.storage import canonical_json
 
 ROOT = Path(__file__).parents[3]
 
-# Specs as they were written down before executors were classes, and the cells they named.
+# Cells, and their specs from before executors were classes.
 WRITTEN = {
     "sl.transactional.owners.t1.6d6d35f6": {"app": "sl", "executor": "transactional"},
     "sl.transactional.serial.t2.dd6f87dc": {
@@ -88,7 +88,7 @@ WRITTEN = {
     "wc.morsel.morsel.t1.4bbcf84b": {"app": "wc", "executor": "morsel"},
     "wc.spark.spark.t2.2318af55": {"app": "wc", "executor": "spark", "threads": 2},
 }
-# The flat JSON of two of them, from files of that time.
+# The flat JSON of two of them from old files.
 FLAT = {
     "sl.transactional.serial.t2.dd6f87dc": """{"app": "sl", "params": {}, "executor": "transactional", "threads": 2,
         "scheme": "serial", "pool": null, "stealing": false, "punctuation": 500, "checkpoint": 0, "batch": 256,
@@ -110,7 +110,7 @@ def test_cells_keep_their_names_over_releases(cell):
 def test_a_flat_spec_survives_a_round_trip(cell):
     spec = RunSpec.parse(FLAT[cell])
     assert spec == RunSpec.parse(WRITTEN[cell])
-    # Options that came later.
+    # Options that are newer.
     later = {"schedule": [], "controller": None, "thresholds": [], "parallelism": None}
     later |= {"seconds": 0.4, "partitioning": None, "partitions": 100, "slice": 5, "throughput_window": 1000}
     later |= {"linger": 1000}

@@ -53,7 +53,7 @@ def test_passes_alternate_with_the_loop_after_a_warm_up_of_each():
     measurement = measured(turns, log, sample(9.0), sample(0.2), sample(0.1), sample(0.3))
     assert (measurement.seconds, measurement.passes, measurement.loop_seconds) == (0.2, 3, 0.2)
     assert log == ["loop", "way"] * 4
-    # The second repetition needs no warming up.
+    # The second repetition needs no warm-up.
     measurement = measured(turns, log, sample(0.7))
     assert (measurement.seconds, measurement.passes, measurement.loop_seconds) == (0.7, 1, 0.4)
     assert turns.yardstick == "loop"
