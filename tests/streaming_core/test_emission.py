@@ -1,4 +1,4 @@
-"""The private parts of numba that streaming_core/emission.py builds upon."""
+"""The private parts of numba that streaming_core/emission.py depends on."""
 
 import re
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""How a command ends when what is around it fails: one line, exit code 3 (2 for names that cannot be), nothing left.
+"""How a command ends when its environment fails: one line, exit code 3 (2 for bad names), no files left.
 
 Through the command that a user types, in a process of its own: limits, descriptors and locales are a process's.
 """
@@ -18,15 +18,15 @@ LONG = "x" * 300
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A workload of wc, a run of it that differs from its oracle, an equal one, a recording."""
-    root = tmp_path_factory.mktemp("made")
-    given = ("--input", root / "w")
+def workspace(tmp_path_factory):
+    """A workload of wc, a run, the oracle's result and a recording."""
+    root = tmp_path_factory.mktemp("workspace")
+    workload = ("--input", root / "w")
     for arguments in (
         ("generate", "wc", "--events", 500, "--out", root / "w"),
-        ("run", "wc", *given, "--out", root / "run"),
-        ("oracle", "wc", *given, "--out", root / "oracle"),
-        ("record", "wc", "--operator", "count", *given, "--out", root / "recording"),
+        ("run", "wc", *workload, "--out", root / "run"),
+        ("oracle", "wc", *workload, "--out", root / "oracle"),
+        ("record", "wc", "--operator", "count", *workload, "--out", root / "recording"),
     ):
         done = call(*arguments)
         assert done.returncode == 0, done.stderr
@@ -34,21 +34,21 @@ def made(tmp_path_factory):
 
 
 def limited(kind, size):
-    """For subprocess: what the child sets before it becomes the command."""
+    """A `preexec_fn` that limits a resource of the command."""
     return lambda: resource.setrlimit(kind, (size, size))
 
 
-def call(*arguments, command="streaming-core", env=None, **given):
+def call(*arguments, command="streaming-core", env=None, **options):
     arguments = [a if isinstance(a, bytes) else str(a) for a in arguments]
-    given = {"stdout": subprocess.PIPE} | given
+    options = {"stdout": subprocess.PIPE} | options
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
-    # Python itself writes half a file of bytecode where the limit of a test lets it, and trips over that ever after.
+    # Under a size limit Python would write truncated bytecode files, which break later runs.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    return subprocess.run([BIN / command, *arguments], stderr=subprocess.PIPE, env=environment | (env or {}), **given)
+    return subprocess.run([BIN / command, *arguments], stderr=subprocess.PIPE, env=environment | (env or {}), **options)
 
 
 def ends(done, code, *words, name="streaming-core"):
-    """This exit code, and one line that holds the words."""
+    """Checks the exit code, and that stderr is one line with the words."""
     line = done.stderr.decode("utf-8", "replace")
     assert done.returncode == code, line
     assert line.startswith(f"{name}: ")
@@ -75,10 +75,10 @@ def ends(done, code, *words, name="streaming-core"):
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_full_disk_is_one_line_and_leaves_nothing(made, tmp_path, with_compiled, arguments):
-    given = [tmp_path / a if a == "new" else made / a if a in ("w", "recording") else a for a in arguments]
+def test_a_full_disk_gives_one_line_and_leaves_no_output(workspace, tmp_path, with_compiled, arguments):
+    paths = [tmp_path / a if a == "new" else workspace / a if a in ("w", "recording") else a for a in arguments]
     full = limited(resource.RLIMIT_FSIZE, 1024)
-    done = call(*given, preexec_fn=full, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))})
+    done = call(*paths, preexec_fn=full, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))})
     ends(done, 3, "cannot write ", "File too large")
     left = {path.name for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "home" not in path.parents}
     assert left <= {"spec.json"}
@@ -94,28 +94,33 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(made, tmp_path, with_compile
     ids=lambda arguments: arguments[0],
 )
 @pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
-def test_a_result_that_cannot_be_printed_is_no_result(made, arguments, unbuffered):
-    given = [made / a if a in ("run", "oracle", "w") else a for a in arguments]
+def test_an_unprintable_result_fails_the_command(workspace, arguments, unbuffered):
+    paths = [workspace / a if a in ("run", "oracle", "w") else a for a in arguments]
     with open("/dev/full", "wb") as full:
-        ends(call(*given, stdout=full, env={"PYTHONUNBUFFERED": unbuffered}), 3, "No space left on device")
+        ends(call(*paths, stdout=full, env={"PYTHONUNBUFFERED": unbuffered}), 3, "No space left on device")
 
 
 @pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("arguments", [("diff", "run", "oracle"), ("describe", "lr")])
-def test_a_pipe_that_nobody_reads_ends_it_without_a_word(made, arguments, unbuffered):
-    given = [made / a if a in ("run", "oracle") else a for a in arguments]
-    nobody, end = os.pipe()
-    os.close(nobody)
-    done = call(*given, stdout=end, env={"PYTHONUNBUFFERED": unbuffered})
+def test_a_closed_pipe_ends_the_command_silently(workspace, arguments, unbuffered):
+    paths = [workspace / a if a in ("run", "oracle") else a for a in arguments]
+    reader, end = os.pipe()
+    os.close(reader)
+    done = call(*paths, stdout=end, env={"PYTHONUNBUFFERED": unbuffered})
     os.close(end)
     assert (done.returncode, done.stderr) == (3, b"")
 
 
-def test_where_nothing_can_be_said_the_code_still_tells(made):
+def test_exit_code_is_right_when_stderr_is_full(workspace):
     with open("/dev/full", "wb") as full:
-        given = {"stdout": full, "env": dict(os.environ)}
-        assert subprocess.run([COMMAND, "describe", "nope"], stderr=full, **given).returncode == 2
-        assert subprocess.run([COMMAND, "diff", made / "run", made / "oracle"], stderr=full, **given).returncode == 3
+        options = {"stdout": full, "env": dict(os.environ)}
+        assert subprocess.run([COMMAND, "describe", "nope"], stderr=full, **options).returncode == 2
+        assert (
+            subprocess.run(
+                [COMMAND, "diff", workspace / "run", workspace / "oracle"], stderr=full, **options
+            ).returncode
+            == 3
+        )
 
 
 @pytest.mark.parametrize(
@@ -132,26 +137,31 @@ def test_where_nothing_can_be_said_the_code_still_tells(made):
     ],
     ids=lambda arguments: f"{arguments[0]}{arguments[-2]}",
 )
-def test_a_name_that_is_too_long_is_bad_input(made, tmp_path, with_compiled, arguments):
-    given = [made / a if a in ("w", "recording") else tmp_path / a if a in (LONG, "new") else a for a in arguments]
-    ends(call(*given, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))}), 2, "File name too long")
+def test_an_overlong_name_is_bad_input(workspace, tmp_path, with_compiled, arguments):
+    paths = [workspace / a if a in ("w", "recording") else tmp_path / a if a in (LONG, "new") else a for a in arguments]
+    ends(call(*paths, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))}), 2, "File name too long")
 
 
-def test_diff_of_a_name_that_is_too_long(made):
-    done = call("diff", made / "run", made / LONG)
+def test_diff_refuses_an_overlong_name(workspace):
+    done = call("diff", workspace / "run", workspace / LONG)
     assert done.returncode == 2
     assert b"File name too long" in done.stdout
 
 
 @pytest.mark.parametrize("app", ["generate", "run", "oracle", "record"])
-def test_a_name_that_is_not_utf_8_is_bad_input_and_nothing_is_written(made, tmp_path, app):
+def test_a_name_outside_utf_8_is_bad_input_and_nothing_is_written(workspace, tmp_path, app):
     out = os.fsencode(tmp_path) + b"/na\xefve"
-    more = {"generate": ("--events", 10), "record": ("--input", made / "w", "--operator", "count")}
-    ends(call(app, "wc", *more.get(app, ("--input", made / "w")), "--out", out), 2, "na\\xefve", "is not valid UTF-8")
+    more = {"generate": ("--events", 10), "record": ("--input", workspace / "w", "--operator", "count")}
+    ends(
+        call(app, "wc", *more.get(app, ("--input", workspace / "w")), "--out", out),
+        2,
+        "na\\xefve",
+        "is not valid UTF-8",
+    )
     assert os.listdir(os.fsencode(tmp_path)) == []
 
 
-def test_home_has_a_utf_8_name_too(tmp_path):
+def test_home_must_have_a_utf_8_name(tmp_path):
     home = os.fsencode(tmp_path) + b"/na\xefve"
     done = subprocess.run([COMMAND, "apps"], env={**os.environb, b"LOCKSTEP_HOME": home}, capture_output=True)
     ends(done, 2, "LOCKSTEP_HOME", "is not valid UTF-8")
@@ -160,7 +170,7 @@ def test_home_has_a_utf_8_name_too(tmp_path):
 ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def test_a_locale_that_reads_names_otherwise_is_told(tmp_path):
+def test_a_locale_that_misreads_names_is_refused(tmp_path):
     done = call("generate", "sl", "--events", 10, "--out", tmp_path / "é", env=ASCII)
     ends(done, 2, r"\xc3\xa9", "this system reads it as ascii; set PYTHONUTF8=1")
     assert list(tmp_path.iterdir()) == []
@@ -169,7 +179,7 @@ def test_a_locale_that_reads_names_otherwise_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("env", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["locale", "encoding"])
-def test_what_a_terminal_cannot_show_is_escaped(made, tmp_path, env):
+def test_unprintable_characters_are_escaped(workspace, tmp_path, env):
     folder = tmp_path / "Ω" if env is not ASCII else tmp_path
     assert call("generate", "sl", "--events", 10, "--out", folder).returncode == 0
     done = call("generate", "sl", "--events", 10, "--out", folder, env=env)
@@ -181,19 +191,19 @@ def test_what_a_terminal_cannot_show_is_escaped(made, tmp_path, env):
 @pytest.mark.parametrize(
     "megabytes", [40, pytest.param(100, marks=pytest.mark.slow), 150, pytest.param(250, marks=pytest.mark.slow)]
 )
-def test_no_memory_for_the_libraries_is_one_line(made, megabytes):
+def test_lack_of_memory_for_the_libraries_gives_one_line(workspace, megabytes):
     """Each of these sizes stops at another library; OpenBLAS would end the process with code 1 at the middle ones."""
-    given = ("diff", made / "run", made / "oracle")
-    ends(call(*given, preexec_fn=limited(resource.RLIMIT_AS, megabytes << 20)), 3)
+    arguments = ("diff", workspace / "run", workspace / "oracle")
+    ends(call(*arguments, preexec_fn=limited(resource.RLIMIT_AS, megabytes << 20)), 3)
 
 
-def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
+def test_an_internal_error_gives_one_line_and_a_traceback_on_request(workspace):
     script = (
         "import sys\nfrom streaming_core.cli import main\nfrom streaming_core.run import comparison\n"
         "def broken(*_):\n    raise LookupError('no such\\nthing')\n"
         "comparison.diff = broken\nmain()\n"
     )
-    command = [sys.executable, "-c", script, "diff", made / "run", made / "oracle"]
+    command = [sys.executable, "-c", script, "diff", workspace / "run", workspace / "oracle"]
     done = subprocess.run(command, capture_output=True)
     ends(done, 3, "internal error: LookupError: no such thing (<string>:5); set LOCKSTEP_TRACEBACK=1")
     done = subprocess.run(command, capture_output=True, env={**os.environ, "LOCKSTEP_TRACEBACK": "1"})
@@ -202,7 +212,7 @@ def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
     assert done.stderr.splitlines()[-1].startswith(b"streaming-core: internal error: LookupError")
 
 
-def test_interrupted_is_not_different(made):
+def test_an_interrupted_diff_does_not_exit_as_different(workspace):
     # Raised in this thread: a signal to the process may come to another one, and be noted after it was looked for. Of
     # tests that a shell runs in the background SIGINT is ignored, which the command would respect.
     script = (
@@ -212,12 +222,12 @@ def test_interrupted_is_not_different(made):
         "comparison.diff = lambda *_: (signal.raise_signal(signal.%(name)s), interruption.check())\nmain()\n"
     )
     for number, code in (("SIGINT", 130), ("SIGTERM", 143)):
-        command = [sys.executable, "-c", script % {"name": number}, "diff", made / "run", made / "oracle"]
+        command = [sys.executable, "-c", script % {"name": number}, "diff", workspace / "run", workspace / "oracle"]
         ends(subprocess.run(command, capture_output=True), code, f"stopped by {number}")
 
 
 @pytest.mark.parametrize("subcommand", [(), ("run",), ("report",), ("prune",), ("warehouse", "build"), ("ui",)])
-def test_the_commands_of_the_house_end_alike(tmp_path, subcommand):
+def test_all_commands_end_alike(tmp_path, subcommand):
     env = {"LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a"), "PYTHONUNBUFFERED": ""}
     house = {"command": "lockstep", "env": env}
     with open("/dev/full", "wb") as full:
@@ -229,7 +239,7 @@ def test_the_commands_of_the_house_end_alike(tmp_path, subcommand):
         ends(call(*subcommand, **house), 2, str(tmp_path / "l"), name="lockstep")
 
 
-def test_the_report_of_a_run_is_not_printed_to_a_full_disk(tmp_path):
+def test_report_fails_when_it_cannot_be_printed(tmp_path):
     from streaming_core.regression.home import Home
     from tests.reports import past_runs
 

@@ -1,4 +1,4 @@
-"""Commands that a signal asks to end: one line, 128 + its number, nothing half-written; whatever they are at."""
+"""A signal ends any command with one line and exit code 128 + its number, and leaves no partial files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from streaming_core import interruption, machine_code
 from streaming_core.data import workload
 
-# Runs the command; a hook of the test's says when it is where the test wants it, and then it tells and goes on.
+# Runs the command. A hook prints a line at the test's position and continues after the signal.
 SCRIPT = """
 import os, sys
 from streaming_core.cli import main
@@ -23,13 +23,13 @@ def here():
 main()
 """
 
-# Inside of a callback of numba's: an exception that is raised there is printed and lost.
+# Inside a callback of numba, which prints and loses exceptions.
 COMPILING = """
 from streaming_core import emission
-truth, told = emission.emit, []
+truth, messages = emission.emit, []
 def emit(*arguments):
-    if not told:
-        told.append(here())
+    if not messages:
+        messages.append(here())
     return truth(*arguments)
 emission.emit = emit
 """
@@ -68,7 +68,7 @@ def source(tmp_path_factory):
 
 
 def start(hook, home, *arguments):
-    """With an empty home where it is to compile, else with one that has the machine code of this test's process."""
+    """Starts the command with an empty home if it must compile, otherwise with the machine code of this process."""
     if hook is not COMPILING and not home.exists():
         home.mkdir()
         (home / "compiled").symlink_to(machine_code.kept().folder)
@@ -89,11 +89,11 @@ def start(hook, home, *arguments):
 
 
 def interrupted(command, number):
-    """Sends a signal where the hook says, and returns exit code and what it said."""
+    """Sends a signal at the hook, and returns the exit code and stderr."""
     assert command.stdout.readline() == "here\n", command.stderr.read()
     command.send_signal(number)
-    _, said = command.communicate("\n" * 100)
-    return command.returncode, said
+    _, stderr = command.communicate("\n" * 100)
+    return command.returncode, stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
@@ -112,18 +112,18 @@ def interrupted(command, number):
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
-def test_a_signalled_command_ends_with_a_line_and_leaves_nothing(source, tmp_path, hook, arguments, number):
+def test_a_signalled_command_prints_one_line_and_leaves_no_output(source, tmp_path, hook, arguments, number):
     out = tmp_path / "out"
-    given = [{"SOURCE": source, "OUT": out}.get(word, word) for word in arguments]
-    code, said = interrupted(start(hook, tmp_path / "home", *given), number)
-    assert (code, said) == (128 + number, f"streaming-core: stopped by {number.name}\n")
+    words = [{"SOURCE": source, "OUT": out}.get(word, word) for word in arguments]
+    code, stderr = interrupted(start(hook, tmp_path / "home", *words), number)
+    assert (code, stderr) == (128 + number, f"streaming-core: stopped by {number.name}\n")
     left = sorted(path.name for path in tmp_path.rglob("*") if tmp_path / "home" not in (path, *path.parents))
-    # A run's folder is made once it is known that the application compiles.
+    # The command creates a run's folder only after the application compiles.
     assert left == (["out", "spec.json"] if arguments[0] == "run" and hook is not COMPILING else [])
 
 
-def test_threads_at_work_leave(source, tmp_path):
-    """An open-loop source that would take an hour over the events: the runtime is inside of one block all the time."""
+def test_a_signal_ends_working_threads(source, tmp_path):
+    """An open-loop source needs an hour for the events, so the runtime stays within one block."""
     hook = """
 import streaming_core.run.blocks as blocks
 truth = blocks.row_format.encode
@@ -137,20 +137,20 @@ blocks.row_format.encode = encode
         workload.write(app, {}, 500, 1, folder)
         more = ("--executor", executor, "--rate", 0.1, "--repetitions", 0, "--threads", 2)
         command = start(hook, tmp_path / "home", "run", app, "--input", folder, "--out", tmp_path / executor, *more)
-        code, said = interrupted(command, signal.SIGTERM)
-        assert (code, said) == (143, "streaming-core: stopped by SIGTERM\n"), executor
+        code, stderr = interrupted(command, signal.SIGTERM)
+        assert (code, stderr) == (143, "streaming-core: stopped by SIGTERM\n"), executor
 
 
 def test_a_second_interrupt_ends_at_once(source, tmp_path):
     command = start(BLOCKS, tmp_path / "home", "run", "sl", "--input", source, "--out", tmp_path / "out")
     assert command.stdout.readline() == "here\n"
-    while command.poll() is None:  # two that come at once are one
+    while command.poll() is None:  # two simultaneous signals count as one
         command.send_signal(signal.SIGINT)
     assert command.returncode == 130  # it never came back from the hook
     command.communicate()
 
 
-def test_who_does_not_heed_is_not_disturbed():
+def test_heeding_restores_the_signal_handler():
     interruption.check()
     before = signal.getsignal(signal.SIGINT)
     with interruption.heeded():

@@ -1,4 +1,4 @@
-"""Machine code that is kept: what is believed, what is not, where it lies, and how much of it."""
+"""The cache of machine code: which entries it trusts, where it lies, and how large it grows."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop import machine as loops
 from streaming_core.oracle.loop.tools import tools
 
-KEPT = machine_code.kept  # what tests/conftest.py has all others do without
+KEPT = machine_code.kept  # tests/conftest.py disables this for all other tests
 PARTS = {"one": b"first\n\0part", "two": b"", "three": bytes(range(256))}
 
 
@@ -62,7 +62,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
-def test_an_entry_is_read_as_it_was_written(tmp_path):
+def test_an_entry_is_read_back_unchanged(tmp_path):
     kept = Kept(tmp_path / "new" / "folder")
     assert kept.read("a") is None
     kept.write("a", PARTS)
@@ -72,7 +72,7 @@ def test_an_entry_is_read_as_it_was_written(tmp_path):
     assert kept.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_damaged_entry_is_not_there_whichever_byte_it_is(tmp_path):
+def test_damage_of_any_byte_invalidates_an_entry(tmp_path):
     kept = Kept(tmp_path)
     kept.write("a", PARTS)
     whole = (tmp_path / "a").read_bytes()
@@ -86,14 +86,14 @@ def test_a_damaged_entry_is_not_there_whichever_byte_it_is(tmp_path):
     assert kept.read("a") == PARTS
 
 
-def test_an_entry_under_another_address_is_not_there(tmp_path):
+def test_an_entry_under_another_address_is_ignored(tmp_path):
     kept = Kept(tmp_path)
     kept.write("a", PARTS)
     (tmp_path / "a").rename(tmp_path / "b")
     assert kept.read("b") is None
 
 
-def test_what_another_user_may_have_put_there_is_not_there(tmp_path, monkeypatch):
+def test_entries_that_another_user_could_write_are_ignored(tmp_path, monkeypatch):
     kept = Kept(tmp_path / "mine")
     kept.write("a", PARTS)
     with monkeypatch.context() as patch:
@@ -106,7 +106,7 @@ def test_what_another_user_may_have_put_there_is_not_there(tmp_path, monkeypatch
     assert kept.read("a") is None
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path):
+def test_an_unwritable_folder_caches_nothing(tmp_path):
     (tmp_path / "file").touch()
     kept = Kept(tmp_path / "file" / "folder")
     kept.write("a", PARTS)
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path):
     assert Kept(None).read("a") is None
 
 
-def test_what_was_used_longest_ago_goes(tmp_path):
+def test_the_least_recently_used_entries_are_evicted(tmp_path):
     kept = Kept(tmp_path)
     for second, address in enumerate("abc"):
         kept.write(address, {"part": bytes(1000)})
@@ -128,7 +128,7 @@ def test_what_was_used_longest_ago_goes(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
-def test_code_is_kept_in_lockstep_home_else_in_the_users_cache(monkeypatch, tmp_path):
+def test_code_is_cached_in_lockstep_home_or_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert machine_code.kept().folder == tmp_path / "home" / "compiled"
@@ -141,7 +141,7 @@ def test_code_is_kept_in_lockstep_home_else_in_the_users_cache(monkeypatch, tmp_
 
 
 @pytest.mark.parametrize("make", [compile_app, Loop])
-def test_code_is_compiled_once_and_again_when_it_is_damaged(make, counted, home):
+def test_code_is_compiled_once_and_again_after_damage(make, counted, home):
     make(multiplied, multiplied.bind())
     first = len(counted)
     assert first > 0
@@ -156,7 +156,7 @@ def test_code_is_compiled_once_and_again_when_it_is_damaged(make, counted, home)
 
 
 @pytest.mark.parametrize("make", [compile_app, Loop])
-def test_code_is_another_when_what_it_is_made_from_is(make, counted, monkeypatch):
+def test_code_changes_with_its_inputs(make, counted, monkeypatch):
     make(multiplied, multiplied.bind())
     first = len(counted)
     make(multiplied, multiplied.bind({"drawn": 0.75}))
@@ -168,7 +168,7 @@ def test_code_is_another_when_what_it_is_made_from_is(make, counted, monkeypatch
     assert len(counted) == 3 * first
 
 
-def test_two_loops_of_the_same_code_have_each_their_own_memory(counted):
+def test_two_loops_of_the_same_code_do_not_share_memory(counted):
     app = registry.load("sl")
     params = app.bind({"n_items": 2, "partitioned": False})
     events = workload.generate_chunk(app, params, 200, 7, 0, 200)
@@ -208,17 +208,17 @@ def test_the_fingerprint_covers_versions_processor_and_sources(monkeypatch, tmp_
     machine_code.fingerprint.cache_clear()
 
 
-def test_the_loops_sources_are_all_that_says_what_it_computes():
+def test_the_loops_sources_cover_all_modules_that_determine_its_result():
     package = Path(machine_code.__file__).parent
     assert {package / "language", package / "oracle", package / "data" / "digest.py"} <= set(loops._SOURCES)
 
 
-def test_an_applications_sources_are_its_file_and_what_that_imports_from_here():
+def test_an_applications_sources_include_its_imports_from_the_package():
     package = Path(machine_code.__file__).parent
-    found = sources(Path(registry.load("lr").file))
-    assert found[0] == package / "apps" / "lr.py"
-    assert {package / "generator" / name for name in ("linear_road.py", "draws.py")} <= set(found)
-    assert package / "generator" / "bigbench.py" not in found
+    files = sources(Path(registry.load("lr").file))
+    assert files[0] == package / "apps" / "lr.py"
+    assert {package / "generator" / name for name in ("linear_road.py", "draws.py")} <= set(files)
+    assert package / "generator" / "bigbench.py" not in files
 
 
 ADDRESSES = """
@@ -234,8 +234,8 @@ print(sorted(path.name for path in machine_code.kept().folder.iterdir()))
 
 
 @pytest.mark.slow
-def test_no_address_depends_on_a_process(home):
-    found = {
+def test_addresses_do_not_depend_on_the_process(home):
+    addresses = {
         subprocess.run(
             [sys.executable, "-c", ADDRESSES],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -243,4 +243,4 @@ def test_no_address_depends_on_a_process(home):
         ).stdout
         for seed in ("1", "2")
     }  # fmt: skip
-    assert len(found) == 1
+    assert len(addresses) == 1

@@ -1,4 +1,4 @@
-"""streaming_core/process.py: supervisors that are sent hundreds of signals at once, and what they supervise."""
+"""streaming_core/process.py: supervisors under hundreds of signals at once, and their children."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import alive, wait_for
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60
 
-# A supervisor as all of ours are: it starts a child that starts another one, waits, and ends them.
+# A supervisor like all of ours: it starts a child that starts another one, waits, and ends them.
 SUPERVISOR = """
 import signal, sys, time
 from streaming_core.process import Noted, end_group, start
@@ -45,7 +45,7 @@ def supervisor(tmp_path):
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGINT, signal.SIGTERM]])
-def test_bursts_of_signals_end_a_supervisor_and_all_it_supervises(supervisor, tmp_path, numbers):
+def test_bursts_of_signals_end_a_supervisor_and_its_children(supervisor, tmp_path, numbers):
     wait_for((tmp_path / "pids").exists, PATIENCE)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     sent = 0
@@ -58,7 +58,7 @@ def test_bursts_of_signals_end_a_supervisor_and_all_it_supervises(supervisor, tm
     wait_for(lambda: all(not alive(pid) for pid in pids), PATIENCE)
 
 
-def test_a_group_ends_with_a_supervisor_that_is_killed(supervisor, tmp_path):
+def test_a_process_group_ends_when_its_supervisor_is_killed(supervisor, tmp_path):
     wait_for((tmp_path / "pids").exists, PATIENCE)
     leader, child = (int(pid) for pid in (tmp_path / "pids").read_text().split())
     supervisor.kill()
@@ -67,7 +67,7 @@ def test_a_group_ends_with_a_supervisor_that_is_killed(supervisor, tmp_path):
     os.kill(child, signal.SIGKILL)  # an orphan now
 
 
-def test_a_process_that_does_not_heed_is_ended_after_a_while(tmp_path, monkeypatch):
+def test_a_process_that_ignores_signals_is_killed_after_a_grace_period(tmp_path, monkeypatch):
     """`kill` as a signal handler calls it: it takes no lock and starts no thread, and `run` does the rest."""
     from streaming_core import process
 

@@ -1,4 +1,4 @@
-"""Locks in folders that are everybody's: another user's link there leads nowhere."""
+"""Locks in shared folders: another user's link there is never followed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_lock_does_not_follow_a_link(tmp_path, shared):
     assert stat.S_IMODE(mine.stat().st_mode) == 0o600
 
 
-def test_every_user_can_take_a_shared_lock_and_only_what_it_made_is_everybodys(tmp_path):
+def test_only_a_new_shared_lock_is_writable_by_every_user(tmp_path):
     before = os.umask(0o077)
     try:
         for name, shared in (("shared", True), ("own", False)):
@@ -40,7 +40,7 @@ def test_every_user_can_take_a_shared_lock_and_only_what_it_made_is_everybodys(t
         os.umask(before)
 
 
-def test_who_has_a_lock_is_told_to_others(tmp_path):
+def test_a_refusal_names_the_holder_of_the_lock(tmp_path):
     held, other = Lock(tmp_path / "lock"), Lock(tmp_path / "lock")
     assert held.take("the first, who has a long name")
     assert not other.take("another")

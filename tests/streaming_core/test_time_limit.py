@@ -1,4 +1,4 @@
-"""A test that hangs is red, and says where it does."""
+"""A hanging test fails and shows its position."""
 
 import subprocess
 import sys
@@ -19,10 +19,10 @@ def waits_for_nobody():
 COMPILED = """
 from numba import njit
 
-@njit("int64(int64)", nogil=False)  # compiled here, where nobody looks at the time
+@njit("int64(int64)", nogil=False)  # compiled at import, outside the time limit
 def turns_for_ever(n):
     while n:
-        n ^= 2  # of sums LLVM believes that they do not overflow, and so that this would end
+        n ^= 2  # LLVM assumes that sums do not overflow, and would conclude that this loop ends
     return n
 
 def test_hangs():
@@ -31,7 +31,7 @@ def test_hangs():
 
 
 @pytest.mark.parametrize(("source", "place"), [(PYTHON, "in waits_for_nobody"), (COMPILED, "in test_hangs")])
-def test_a_test_that_hangs_is_red_and_says_where(tmp_path, source, place):
+def test_a_hanging_test_fails_and_shows_its_position(tmp_path, source, place):
     (tmp_path / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
     # A second instead of minutes: this test has nothing else to wait for.

@@ -1,4 +1,4 @@
-"""The accessibility of pages in a real browser, by axe-core's rules for WCAG 2 A and AA and for best practice."""
+"""Checks the accessibility of pages in a real browser by axe-core's rules for WCAG 2 A, AA and best practice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser, headless, for tests of pages as people see them. Tests drive it by the Chrome DevTools protocol."""
+"""A real headless browser for tests of pages. Tests drive it by the Chrome DevTools protocol."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Calls an application's operator functions as the plain Python they are, one event at a time.
+"""Calls an application's operator functions as plain Python, one event at a time.
 
-Small on purpose, and neither the oracle nor the runtime: with it, applications are tested by themselves.
+It is small and uses neither the oracle nor the runtime, so that tests of applications are independent of both.
 """
 
 import copy
@@ -21,7 +21,7 @@ from streaming_core.oracle.interpreter.windows import key_group
 
 
 class Dropped(Exception):
-    """The input is invalid: the operator ends here."""
+    """The operator rejects an invalid input."""
 
 
 class Window(list):
@@ -76,7 +76,7 @@ class Rows(list):
 
 
 class Best:
-    """A top-k: sorted anew whenever somebody looks."""
+    """A top-k that sorts its scores at each access."""
 
     def __init__(self, capacity):
         self.capacity, self.scores = capacity, {}
@@ -113,7 +113,7 @@ class Out:
 
 
 class Txn:
-    """Collects what an event asks for, then does it: conditions on the state before, operations in program order."""
+    """Collects the requests of an event, then applies them: conditions on the old state, operations in order."""
 
     def __init__(self, tables):
         self.tables, self.conditions, self.operations, self.reads = tables, [], [], []
@@ -125,14 +125,14 @@ class Txn:
         assert 0 <= key < len(self.tables[table.name]), key
         return self.tables[table.name][key]
 
-    def require(self, condition, *given):
-        argument = [g for g in given if isinstance(g, int)]
-        self.conditions.append((condition, given[: len(given) - len(argument)], argument))
+    def require(self, condition, *rows_and_argument):
+        argument = [g for g in rows_and_argument if isinstance(g, int)]
+        self.conditions.append((condition, rows_and_argument[: len(rows_and_argument) - len(argument)], argument))
 
-    def modify(self, row, fn, *given):
-        # Other rows are read before anything is done.
-        others = [copy.deepcopy(g) for g in given if not isinstance(g, int)]
-        self.operations.append((fn, row, others, *given[len(others) :]))
+    def modify(self, row, fn, *rows_and_argument):
+        # Other rows are read before any operation.
+        others = [copy.deepcopy(g) for g in rows_and_argument if not isinstance(g, int)]
+        self.operations.append((fn, row, others, *rows_and_argument[len(others) :]))
 
     def read(self, row):
         self.operations.append((None, row, []))
@@ -150,9 +150,9 @@ class Txn:
 
 
 class Windows:
-    """A windowed operator, by the definition of windows: every window that a row may fall in is looked at.
+    """A windowed operator by the definition of windows: it visits every window that can contain a row.
 
-    A `single` one is told of no expiry here, so its state goes unnoticed where no row of its key is in the window.
+    A `single` window observes no expiry here, so its state is invisible while no row of its key is in the window.
     """
 
     def __init__(self, operator, params):
@@ -166,7 +166,7 @@ class Windows:
         self.declared, self.functions, self.params = declared, operator.functions, params
         self.is_single = declared.kind == "single"
         assert not self.is_single or not {"result", "slide"} & set(operator.functions)
-        # Until each stream has had a row, or another may be ahead of it, everything is open.
+        # Every window stays open until each stream has had a row or can lag behind another.
         self.marks, self.watermark, self.touched, self.late = {}, float("-inf"), 0, 0
         self.entries = {}  # (window, key) -> entry; of a single window: (None, key)
 
@@ -175,10 +175,10 @@ class Windows:
             return [(i,) for i in range(self.every)]
         if self.declared.field is not None:
             return [(getattr(row, self.declared.field),)]
-        given = []
-        add = lambda **fields: given.append(tuple(fields[name] for name in self.declared.key.fields))  # noqa: E731
+        keys = []
+        add = lambda **fields: keys.append(tuple(fields[name] for name in self.declared.key.fields))  # noqa: E731
         self.functions[f"keys_{stream}"](row, SimpleNamespace(add=add))
-        return list(dict.fromkeys(given)) if self.multiplicity == "set" else given
+        return list(dict.fromkeys(keys)) if self.multiplicity == "set" else keys
 
     def take(self, stream, row, out):
         self.marks[stream] = max(row.ts, self.marks.get(stream, row.ts))
@@ -194,7 +194,7 @@ class Windows:
         about = range((row.ts - self.size) // self.advance - 1, row.ts // self.advance + 2)
         into = (n for n in about if n * self.advance <= row.ts < n * self.advance + self.size)
         into = (n for n in into if n * self.advance + self.size > self.watermark)
-        # Windows may be as many as there are milliseconds in one: of those, the first is looked for and no other.
+        # As many windows can hold a row as one has milliseconds; a `single` one needs only the first.
         into = list(islice(into, 1)) if self.is_single else list(into)
         self.late += not into
         for number in into:
@@ -214,7 +214,7 @@ class Windows:
         self.functions[f"update_{stream}"](row, entry, *entry.states, out)
 
     def expire(self, watermark, out):
-        """Windows that end by then; all of them if it is None."""
+        """Expires the windows that end by the watermark, or all of them without one."""
         if self.is_single:
             return
         over = {at: e for at, e in self.entries.items() if watermark is None or e.end <= watermark}
@@ -282,16 +282,16 @@ class Result:
         for name, (record, rows) in self.state.items():
             kind = pa.binary() if any(isinstance(key, bytes) for key in rows) else pa.int64()
             schema = pa.schema([pa.field("key", kind, None in rows), *record.resolve(self.params).arrow()])
-            made = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
-            made = [{n: exported(v) for n, v in row.items()} for row in made]
-            tables[name] = pa.Table.from_pylist(made, schema)
+            values = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
+            values = [{n: exported(v) for n, v in row.items()} for row in values]
+            tables[name] = pa.Table.from_pylist(values, schema)
             if None in rows:
                 tables[name] = tables[name].drop_columns("key")
         return tables
 
 
 def exported(value):
-    """A field's value in a state's table."""
+    """The value of a field in a table of state."""
     match value:
         case Members():
             return list(value)
@@ -302,10 +302,8 @@ def exported(value):
     return value
 
 
-def run(app: App, params, events: pa.Table) -> Result:
-    """All events, in order, through the application."""
-    params = app.bind(params)
-    outputs, dropped, subs = [], 0, Numbers()
+def initial_tables(app: App, params) -> dict[str, dict]:
+    """The rows of every table before the first event."""
     tables = {}
     for table in app.tables:
         size = params[table.size] if isinstance(table.size, str) else table.size
@@ -315,55 +313,74 @@ def run(app: App, params, events: pa.Table) -> Result:
             shape = (size, field.count) if isinstance(field.type, Array) else (size,)
             for key, value in enumerate(np.broadcast_to(values, shape).tolist()):
                 setattr(tables[table.name][key], name, value)
-    states = {o.name: (o.state, {}) for o in app.operators if o.kind in ("partitioned", "stateful")}
-    windows = {o.name: Windows(o, params) for o in app.operators if o.kind == "windowed"}
-    for operator in app.operators:
-        if operator.kind == "stateful":  # one state for all events, which has no key
-            states[operator.name][1][None] = fresh(operator.state.resolve(params))
+    return tables
 
-    def one(operator, row, out):
-        if operator.kind == "stateless":
-            scratch = [fresh(operator.scratch.resolve(params))] if operator.scratch else []
-            operator.functions["map"](row, *scratch, out)
-        else:
-            record, of_key = states[operator.name]
-            key = getattr(row, operator.key) if operator.key else None
-            if key not in of_key:
-                of_key[key] = fresh(record.resolve(params))
-            operator.functions["process"](row, of_key[key], out)
 
-    def through(events, seq, ends=False):
-        """Rows that leave the pipeline for one event, or at its end, and how many rows operators called invalid."""
-        made, invalid = {id(app.operators[0]): events}, 0
-        for operator in app.operators[1:]:
-            rows = [(i, row) for i, source in enumerate(operator.inputs) for row in made[id(source)]]
+class Pipeline:
+    """The operators of an application that is not transactional, with their states and windows."""
+
+    def __init__(self, app: App, params):
+        self.app, self.params = app, params
+        self.states = {o.name: (o.state, {}) for o in app.operators if o.kind in ("partitioned", "stateful")}
+        self.windows = {o.name: Windows(o, params) for o in app.operators if o.kind == "windowed"}
+        for operator in app.operators:
+            if operator.kind == "stateful":  # one state for all events, without a key
+                self.states[operator.name][1][None] = fresh(operator.state.resolve(params))
+
+    def rows(self, events, seq, ends=False):
+        """The rows that leave the pipeline for events or at its end, and how many rows operators rejected."""
+        rows_by_operator, invalid = {id(self.app.operators[0]): events}, 0
+        for operator in self.app.operators[1:]:
+            rows = [(i, row) for i, source in enumerate(operator.inputs) for row in rows_by_operator[id(source)]]
             if operator.kind == "sink":
                 return [row for _, row in rows], invalid
             emitted = []
             for i, row in rows:
                 out = Out()
                 try:
-                    if operator.name in windows:
-                        windows[operator.name].take(operator.window.streams[i], row, out)
-                    else:
-                        one(operator, row, out)
+                    self._take(operator, i, row, out)
                 except Dropped:
                     invalid += 1
                 emitted += out.rows
-            if ends and operator.name in windows:
-                out = Out()
-                windows[operator.name].expire(None, out)
-                emitted += out.rows
-            for key in sorted(states[operator.name][1]) if ends and "flush" in operator.functions else ():
-                out = Out()
-                operator.functions["flush"](states[operator.name][1][key], out)
-                emitted += out.rows
-            made[id(operator)] = [SimpleNamespace(**{**fields, "seq": seq}) for fields in emitted]
+            if ends:
+                emitted += self._end(operator)
+            rows_by_operator[id(operator)] = [SimpleNamespace(**{**fields, "seq": seq}) for fields in emitted]
+
+    def _take(self, operator, stream, row, out):
+        if operator.name in self.windows:
+            self.windows[operator.name].take(operator.window.streams[stream], row, out)
+        elif operator.kind == "stateless":
+            scratch = [fresh(operator.scratch.resolve(self.params))] if operator.scratch else []
+            operator.functions["map"](row, *scratch, out)
+        else:
+            record, state_of_key = self.states[operator.name]
+            key = getattr(row, operator.key) if operator.key else None
+            if key not in state_of_key:
+                state_of_key[key] = fresh(record.resolve(self.params))
+            operator.functions["process"](row, state_of_key[key], out)
+
+    def _end(self, operator):
+        """The rows that an operator emits after its last input."""
+        out = Out()
+        if operator.name in self.windows:
+            self.windows[operator.name].expire(None, out)
+        if "flush" in operator.functions:
+            state_of_key = self.states[operator.name][1]
+            for key in sorted(state_of_key):
+                operator.functions["flush"](state_of_key[key], out)
+        return out.rows
+
+
+def run(app: App, params, events: pa.Table) -> Result:
+    """Runs all events through the application in order."""
+    params = app.bind(params)
+    outputs, dropped, subs = [], 0, Numbers()
+    tables, pipeline = initial_tables(app, params), Pipeline(app, params)
 
     def put_out(rows, seq):
         for row in rows:
-            left = {name: value for name, value in vars(row).items() if name != "seq"}
-            outputs.append({"seq": seq, "sub": subs[seq], **left})
+            values = {name: value for name, value in vars(row).items() if name != "seq"}
+            outputs.append({"seq": seq, "sub": subs[seq], **values})
             subs[seq] += 1
 
     with bound(app, params):
@@ -376,27 +393,27 @@ def run(app: App, params, events: pa.Table) -> Result:
                     txn.apply(row)
                     functions["post"](row, txn, out)
                 else:
-                    emitted, invalid = through([row], row.seq)
+                    emitted, invalid = pipeline.rows([row], row.seq)
                     dropped += invalid
             except Dropped:
                 dropped += 1
             put_out([*emitted, *(SimpleNamespace(**fields) for fields in out.rows)], row.seq)
         if app.kind != "transaction":
-            put_out(through([], len(events), ends=True)[0], len(events))
+            put_out(pipeline.rows([], len(events), ends=True)[0], len(events))
     state = {f"state_{t.name}": (t.row, tables[t.name]) for t in app.tables}
-    state |= {f"state_{name}": pair for name, pair in states.items()}
+    state |= {f"state_{name}": pair for name, pair in pipeline.states.items()}
     return Result(app, params, outputs, state, dropped)
 
 
 def run_generated(name: str, params=None, events=1500, seed=3) -> tuple[list[dict], Result]:
-    """Generated events of an application, and what becomes of them."""
+    """Generated events of an application, and their result."""
     app = registry.load(name)
     table = workload.generate_chunk(app, params or {}, events, seed, 0, events)
     return table.to_pylist(), run(app, params or {}, table)
 
 
 def run_rows(name: str, params, rows: list[dict]) -> Result:
-    """What becomes of rows with the columns that matter; the others are zero."""
+    """The result of rows that omit zero columns."""
     app = registry.load(name)
     schema = workload.schema(app, params)
     empty = dict.fromkeys(schema.names, 0)
@@ -404,5 +421,5 @@ def run_rows(name: str, params, rows: list[dict]) -> Result:
 
 
 def run_lines(name: str, lines: list[bytes], params=None) -> Result:
-    """What becomes of lines of text."""
+    """The result of lines of text."""
     return run_rows(name, params or {}, [{"ts": i, "line": line} for i, line in enumerate(lines)])

@@ -1,4 +1,4 @@
-"""A copy of this checkout with an environment of its own, for tests that change files as a user does."""
+"""A copy of this checkout with its own environment, for tests that change files like a user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from infra.checkout import ROOT
 from infra.stack.release import copy_files, make_environment
 
-# What `make setup` makes; with it, `make setup` has nothing to do in the copy.
+# The results of `make setup`. With them, `make setup` does nothing in the copy.
 STAMPS = (".locked", ".runtime")
 
 
@@ -35,7 +35,7 @@ def track(folder: Path) -> Path:
 
 
 def commit(folder: Path) -> Path:
-    """Commit everything in a folder, which becomes a repository if it is none.
+    """Commit everything in a folder, which becomes a repository if necessary.
 
     Returns:
         The folder.

@@ -1,4 +1,4 @@
-"""How many cases are drawn."""
+"""How many random cases a test draws."""
 
 import pytest
 

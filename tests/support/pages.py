@@ -1,4 +1,4 @@
-"""Pages of the documentation that tests follow: their blocks of commands, and the output that they promise."""
+"""Documentation pages that tests follow: their blocks of commands and the output that they promise."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def application(page: Path, name: str) -> str:
 
 
 def missing(expected: list[str], output: str) -> str | None:
-    """The first expected line that the output lacks, or has only before the line that was found last.
+    """The first expected line that the output lacks after the last match.
 
     A `...` in a line stands for any text. A line `...` stands for any lines. The number of spaces does not count.
     """

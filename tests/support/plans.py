@@ -1,4 +1,4 @@
-"""Few plans of few events, for tests of the suites: a planned application has to be compiled and measured."""
+"""Few plans of few events for tests of the suites, because a planned application is compiled and measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streaming_core.run import profile
 
 
 def few_plans(patch: pytest.MonkeyPatch) -> None:
-    """Has suite `rlas` plan one application, with two of each thing that it sweeps; memory has few rows."""
+    """Reduce suite `rlas` to one application, two values of each sweep and few rows of memory."""
     for module, values in (
         (profile, {"EVENTS": 1000}),
         (resident, {"EVENTS": 2000, "REQUESTS": 20}),

@@ -1,4 +1,4 @@
-"""A LOCKSTEP_HOME in which every kind of page has content: one small real run, and made-up nights before it."""
+"""A LOCKSTEP_HOME with content for every kind of page: one small real run after simulated nights."""
 
 from __future__ import annotations
 

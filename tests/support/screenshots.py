@@ -1,4 +1,4 @@
-"""Pictures of every page, as `make screenshots` takes them: light and dark, on a narrow and on a wide screen.
+"""Takes pictures of every page for `make screenshots`: light and dark, narrow and wide.
 
 Pages are those of a sample home (sample_home.py), within an Airflow that is started for it.
 """
@@ -25,9 +25,9 @@ from tests.support.browser import Browser
 
 WIDTHS = (1280, 1920)
 THEMES = ("light", "dark")
-WINDOW, TALLEST = 1600, 6000  # heights: of the window, and of a picture
+WINDOW, TALLEST = 1600, 6000  # heights of the window and of a picture
 HOME = ROOT / ".lockstep-build" / "sample" / "lockstep"
-# Nothing has been added for a while, and whatever is embedded has been read.
+# No element was added for a while, and all embedded content has loaded.
 SETTLED = """new Promise(done => {
   const read = inner => { try { return inner.document.readyState === "complete" } catch { return true } };
   const whole = () => document.readyState === "complete" && document.body.innerText.trim()

@@ -1,4 +1,4 @@
-"""A real SSH server, `sshd`, on loopback. Its keys, its settings, its log and its host's lock lie in one folder."""
+"""A real SSH server, `sshd`, on loopback. One folder holds its keys, settings, log and host lock."""
 
 from __future__ import annotations
 

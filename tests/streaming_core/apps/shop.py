@@ -1,12 +1,12 @@
-"""What tests of several queries know about the shop."""
+"""Items and parameters that the tests of several queries share."""
 
 from streaming_core.generator import bigbench
 
 
 def of_category(params, *numbers):
-    """Items of these categories, the first ones."""
-    found = bigbench.categories(params).tolist()
-    return [item for item in range(1, len(found)) if found[item] in numbers]
+    """The first items of these categories."""
+    categories = bigbench.categories(params).tolist()
+    return [item for item in range(1, len(categories)) if categories[item] in numbers]
 
 
 def click(ts, user, item, sales=-1, page=1):

@@ -1,4 +1,4 @@
-"""The shapes of WC and LR that BriskStream publishes, against ours, and their selectivities against table 8."""
+"""BriskStream's published versions of WC and LR equal Lockstep's, and their selectivities match table 8."""
 
 import pyarrow as pa
 import pytest
@@ -23,13 +23,13 @@ def test_brisk_wc_equals_wc(params):
     assert (published.dropped > 0) == ("invalid_ratio" in params)
 
 
-def test_the_parser_drops_what_the_splitter_would():
+def test_the_parser_drops_the_lines_that_the_splitter_would_drop():
     result = by_hand.run_lines("brisk_wc", [b" a  b ", b"", b"   "])
     assert [output["word"] for output in result.outputs] == [b"a", b"b"]
     assert result.dropped == 1
 
 
-def test_brisk_lr_equals_two_passes_over_traffic_made_by_hand():
+def test_brisk_lr_equals_two_passes_over_an_example_by_hand():
     table = traffic.events()
     column = table.column_names.index("dir")
     straight = [0 if direction == 2 else direction for direction in table.column(column).to_pylist()]
@@ -68,7 +68,7 @@ SELECTIVITIES = {
 }
 
 
-def test_brisk_lr_has_the_selectivities_of_table_8():
+def test_brisk_lr_matches_the_selectivities_of_table_8():
     app = registry.load("brisk_lr")
     params = app.bind(ROAD)
     case = Case(app, params, workload.generate_chunk(app, params, 5_000, 3, 0, 5_000))
@@ -77,7 +77,7 @@ def test_brisk_lr_has_the_selectivities_of_table_8():
         assert low <= tasks[name].rows_out / tasks[name].rows_in <= high, name
 
 
-def test_the_code_of_an_application_includes_that_of_those_it_imports(monkeypatch, tmp_path):
+def test_the_code_of_an_application_includes_imported_applications(monkeypatch, tmp_path):
     names = ("brisk_wc", "wc", "q1")
     apps = {name: registry.load(name) for name in names}
     before = {name: registry.code_digest(app) for name, app in apps.items()}

@@ -1,4 +1,4 @@
-"""Every application runs with default options on several threads, whatever the size of the workload."""
+"""Every application runs with default options on several threads, for any workload size."""
 
 import json
 
@@ -22,9 +22,9 @@ def cases():
 @pytest.mark.parametrize(("app", "events", "threads"), list(cases()))
 def test_a_default_run_succeeds(command, app, events, threads, tmp_path):
     workload.write(app, {}, events, 1, tmp_path / "workload")
-    given = ("--input", tmp_path / "workload", "--out", tmp_path / "run", "--threads", threads)
-    code, shown, said = command("run", app, *given, "--json")
-    assert (code, said) == (0, "")
+    arguments = ("--input", tmp_path / "workload", "--out", tmp_path / "run", "--threads", threads)
+    code, shown, stderr = command("run", app, *arguments, "--json")
+    assert (code, stderr) == (0, "")
     report = json.loads(shown)
     assert report["samples"][0]["events"] == events
     assert (report["planned"] is not None) == (report["spec"]["plan"] == "auto")

@@ -49,7 +49,7 @@ def test_fd_scores_the_window(params):
     assert states == {key.encode(): list(states) for key, states in last.items()}
 
 
-def test_fd_drops_what_it_cannot_read():
+def test_fd_drops_unreadable_lines():
     good = b"e,t,LNL"
     bad = [
         b"",
@@ -69,7 +69,7 @@ def test_fd_drops_what_it_cannot_read():
     assert result.dropped == len(bad)
 
 
-def test_fd_model_is_a_law_close_to_the_product():
+def test_fd_model_is_a_distribution_close_to_the_product():
     counts, misses = fd._model()
     assert counts.shape == (18, 18)
     assert counts.min() >= 1
@@ -80,7 +80,7 @@ def test_fd_model_is_a_law_close_to_the_product():
     assert all(abs(int(m) - x) <= Fraction(1, 2) for m, x in zip(misses, exact, strict=True))
 
 
-def test_fd_scores_stand_on_the_threshold_exactly():
+def test_fd_scores_on_the_threshold_are_exact():
     """A score equal to the threshold is no outlier; one unit less of threshold makes it one."""
     lines = [b"e,t,LNL"] * 2
     result = by_hand.run_lines("fd", lines, {"window": 2, "threshold_e4": 10_000})

@@ -1,4 +1,4 @@
-"""forward: every instance hands on every row, or one of them each, in order."""
+"""forward: every instance forwards every row, or the instances alternate, in order."""
 
 import pytest
 
@@ -10,10 +10,13 @@ from tests.streaming_core.apps.windows import run
     ("copies", "once"),
     [
         (8, True),
-        *(pytest.param(*given, marks=pytest.mark.slow) for given in [(1, False), (1, True), (3, True), (8, False)]),
+        *(
+            pytest.param(*parallelism, marks=pytest.mark.slow)
+            for parallelism in [(1, False), (1, True), (3, True), (8, False)]
+        ),
     ],
 )
-def test_forward_hands_on_every_tweet(copies, once):
+def test_forward_emits_every_tweet(copies, once):
     events, result = run("forward", {"copies": copies, "once": once, "rate": 2_000.0})
     assert result.columns("seq", "sub", "ts", "instance", "user", "text") == [
         (e["seq"], 0 if once else i, e["ts"] + 1, i, e["user"], e["text"])
@@ -23,7 +26,7 @@ def test_forward_hands_on_every_tweet(copies, once):
     assert len({e["ts"] for e in events}) < len(events)  # some come at one moment
 
 
-def test_streams_take_turns():
+def test_streams_alternate():
     app = registry.load("forward")
     assert app.operator("forward").window.streams == (0, 1)
     even, odd = (operator.name for operator in app.operator("forward").inputs)

@@ -17,7 +17,7 @@ PAR = 1_000_000
         {"n_accounts": 2, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.1},
     ],
 )
-def test_fx_moves_what_was_there_before(params):
+def test_fx_moves_amounts_of_the_state_before_the_event(params):
     events, result = by_hand.run_generated("fx", params)
     bound = result.params
     balances, rates = [bound["opening"]] * bound["n_accounts"], [PAR] * bound["n_currencies"]
@@ -41,8 +41,14 @@ def test_fx_moves_what_was_there_before(params):
         else:
             balances[one], balances[other] = balances[other], balances[one]
             shown = balances
-        said = {"kind": e["kind"], "one": shown[one], "other": shown[other], "one_rate": used[0], "other_rate": used[1]}
-        expected.append({"seq": e["seq"], "sub": 0, **said})
+        values = {
+            "kind": e["kind"],
+            "one": shown[one],
+            "other": shown[other],
+            "one_rate": used[0],
+            "other_rate": used[1],
+        }
+        expected.append({"seq": e["seq"], "sub": 0, **values})
     assert result.outputs == expected
     assert result.dropped == len(events) - len(expected)
     assert [row.balance for row in result.state["state_accounts"][1].values()] == balances
@@ -54,10 +60,10 @@ def test_fx_moves_what_was_there_before(params):
 @pytest.mark.parametrize(
     "fields", [{"kind": 3}, {"one": 1}, {"one": 3}, {"other": 3}, {"kind": 0, "one": 2}, {"share": 1001}, {"rate": 0}]
 )
-def test_fx_drops_what_it_cannot_mean(fields):
+def test_fx_drops_invalid_events(fields):
     app = registry.load("fx")
     event = {"seq": 0, "ts": 0, "kind": 1, "one": 0, "other": 1, "share": 1000, "rate": 1}
     params = {"n_accounts": 3, "n_currencies": 2}
-    for given, dropped in ((event, 0), (event | fields, 1)):
-        result = by_hand.run(app, params, pa.Table.from_pylist([given], workload.schema(app, params)))
+    for row, dropped in ((event, 0), (event | fields, 1)):
+        result = by_hand.run(app, params, pa.Table.from_pylist([row], workload.schema(app, params)))
         assert (len(result.outputs), result.dropped) == (1 - dropped, dropped)

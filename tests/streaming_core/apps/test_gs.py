@@ -23,7 +23,7 @@ from tests.support import by_hand
         {"n_items": 50, "payload": 15, "summation": False},
     ],
 )
-def test_gs_reads_what_was_written_before(params):
+def test_gs_reads_earlier_writes(params):
     events, result = by_hand.run_generated("gs", params)
     bound = result.params
     table = list(range(bound["n_items"]))
@@ -65,7 +65,7 @@ def test_multi_partition_events_touch_exactly_mp_len_partitions(partitions, neig
 
 
 @pytest.mark.parametrize(("app", "payload", "size"), [("gs", 15, 128), ("sl", 11, 96), ("ob", 4, 48), ("tp", 8, 80)])
-def test_records_reach_the_sizes_of_the_paper(app, payload, size):
+def test_records_reach_the_papers_sizes(app, payload, size):
     loaded = registry.load(app)
     assert loaded.tables[0].row.resolve(loaded.bind({"payload": payload})).state[1] == size
     default = {"gs": 32, "sl": 8, "ob": 16, "tp": 16}[app]

@@ -36,7 +36,7 @@ def at(hour, minute):
     return (60 * hour + minute) * MINUTE
 
 
-def test_hashtag_as_the_paper_traces_it():
+def test_hashtag_matches_the_papers_trace():
     """STRETCH, appendices C to E: figure 15 and listing 16."""
     tweets = ((at(9, 50), b"hello #pink"), (at(9, 58), b"hi #red #pink"), (at(10, 0), b"nothing # at all"))
     _, result = run("hashtag", {}, [{"ts": ts, "text": text} for ts, text in tweets])
@@ -49,7 +49,7 @@ def test_hashtag_as_the_paper_traces_it():
     assert len(result.outputs) == 4
 
 
-def test_hashtags_and_lengths_by_hand():
+def test_hashtags_and_lengths_match_an_example_by_hand():
     text = "##a#b_9-#Z # #é #a ü€😀"
     _, result = run("hashtag", {"advance": 10, "size": 10}, [{"ts": 10, "text": text.encode()}])
     assert set(result.columns("ts", "hashtag", "chars")) == {(20, tag, len(text)) for tag in (b"a", b"b_9", b"Z")}

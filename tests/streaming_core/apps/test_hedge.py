@@ -10,7 +10,7 @@ from tests.streaming_core.apps.windows import run
 
 COLUMNS = ("seq", "ts", "earlier", "l_company", "l_price", "r_company", "r_price")
 
-# What the loop is compiled for: once, for what is made by hand and for some that is drawn.
+# One set of parameters for examples by hand and some random ones, so that the loop is compiled once.
 BY_HAND = {"keys": 5, "size": 30_001}
 
 
@@ -23,20 +23,20 @@ def is_pair(left, right, params):
 
 
 def pairs_of(events, params):
-    """Each trade as a left one, then as a right one, with every earlier one: those that a lower key keeps first."""
-    keys, found = params["keys"], []
+    """Pairs of each trade, first as left row, then as right row, with every earlier one, by ascending key."""
+    keys, pairs = params["keys"], []
     trades = [e for e in events if e["average"] > 0]
     for n, e in enumerate(trades):
         before = [(m, f) for m, f in enumerate(trades[:n]) if e["ts"] - f["ts"] < params["size"]]
         for is_right in (False, True):
-            # The n-th trade, from 0 on, is the (2n + 1)-th row as a left one, and the one behind that as a right one.
+            # Trade n, counted from 0, is row 2n + 1 on the left side and row 2n + 2 on the right side.
             place = {m: 2 * m + 1 if is_right else 2 * m + 2 for m, _ in before}
             for _, f in sorted(before, key=lambda one, place=place: (place[one[0]] % keys, one[0])):
                 left, right = (f, e) if is_right else (e, f)
                 if is_pair(left, right, params):
                     sides = left["company"], left["price"], right["company"], right["price"]
-                    found.append((e["seq"], e["ts"] + 1, f["seq"], *sides))
-    return found
+                    pairs.append((e["seq"], e["ts"] + 1, f["seq"], *sides))
+    return pairs
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_hedge_finds_every_pair(events, params):
     assert (result.dropped > 0) == ("invalid_ratio" in params)
 
 
-def test_hedge_by_hand():
+def test_hedge_matches_an_example_by_hand():
     def trade(ts, company, price, average=1_000):
         return {"ts": ts, "company": company, "price": price, "average": average}
 
@@ -80,7 +80,7 @@ def test_hedge_by_hand():
     assert result.dropped == 3
 
 
-def test_trades_are_made_as_said():
+def test_trades_follow_the_declared_distribution():
     app = registry.load("hedge")
     columns = app.generator(app.bind(), 1, 0, 200_000)
     seconds = (columns["ts"] - hedge.BEGIN) // 1000

@@ -27,7 +27,7 @@ def test_pos_rep_forwards_position_reports():
 
 
 @pytest.mark.parametrize("purge", [0, 29, 30, 31])
-def test_new_seg_forwards_who_has_come_to_another_segment(purge):
+def test_new_seg_forwards_reports_from_a_new_segment(purge):
     # Four repetitions: vehicles report every 30 s, come back after up to two minutes, and are remembered or not.
     events, result = by_hand.run_generated("new_seg", {**ROAD, "purge": purge})
     assert events[-1]["ts"] > 3 * 120
@@ -47,7 +47,7 @@ def test_new_seg_forwards_who_has_come_to_another_segment(purge):
     assert reported == last
 
 
-def test_new_seg_does_not_see_the_direction():
+def test_new_seg_ignores_the_direction():
     app = registry.load("new_seg")
     row = {"seq": 0, "ts": 0, "vid": 7, "pos": 0, "speed": 50, "xway": 0, "seg": 3, "type": 0, "lane": 1, "dir": 0}
     rows = [row, {**row, "dir": 1}, {**row, "xway": 1}, {**row, "seg": 4}, {**row, "seg": 4, "type": 2}]
@@ -56,33 +56,65 @@ def test_new_seg_does_not_see_the_direction():
     assert [output["seq"] for output in result.outputs] == [0, 2, 3]
 
 
+class Traffic:
+    """The first pass: speeds, stopped cars and accidents of whole minutes."""
+
+    def __init__(self, events):
+        self.speeds, self.stopped, self.accidents = defaultdict(lambda: defaultdict(list)), defaultdict(set), set()
+        self._runs = {}  # vehicle -> its last position and lane, and the number of equal reports there
+        for event in events:
+            if is_report(event):
+                self._report(event)
+
+    def _report(self, event):
+        vid, minute, segment = event["vid"], event["ts"] // 60 + 1, segment_of(event)
+        self.speeds[segment, minute][vid].append(event["speed"])
+        place = (event["xway"], event["dir"], event["pos"])
+        here = (place, event["lane"])
+        former, count = self._runs.get(vid, (None, 0))
+        again = count + 1 if former == here else 1
+        self._runs[vid] = here, 0 if event["lane"] == 4 else again
+        is_stopped = self._runs[vid][1] >= 4
+        if is_stopped:
+            self.stopped[place].add(vid)
+        elif former != here and count >= 4:
+            self.stopped[former[0]].discard(vid)
+        if len(self.stopped[place]) >= 2 and is_stopped:
+            self.accidents.add((segment, minute))
+
+    def velocity(self, segment, minute):
+        """The mean of the vehicles' mean speeds in the five minutes before."""
+        if (segment, minute - 1) not in self.speeds:
+            return 0
+        vehicles = [v for m in range(minute - 5, minute) for v in self.speeds.get((segment, m), {}).values()]
+        averages = [sum(speeds) // len(speeds) for speeds in vehicles]
+        return sum(averages) // len(averages)
+
+    def vehicles(self, segment, minute):
+        """The number of vehicles in the minute before."""
+        return len(self.speeds[segment, minute - 1]) if (segment, minute - 1) in self.speeds else 0
+
+    def accidents_ahead(self, segment, minute):
+        """Distances in segments to the accidents of the minute before, nearest first."""
+        xway, direction, seg = segment
+        step = 1 - 2 * direction
+        return [d for d in range(5) if ((xway, direction, seg + d * step), minute - 1) in self.accidents]
+
+
+def is_report(event):
+    return event["type"] == 0 and event["dir"] in (0, 1)
+
+
+def segment_of(event):
+    return event["xway"], event["dir"], event["seg"]
+
+
 def two_passes(events, limit=40):
     """Linear Road as workloads C.4 has it: first the traffic of whole minutes, then tolls, warnings and accounts.
 
     Returns answers as (seq, kind, value, velocity, count, accident): kinds 0 toll, 3 warning, 4 balance, 5 expenditure.
     """
-    means, stood, runs = defaultdict(lambda: defaultdict(list)), defaultdict(set), {}
-    for e in events:
-        if e["type"] == 0 and e["dir"] in (0, 1):
-            minute, segment = e["ts"] // 60 + 1, (e["xway"], e["dir"], e["seg"])
-            means[segment, minute][e["vid"]].append(e["speed"])
-            place = (e["xway"], e["dir"], e["pos"])
-            former, n = runs.get(e["vid"], (None, 0))
-            here = (place, e["lane"])
-            runs[e["vid"]] = here, 0 if e["lane"] == 4 else n + 1 if former == here else 1
-            if runs[e["vid"]][1] >= 4:
-                stood[place].add(e["vid"])
-            elif former != here and n >= 4:
-                stood[former[0]].discard(e["vid"])
-            if len(stood[place]) >= 2 and runs[e["vid"]][1] >= 4:
-                stood["accident", segment].add(minute)
-
-    def velocity(segment, minute):
-        if (segment, minute - 1) not in means:
-            return 0
-        found = [sum(s) // len(s) for m in range(minute - 5, minute) for s in means.get((segment, m), {}).values()]
-        return sum(found) // len(found)
-
+    traffic = Traffic(events)
     answers, last, balance, due = [], {}, Counter(), Counter()
     for e in events:
         seq, vid, minute = e["seq"], e["vid"], e["ts"] // 60 + 1
@@ -90,19 +122,17 @@ def two_passes(events, limit=40):
             answers.append((seq, 4, balance[vid], 0, 0, False))
         if e["type"] == 3:
             answers.append((seq, 5, lr.past_toll(vid, e["day"], e["xway"]), 0, 0, False))
-        if e["type"] != 0 or e["dir"] not in (0, 1):
+        if not is_report(e):
             continue
-        xway, direction, seg = segment = (e["xway"], e["dir"], e["seg"])
+        segment = segment_of(e)
         if e["lane"] == 4 or last.get(vid) == segment:
             answers.append((seq, 0, -1, 0, 0, False))
         else:
-            ahead = [
-                d for d in range(5) if minute - 1 in stood["accident", (xway, direction, seg + d * (1 - 2 * direction))]
-            ]
-            count = len(means[segment, minute - 1]) if (segment, minute - 1) in means else 0
-            free = velocity(segment, minute) >= limit or count <= 50 or ahead
-            toll = 0 if free else 2 * (count - 50) ** 2
-            answers.append((seq, 0, toll, velocity(segment, minute), count, bool(ahead)))
+            velocity, count = traffic.velocity(segment, minute), traffic.vehicles(segment, minute)
+            ahead = traffic.accidents_ahead(segment, minute)
+            is_free = velocity >= limit or count <= 50 or ahead
+            toll = 0 if is_free else 2 * (count - 50) ** 2
+            answers.append((seq, 0, toll, velocity, count, bool(ahead)))
             answers += [(seq, 3, ahead[0], 0, 0, True)] if ahead else []
             balance[vid] += due[vid]
             due[vid] = toll
@@ -123,7 +153,7 @@ def test_lr_charges_warns_and_answers(limit):
     assert max(o["value"] for o in result.outputs if o["kind"] == 4) == max(0, *tolls)
 
 
-def test_lr_does_so_on_a_generated_road():
+def test_lr_is_right_on_a_generated_road():
     params = {"seconds": 3_600, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.02}
     app = registry.load("lr")
     events = workload.generate_chunk(app, params, 25_000, 3, 0, 25_000)
@@ -135,16 +165,16 @@ def test_lr_does_so_on_a_generated_road():
 
 def check_lr(events, result, limit):
     answers, balance, due = two_passes(events, limit)
-    said = [o for o in result.outputs if o["kind"] not in (1, 2)]
-    assert [(o["seq"], o["kind"], o["value"], o["velocity"], o["count"], o["accident"]) for o in said] == answers
-    reports = sum(e["type"] == 0 and e["dir"] in (0, 1) for e in events)
+    answered = [o for o in result.outputs if o["kind"] not in (1, 2)]
+    assert [(o["seq"], o["kind"], o["value"], o["velocity"], o["count"], o["accident"]) for o in answered] == answers
+    reports = sum(map(is_report, events))
     assert Counter(o["kind"] for o in result.outputs)[1] == Counter(o["kind"] for o in result.outputs)[2] == reports
     accounts = result.state["state_account_balance"][1]
     assert {vid: row.balance for vid, row in accounts.items() if row.balance} == {v: b for v, b in balance.items() if b}
     assert {vid: row.due for vid, row in accounts.items() if row.due} == {v: d for v, d in due.items() if d}
 
 
-def test_lr_history_is_of_69_days():
+def test_lr_history_covers_69_days():
     tolls = [[lr.past_toll(vid, day, 0) for day in range(71)] for vid in range(200)]
     assert all(row[0] == row[70] == 0 for row in tolls)
     assert {toll for row in tolls for toll in row[1:70]} == set(range(10, 100))

@@ -24,7 +24,7 @@ def mixed(number):
         {"keys": 5, "d": 3, "s": 3, "sel": 0.4, "sigma": 0.2, "invalid_ratio": 0.2},
     ],
 )
-def test_matrix_multiplies_and_folds(params):
+def test_matrix_multiplies_and_accumulates(params):
     events, result = by_hand.run_generated("matrix", params, events=300)
     p = result.params
     d, factor = p["d"], matrix.factor.build(p).tolist()
@@ -63,7 +63,7 @@ def test_matrix_multiplies_and_folds(params):
     assert abs(len(expected) / (len(events) - dropped) / (p["sel"] * p["sel_keyed"]) - 1) < 0.15
 
 
-def test_matrix_shows_when_two_tuples_of_a_key_change_places():
+def test_matrix_detects_swapped_tuples_of_a_key():
     rows = [{"key": 1, "m": [i] * 4} for i in range(4)]
     params = {"d": 2, "s": 1, "keys": 2}
     right = by_hand.run_rows("matrix", params, rows).outputs

@@ -60,7 +60,7 @@ def ob_opening(params):
     return by_hand.run(app, params, empty).state_tables()["state_goods"].to_pylist()
 
 
-def test_ob_opens_with_prices_of_its_own():
+def test_ob_opens_with_fixed_prices():
     prices = [row["ask"] for row in ob_opening({"n_items": 5_000})]
     assert {row["qty"] for row in ob_opening({})} == {100}
     assert prices == [row["ask"] for row in ob_opening({})][:5_000]
@@ -93,7 +93,7 @@ def ob_run(*events):
         ({"n": 3, "items": [0, 1, 3], "prices": [9, 9, 9], "qtys": [1, 11, 1]}, False),  # one that fails, fails all
     ],
 )
-def test_ob_bids_are_for_all_or_nothing(fields, ok):
+def test_ob_fills_a_bid_completely_or_not_at_all(fields, ok):
     altered = ob_event(kind=1, items=[1], prices=[7])
     result = ob_run(altered, ob_event(items=[2], qtys=[10]), ob_event(**fields))
     assert [o["ok"] for o in result.outputs] == [True, True, ok]
@@ -101,7 +101,7 @@ def test_ob_bids_are_for_all_or_nothing(fields, ok):
     assert left == 30 - (sum(ob_event(**fields)["qtys"]) if ok else 0)
 
 
-def test_ob_answers_who_is_not_authorised_and_does_nothing():
+def test_ob_rejects_an_unauthorised_request_with_an_answer():
     for kind in (0, 1, 2):
         result = ob_run(ob_event(kind=kind, auth=False, qtys=[3], prices=[9]))
         answer = {"kind": kind, "auth": False, "ok": False, "ask": 0, "qty": 0}
@@ -116,6 +116,6 @@ def test_ob_answers_who_is_not_authorised_and_does_nothing():
         {"kind": 2, "n": 3, "items": [0, 1, 4]}, {"kind": 1, "n": 2, "prices": [0, -1]}, {"auth": False, "items": [9]},
     ],
 )  # fmt: skip
-def test_ob_drops_what_it_cannot_mean(fields):
+def test_ob_drops_invalid_events(fields):
     result = ob_run(ob_event(**fields))
     assert (result.outputs, result.dropped) == ([], 1)

@@ -15,8 +15,8 @@ def test_paircount_counts_the_pairs_of_windows(level, multiplicity):
     events, result = run("paircount", params, events=200)
 
     def pairs(event):
-        said = event["text"].split()
-        near = [(a, b) for i, a in enumerate(said) for j, b in enumerate(said) if 0 < j - i <= FAR[level]]
+        words = event["text"].split()
+        near = [(a, b) for i, a in enumerate(words) for j, b in enumerate(words) if 0 < j - i <= FAR[level]]
         return dict.fromkeys(near) if multiplicity == "set" else near
 
     wanted = [(seq, end, *key, len(of)) for seq, end, key, of in windows_of(events, result.params, pairs)]
@@ -27,21 +27,21 @@ def test_paircount_counts_the_pairs_of_windows(level, multiplicity):
 
 
 @pytest.mark.parametrize(("level", "far"), FAR.items())
-def test_a_tweet_of_different_words_has_as_many_pairs_as_it_should(level, far):
+def test_a_tweet_of_distinct_words_has_the_expected_number_of_pairs(level, far):
     _, result = run("paircount", {"level": level}, [{"ts": 120_000, "text": b" ".join(b"w%d" % k for k in range(40))}])
     assert len(result.outputs) == 2 * sum(40 - d for d in range(1, min(far, 39) + 1))
 
 
-def test_paircount_by_hand():
+def test_paircount_matches_an_example_by_hand():
     rows = [{"ts": 120_000, "text": b"\ta b  a c a "}, {"ts": 200_000, "text": b"alone"}]
-    said = {b"ab": 1, b"aa": 2, b"ac": 2, b"ba": 2, b"bc": 1, b"ca": 1}  # the first and the last are four apart
+    pairs = {b"ab": 1, b"aa": 2, b"ac": 2, b"ba": 2, b"bc": 1, b"ca": 1}  # the first and the last are four apart
     for multiplicity in ("set", "bag"):
         _, result = run("paircount", {"multiplicity": multiplicity}, rows)
-        found = {(seq, ts, a + b): n for seq, ts, a, b, n in result.columns("seq", "ts", "first", "second", "n")}
-        assert found == {
+        counts = {(seq, ts, a + b): n for seq, ts, a, b, n in result.columns("seq", "ts", "first", "second", "n")}
+        assert counts == {
             (seq, end, pair): 1 if multiplicity == "set" else n
             for seq, end in ((1, 180_000), (2, 240_000))
-            for pair, n in said.items()
+            for pair, n in pairs.items()
         }
 
 

@@ -71,7 +71,7 @@ def sale(ts, ticket, item, **fields):
     return {"ts": ts, "ticket": ticket, "item_sk": item, "store_sk": 1, **fields}
 
 
-def test_q1_by_hand():
+def test_q1_matches_an_example_by_hand():
     params = {"items": 60, "threshold": 1, "limit": 2}
     app = registry.load("q1")
     a, b, c, d = of_category(app.bind(params), 1, 2, 3)[:4]
@@ -87,14 +87,14 @@ def test_q1_by_hand():
             sale(10, 1, other),
             sale(20, 2, b),
             sale(20, 2, a),  # the second a-b
-            sale(30, 3, d, store_sk=2),  # of a store that is not looked at
+            sale(30, 3, d, store_sk=2),  # another store
             sale(30, 3, c, date_sk=-1),
             sale(30, 3, -1),
             sale(30, 3, b, store_sk=-1),
             sale(30, 3, 0),  # no such item: invalid
             sale(30, 3, c, store_sk=13),  # no such store
             sale(hour - 1, 4, c),
-            sale(hour, 4, d),  # a pair belongs to the hour of its later line; closes the first hour, whose list it is
+            sale(hour, 4, d),  # a pair belongs to the hour of its later line; this one closes the first hour
             sale(2 * hour, 4, a),  # an hour after the one before: the basket still holds c and d
             sale(3 * hour + 1, 4, b),  # more than an hour: it is a new basket, and there is no pair
             sale(3 * hour + 1, 4, c),

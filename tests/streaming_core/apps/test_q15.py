@@ -1,4 +1,4 @@
-"""Q15 against the same computation written again, by hand, and at the largest sums there can be."""
+"""Q15 against the same computation written again, by hand, and at the largest possible sums."""
 
 from collections import Counter, defaultdict
 from fractions import Fraction
@@ -79,7 +79,7 @@ def sold(date, item, paid, store=10):
     return {"ts": date * 86_400, "date_sk": date, "item_sk": item, "net_paid": paid, "store_sk": store}
 
 
-def test_q15_by_hand():
+def test_q15_matches_an_example_by_hand():
     params = {"items": 60, "span": 6}
     bound = registry.load("q15").bind(params)
     two, three = of_category(bound, 2)[0], of_category(bound, 3)[0]
@@ -116,7 +116,7 @@ LARGEST = q15.Sums.fields["lines"].high
 
 
 @record
-class Given:
+class Reading:
     n: i64
     sx: i64
     sy: i64
@@ -147,8 +147,8 @@ def judge(row, sums, out):
         ([3, 4, 6], [5, 5, 5]),
     ],
 )
-def test_q15_is_exact_at_the_largest_sums_there_can_be(days, lines):
-    """As it is compiled, and by both oracles, on sums that no stream of a test's size reaches."""
+def test_q15_is_exact_at_the_largest_possible_sums(days, lines):
+    """Checks the compiled operator and both oracles on sums beyond any stream of a test's size."""
     points = {x: count * q15.MOST for x, count in zip(days, lines, strict=True)}
     slope, intercept = least_squares(points)
     sums = {
@@ -160,12 +160,12 @@ def test_q15_is_exact_at_the_largest_sums_there_can_be(days, lines):
     }
     assert max(sums.values()) < 1 << 63
     app = App("sums")
-    app.source(Given).flat_map(judge, q15.Line, scratch=q15.Sums).sink()
+    app.source(Reading).flat_map(judge, q15.Line, scratch=q15.Sums).sink()
     app.generates(lambda *args: {})
     events = pa.Table.from_pylist([{"seq": 0, **sums}], workload.schema(app, {}))
     for way in (Kernel, Interpreter, Loop):
-        made = way(app, {}).process(events).to_pylist()
-        assert [(r["n"], *line(r)) for r in made] == ([(len(points), slope, intercept)] if slope <= 0 else [])
-        for row in made:
+        outputs = way(app, {}).process(events).to_pylist()
+        assert [(r["n"], *line(r)) for r in outputs] == ([(len(points), slope, intercept)] if slope <= 0 else [])
+        for row in outputs:
             assert 0 <= row["slope_rest"] < row["divisor"]
             assert 0 <= row["intercept_rest"] < row["divisor"]

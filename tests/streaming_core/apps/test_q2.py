@@ -22,7 +22,7 @@ from tests.support import by_hand
 def test_q2_ranks_pairs_of_sessions(params):
     events, result = by_hand.run_generated("q2", params)
     bound = result.params
-    given, counts, lists, seen = bound["given"], Counter(), [], 0
+    anchor, counts, lists, seen = bound["given"], Counter(), [], 0
 
     def show(cause):
         lists.extend((cause, seen, rank, *pair, n) for rank, (pair, n) in enumerate(best(counts, bound["limit"])))
@@ -30,10 +30,10 @@ def test_q2_ranks_pairs_of_sessions(params):
     keep = lambda e: e["item_sk"] > 0 and e["user_sk"] >= 0  # noqa: E731
     for cause, clicks in sessions_of(events, bound["timeout"], keep):
         for one, other in combinations(dict.fromkeys(c["item_sk"] for c in clicks), 2):
-            if given == 0:
+            if anchor == 0:
                 counts[min(one, other), max(one, other)] += 1
-            elif given in (one, other):
-                counts[one if other == given else other, given] += 1
+            elif anchor in (one, other):
+                counts[one if other == anchor else other, anchor] += 1
             else:
                 continue
             seen += 1
@@ -45,7 +45,7 @@ def test_q2_ranks_pairs_of_sessions(params):
     assert seen > 20
 
 
-def test_q2_by_hand():
+def test_q2_matches_an_example_by_hand():
     result = by_hand.run_rows(
         "q2",
         {"items": 9, "emit_every": 2, "limit": 3, "width": 2},

@@ -44,7 +44,7 @@ def test_q3_ranks_views_before_purchases(params):
     assert result.dropped == sum(e["item_sk"] == 0 for e in events)
 
 
-def test_q3_by_hand():
+def test_q3_matches_an_example_by_hand():
     params = {"items": 60, "last": 3}
     a, b, c = of_category(registry.load("q3").bind(params), 2, 3)[:3]
     other = of_category(registry.load("q3").bind(params), 1, 4, 5, 6, 7, 8, 9)[0]

@@ -38,7 +38,7 @@ def test_q4_averages_abandoned_sessions(params):
     assert n > 5
 
 
-def test_q4_by_hand():
+def test_q4_matches_an_example_by_hand():
     params = {"pages": 60}
     types = bigbench.page_types(registry.load("q4").bind(params)).tolist()
     page = {name: types.index(i, 1) for i, name in enumerate(bigbench.PAGE_TYPES)}
@@ -70,7 +70,7 @@ def test_q4_by_hand():
     assert by_hand.run_rows("q4", params, [click(0, 1, 1, page=order)]).outputs == []
 
 
-def test_q4_rounds_halves_up():
+def test_q4_rounds_half_up():
     app = registry.load("q4")
     with by_hand.bound(app, app.bind()) as module:
         state, out = by_hand.fresh(module.Sum.resolve({})), by_hand.Out()

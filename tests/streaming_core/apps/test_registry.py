@@ -1,4 +1,4 @@
-"""The registry: a file in the package is an application, and a broken one says so in one line."""
+"""The registry: each file of the package is an application, and a broken file is refused in one line."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def events(params, seed, start, stop):
 '''
 
 
-def test_all_applications_load_and_say_what_they_are():
+def test_every_application_loads_and_describes_itself():
     queries = {"q1", "q2", "q3", "q4", "q15", "matrix"}
     dataflow = {"wc", "fd", "sd", "tpk", "lr", "pos_rep", "new_seg", "brisk_wc", "brisk_lr"} | queries
     windowed = {"wordcount", "paircount", "hashtag", "forward", "scalejoin", "hedge"}
@@ -47,14 +47,14 @@ def test_all_applications_load_and_say_what_they_are():
 
 
 @pytest.mark.parametrize("name", ["my-app", "$(id)", "<b>", "a b", "Echo", "x" * 40])
-def test_a_file_without_a_plain_name_is_not_even_imported(package, name):
+def test_a_file_without_a_plain_name_is_not_imported(package, name):
     (package / f"{name}.py").write_text(f"open({str(package / 'imported')!r}, 'w')")
     with pytest.raises(BadInput, match="invalid file name"):
         registry.load(name)
     assert not (package / "imported").exists()
 
 
-def test_a_file_more_is_an_application_more(package):
+def test_every_file_adds_an_application(package):
     (package / "echo.py").write_text(WHOLE)
     (package / "_notes.py").write_text("1 / 0")
     assert registry.names() == ["echo"]
@@ -80,7 +80,7 @@ def test_a_file_more_is_an_application_more(package):
         ("raise ValueError('two\\nlines')", "application echo: echo.py:1: ValueError: two lines"),
     ],
 )
-def test_a_broken_file_says_so_in_one_line(text, message, package):
+def test_a_broken_file_is_refused_in_one_line(text, message, package):
     (package / "echo.py").write_text(text)
     with pytest.raises(BadInput, match=message) as error:
         registry.load("echo")
@@ -88,7 +88,7 @@ def test_a_broken_file_says_so_in_one_line(text, message, package):
     assert registry.kinds() == {}
 
 
-def test_an_unknown_application_lists_the_known_ones():
+def test_an_unknown_application_is_refused_with_the_known_names():
     with pytest.raises(BadInput, match=r"unknown application 'wcc' \(did you mean 'wc'\?\); known: .*gs, .*wc"):
         registry.load("wcc")
     with pytest.raises(BadInput, match="unknown application"):

@@ -11,21 +11,21 @@ from tests.streaming_core.apps.windows import run
 
 COLUMNS = ("seq", "ts", "earlier", "x", "y", "a", "b", "c", "d")
 
-# What the loop is compiled for: once, for what is made by hand and for some that is drawn.
+# One set of parameters for examples by hand and some random ones, so that the loop is compiled once.
 BY_HAND = {"keys": 5, "size": 300_001}
 
 
 def pairs_of(events, params):
-    """Every row with every earlier one of the other stream: those that a lower key keeps first, then the older ones."""
-    keys, found = params["keys"], []
+    """Pairs of every row with every earlier row of the other stream, by ascending key, then by age."""
+    keys, pairs = params["keys"], []
     for e in events:
         before = [f for f in events[: e["seq"]] if f["stream"] != e["stream"] and e["ts"] - f["ts"] < params["size"]]
         for f in sorted(before, key=lambda f: ((f["seq"] + 1) % keys, f["seq"])):
             left, right = (f, e) if e["stream"] else (e, f)
             if abs(left["x"] - right["a"]) <= params["band"] and abs(left["y"] - right["b"]) <= params["band"]:
                 of_right = right["a"], right["b"], right["c"], right["d"]
-                found.append((e["seq"], e["ts"] + 1, f["seq"], left["x"], left["y"], *of_right))
-    return found
+                pairs.append((e["seq"], e["ts"] + 1, f["seq"], left["x"], left["y"], *of_right))
+    return pairs
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def row(ts, is_right, one, other):
     return {"stream": 0, "ts": ts, "x": one, "y": float(other), "d": False}
 
 
-def test_scalejoin_by_hand():
+def test_scalejoin_matches_an_example_by_hand():
     rows = [
         row(1_000, False, 50, 50),
         row(1_000, True, 60, 40),  # both bands end here
@@ -62,7 +62,7 @@ def test_scalejoin_by_hand():
         row(301_000, True, 40, 60),  # exactly five minutes later
         row(301_001, True, 50, 50),  # too late for the left row
         row(301_001, False, 50, 50),
-        row(2_000_000, False, 50, 50),  # nobody is left
+        row(2_000_000, False, 50, 50),  # no row is left
     ]
     _, result = run("scalejoin", BY_HAND, rows)
     assert sorted(result.columns("seq", "ts", "earlier", "a", "c")) == [
@@ -71,8 +71,8 @@ def test_scalejoin_by_hand():
 
 
 @pytest.mark.parametrize("is_right", [False, True])
-def test_rows_go_by_the_time_of_their_own_stream(is_right):
-    """The other one is silent: nobody else comes to look at them."""
+def test_rows_expire_by_the_time_of_their_own_stream(is_right):
+    """Rows of a stream expire although the other stream is silent."""
     app = registry.load("scalejoin")
     params = app.bind({"keys": 4, "size": 101})
     rows = [row(1_000 + 10 * i, is_right, i, i) | {"seq": i} for i in range(1_000)]
@@ -80,14 +80,14 @@ def test_rows_go_by_the_time_of_their_own_stream(is_right):
     table = pa.Table.from_pylist([{**dict.fromkeys(schema.names, 7), **one} for one in rows], schema)
     interpreter = Interpreter(app, params)
     interpreter.process(table)
-    kept = [found.states[is_right].rows.length() for found in interpreter._steps[-1].sets.values()]
+    kept = [entry.states[is_right].rows.length() for entry in interpreter._steps[-1].sets.values()]
     assert len(kept) == 4
     assert (
         10 <= sum(kept) <= 16
     )  # ten fall in a window; of a key's, those that were old when its last one came are gone
 
 
-def test_rows_come_at_the_rate_that_is_asked_for():
+def test_rows_arrive_at_the_requested_rate():
     lefts, rights = registry.load("scalejoin").generators
     params = registry.load("scalejoin").bind({"rate": 3})
     assert (lefts(params, 1, 0, 4)["ts"] - params["size"]).tolist() == [0, 666, 1333, 2000]

@@ -65,6 +65,6 @@ def test_sd_drops_short_lines():
     assert [o["seq"] for o in result.outputs] == [0, 1 + len(short) + len(holes) + len(words)]
 
 
-def test_sd_negative_averages_count_any_difference_as_a_spike():
+def test_sd_reports_any_difference_from_a_negative_average():
     lines = [b"d t 1 1 %s 1 1 1" % value for value in (b"-1.0", b"-1.0", b"-1.0001")]
     assert [o["spike"] for o in by_hand.run_lines("sd", lines).outputs] == [True, True, True]

@@ -101,7 +101,7 @@ def test_sl_conditions_are_strict(fields, ok):
 @pytest.mark.parametrize(
     "fields", [{"kind": 2}, {"amt_acct": -1}, {"amt_asset": -1}, {"src_acct": 2, "kind": 1}, {"dst_asset": 2}]
 )
-def test_sl_drops_what_it_cannot_mean(fields):
+def test_sl_drops_invalid_events(fields):
     app = registry.load("sl")
     event = {"seq": 0, **sl_event(), **fields}
     result = by_hand.run(app, {"n_items": 2}, pa.Table.from_pylist([event], workload.schema(app, {})))

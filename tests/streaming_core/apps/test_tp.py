@@ -60,7 +60,7 @@ def test_tp_charges_tolls(params):
         {"input": "linear_road", "seconds": 300, "veh_per_s": 9.0, "segments": 80},
     ],
 )
-def test_tp_as_three_transactions_charges_the_tolls_of_the_joint_one(params):
+def test_tp_in_three_transactions_charges_the_same_tolls(params):
     reports, joint = by_hand.run_generated("tp", params, events=1000)
     events, separate = by_hand.run_generated("tp", params | {"separate": True}, events=3000)
     assert [e["kind"] for e in events] == [0, 1, 2] * 1000
@@ -94,13 +94,13 @@ def tp_run(*events, **params):
     return by_hand.run(app, {"segments": 2, **params}, pa.Table.from_pylist(rows, workload.schema(app, {})))
 
 
-def test_tp_profiles_differ_in_what_a_speed_of_zero_means():
+def test_tp_profiles_differ_in_the_meaning_of_speed_zero():
     reports = [{"speed": s} for s in (0, 50, 0, 25)]
     assert [o["speed"] for o in tp_run(*reports).outputs] == [0.0, 50.0, 25.0, 25.0]
     assert [o["speed"] for o in tp_run(*reports, flagged=True).outputs] == [0.0, 25.0, 12.5, 18.75]
 
 
-def test_tp_rejects_a_negative_speed_and_all_three_operators_with_it():
+def test_tp_rejects_a_negative_speed_in_all_three_operators():
     result = tp_run({"speed": 30, "vid": 1}, {"speed": -1, "vid": 2}, {"speed": -1, "seg": 1}, {"speed": 30, "vid": 1})
     assert [(o["ok"], o["speed"], o["count"]) for o in result.outputs] == [
         (True, 30.0, 1), (False, 0.0, 0), (False, 0.0, 0), (True, 30.0, 1),
@@ -116,7 +116,7 @@ def test_tp_charges_from_the_51st_vehicle_below_40():
     assert tolls == [0] * 50 + [2, 8] + [0] * 60
 
 
-def test_tp_drops_a_segment_that_is_not_there():
+def test_tp_drops_an_unknown_segment():
     result = tp_run({"seg": 2}, {"seg": 2, "speed": -1})
     assert (result.outputs, result.dropped) == ([], 2)
 
@@ -124,7 +124,7 @@ def test_tp_drops_a_segment_that_is_not_there():
 @pytest.mark.parametrize(
     "params", [{}, {"segments": 3, "vehicles": 90, "invalid_ratio": 0.1}, {"input": "linear_road", "segments": 80}]
 )
-def test_tpk_puts_out_what_tp_does_and_ends_with_the_same_state(params):
+def test_tpk_has_the_outputs_and_the_final_state_of_tp(params):
     (events, shared), (same_events, keyed) = by_hand.run_generated("tp", params), by_hand.run_generated("tpk", params)
     assert [event | {"kind": 0} for event in same_events] == events
     assert keyed.outputs == shared.outputs

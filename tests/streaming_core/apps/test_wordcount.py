@@ -20,8 +20,8 @@ def test_wordcount_counts_the_words_of_windows(params):
     is_set = result.params["multiplicity"] == "set"
 
     def words(event):
-        said = [(word,) for word in event["text"].split()]
-        return dict.fromkeys(said) if is_set else said
+        keys = [(word,) for word in event["text"].split()]
+        return dict.fromkeys(keys) if is_set else keys
 
     wanted = [(seq, end, *key, len(of)) for seq, end, key, of in windows_of(events, result.params, words)]
     assert result.columns("seq", "ts", "word", "n") == wanted
@@ -30,7 +30,7 @@ def test_wordcount_counts_the_words_of_windows(params):
     assert any(len(set(words(e))) < len(e["text"].split()) for e in events)
 
 
-def test_wordcount_by_hand():
+def test_wordcount_matches_an_example_by_hand():
     rows = [
         {"ts": 120_000, "text": b"a b a"},
         {"ts": 150_000, "text": b""},
@@ -49,6 +49,6 @@ def test_wordcount_by_hand():
         }  # fmt: skip
 
 
-def test_wordcount_of_nothing():
+def test_wordcount_is_empty_without_words():
     assert run("wordcount", {}, [])[1].outputs == []
     assert run("wordcount", {}, [{"ts": 1, "text": b" \t"}])[1].outputs == []

@@ -1,4 +1,4 @@
-"""Windowed applications run in three ways that must agree, and windows worked out from their definition alone."""
+"""Runs windowed applications in three ways that must agree, and derives windows from their definition."""
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from tests.support import by_hand
 
 
 def run(name, params, rows=None, events=600, seed=3):
-    """Rows (dicts without seq), or generated events, and what becomes of them: by hand, interpreted and in the loop."""
+    """Runs rows (dicts without seq) or generated events by hand, in the interpreter and in the loop."""
     app = registry.load(name)
     params = app.bind(params)
     if rows is None:
@@ -35,17 +35,17 @@ def windows_of(events, params, keys_of):
     """(seq, end, key, its events in the window) of each window of a key, in the order in which they expire.
 
     Args:
-        keys_of: an event's keys, tuples; one that is given twice has the event twice.
+        keys_of: the keys of an event as tuples; the event counts twice for a repeated key.
     """
     advance, size = params["advance"], params["size"]
-    found = {}  # (start, key) -> events, as they were first touched
+    windows = {}  # (start, key) -> events, as they were first touched
     for event in events:
         latest = event["ts"] // advance * advance
         for start in range(latest - size // advance * advance, latest + 1, advance):
             if start <= event["ts"] < start + size:
                 for key in keys_of(event):
-                    found.setdefault((start, key), []).append(event)
-    place = {key: n for n, key in enumerate(found)}
-    ordered = sorted(found, key=lambda at: (at[0], key_group(at[1]), place[at]))
-    after = {s: next((e["seq"] for e in events if e["ts"] >= s + size), len(events)) for s in {s for s, _ in found}}
-    return [(after[start], start + size, key, found[start, key]) for start, key in ordered]
+                    windows.setdefault((start, key), []).append(event)
+    place = {key: n for n, key in enumerate(windows)}
+    ordered = sorted(windows, key=lambda at: (at[0], key_group(at[1]), place[at]))
+    after = {s: next((e["seq"] for e in events if e["ts"] >= s + size), len(events)) for s in {s for s, _ in windows}}
+    return [(after[start], start + size, key, windows[start, key]) for start, key in ordered]

@@ -1,4 +1,4 @@
-"""The digest of a component covers its sources and nothing else, and no source is forgotten."""
+"""The digest of a component covers exactly its sources, and every source belongs to a component."""
 
 import shutil
 
@@ -16,7 +16,7 @@ OF_ALL = {path for source in SHARED for path in files(source)}
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A copy of all sources in another place, made in another order."""
+    """A copy of all sources at another path, written in another order."""
     root = tmp_path_factory.mktemp("checkout")
     for name in sorted(OF_ALL.union(*OF.values()), reverse=True):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -34,13 +34,13 @@ def test_every_source_belongs_to_a_component(folder, kind):
     assert not forgotten, "add these to streaming_core/bench/components.py"
 
 
-def test_no_source_of_a_component_is_shared():
+def test_components_share_no_source():
     for name in NAMES:
         assert OF[name]
         assert not OF[name] & OF_ALL, name
 
 
-def test_tests_are_no_sources():
+def test_tests_are_not_sources():
     every = OF_ALL.union(*OF.values())
     assert not [path for path in every if "tests" in path]
     assert is_test("streaming_core/runtime/src/dataflow/pooled/tests/mod.rs")
@@ -48,16 +48,16 @@ def test_tests_are_no_sources():
     assert not is_test("streaming_core/runtime/src/dataflow/channel/mod.rs")
 
 
-def test_every_suite_says_what_it_measures():
+def test_every_suite_describes_its_measurement():
     assert set(SUITES) <= set(MEASURED)
     assert {name for names in MEASURED.values() for name in names} == set(NAMES)
 
 
-def test_digests_do_not_depend_on_the_place_of_the_checkout(checkout):
-    made = digests(NAMES)
-    assert digests(reversed(NAMES), checkout) == made
-    assert len(set(made.values())) == len(NAMES)
-    assert all(len(digest) == 16 for digest in made.values())
+def test_digests_do_not_depend_on_the_checkout_path(checkout):
+    expected = digests(NAMES)
+    assert digests(reversed(NAMES), checkout) == expected
+    assert len(set(expected.values())) == len(NAMES)
+    assert all(len(digest) == 16 for digest in expected.values())
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_new_or_renamed_source_changes_the_digest(checkout):
     assert len({*before.values(), *renamed.values(), *added.values()}) == 3
 
 
-def test_bad_input_gets_one_line(tmp_path):
+def test_bad_input_is_refused_in_one_line(tmp_path):
     with pytest.raises(BadInput, match=r"^unknown component 'gate'; known: transactions, "):
         digests(["gate"])
     with pytest.raises(BadInput, match=r"Cargo.lock is missing; run benchmarks in a checkout"):

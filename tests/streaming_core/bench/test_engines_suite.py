@@ -1,4 +1,4 @@
-"""Suite engines: which engines take part, that their results are checked, and what it says of the rows."""
+"""Suite engines: which engines take part, how it checks their results, and its conclusions."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "engines"
 
 
-def test_engines_race_with_ours_and_their_results_are_checked(folder):
+def test_engines_race_with_lockstep_and_their_results_are_checked(folder):
     plant(folder, "handwritten", WC.format(fault=""), max_threads=1)
     plant(folder, "short", WC.format(fault=FAULT))
     results = suite.run(engines.SUITE, ["wc"], EVENTS, [2], 2, quick=True)
@@ -77,7 +77,7 @@ def ways(heat: Heat) -> list[tuple[str, int]]:
     return [(spec.executor, spec.threads) for spec in heat.ways]
 
 
-def test_a_result_is_outdated_if_an_engine_that_ships_changed():
+def test_a_change_of_a_shipped_engine_outdates_a_result():
     sources = components.COMPONENTS["engines"]
     shipped = {path.parent for path in (ROOT / "infra" / "engines").glob("*/README.md")}
     assert {str(path.relative_to(ROOT)) for path in shipped} <= set(sources)

@@ -1,4 +1,4 @@
-"""Files of measurements on larger hosts: what `--evidence` runs and writes, and what `--import` accepts."""
+"""Measurements on larger hosts: the files that `--evidence` writes and `--import` accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming_core.errors import BadInput
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
-    # Of all experiments two need a large host, and take little time to compile.
+    # Two experiments need a large host and compile quickly.
     cheap = {"q2": "cores", "q6": "nodes"}
     experiments = stretch.SUITE.experiments
     chosen = tuple(replace(one, needs=cheap.get(one.name)) for one in experiments if one.name in ("q2", "q3", "q6"))
@@ -79,7 +79,7 @@ def part():
     }  # fmt: skip
 
 
-def test_results_are_accepted_as_they_are_written(part):
+def test_written_results_are_accepted(part):
     results.check(part, "f.json", SUITES)
 
 
@@ -129,7 +129,7 @@ def test_files_without_results_are_refused_and_nothing_is_kept(command, home, tm
     assert not (home / "reports").exists()
 
 
-def test_a_wrong_part_keeps_the_whole_file_out(home, tmp_path, part):
+def test_one_wrong_part_refuses_the_whole_file(home, tmp_path, part):
     wrong = json.loads(json.dumps(part))
     change(wrong, (*ROW, "result"), "different")
     file = tmp_path / "evidence.json"

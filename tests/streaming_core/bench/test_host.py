@@ -1,4 +1,4 @@
-"""The facts about the machine of a benchmark. No test judges a time; it may only be impossible."""
+"""Facts about a benchmark's machine. No test judges a time; it only rejects impossible ones."""
 
 import json
 
@@ -6,7 +6,7 @@ from streaming_core.bench import host
 from streaming_core.run import cores
 
 
-def test_facts_hold_what_a_reader_needs_to_judge_a_result():
+def test_host_facts_include_everything_needed_to_judge_a_result():
     facts = json.loads(json.dumps(host.facts(3, probe_seconds=0.01)))
     assert facts["repetitions"] == 3
     assert facts["topology"]["sockets"] >= 1
@@ -29,7 +29,7 @@ def test_one_core_has_no_round_trip(monkeypatch):
     assert cores.round_trip(4) is None
 
 
-def test_a_round_trip_is_that_of_the_cores_of_the_threads(monkeypatch):
+def test_a_round_trip_is_measured_between_the_threads_cores(monkeypatch):
     pairs = []
     monkeypatch.setattr(cores, "topology", lambda: {"cores": [{"id": core} for core in (4, 2, 9)]})
     monkeypatch.setattr("streaming_core._runtime.round_trip", lambda *pair: pairs.append(pair) or 64.0)
@@ -40,7 +40,7 @@ def test_a_round_trip_is_that_of_the_cores_of_the_threads(monkeypatch):
     assert pairs[1:] == [(4, 2), (4, 9), (2, 9)]
 
 
-def test_many_cores_have_a_sample_of_their_pairs():
+def test_round_trips_of_many_cores_are_sampled():
     every = [(near, far) for near in range(64) for far in range(near + 1, 64)]
     pairs = cores.sample(every, 64)
     assert len(pairs) == len(set(pairs)) == 64
@@ -49,7 +49,7 @@ def test_many_cores_have_a_sample_of_their_pairs():
     assert cores.sample(every[:64], 64) == every[:64]
 
 
-def test_governor_is_read_where_there_is_one(tmp_path):
+def test_the_governor_is_read_if_the_host_has_one(tmp_path):
     assert host.governor(tmp_path / "absent") is None
     (tmp_path / "governor").write_text("performance\n")
     assert host.governor(tmp_path / "governor") == "performance"

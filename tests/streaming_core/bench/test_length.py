@@ -27,11 +27,11 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("pause", "seconds"), [(0.0, 1.0), (0.01, 1.0), (0.02, 2.0), (0.05, 5.0), (1.0, 5.0)])
-def test_a_pass_lasts_a_hundred_pauses_within_bounds(pause, seconds):
+def test_a_pass_lasts_a_hundred_pauses_within_its_limits(pause, seconds):
     assert length.pass_seconds(pause) == seconds
 
 
-def test_a_pass_has_as_few_runs_as_last_long_enough():
+def test_a_pass_has_the_fewest_runs_that_last_long_enough():
     assert [runs(1.0, run) for run in (2.0, 1.0, 0.9, 0.5, 0.3)] == [1, 1, 2, 2, 4]
     assert runs(0.0, 0.5) == 1, "quick"
     assert runs(1.0, 0.0) == 1, "without events"
@@ -39,7 +39,7 @@ def test_a_pass_has_as_few_runs_as_last_long_enough():
 
 
 @given(st.floats(0, 5), st.floats(1e-6, 10))
-def test_runs_last_the_target_and_no_more_than_a_run_longer(seconds, run):
+def test_runs_exceed_the_target_by_at_most_one_run(seconds, run):
     number = runs(seconds, run)
     assert number == MOST_RUNS or number * run >= seconds * (1 - 1e-12)
     assert number == 1 or (number - 1) * run < seconds
@@ -72,7 +72,7 @@ def chosen(monkeypatch, race, seconds=1.0, free=1 << 40):
 
 
 @pytest.mark.parametrize("rate", [50.0, 1e4, 3e6, 8e7])
-def test_a_workload_lasts_the_target_on_the_slowest_way(monkeypatch, rate):
+def test_a_workload_reaches_the_target_on_the_slowest_way(monkeypatch, rate):
     race = MadeUp(rate)
     limit = length.BYTES / race.bytes_per_event
     assert chosen(monkeypatch, race, 2.0) == pytest.approx(min(2 * rate * length.SLACK, limit), abs=1)
@@ -81,7 +81,7 @@ def test_a_workload_lasts_the_target_on_the_slowest_way(monkeypatch, rate):
     assert race.sizes[-1] / rate >= length.PILOT_SECONDS
 
 
-def test_a_pilot_grows_until_the_start_of_a_run_hardly_counts(monkeypatch):
+def test_a_pilot_grows_until_startup_is_negligible(monkeypatch):
     # A small pilot would tell 2 M events/s.
     assert chosen(monkeypatch, MadeUp(1e7, start=0.002)) == pytest.approx(1e7 * length.SLACK, rel=0.03)
 
@@ -91,7 +91,7 @@ def test_memory_and_the_time_to_generate_events_bound_a_workload(monkeypatch):
     assert chosen(monkeypatch, MadeUp(1e7, prepared_per_s=1e4)) == 1e4 * length.PREPARATION
 
 
-def test_a_pilot_finds_the_events_of_a_real_workload():
+def test_a_pilot_determines_the_events_of_a_workload():
     way = Transactional(app="sl", scheme="tstream")
     events = length.chosen("sl", {}, [way], 0.01)
     assert 0 < events < 10_000_000
@@ -114,7 +114,7 @@ def test_a_pass_sums_its_runs():
     assert Pass([sample(0.0, events=0)]).rate == 0.0
 
 
-def test_faster_ways_repeat_their_run(monkeypatch):
+def test_faster_ways_repeat_their_runs(monkeypatch):
     race = Race("sl", {}, 500)
     passes = []
     one_pass = Race.one_pass
@@ -141,7 +141,7 @@ def test_faster_ways_repeat_their_run(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong_run", [0, 1])
-def test_a_wrong_result_of_any_run_is_seen(monkeypatch, wrong_run):
+def test_a_wrong_result_of_any_run_is_detected(monkeypatch, wrong_run):
     truth, calls = one_pass.run, []
 
     def broken(spec, program, blocks, request):
@@ -157,7 +157,7 @@ def test_a_wrong_result_of_any_run_is_seen(monkeypatch, wrong_run):
     assert calls == [True, True, False, True], "the last run of a pass exports its state"
 
 
-def test_a_race_leaves_no_workload_behind(home):
+def test_a_race_removes_its_workload(home):
     race = Race("sl", {}, 100)
     assert len(list(home.glob("bench-*"))) == 1
     del race
@@ -196,7 +196,7 @@ def test_the_process_has_as_many_cores_as_threads():
         assert os.sched_getaffinity(0) == usual
 
 
-def test_a_race_is_confined_and_its_threads_are_bound(monkeypatch):
+def test_a_race_is_confined_to_its_cores_and_binds_its_threads(monkeypatch):
     cores = probe.topology()["cores"]
     seen = []
     truth = one_pass.run

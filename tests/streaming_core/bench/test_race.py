@@ -1,4 +1,4 @@
-"""The benchmark: what it measures is what it says, what it says is right, and a wrong result is not a figure."""
+"""The benchmark: its figures are measured, its results are right, and a wrong result gives no figure."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ def command(command):
     return partial(command, "bench")
 
 
-def test_a_suite_writes_what_was_measured_and_where(command, home):
+def test_a_suite_records_measurements_and_host(command, home):
     options = ("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 2)
     code, shown, _ = command(*options)
     assert code == 0
@@ -62,7 +62,7 @@ def test_a_suite_writes_what_was_measured_and_where(command, home):
     assert json.loads(shown)["experiments"][0]["name"] == "three-writes"
 
 
-def test_latencies_of_all_ways_are_measured_at_a_share_of_the_slowest_peak_rate():
+def test_latencies_are_measured_at_a_share_of_the_slowest_peak_rate():
     race = Race("sl", {}, 4000)
     loop, *rows = race.run(
         [Transactional(app="sl", scheme=scheme) for scheme in ("owners", "tstream")], 2, open_loop=OpenLoop(loads=[0.5])
@@ -116,7 +116,7 @@ def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
     assert [row["way"] for row in rows if row["result"] == "different"] == ["mvlk", "pat", "owners"]
 
 
-def test_an_interrupted_suite_keeps_what_it_measured(command, home, monkeypatch):
+def test_an_interrupted_suite_keeps_its_measurements(command, home, monkeypatch):
     truth = Race.run
 
     def interrupted(race, ways, *args, **options):
@@ -148,7 +148,7 @@ def test_an_interrupted_suite_keeps_what_it_measured(command, home, monkeypatch)
         (("--import", "e.json", "--evidence", "f.json"), ["--import and --evidence"]),
     ],
 )
-def test_bad_requests_get_one_line_and_leave_nothing(command, home, arguments, words):
+def test_bad_requests_are_refused_and_leave_no_files(command, home, arguments, words):
     code, out, err = command(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     for word in words:
@@ -156,7 +156,7 @@ def test_bad_requests_get_one_line_and_leave_nothing(command, home, arguments, w
     assert not (home / "reports").exists()
 
 
-def test_tables_name_what_varies():
+def test_tables_show_the_columns_that_vary():
     rows = [
         {"app": "gs", "params": {"theta": 0.5}, "way": "loop", "events_per_s": 2e6, "to_loop": 1.0, "result": "x"},
     ]
@@ -165,13 +165,13 @@ def test_tables_name_what_varies():
     assert list(grid.columns[2].cells) == ["0.5"]
 
 
-def test_suites_are_found_by_name():
+def test_suites_are_looked_up_by_name():
     assert suite.load("tstream") is tstream.SUITE
     with pytest.raises(BadInput, match="unknown suite"):
         suite.load("../tstream")
 
 
-def test_no_events_have_no_figures(command, home, tmp_path):
+def test_a_race_without_events_has_no_figures(command, home, tmp_path):
     out = tmp_path / "bench.json"
     assert command("wc", "sl", "--events", 0, "--threads", "1,2", "--repetitions", 1, "--out", out)[0] == 0
     rows = json.loads(out.read_text(), parse_constant=pytest.fail)["results"]
@@ -180,7 +180,7 @@ def test_no_events_have_no_figures(command, home, tmp_path):
         assert {row[name] for row in rows} == {None}
 
 
-def test_runs_from_file_to_file_are_checked_beside_what_pyarrow_takes(command, home, tmp_path, monkeypatch):
+def test_runs_between_files_are_checked_and_compared_with_pyarrow(command, home, tmp_path, monkeypatch):
     out = tmp_path / "bench.json"
     options = ("gs", "--files", "--quick", "--threads", "1,2", "--repetitions", 2, "--out", out)
     code, shown, _ = command(*options)

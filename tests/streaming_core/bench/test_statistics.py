@@ -1,4 +1,4 @@
-"""Bootstrap intervals, ratios of rows, and what sentences about them may say."""
+"""Bootstrap intervals, ratios of rows, and the sentences that they support."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def exact(values):
 
 
 @pytest.mark.parametrize("values", [[1.0], [3.0, 1.0], [1.0, 2.0, 4.0], [5, 4, 3, 2, 1], [1, 2, 3, 4, 5, 6, 7]])
-def test_interval_is_that_of_all_resamples(values):
+def test_interval_covers_all_resamples(values):
     assert statistics.interval(values) == exact(values)
 
 
-def test_five_rounds_span_all_and_seven_leave_out_the_extremes():
+def test_the_interval_of_five_rounds_spans_all_and_of_seven_omits_the_extremes():
     # The median of five draws is the lowest of five values with probability 0.058 > 0.025, of seven with 0.010.
     assert statistics.interval([10, 20, 30, 40, 50]) == [10, 50]
     assert statistics.interval([10, 20, 30, 40, 50, 60, 70]) == [20, 60]
 
 
 @given(rounds)
-def test_interval_holds_the_median_and_does_not_depend_on_the_call(values):
+def test_interval_contains_the_median_and_is_deterministic(values):
     low, high = statistics.interval(values)
     assert min(values) <= low <= statistics.median(values) <= high <= max(values)
     assert statistics.interval(values) == [low, high]
@@ -58,18 +58,18 @@ def row(way, rates, threads=2, **more):
     return plain | of_rates | {"rounds": {}} | more
 
 
-def test_rows_of_a_heat_are_paired_by_round():
+def test_rows_of_a_heat_pair_by_round():
     # The machine was half as fast in every second round.
     fast, slow = row("owners", [4e6, 2e6, 4e6, 2e6, 4e6]), row("pat", [2e6, 1e6, 2e6, 1e6, 2e6])
     ratio = ratios.compare(fast, slow)
     assert (ratio.median, ratio.low, ratio.high, ratio.differs) == (2, 2, 2, True)
     assert ratios.versus(fast, slow) == "owners has 2 (2 to 2) times the throughput of pat"
-    # Of different heats they are not, so nothing can be told.
+    # Rows of different heats do not pair, so no difference is significant.
     apart = ratios.compare(fast, slow | {"heat": 1})
     assert (apart.median, apart.low, apart.high, apart.differs) == (2, 1, 4, False)
 
 
-def test_a_difference_is_only_seen_where_the_interval_leaves_one_out():
+def test_a_difference_requires_an_interval_without_one():
     first, second = row("a", [10, 12, 9]), row("b", [10, 10, 10])
     assert ratios.compare(first, second).text == "no difference seen (0.9 to 1.2)"
     expected = "no difference seen between the throughput of a and of b (0.9 to 1.2)"
@@ -87,7 +87,7 @@ def test_one_round_has_no_interval():
     assert ratios.versus(first, second) == "a has 2 times the throughput of b in one round"
 
 
-def test_rows_of_different_threads_are_not_compared_unless_that_is_the_question():
+def test_rows_of_different_thread_counts_compare_only_on_request():
     one, two = row("a", [10, 10], threads=1), row("a", [20, 20])
     with pytest.raises(ValueError, match="different numbers of threads are not compared: a on 2 threads and a on 1"):
         ratios.compare(two, one)
@@ -103,7 +103,7 @@ def test_columns_other_than_throughput_are_compared_by_round():
     assert ratios.versus(first, second, "end_to_end_p99_us") == "a has 2 (2 to 2) times the p99 latency of b"
 
 
-def test_rows_are_picked_by_columns_and_parameters():
+def test_rows_are_selected_by_columns_and_parameters():
     rows = [row("a", [1], result="different"), row("a", [2]), row("b", [3], threads=4)]
     assert ratios.pick(rows, way="a", theta=0.5) is rows[1]
     assert ratios.pick(rows, way="a", result="different") is rows[0]

@@ -1,4 +1,4 @@
-"""The suites of papers beside TStream: every experiment runs and is checked, and what is concluded of it is so."""
+"""The suites of papers other than TStream: every experiment runs, its results are right, its conclusions hold."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ from tests.support.plans import few_plans
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
-# Of plans every experiment that is run is the same of another application, each of which has to be compiled for; and so
-# are some of others.
+# Experiments that repeat another one with a different application. Quick tests skip them: compilation takes long.
 ALIKE = {
     "rlas": {app for app, _ in rlas.PLANNED} - {"sd"},
     "ordered": {"figure-8", "figure-10", "figure-12", "figure-14", "slice", "window", "batch"},
@@ -58,30 +57,30 @@ def chosen(name, experiment):
 
 @pytest.fixture(scope="module")
 def races(tmp_path_factory):
-    """Workloads that have been compiled for, for all tests."""
+    """Races with compiled workloads, shared by all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCKSTEP_HOME", str(tmp_path_factory.mktemp("home")))
-        made = {}
+        races_by_request = {}
 
         def race(app, params, events, handwritten=()):
             key = app, json.dumps(registry.load(app).bind(params)), events, handwritten
-            if key not in made:
-                made[key] = Race(app, params, events, handwritten=handwritten)
-            made[key].params = params
-            return made[key]
+            if key not in races_by_request:
+                races_by_request[key] = Race(app, params, events, handwritten=handwritten)
+            races_by_request[key].params = params
+            return races_by_request[key]
 
         yield race
 
 
 @pytest.fixture
 def quick(monkeypatch, races):
-    """Few workloads of few events: each has to be compiled for."""
+    """Reduce the suites to few workloads of few events, because each needs compilation."""
     for name, values in (
         ("QUERIES", ("q15",)), ("SWEPT", "q15"), ("SIGMAS", (0.1,)), ("COSTS", (10,)), ("LIGHT", (1,)),
         ("SELECTIVITIES", (1,)),
     ):  # fmt: skip
         monkeypatch.setattr(ordered, name, values)
-    monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # a single one, whatever the cost asked for
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # one multiplication for any requested cost
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(viper, "APPS", ("pos_rep",))
     monkeypatch.setattr(viper, "COUNTS", (1, 2))
@@ -99,47 +98,47 @@ def quick(monkeypatch, races):
         monkeypatch.setattr(switching, name, values)
     few_plans(monkeypatch)
     monkeypatch.setattr(rlas, "Race", races)
-    monkeypatch.setattr(rlas, "FACTOR", 1e9)  # of passes of microseconds
+    monkeypatch.setattr(rlas, "FACTOR", 1e9)  # predictions are far off for passes of microseconds
     monkeypatch.setattr(suite, "Race", races)
 
 
 def run(name, experiment, events=200):
     only = replace(SUITES[name].SUITE, experiments=(chosen(name, experiment),))
-    [found] = suite.run(only, None, events, [1, 2], 1, quick=True)["experiments"]
-    return found
+    [outcome] = suite.run(only, None, events, [1, 2], 1, quick=True)["experiments"]
+    return outcome
 
 
 def plotted(row, plot):
-    """Whether a row has what its line, its chart and its point need."""
+    """Whether a row has the values of its line, its chart and its point."""
     names = [name for name in (plot["x"], plot["by"], *plot["lines"]) if name]
     return all(name in row or name in row["params"] for name in names) and row.get(plot["y"]) is not None
 
 
-def check(found, declared):
-    assert all(row["result"] == "equal" for row in found["rows"] if row["way"] == "hand-written")
+def check(outcome, declared):
+    assert all(row["result"] == "equal" for row in outcome["rows"] if row["way"] == "hand-written")
     # A hand-written loop has a rate and nothing else.
-    rows, loads = [row for row in found["rows"] if row["way"] != "hand-written"], declared.loads
+    rows, loads = [row for row in outcome["rows"] if row["way"] != "hand-written"], declared.loads
     if declared in servers.EXPERIMENTS or declared in searches.EXPERIMENTS or declared.name == "q5-simulated":
         is_measured = declared.name == "times" or declared in searches.EXPERIMENTS
         assert {row["result"] for row in rows} == {"measured" if is_measured else "simulated"}
         assert all(row["events_per_s"] is None for row in rows)
     else:
-        # Memory is not raced.
+        # The memory experiment runs no race.
         assert {row["result"] for row in rows} == {"equal"} | ({"yardstick"} if declared.name != "memory" else set())
         assert all(row["cpu_ns"] > 0 for row in rows)
-    for plot in found["plots"]:
-        if plot["x"] == "at_s":  # instants, of which short passes have none
+    for plot in outcome["plots"]:
+        if plot["x"] == "at_s":  # a short pass has no instants
             continue
         drawn = [row for row in rows if plotted(row, plot) and (plot["loop"] or row["way"] != "loop")]
-        # Without a switch there is no time of one.
+        # Only passes with a switch have a time of a switch.
         still = "no" if "switch" in plot["y"] else None
         ways = [row for row in rows if row["way"] != "loop" and (still is None or row["switched"] != still)]
-        # Energy is the one figure that a machine may not have.
+        # Energy is the only figure that a machine can lack.
         assert plot["y"] == "energy_nj" or [row for row in drawn if row["way"] != "loop"] == ways
-        # Of a distribution, a line has places of its own; and a socket may have fewer cores than there are operators.
+        # Each line of a distribution has its own points, and a socket can have fewer cores than operators.
         if plot["kind"] == "line" and plot["y"] not in ("batches", "plans") and plot["x"] != "sockets":
             charts = {}
-            # Over threads the loop is a level, and no line.
+            # Charts over threads show the loop as a level, not as a line.
             for row in drawn if plot["x"] != "threads" else ways:
                 line = tuple(report.value(row, name) for name in plot["lines"])
                 charts.setdefault(report.value(row, plot["by"]), []).append((line, report.value(row, plot["x"])))
@@ -150,10 +149,10 @@ def check(found, declared):
 
 
 @pytest.mark.parametrize(("name", "experiment"), QUICK)
-def test_every_experiment_runs_and_what_it_ran_is_right(quick, name, experiment):
-    found = run(name, experiment)
-    check(found, chosen(name, experiment))
-    assert found["conclusions"]
+def test_every_experiment_runs_with_right_results(quick, name, experiment):
+    outcome = run(name, experiment)
+    check(outcome, chosen(name, experiment))
+    assert outcome["conclusions"]
 
 
 @pytest.mark.slow
@@ -161,13 +160,13 @@ def test_every_experiment_runs_and_what_it_ran_is_right(quick, name, experiment)
 def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     declared = chosen(name, experiment)
-    found = run(name, experiment)
-    check(found, declared)
-    assert len(found["conclusions"]) >= len({row["app"] for row in found["rows"]}) - 1  # lr keeps total order only
+    outcome = run(name, experiment)
+    check(outcome, declared)
+    assert len(outcome["conclusions"]) >= len({row["app"] for row in outcome["rows"]}) - 1  # lr keeps total order only
 
 
 @pytest.mark.parametrize("counts", [pytest.param([1], marks=pytest.mark.slow), [2], [1, 2, 4]])
-def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
+def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     few_plans(monkeypatch)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
@@ -197,7 +196,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     assert skew == {(sigma, *kind, t, 1) for sigma in (1, 0.1, 0.03) for kind in kinds for t in {1, most}}
     assert {h.params["r_keyed"] for h, _ in ways("ordered", "figure-10")} == {1000, 10_000, 100_000, 1_000_000}
     for name in ("figure-10", "figure-11", "figure-12", "figure-13", "figure-14"):
-        # One tuple a batch, and so a tuple per call of a kernel, on all sides.
+        # All ways have batches of one tuple, and so one tuple per call of a kernel.
         assert {s.batch for _, s in ways("ordered", name)} == {1}
     assert {(s.app, s.queue) for _, s in ways("ordered", "figure-11")} == {
         (q, queue) for q in queries for queue in ("lanes", "hybrid", "partitioned")
@@ -232,8 +231,8 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     each = [(one, kind) for one in sentences.SHARED for kind in (None, "halves", "swaps")]
     each += [("sn", None), ("sn", "swaps")]
     for heat in states:
-        asked = [one and one.kind for one in heat.requests]
-        assert [(way.parallelism, kind) for way, kind in zip(heat.ways, asked, strict=True)] == each
+        kinds = [one and one.kind for one in heat.requests]
+        assert [(way.parallelism, kind) for way, kind in zip(heat.ways, kinds, strict=True)] == each
     assert len(states) == len(switching.WORDS) + len(switching.PAIRS)
     for name, app in (("q2", "forward"), ("q3", "scalejoin")):
         shared = [(s.app, s.threads, s.parallelism) for _, s in ways("stretch", name)]
@@ -256,15 +255,15 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     for name in ("q4", "q4-states", "q4-replicas", "q4-outputs"):
         for heat in heats("stretch", name):
             assert [one and one.kind for one in heat.requests][:3] == [None, "halves", "swaps"]
-            for spec, asked in zip(heat.ways, heat.requests, strict=True):
+            for spec, request in zip(heat.ways, heat.requests, strict=True):
                 spec.check(registry.load(spec.app))
                 assert spec.threads == most or name == "q4-replicas"
-                if asked:
-                    assert asked.replicas == len(spec.plan.get(asked.operator, range(spec.threads)))
+                if request:
+                    assert request.replicas == len(spec.plan.get(request.operator, range(spec.threads)))
 
 
 @pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
-def test_each_task_of_viper_has_a_thread_of_its_own(name, batches):
+def test_each_task_of_viper_has_its_own_thread(name, batches):
     heats, _ = chosen("viper", name).sweep([1, 2])
     ways = [way for heat in heats for way in heat.ways]
     for way in ways:
@@ -279,7 +278,7 @@ def test_viper_counts_merge_operators():
     assert viper.merge_threads(6, 6, "scalegate") == 0
 
 
-def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):
+def test_operator_cost_is_measured_on_this_machine(monkeypatch, races):
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(ordered, "TRIAL", 1)
     assert 0 < ordered._multiplication.__wrapped__() < 1e-3
@@ -342,7 +341,7 @@ def test_claims_on_scaling_start_from_one_thread_of_the_same_strategies():
     assert len(list(ordered._scaling_of_both(rows))) == 4
 
 
-def test_claims_on_skew_say_what_two_workers_cannot_show():
+def test_claims_on_skew_state_the_limits_of_two_workers():
     partitioned = PUBLISHED | {"queue": "partitioned"}
     rows = [
         row([2 / threads**0.5] * 3, "matrix", **how, params={"sigma": 0.1}, threads=threads, hottest=0.05)
@@ -359,7 +358,7 @@ def test_claims_on_skew_say_what_two_workers_cannot_show():
     assert "at least three cores" in claim["host"]
 
 
-def test_latencies_are_relative_to_the_cost_of_the_operator(monkeypatch):
+def test_latencies_are_relative_to_the_operators_cost(monkeypatch):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
     monkeypatch.setattr(ordered, "COSTS", (10,))
     rows = [loop(app="matrix", params={"r_keyed": 10})]
@@ -375,7 +374,7 @@ def test_latencies_are_relative_to_the_cost_of_the_operator(monkeypatch):
     assert claim["published"].startswith("mean processing latency over the cost, hybrid: 10 us: 2")
 
 
-def test_the_cost_of_a_tuple_is_the_time_of_all_workers(monkeypatch):
+def test_the_cost_of_a_tuple_sums_the_time_of_all_workers(monkeypatch):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
     monkeypatch.setattr(ordered, "LIGHT", (10,))
     rates = {"events_per_s": 4e5, "events_per_s_range": [2e5, 5e5], "rounds": {}}
@@ -400,7 +399,7 @@ def test_settings_are_compared_with_their_default():
     ]  # fmt: skip
 
 
-def test_what_is_concluded_of_jumbo_tuples():
+def test_conclusions_on_jumbo_tuples_compare_batches():
     rows = [
         row([4], "sd", channel="gate", batch=1, end_to_end_p99_us=500.0),
         row([1], "sd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
@@ -412,15 +411,15 @@ def test_what_is_concluded_of_jumbo_tuples():
     ]
 
 
-def test_what_an_operator_costs_with_a_remote_producer():
+def test_conclusions_state_the_cost_of_a_remote_producer():
     costs = [{"execute": 10.0, "others": 5.0}, {"execute": 18.0, "others": 12.0}]
     plans = [{"source": [0], "split": [0]}, {"source": [0], "split": [1]}]
     rows = [
         row([1], "brisk_wc", channel="pair_queue", plan=plan, operators={"source": cost, "split": cost})
         for plan, cost in zip(plans, costs, strict=True)
     ]
-    said = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
-    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {said}"]
+    expected = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
+    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {expected}"]
     assert briskstream.sentences.breakdown("pair_queue", ["count"])(rows) == ""
 
 
@@ -439,7 +438,7 @@ def test_the_published_variant_is_compared_with_ours():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_comparisons_are_those_of_rows_in_the_window(seed):
+def test_comparisons_count_rows_in_the_window(seed):
     draws = np.random.default_rng(seed)
     n, size = int(draws.integers(0, 60)), int(draws.integers(1, 12))
     ts, is_right = np.sort(draws.integers(0, 40, n)), draws.random(n) < 0.4
@@ -450,8 +449,8 @@ def test_comparisons_are_those_of_rows_in_the_window(seed):
     assert sum(joins.compared(ts, is_right, size, owners == one).sum() for one in range(3)) == naive
 
 
-def test_comparisons_are_those_that_the_operators_make(races):
-    # Of a domain of one value every comparison is a match.
+def test_counted_comparisons_equal_those_of_the_operators(races):
+    # In a domain of one value every comparison matches.
     race = races("scalejoin", {"keys": 8, "domain": 1, "size": 700}, 400)
     assert joins.count(race) == {"comparisons": race.outputs().num_rows}
     assert sum(joins.by_replica(race, 3)) == race.outputs().num_rows
@@ -461,17 +460,17 @@ def test_comparisons_are_those_that_the_operators_make(races):
     trades = [
         ts for ts, average in zip(events["ts"].to_pylist(), events["average"].to_pylist(), strict=True) if average
     ]
-    lefts, rights, made = [], [], 0
-    for ts in trades:  # as the left row of a pair, then as the right one
-        made += sum(ts - other < 1_001 for other in rights)
+    lefts, rights, comparisons = [], [], 0
+    for ts in trades:  # first as the left row of a pair, then as the right row
+        comparisons += sum(ts - other < 1_001 for other in rights)
         lefts.append(ts)
-        made += sum(ts - other < 1_001 for other in lefts)
+        comparisons += sum(ts - other < 1_001 for other in lefts)
         rights.append(ts)
     assert 0 < len(trades) < 300
-    assert joins.count(race) == {"comparisons": made}
+    assert joins.count(race) == {"comparisons": comparisons}
 
 
-def test_what_sharing_gains_is_that_of_the_same_threads():
+def test_the_gain_of_sharing_is_measured_at_equal_threads():
     latency = "end_to_end_mean_us"
 
     def counted(seconds, late, result="equal", **more):
@@ -491,11 +490,11 @@ def test_what_sharing_gains_is_that_of_the_same_threads():
     assert words["ours"] == f"relative to SN: wordcount, 1 thread: {gain}"
     assert pairs["ours"] == ""
     assert figures["ours"] == "wordcount: 1 thread throughput 1 M/s; 2 threads throughput 1 M/s"
-    # This build has no way as published.
+    # No row is of the published way.
     assert [claim["published"] for claim in (words, pairs, figures)] == ["", "", ""]
 
 
-def test_joins_are_compared_with_the_sequential_ones_and_with_the_ad_hoc_one():
+def test_joins_are_compared_with_the_sequential_and_the_ad_hoc_join():
     plain = {"params": {}, "to_loop": 1.0, "chart": "scalejoin", "rounds": {"comparisons_per_s": [1.0, 1.0]}}
     vsn = {"parallelism": "vsn", **plain}
     rows = [
@@ -514,7 +513,7 @@ def test_joins_are_compared_with_the_sequential_ones_and_with_the_ad_hoc_one():
     assert sentences.row_times(rows).endswith("loop 1e+06 us; hand-written 2e+06 us.")
 
 
-def test_comparisons_a_second_are_those_of_the_passes():
+def test_comparisons_per_second_come_from_the_passes():
     plain = {"comparisons": 600, "events": 30, "to_loop_range": [0.5, 2.0]}
     rows = [
         loop(app="hedge", events_per_s=10.0, to_loop=1.0, **plain),
@@ -525,14 +524,14 @@ def test_comparisons_a_second_are_those_of_the_passes():
     assert line == "vsn on 2 threads: 0 M comparisons/s and 0.0 k rows/s, 1 (0.5 to 2) times the compiled loop"
 
 
-def test_phases_are_as_long_as_they_say():
+def test_phases_last_their_declared_time():
     rates = rates_of_phases(((1.0, 0.5), (2.0, 0.25), (1.0, 1.0)), 1_000.0, 2_000)
     assert rates == [(0, 500.0), (500, 250.0), (1_000, 1_000.0)]
     # Of few events, phases without any are left out.
     assert rates_of_phases(((1.0, 0.5), (1.0, 0.001), (1.0, 0.5)), 10.0, 2) == [(0, 5.0), (1, 0.01)]
 
 
-def test_events_arrive_by_their_own_times():
+def test_events_arrive_at_their_own_times():
     ts = np.array([0, 400, 900, 1_000, 4_000, 4_500])
     # The first second has most work: half of the capacity of 60 units a second, at 10 times the events' own speed.
     work = np.array([1, 1, 1, 1, 1, 1])
@@ -545,7 +544,7 @@ def test_events_arrive_by_their_own_times():
     assert own_rates(np.array([0, 1, 3_000]), np.ones(3), 1.0, 2.0) == [(0, 2.0), (1, pytest.approx(0.4)), (2, 1.0)]
 
 
-def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
+def test_rows_over_time_are_summarised_by_phase_and_instant(monkeypatch):
     monkeypatch.setattr(open_loop, "INSTANTS", 2)
     latency = Latency(p50=1.0, p95=1.0, p99=2.0, p999=2.0, max=2.0, mean=1.5)
     loads = [
@@ -570,12 +569,12 @@ def test_what_happens_over_time_is_told_by_phase_and_by_instant(monkeypatch):
     assert [instant["at_s"] for instant in instants] == [1.0, 2.0]
     assert (instants[0]["replicas"], instants[0]["work"]) == (2, 0.5)
     assert [instant["delivered_per_s"] for instant in instants] == [10.0, 20.0]
-    # Of another pass there is one row.
+    # A pass at one rate has one row.
     assert len(open_loop.over_time(1, [(0, 10.0), (10, 20.0)], sample, delivered)) == 1
 
 
 @pytest.mark.parametrize("controller", ["threshold", "model"])
-def test_controllers_follow_the_papers_phases_without_oscillation(controller):
+def test_controllers_follow_the_papers_phases_without_oscillating(controller):
     loads = elasticity.phase_loads()
     counts = [one["replicas"] for one in elasticity.simulated(controller, loads)]
     changes = [b for a, b in itertools.pairwise(counts) if a != b]
@@ -583,23 +582,23 @@ def test_controllers_follow_the_papers_phases_without_oscillation(controller):
     assert turns(changes) <= 2 + 2 * turns(np.round(loads[:: elasticity.PERIODS]).tolist())
 
 
-def test_a_turn_is_what_takes_back_the_one_before():
+def test_a_turn_is_a_change_that_reverses_the_one_before():
     assert [turns(counts) for counts in ([], [1], [1, 2, 3], [1, 2, 2, 1], [2, 1, 2, 1])] == [0, 0, 0, 1, 2]
 
 
-def test_replicas_are_those_of_table_iv():
-    found = {load: [elasticity.decision(n, load) for n in elasticity.STARTING] for load in (1.2, 0.3)}
-    assert found[1.2][:6] == [2, 9, 16, 31, 52, 69]
-    # The paper's numbers of those that are left are rounded down: at them the load is above the target.
-    assert found[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
+def test_replicas_match_table_iv():
+    decisions = {load: [elasticity.decision(n, load) for n in elasticity.STARTING] for load in (1.2, 0.3)}
+    assert decisions[1.2][:6] == [2, 9, 16, 31, 52, 69]
+    # The paper rounds the remaining numbers down, where the load is still above the target.
+    assert decisions[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
 
 
-def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
+def test_controller_observations_are_plotted_and_passes_are_listed(quick):
     counts, experiment = [2], chosen("stretch", "q5")
-    found = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[
+    outcome = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[
         "experiments"
     ][0]
-    listed = report.passes(found["rows"])
+    listed = report.passes(outcome["rows"])
     assert [(row["way"], row.get("pass")) for row in listed] == [
         ("loop", None),
         *(
@@ -610,8 +609,8 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
         ),
     ]
     assert all(row["end_to_end_mean_us"] > 0 for row in listed[1:])
-    assert all(row["result"] in ("equal", "yardstick") for row in found["rows"])
-    for row in found["rows"]:
+    assert all(row["result"] in ("equal", "yardstick") for row in outcome["rows"])
+    for row in outcome["rows"]:
         if "at_s" in row:
             assert 1 <= row.get("replicas", 2) <= 2
             assert row.get("work", 0) >= 0
@@ -619,28 +618,28 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
             assert row["delivered_per_s"] >= 0
 
 
-def test_what_is_concluded_of_plans(quick, monkeypatch):
-    monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
-    found = run("rlas", "sd")
-    rows = [row for row in found["rows"] if row["way"] != "loop"]
+def test_conclusions_on_plans_report_mispredictions(quick, monkeypatch):
+    monkeypatch.setattr(rlas, "FACTOR", 1.0)  # no prediction is that exact
+    outcome = run("rlas", "sd")
+    rows = [row for row in outcome["rows"] if row["way"] != "loop"]
     assert [row["chosen"] for row in rows] == ["found", "replicated", "found", "replicated", "random", "random"]
     for row in rows:
         off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
         assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
         assert row["median_predicted_per_s"] > 0
-    far = report.mispredicted_rows({"experiments": [found]})
+    far = report.mispredicted_rows({"experiments": [outcome]})
     assert {(row["threads"], row["chosen"]) for row in far} == {(1, "found"), (2, "found")}
-    assert [("Kendall" in line) for line in found["conclusions"]] == [False, True]
+    assert [("Kendall" in line) for line in outcome["conclusions"]] == [False, True]
 
 
-def test_a_search_that_takes_too_long_is_a_missed_goal(quick, monkeypatch):
+def test_a_slow_search_is_a_missed_goal(quick, monkeypatch):
     monkeypatch.setattr(searches, "LIMIT_SECONDS", 0.0)
     missed = report.missed_goals({"experiments": [run("rlas", "search")]})
     assert {row["app"] for row in missed} == {"sd"}
     assert "takes 0." in missed[0]["failed"]
 
 
-def test_the_default_plan_is_the_runtimes():
+def test_the_default_plan_equals_the_runtimes():
     for app in ("wc", "lr", "paircount"):
         opened = registry.load(app)
         params = opened.bind({})
@@ -655,7 +654,7 @@ def test_the_default_plan_is_the_runtimes():
         assert {name: sorted(places) for name, places in ran.items()} == rlas._default(app, 2)
 
 
-def test_kendalls_tau_is_of_pairs_in_order():
+def test_kendalls_tau_counts_pairs_in_order():
     def rows(*pairs):
         return [{"predicted_per_s": predicted, "events_per_s": measured} for predicted, measured in pairs]
 
@@ -665,7 +664,7 @@ def test_kendalls_tau_is_of_pairs_in_order():
     assert rlas._tau(rows((1, 10))) == 0.0
 
 
-def test_of_a_small_application_all_plans_are_drawn_and_no_more():
+def test_sampling_draws_every_plan_of_a_small_application_once():
     plans = list(rlas._drawn("wordcount", 2, 100))
     assert len(plans) == 2 * (2 + 4) * (2 + 4)
     assert len({json.dumps(plan, sort_keys=True) for plan in plans}) == len(plans)
@@ -673,7 +672,7 @@ def test_of_a_small_application_all_plans_are_drawn_and_no_more():
 
 
 @pytest.mark.parametrize(("trips", "moved"), [([64, 66], False), ([64, 212], True), ([], False)])
-def test_a_note_says_that_the_host_moved_the_cores(trips, moved):
+def test_a_note_reports_that_the_host_moved_cores(trips, moved):
     rows = [{"rounds": {}}, *({"rounds": {"round_trip_ns": [trip]}} for trip in trips)]
     notes = list(suite.moved_cores(rows))
     assert [("64 to 212 ns" in note) for note in notes] == [True] * moved

@@ -1,4 +1,4 @@
-"""STRETCH's question 4: who asks for reconfigurations beside a pass, what these took, and what was seen of them."""
+"""STRETCH's question 4: how requests reconfigure a running pass, and which figures the suite derives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
 
 
-def test_switches_go_back_and_forth():
+def test_switches_alternate_between_two_shares():
     def shares(replicas, kind):
         return Requests("count", kind, replicas, 4).shares()
 
@@ -37,24 +37,24 @@ def test_switches_go_back_and_forth():
     assert shares(5, "swaps") == [[0, 1], [2, 3]]
 
 
-def test_nothing_is_asked_for_before_the_last_request_is_settled(monkeypatch):
+def test_the_next_request_waits_until_the_last_is_settled(monkeypatch):
     monkeypatch.setattr(requests, "SOONEST", 0)
-    made, enough = [], threading.Event()
+    requested, enough = [], threading.Event()
 
     class Control:
-        """Of every request it is said twice that it is not settled yet."""
+        """Reports every request twice as not settled."""
 
-        asked = 0
+        polls = 0
 
         def request(self, share):
-            made.append((share, self.asked))
-            self.asked = 0
-            if len(made) == 5:
+            requested.append((share, self.polls))
+            self.polls = 0
+            if len(requested) == 5:
                 enough.set()
 
         def is_settled(self):
-            self.asked += 1
-            return self.asked > 2
+            self.polls += 1
+            return self.polls > 2
 
     class Runtime:
         def control(self, operator):
@@ -62,36 +62,36 @@ def test_nothing_is_asked_for_before_the_last_request_is_settled(monkeypatch):
             return Control()
 
     with Asking(Requests("count", "swaps", 4, 1), 0.0).beside(Runtime()):
-        assert made[0] == ([0, 1], 0), "the first is there before the pass begins"
+        assert requested[0] == ([0, 1], 0), "the first request precedes the pass"
         assert enough.wait(600)
-    assert made[1:5] == [([2, 3], 3), ([0, 1], 3), ([2, 3], 3), ([0, 1], 3)]
-    assert not [thread for thread in threading.enumerate() if "ask" in thread.name], "it ends with the pass"
+    assert requested[1:5] == [([2, 3], 3), ([0, 1], 3), ([2, 3], 3), ([0, 1], 3)]
+    assert not [thread for thread in threading.enumerate() if "ask" in thread.name], "the thread ends with the pass"
 
 
-def test_requests_between_blocks_come_when_a_block_ends():
-    made = []
+def test_requests_between_blocks_start_at_the_end_of_a_block():
+    shares = []
 
     class Control:
-        is_settled = staticmethod(lambda: len(made) != 2)
-        request = staticmethod(made.append)
+        is_settled = staticmethod(lambda: len(shares) != 2)
+        request = staticmethod(shares.append)
 
     class Runtime:
         control = staticmethod(lambda operator: Control())
 
     asking = Asking(Requests("count", "between", 2, 3), 0.0)
     with asking.beside(Runtime()):
-        assert made == [[0]]
+        assert shares == [[0]]
         asking.block_ends("peak", 10, 30)
-        assert made == [[0], [0, 1]]
+        assert shares == [[0], [0, 1]]
         asking.block_ends("peak", 20, 30)  # not settled
-        assert len(made) == 2
-        made.append([0])
+        assert len(shares) == 2
+        shares.append([0])
         asking.block_ends("peak", 30, 30)  # the last block
-        assert len(made) == 3
+        assert len(shares) == 3
     other = Asking(Requests("count", "halves", 2, 1), 1e9)
     with other.beside(Runtime()):
         other.block_ends("peak", 10, 30)
-    assert made[3:] == [[0]]
+    assert shares[3:] == [[0]]
 
 
 def test_a_pass_with_requests_between_blocks_has_many_blocks():
@@ -104,11 +104,11 @@ def test_a_pass_with_requests_between_blocks_has_many_blocks():
     assert len(sample.reconfigurations) == 10
 
 
-def test_what_switches_took():
-    def switch(event, asked, posted, *gone_over, copied=0):
+def test_switch_figures_summarise_all_switches():
+    def switch(event, requested, posted, *gone_over, copied=0):
         over = [{"replica": i, "at": at, "waited": waited} for i, (at, waited) in enumerate(gone_over)]
-        given = {"operator": "count", "event": event, "owners": [event % 2], "moved": 1, "cells": 2, "bytes": copied}
-        return Reconfiguration(**given, requested=asked, posted=posted, gone_over=over)
+        fields = {"operator": "count", "event": event, "owners": [event % 2], "moved": 1, "cells": 2, "bytes": copied}
+        return Reconfiguration(**fields, requested=requested, posted=posted, gone_over=over)
 
     def sample(*switches):
         return Sample.model_construct(reconfigurations=list(switches))
@@ -116,28 +116,28 @@ def test_what_switches_took():
     one = sample(
         switch(1, 500, 1_000, (2_000, 0), (4_000, 500), copied=8),
         switch(2, 4_000, 5_000, (6_000, 0), copied=4),
-        switch(3, 4_000, 5_000),  # nobody lost or gained anything
+        switch(3, 4_000, 5_000),  # no replica lost or gained a cell
     )
     other = sample(switch(1, 0, 1_000, (1_900_000, 7_000), copied=6))
-    found = duration_columns([one, other])
-    assert found["switches"] == 3
-    assert found["switch_p50_us"] == 3.5  # the last replica concerned
-    assert found["switch_p99_us"] == found["switch_max_us"] == 1_900.0
-    assert found["switch_over_1ms"] == 1
-    assert found["switch_largest"] == [(1_900.0, 1), (3.5, 1), (2.0, 2)]
-    assert found["switch_p50s_us"] == [2.0, 1_900.0]
-    assert (found["heard_p50_us"], found["heard_max_us"]) == (1.0, 1.0)
-    assert (found["waited_p50_us"], found["waited_max_us"]) == (0.0, 7.0)
-    assert (found["copied_p50_bytes"], found["copied_max_bytes"]) == (6, 8)
+    figures = duration_columns([one, other])
+    assert figures["switches"] == 3
+    assert figures["switch_p50_us"] == 3.5  # the last replica concerned
+    assert figures["switch_p99_us"] == figures["switch_max_us"] == 1_900.0
+    assert figures["switch_over_1ms"] == 1
+    assert figures["switch_largest"] == [(1_900.0, 1), (3.5, 1), (2.0, 2)]
+    assert figures["switch_p50s_us"] == [2.0, 1_900.0]
+    assert (figures["heard_p50_us"], figures["heard_max_us"]) == (1.0, 1.0)
+    assert (figures["waited_p50_us"], figures["waited_max_us"]) == (0.0, 7.0)
+    assert (figures["copied_p50_bytes"], figures["copied_max_bytes"]) == (6, 8)
     nothing = duration_columns([sample()])
     assert (nothing["switches"], nothing["switch_p50_us"], nothing["switch_max_us"]) == (0, None, None)
 
 
-def test_what_is_seen_near_a_switch_is_within_a_tenth_of_a_second_of_its_first_event():
-    def delivered(*found):
-        return columns([{"at": round(at * 1e6), "event": event, "latency": late} for at, event, late in found])
+def test_figures_near_a_switch_cover_a_tenth_of_a_second():
+    def delivered(*deliveries):
+        return columns([{"at": round(at * 1e6), "event": event, "latency": late} for at, event, late in deliveries])
 
-    # Of event 25, which the fourth delivery finishes, at 300 ms.
+    # The fourth delivery finishes event 25 at 300 ms.
     times = [(0, 9, 90_000), (150, 19, 80_000), (210, 24, 1_000), (300, 29, 2_000), (400, 39, 3_000), (500, 49, 70_000)]
     one = delivered(*times)
     assert output_columns([(one, [25])]) == {"gap_max_us": 100_000, "gaps_us": [100_000], "near_p99_us": 3.0}
@@ -171,7 +171,7 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
     assert still["result"] == row["result"] == "equal"
     assert (still["switched"], row["switched"]) == ("no", "halves")
     for is_loaded, name in ((False, "switches"), (True, "loaded_switches")):
-        # Of the first round nothing counts.
+        # The first round does not count.
         counted = [len(changes) for loaded, requests, changes in taken if requests and loaded == is_loaded][-2:]
         assert row[name] == sum(counted) >= 2
         assert name not in still
@@ -187,7 +187,7 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
     assert low <= row["to_loop"] <= high
 
 
-def test_where_threads_are_more_than_cores_context_switches_are_counted(monkeypatch):
+def test_context_switches_are_counted_when_threads_exceed_cores(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     race = Race("wordcount", {}, 3000)
     spec = Pinned(app="wordcount", threads=2, batch=16)
@@ -196,9 +196,21 @@ def test_where_threads_are_more_than_cores_context_switches_are_counted(monkeypa
     assert row["involuntary"] >= 0
 
 
-def test_question_four_runs_by_command(monkeypatch, capsys):
-    given = ("--suite", "stretch", "--only", "q4", "--events", "3000", "--threads", "2", "--repetitions", "1", "--json")
-    monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *given])
+def test_the_command_runs_question_four(monkeypatch, capsys):
+    arguments = (
+        "--suite",
+        "stretch",
+        "--only",
+        "q4",
+        "--events",
+        "3000",
+        "--threads",
+        "2",
+        "--repetitions",
+        "1",
+        "--json",
+    )
+    monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
@@ -210,15 +222,21 @@ def test_question_four_runs_by_command(monkeypatch, capsys):
         *(("equal", kind, 256) for _ in SHARED for kind in KINDS for _ in switching.LOADS),
     ]
     for row in rows[1:]:
-        # The first request is there before the first event.
+        # The first request precedes the first event.
         assert (row.get("switches", 0) > 0) == (row.get("loaded_switches", 0) > 0) == (row["switched"] != "no")
         assert row["gap_max_us"] > 0
         assert row["loaded_near_p99_us"] > 0
     assert len(experiment["conclusions"]) == 3 * len(switching.LOADS) * len(SHARED)
     goal = experiment["claims"][1]["ours"]
     assert goal.count("met") + goal.count("missed") == 3 * len(switching.LOADS)
-    for said in ("switches", "over 1 ms", "largest", "longest gap under load", "end-to-end p99 latency near a switch"):
-        assert all(said in line for line in experiment["conclusions"])
+    for phrase in (
+        "switches",
+        "over 1 ms",
+        "largest",
+        "longest gap under load",
+        "end-to-end p99 latency near a switch",
+    ):
+        assert all(phrase in line for line in experiment["conclusions"])
 
 
 def row(seconds, **more):
@@ -227,7 +245,7 @@ def row(seconds, **more):
     return plain | {"heat": 0, "rates": rates, "parallelism": "vsn", "states": 1000, "state_bytes": 2e6} | more
 
 
-def test_what_is_concluded_of_switches():
+def test_conclusions_on_switches_compare_ways():
     times = {"switch_p50_us": 100.0, "switch_p99_us": 900.0, "switch_max_us": 5000.0, "switch_p50s_us": [90.0, 110.0]}
     times |= {"switches": 400, "switch_over_1ms": 3, "switch_largest": [(5000.0, 7), (1200.0, 3)]}
     halves, swaps = times | {"switched": "halves"}, times | {"switched": "swaps"}
@@ -264,29 +282,29 @@ def test_what_is_concluded_of_switches():
     assert "1,200 voluntary and 300 involuntary context switches, without requests 5 and 300" in lines[3]
 
 
-def test_states_are_those_of_windows_that_are_open():
+def test_states_count_open_windows():
     params = {"vocabulary": 100, "skew": 0.0, "hashtag_ratio": 0.0}
     one = {"advance": switching.ONE_WINDOW, "size": switching.ONE_WINDOW}
 
     def counted(params, events, app="wordcount"):
         race = Race(app, params, events)
-        found = switching._count(race)
+        figures = switching._count(race)
         race.outputs()
-        return found, race.loop.finish(race.events).to_pylist()
+        return figures, race.loop.finish(race.events).to_pylist()
 
-    # Every word is said, first in a tweet or behind others, and one window has them all.
-    found, outputs = counted(params | one, 500)
-    assert found["states"] == 100
+    # Every word occurs, first in a tweet or after others, and one window holds all of them.
+    figures, outputs = counted(params | one, 500)
+    assert figures["states"] == 100
     # An entry: header, the text's place, the count, and the text itself (runtime/ABI.md).
-    assert found["state_bytes"] == sum(16 + 8 + 8 + len(row["word"]) for row in outputs)
-    found, _ = counted(params | {"advance": 60_000, "size": 120_000}, 9000)
-    assert found["states"] == 200
-    found, outputs = counted(params | one | {"vocabulary": 3}, 50, "paircount")
-    assert found["states"] == len(outputs)
-    assert found["state_bytes"] == sum(16 + 16 + 8 + len(row["first"]) + len(row["second"]) for row in outputs)
+    assert figures["state_bytes"] == sum(16 + 8 + 8 + len(row["word"]) for row in outputs)
+    figures, _ = counted(params | {"advance": 60_000, "size": 120_000}, 9000)
+    assert figures["states"] == 200
+    figures, outputs = counted(params | one | {"vocabulary": 3}, 50, "paircount")
+    assert figures["states"] == len(outputs)
+    assert figures["state_bytes"] == sum(16 + 16 + 8 + len(row["first"]) + len(row["second"]) for row in outputs)
 
 
-def test_gaps_and_latencies_of_no_switch_are_those_where_an_equal_way_was_switched():
+def test_gaps_and_latencies_without_switches_come_from_equal_ways():
     def one(events, *times):
         changes = [
             Reconfiguration(operator="count", event=event, owners=[0], moved=0, cells=2, posted=0, gone_over=[])
@@ -301,6 +319,6 @@ def test_gaps_and_latencies_of_no_switch_are_those_where_an_equal_way_was_switch
     assert (row["gap_max_us"], "switches" in row) == (410_000, False)
     row = reconfigured([[still], [switching_way]], 1, [0, 1], requests)
     assert (row["gap_max_us"], row["switches"]) == (430_000, 0)
-    # Without requests, nothing is looked for.
+    # Without requests there are no figures.
     assert reconfigured([[still]], 0, [0], [None]) == {}
     assert np.isnan(columns([{"at": 1, "event": 1, "latency": None}])["latency"]).all()

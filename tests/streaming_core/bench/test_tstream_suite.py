@@ -50,7 +50,7 @@ def test_every_figure_of_the_evaluation_is_an_experiment():
         assert all(claim.says and claim.source for claim in experiment.claims)
 
 
-def test_numbers_of_the_paper_stand_beside_its_claims():
+def test_claims_quote_the_papers_numbers():
     numbers = " ".join(claim.numbers for experiment in tstream.SUITE.experiments for claim in experiment.claims)
     for number in (
         "3.8 times PAT on GS", "1.7 times PAT on SL", "3.3 times PAT on OB", "4.8 times LOCK on TP", "about 80 %",
@@ -61,7 +61,7 @@ def test_numbers_of_the_paper_stand_beside_its_claims():
 
 
 @pytest.mark.parametrize("counts", [[1], [1, 2], [1, 2, 4, 8]])
-def test_every_experiment_has_the_published_scheme_and_ours(counts):
+def test_every_experiment_includes_the_published_scheme_and_ours(counts):
     for name in BY_NAME:
         for heat in heats(name, counts):
             assert {(way.app, tuple(way.params)) for way in heat.ways} == {(heat.app, tuple(heat.params))}
@@ -72,7 +72,7 @@ def test_every_experiment_has_the_published_scheme_and_ours(counts):
 
 
 @pytest.mark.parametrize("counts", [[1], [1, 2], [1, 2, 4, 8]])
-def test_figures_1_and_8_have_all_threads(counts):
+def test_figures_1_and_8_include_all_thread_counts(counts):
     most = max(counts)
     assert {(way.scheme, way.threads) for _, way in ways("contention", counts)} == {
         (scheme, threads) for scheme in ("pat", "tstream", "owners") for threads in counts
@@ -84,7 +84,7 @@ def test_figures_1_and_8_have_all_threads(counts):
     assert wanted <= cells
 
 
-def test_workloads_have_the_papers_parameters():
+def test_workloads_use_the_papers_parameters():
     """Section VI-A: sizes of records, and three transactions for a report. Section VI-B: random partitions."""
     for name in BY_NAME:
         for heat in heats(name, [1, 2]):
@@ -119,7 +119,7 @@ def test_punctuation_varies_for_the_published_scheme():
     assert BY_NAME["punctuation"].loads
 
 
-def test_one_socket_is_compared_with_all_where_there_are_several(monkeypatch):
+def test_one_socket_is_compared_with_all_on_hosts_with_several(monkeypatch):
     machine(monkeypatch, 1, 2)
     [heat] = heats("breakdown", [1, 2])
     assert {way.threads for way in heat.ways} == {2}
@@ -130,7 +130,7 @@ def test_one_socket_is_compared_with_all_where_there_are_several(monkeypatch):
     assert "10 cores of this machine's first socket" in BY_NAME["breakdown"].sweep([1, 10, 40])[1][0]
 
 
-def test_pools_per_socket_need_several_threads_in_a_socket(monkeypatch):
+def test_pools_per_socket_require_several_threads_per_socket(monkeypatch):
     def pools(counts):
         return {(way.pool, way.stealing) for _, way in ways("pools", counts) if way.scheme == "tstream"}
 
@@ -146,7 +146,7 @@ def test_pools_per_socket_need_several_threads_in_a_socket(monkeypatch):
 
 
 def row(way, rates, app="gs", threads=2, result="equal", heat=0, **more):
-    """A row as a race makes it, from the rates of its rounds."""
+    """A row of a race with these rates of its rounds."""
     params = more.pop("params", {})
     plain = {"app": app, "way": way, "scheme": way, "threads": threads, "result": result, "heat": heat}
     return (
@@ -188,7 +188,7 @@ def test_the_best_scheme_is_compared_with_the_best_baseline():
     assert faster.published([]) == ""
 
 
-def test_shares_of_time_are_those_of_the_breakdown():
+def test_shares_of_time_come_from_the_breakdown():
     spent = {"useful": 50, "sync": 30, "lock": 10, "remote": 0, "other": 10}
     rows = [
         row("pat", [1, 1, 1], threads=1, breakdown=spent | {"sync": 0}),
@@ -219,7 +219,7 @@ def test_steps_of_the_published_algorithm_are_per_transaction():
     assert "steps" not in rows[1]
 
 
-def test_effects_of_a_parameter_are_relative_to_its_lowest_value():
+def test_parameter_effects_are_relative_to_the_lowest_value():
     rows = [
         row("pat", [8, 8, 8], params={"mp_ratio": 0.0}),
         row("pat", [2, 2, 2], params={"mp_ratio": 1.0}, heat=1),
@@ -236,7 +236,7 @@ def test_effects_of_a_parameter_are_relative_to_its_lowest_value():
     )
 
 
-def test_latencies_compare_with_the_baseline_that_waits_least():
+def test_latencies_are_compared_with_the_fastest_baseline():
     def waiting(way, us):
         return row(way, [1, 1, 1], rounds={"end_to_end_p99_us": us}, end_to_end_p99_us=sorted(us)[1], punctuation=500)
 
@@ -261,7 +261,7 @@ def test_stealing_is_compared_within_a_pool():
     assert best.ours(rows) == "gs: owners has 2 (2 to 2) times the throughput of tstream"
 
 
-def test_coordination_is_what_a_transaction_takes_more_than_in_the_loop():
+def test_coordination_is_a_transactions_time_beyond_the_loops():
     rows = [
         row("loop", [2e7, 2e7, 2e7], threads=1, result="yardstick"),
         row("pat", [1e7, 1e7, 1e7], threads=1),
@@ -276,7 +276,7 @@ def test_coordination_is_what_a_transaction_takes_more_than_in_the_loop():
     assert "pat has 2 (2 to 2) times the throughput of tstream" in claim.published(rows)
 
 
-def test_reports_of_three_transactions_count_once():
+def test_a_report_of_three_transactions_counts_once():
     rows = [
         row("tstream", [9.0, 9.0, 9.0], "tp", params={"separate": True}),
         row("tstream", [6.0, 6.0, 6.0], "tp", heat=1, params={"separate": False}),
@@ -311,7 +311,7 @@ ALL = (list(BY_NAME), ("gs", "sl"))
 @pytest.mark.parametrize(
     ("names", "apps"), [pytest.param(*SHARED, id="sl"), pytest.param(*ALL, id="all", marks=pytest.mark.slow)]
 )
-def test_a_quick_run_fills_every_claim(monkeypatch, tmp_path, names, apps):
+def test_a_quick_run_supports_every_claim(monkeypatch, tmp_path, names, apps):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     monkeypatch.setattr(tstream, "APPS", apps)
     monkeypatch.setattr(tstream, "FURTHER", ())

@@ -1,4 +1,4 @@
-"""The command: what a user types, what bad input gets (one line, exit code 2, nothing written), what failing gets."""
+"""The command line: valid requests, and bad input, which gets one line, exit code 2 and no files."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from streaming_core.run.report import RunReport
 
 @pytest.fixture(scope="module")
 def workloads(tmp_path_factory):
-    """Small workloads, made once."""
+    """Small workloads, generated once."""
     from streaming_core.data import workload
 
     root = tmp_path_factory.mktemp("workloads")
@@ -28,7 +28,7 @@ def workloads(tmp_path_factory):
 
 
 def refused(result, *words):
-    """Exit code 2 and one line that holds the words."""
+    """Checks for exit code 2 and one line with the words."""
     code, out, err = result
     assert code == 2, err
     assert out == ""
@@ -40,7 +40,7 @@ def refused(result, *words):
 
 @pytest.mark.parametrize("app", ["sl", "tp", "wc"])
 def test_a_run_imports_no_pandas(app, workloads, tmp_path):
-    """pyarrow does at its conversions (data/arrow.py): a second of every cell, in a process of its own."""
+    """pyarrow imports pandas at conversions (data/arrow.py), which would cost each cell's process a second."""
     script = (
         "import sys\nfrom streaming_core.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 10 * ('pandas' in sys.modules))"
@@ -58,7 +58,7 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     report = json.loads((run / "report.json").read_text())
     assert report["app"] == "sl"
     assert report["samples"][0]["outputs"] == 500
-    # Threads that nobody binds to cores have no memory of their own, whatever the machine.
+    # Unbound threads have no memory of their own on any machine.
     assert report["memory"]["why"]
     assert report["memory"]["nodes"] is None
     assert report["samples"][0]["breakdown"]["remote"] == 0.0
@@ -74,14 +74,17 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     assert "dst_acct" in out
 
 
-def test_without_order_what_the_application_says_has_to_agree(command, workloads, tmp_path):
+def test_runs_without_order_agree_on_the_declared_columns(command, workloads, tmp_path):
     run, oracle = tmp_path / "run", tmp_path / "oracle"
-    given = ("--input", workloads / "wc", "--out")
-    assert command("oracle", "wc", *given, oracle)[0] == 0
-    assert command("run", "wc", *given, run, "--executor", "pinned", "--channel", "shared_ring", "--threads", 2)[0] == 0
+    arguments = ("--input", workloads / "wc", "--out")
+    assert command("oracle", "wc", *arguments, oracle)[0] == 0
+    assert (
+        command("run", "wc", *arguments, run, "--executor", "pinned", "--channel", "shared_ring", "--threads", 2)[0]
+        == 0
+    )
     code, out, _ = command("diff", run, oracle)
     assert (code, out.partition(":")[0]) == (0, "equal")
-    # In any order, and whatever the columns say that nobody has spoken of: but every count of every word.
+    # Only the declared columns must agree, in any order: every count of every word.
     path = sorted((run / "outputs").glob("*.parquet"))[0]
     table = pq.read_table(path)
     pq.write_table(table.take(pa.array(range(table.num_rows))[::-1]), path)
@@ -96,11 +99,11 @@ def test_without_order_what_the_application_says_has_to_agree(command, workloads
     word, n = table["word"][5].as_py().decode(), values[5]
     assert f"word '{word}', n {n}: unexpected row: times 1" in out
     assert f"word '{word}', n {n - 1000}: missing row: times 1" in out
-    given = (*given, tmp_path / "r", "--executor", "pinned", "--channel", "shared_ring")
-    refused(command("run", "new_seg", *given), "total order only")
+    arguments = (*arguments, tmp_path / "r", "--executor", "pinned", "--channel", "shared_ring")
+    refused(command("run", "new_seg", *arguments), "total order only")
 
 
-def test_json_is_for_machines(command, workloads, tmp_path):
+def test_json_output_is_machine_readable(command, workloads, tmp_path):
     code, out, _ = command("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r", "--json")
     assert code == 0
     assert json.loads(out)["samples"][0]["in_order"] is True
@@ -113,11 +116,11 @@ def test_json_is_for_machines(command, workloads, tmp_path):
     assert (agrees["columns"], agrees["states"], len(agrees["invariants"])) == (["entity"], [], 3)
 
 
-def test_the_same_workload_is_left_alone_and_another_refused(command, workloads):
-    given = ("--set", "n_items=100", "--set", "gen_parts=4", "--events", "500", "--out", workloads / "sl")
+def test_an_equal_workload_is_kept_and_another_is_refused(command, workloads):
+    arguments = ("--set", "n_items=100", "--set", "gen_parts=4", "--events", "500", "--out", workloads / "sl")
     manifest = (workloads / "sl" / "manifest.json").read_bytes()
-    assert command("generate", "sl", *given)[0] == 0
-    refused(command("generate", "sl", *given, "--seed", "2"), "another workload")
+    assert command("generate", "sl", *arguments)[0] == 0
+    refused(command("generate", "sl", *arguments, "--seed", "2"), "another workload")
     assert (workloads / "sl" / "manifest.json").read_bytes() == manifest
 
 
@@ -132,14 +135,14 @@ def test_the_same_workload_is_left_alone_and_another_refused(command, workloads)
         ('{"splits": [0]}', ["plan: wc has no operator splits; it has source, split, count, sink"]),
     ],
 )
-def test_a_plan_that_does_not_fit_is_refused(command, workloads, tmp_path, plan, words):
+def test_an_invalid_plan_is_refused(command, workloads, tmp_path, plan, words):
     file, out = tmp_path / "plan.json", tmp_path / "run"
     file.write_text(plan)
-    given = ("run", "wc", "--input", workloads / "wc", "--out", out, "--threads", 2)
-    refused(command(*given, "--executor", "pinned", "--plan", file), *words)
+    arguments = ("run", "wc", "--input", workloads / "wc", "--out", out, "--threads", 2)
+    refused(command(*arguments, "--executor", "pinned", "--plan", file), *words)
     assert not out.exists()
     file.write_text('{"split": [1]}')
-    refused(command(*given, "--plan", file), "executor pooled has no plan; pinned has")
+    refused(command(*arguments, "--plan", file), "executor pooled has no plan; pinned has")
 
 
 def at(event, **replicas):
@@ -172,88 +175,89 @@ def at(event, **replicas):
         ),
     ],
 )
-def test_a_schedule_that_does_not_fit_is_refused(command, workloads, tmp_path, schedule, words):
+def test_an_invalid_schedule_is_refused(command, workloads, tmp_path, schedule, words):
     file, out = tmp_path / "schedule.json", tmp_path / "run"
     file.write_text(schedule if isinstance(schedule, str) else json.dumps(schedule))
-    given = ("run", "wordcount", "--input", workloads / "wordcount", "--out", out, "--threads", 2)
-    refused(command(*given, "--schedule", file), *words)
+    arguments = ("run", "wordcount", "--input", workloads / "wordcount", "--out", out, "--threads", 2)
+    refused(command(*arguments, "--schedule", file), *words)
     assert not out.exists()
 
 
-def test_a_schedule_is_for_windows_and_counts_the_replicas_of_the_plan(command, workloads, tmp_path):
+def test_a_schedule_requires_windows_and_counts_the_replicas_of_the_plan(command, workloads, tmp_path):
     file, plan, out = tmp_path / "schedule.json", tmp_path / "plan.json", tmp_path / "run"
     file.write_text(json.dumps([at(1, count=2)]))
     plan.write_text('{"count": [1]}')
-    given = ("--out", out, "--threads", 2, "--schedule", file)
-    words = ("run", "wc", "--input", workloads / "wc", *given)
+    arguments = ("--out", out, "--threads", 2, "--schedule", file)
+    words = ("run", "wc", "--input", workloads / "wc", *arguments)
     refused(command(*words), "executor pooled has no schedule; pinned has")
     refused(command(*words, "--executor", "pinned"), "schedule: wc has no windowed operator count; it has none")
-    windows = ("run", "wordcount", "--input", workloads / "wordcount", *given)
+    windows = ("run", "wordcount", "--input", workloads / "wordcount", *arguments)
     refused(command(*windows, "--plan", plan), "event 1: count has replicas 0 to 0: name the owners of its cells")
     refused(command(*windows[:-1], tmp_path / "nowhere.json"), "nowhere.json: No such file")
     assert not out.exists()
 
 
 @pytest.mark.parametrize("parallelism", ["vsn", "vsn_esg", "sn"])
-def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_path, parallelism):
+def test_a_schedule_moves_keys_between_replicas(command, workloads, tmp_path, parallelism):
     file, run, oracle = tmp_path / "schedule.json", tmp_path / "run", tmp_path / "oracle"
     shares = [(0, 1), (100, [1]), (100, [1]), (200, 2), (1000, [0])]
     file.write_text(json.dumps([at(event, count=share) for event, share in shares]))
-    given = ("--input", workloads / "wordcount", "--out")
+    arguments = ("--input", workloads / "wordcount", "--out")
     options = ("--threads", 2, "--batch", 7, "--schedule", file, "--parallelism", parallelism)
-    assert command("run", "wordcount", *given, run, *options)[0] == 0
-    assert command("oracle", "wordcount", *given, oracle)[0] == 0
+    assert command("run", "wordcount", *arguments, run, *options)[0] == 0
+    assert command("oracle", "wordcount", *arguments, oracle)[0] == 0
     assert command("diff", run, oracle)[0] == 0
     report = RunReport.model_validate_json((run / "report.json").read_bytes())
     named = "gate" if parallelism == "vsn" else f"gate-{parallelism}"
     assert f".{named}-reconfigured5-batch7.t2." in report.cell
-    found = report.verified.reconfigurations
-    assert [(r.operator, r.event, r.replicas) for r in found] == [
+    switches = report.verified.reconfigurations
+    assert [(r.operator, r.event, r.replicas) for r in switches] == [
         ("count", 0, [0]), ("count", 100, [1]), ("count", 100, [1]), ("count", 200, [0, 1]), ("count", 1000, [0]),
     ]  # fmt: skip
-    # Cells that got another owner: half of them when two share, all, none; the last event never came.
-    half, cells = found[0].cells // 2, found[0].cells
-    assert [r.moved for r in found] == [half, cells, 0, half, 0]
-    # Only who shares nothing copies anything.
-    assert [r.bytes > 0 for r in found] == [parallelism == "sn" and r.moved > 0 and r.event < 300 for r in found]
-    # Who is concerned has gone over, but where the stream ended before. As published, the latest control tuple counts.
+    # Cells with a new owner: half when two replicas share, all, none. The last event never arrives.
+    half, cells = switches[0].cells // 2, switches[0].cells
+    assert [r.moved for r in switches] == [half, cells, 0, half, 0]
+    # Only shared-nothing replicas copy state.
+    assert [r.bytes > 0 for r in switches] == [parallelism == "sn" and r.moved > 0 and r.event < 300 for r in switches]
+    # Affected replicas have switched unless the stream ended first. As published, the latest control tuple counts.
     latest = parallelism == "vsn_esg"
     over = [[0, 1], [] if latest else [0, 1], [], [0, 1], []]
-    assert [[one.replica for one in r.gone_over] for r in found] == over
-    assert [r.posted is None for r in found] == [False, False, False, False, True]
-    assert [r.microseconds is None for r in found] == [False, latest, True, False, True]
-    assert all(r.microseconds is None or r.microseconds >= 0 for r in found)
-    assert all(one.waited >= 0 for r in found for one in r.gone_over)
+    assert [[one.replica for one in r.gone_over] for r in switches] == over
+    assert [r.posted is None for r in switches] == [False, False, False, False, True]
+    assert [r.microseconds is None for r in switches] == [False, latest, True, False, True]
+    assert all(r.microseconds is None or r.microseconds >= 0 for r in switches)
+    assert all(one.waited >= 0 for r in switches for one in r.gone_over)
 
 
-def test_what_a_run_went_through_is_gone_through_again(command, workloads, tmp_path):
+def test_a_runs_reconfigurations_can_be_replayed(command, workloads, tmp_path):
     run, again = tmp_path / "run", tmp_path / "again"
-    given = ("run", "wordcount", "--input", workloads / "wordcount", "--threads", 2, "--batch", 7)
+    arguments = ("run", "wordcount", "--input", workloads / "wordcount", "--threads", 2, "--batch", 7)
     # A second of events, so that a controller looks several times.
-    assert command(*given, "--out", run, "--rate", 300, "--controller", "threshold")[0] == 0
-    assert command(*given, "--out", again, "--schedule", run / "report.json")[0] == 0
+    assert command(*arguments, "--out", run, "--rate", 300, "--controller", "threshold")[0] == 0
+    assert command(*arguments, "--out", again, "--schedule", run / "report.json")[0] == 0
     reports = [RunReport.model_validate_json((folder / "report.json").read_bytes()) for folder in (run, again)]
-    found, repeated = ([(r.event, r.replicas) for r in report.verified.reconfigurations] for report in reports)
-    assert found == repeated != []
+    switches, repeated = ([(r.event, r.replicas) for r in report.verified.reconfigurations] for report in reports)
+    assert switches == repeated != []
     assert {r.by for r in reports[1].verified.reconfigurations} <= {"schedule"}
     assert reports[0].verified.digest == reports[1].verified.digest
     broken = tmp_path / "broken.json"
     broken.write_text('{"samples": 1}')
     refused(
-        command(*given, "--out", tmp_path / "none", "--schedule", broken), "broken.json is not the report.json of a run"
+        command(*arguments, "--out", tmp_path / "none", "--schedule", broken),
+        "broken.json is not the report.json of a run",
     )
     report = json.loads((run / "report.json").read_text())
     report["samples"][0]["omitted_reconfigurations"] = 3
     broken.write_text(json.dumps(report))
-    refused(command(*given, "--out", tmp_path / "none", "--schedule", broken), "omits 3 reconfigurations")
+    refused(command(*arguments, "--out", tmp_path / "none", "--schedule", broken), "omits 3 reconfigurations")
 
 
-def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
+def test_a_plan_places_replicas(command, workloads, tmp_path):
     file, run, oracle = tmp_path / "plan.json", tmp_path / "run", tmp_path / "oracle"
     file.write_text('{"source": [0, 1], "split": [1], "count": [0, 1, 1], "sink": [0]}')
-    given = ("--input", workloads / "wc", "--out")
-    assert command("run", "wc", *given, run, "--executor", "pinned", "--threads", 2, "--plan", file)[0] == 0
-    assert command("oracle", "wc", *given, oracle)[0] == 0
+    arguments = ("--input", workloads / "wc", "--out")
+    assert command("run", "wc", *arguments, run, "--executor", "pinned", "--threads", 2, "--plan", file)[0] == 0
+    assert command("oracle", "wc", *arguments, oracle)[0] == 0
     assert command("diff", run, oracle)[0] == 0
 
 
@@ -322,7 +326,7 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("sl", "--nope"), ["unknown option --nope"]),
     ],
 )
-def test_bad_requests_get_one_line(command, workloads, tmp_path, arguments, words):
+def test_bad_requests_are_refused_in_one_line(command, workloads, tmp_path, arguments, words):
     app = arguments[0] if (workloads / arguments[0]).exists() else "sl"
     result = command("run", *arguments, "--input", workloads / app, "--out", tmp_path / "r")
     refused(result, *words)
@@ -364,22 +368,22 @@ def other_value(table):
         (rewrite(other_value), ["the rows were changed"]),
     ],
 )
-def test_damaged_workloads_get_one_line(command, workloads, tmp_path, change, words):
+def test_damaged_workloads_are_refused_in_one_line(command, workloads, tmp_path, change, words):
     folder = broken(workloads, tmp_path, change)
     refused(command("run", "sl", "--input", folder, "--out", tmp_path / "r"), *words)
-    found = [p.name for p in (tmp_path / "r").rglob("*")] if (tmp_path / "r").exists() else []
-    assert found in ([], ["spec.json"])
+    names = [p.name for p in (tmp_path / "r").rglob("*")] if (tmp_path / "r").exists() else []
+    assert names in ([], ["spec.json"])
     refused(command("oracle", "sl", "--input", folder, "--out", tmp_path / "o"), *words)
     assert not (tmp_path / "o").exists()
 
 
 def test_a_folder_with_another_spec_is_refused(command, workloads, tmp_path):
-    given = ("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r")
-    assert command(*given)[0] == 0
+    arguments = ("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r")
+    assert command(*arguments)[0] == 0
     before = (tmp_path / "r" / "report.json").read_bytes()
-    refused(command(*given, "--threads", 2), "a run with other options")
-    code, _, said = command(*given)
-    assert (code, said) == (0, f"streaming-core: {tmp_path / 'r'} already holds this run; nothing to do\n")
+    refused(command(*arguments, "--threads", 2), "a run with other options")
+    code, _, stderr = command(*arguments)
+    assert (code, stderr) == (0, f"streaming-core: {tmp_path / 'r'} already holds this run; nothing to do\n")
     assert (tmp_path / "r" / "report.json").read_bytes() == before
 
 
@@ -394,10 +398,10 @@ def test_a_spec_file_is_complete(command, workloads, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_folder_that_cannot_be_is_bad_input(command, workloads, tmp_path):
+def test_an_impossible_folder_is_bad_input(command, workloads, tmp_path):
     (tmp_path / "file").write_text("")
-    given = ("--input", workloads / "wc", "--out", tmp_path / "file" / "r")
-    refused(command("run", "wc", *given), "cannot write ")
+    arguments = ("--input", workloads / "wc", "--out", tmp_path / "file" / "r")
+    refused(command("run", "wc", *arguments), "cannot write ")
 
 
 def test_an_oracle_of_another_workload_is_not_comparable(command, workloads, tmp_path):
@@ -407,7 +411,7 @@ def test_an_oracle_of_another_workload_is_not_comparable(command, workloads, tmp
     assert command("diff", tmp_path / "nowhere", tmp_path / "o")[0] == 2
 
 
-def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
+def test_bench_checks_the_results_of_its_runs(command, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
     out = tmp_path / "bench.json"
     code, shown, _ = command("bench", "wc", "--quick", "--threads", "1,2", "--repetitions", 1, "--out", out)
@@ -424,12 +428,12 @@ def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
     refused(command("bench", "nope"), "unknown application")
 
 
-# Makes the inputs of the examples of other commands, so these come first.
+# These generate the inputs of other examples, so they run first.
 FIRST = ("generate", "run", "oracle", "diff", "record")
 
 
 def examples():
-    """The examples in the help of all commands, in an order in which they run, without the slow `bench` and `new`."""
+    """The examples in the help of all commands except `bench` and `new`, in an order that works."""
     families = [family.typer_instance for family in cli.app.registered_groups]
     commands = {one.callback.__name__: one for family in families for one in family.registered_commands}
     lines = [

@@ -1,4 +1,4 @@
-"""A new application is the one that the pages show, and works as it stands."""
+"""A new application equals the one in the documentation, and works unchanged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def python_block(page):
     return (ROOT / page).read_text().split("```python\n")[1].split("```")[0]
 
 
-def test_a_new_application_is_what_the_pages_show(tmp_path):
+def test_a_new_application_equals_the_one_in_the_docs(tmp_path):
     (tmp_path / "tests").mkdir()
-    made = new("mine", tmp_path, tmp_path / "tests")
-    assert made == [tmp_path / "mine.py", tmp_path / "tests" / "test_mine.py"]
-    assert made[0].read_text() == python_block("docs/how-to/write-an-application.md")
-    assert python_block("README.md") in made[0].read_text()
+    files = new("mine", tmp_path, tmp_path / "tests")
+    assert files == [tmp_path / "mine.py", tmp_path / "tests" / "test_mine.py"]
+    assert files[0].read_text() == python_block("docs/how-to/write-an-application.md")
+    assert python_block("README.md") in files[0].read_text()
     assert new("alone", tmp_path, tmp_path / "nowhere") == [tmp_path / "alone.py"]
 
 
@@ -37,13 +37,13 @@ def test_a_new_application_loads_and_its_own_test_passes(package, tmp_path, monk
 
 
 @pytest.mark.parametrize("name", ["", "Mine", "9th", "my-app", "../mine", "class", "registry", "_mine", "a" * 40])
-def test_what_is_no_name_for_an_application_is_refused(tmp_path, name):
+def test_an_invalid_application_name_is_refused(tmp_path, name):
     with pytest.raises(BadInput, match=r"invalid application name|is reserved"):
         new(name, tmp_path, tmp_path / "tests")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_stays(tmp_path):
+def test_existing_files_are_kept(tmp_path):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_mine.py").write_text("mine")
     with pytest.raises(BadInput, match=r"test_mine\.py already exists"):

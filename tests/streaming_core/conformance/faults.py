@@ -1,4 +1,4 @@
-"""Faults planted in an engine by an author who knew the contract, and not the checks of `lockstep conformance`.
+"""Faults to plant in an engine. Their author knew the contract, not the checks of `lockstep conformance`.
 
 Each one replaces a text of `faulty.py`, which is right. `shows` names a workload on which the oracle differs.
 """
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """A replacement of a text of the engine, and where it shows."""
+    """A replacement in the engine's source, and the application and workload that reveal it."""
 
     old: str
     new: str

@@ -21,7 +21,7 @@ def table(task: Task, columns: dict[str, list]) -> pa.Table:
 
 
 def write_outputs(task: Task, outputs: pa.Table) -> None:
-    """Write the outputs, which lie in order already."""
+    """Write the outputs, which are in order already."""
     folder = task.out / "outputs"
     folder.mkdir(exist_ok=True)
     pq.write_table(outputs, folder / "part-00000.parquet")
@@ -43,12 +43,12 @@ def wc(task: Task):
     bounds = [len(lines) * t // threads for t in range(threads + 1)]
 
     def local(t: int):
-        """The words of a part of the events, and how often each occurs in it."""
+        """The words of a part of the events, and their counts."""
         sentences = [split(line) for line in lines[bounds[t] : bounds[t + 1]]]
         return sentences, Counter(word for words in sentences for word in words)
 
     def emit(t: int, sentences: list[list[bytes]], before: dict[bytes, int]):
-        """The outputs of a part, if words have occurred `before` that often."""
+        """The outputs of a part after `before`, the counts of all earlier words."""
         counts = dict(before)
         seqs, subs, out, ns = [], [], [], []
         for seq, words in enumerate(sentences, bounds[t]):
@@ -78,7 +78,7 @@ def wc(task: Task):
 
 
 class Seen:
-    """The words that the present tweet has had."""
+    """The words of the present tweet so far."""
 
     def __init__(self):
         self.tweet = None

@@ -1,4 +1,4 @@
-"""`lockstep conformance` finds the faults that `faults.py` plants in an engine, with the first row that differs."""
+"""`lockstep conformance` detects the faults of `faults.py` and shows the first row that differs."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def engines(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_is_found_where_it_shows(engines, tmp_path, name):
+def test_a_fault_is_detected_by_its_workloads(engines, tmp_path, name):
     fault = FAULTS[name]
     assert RIGHT.count(fault.old) == 1
     plant(engines, "faulty", RIGHT.replace(fault.old, fault.new), applications=ORDERS)

@@ -1,4 +1,4 @@
-"""conformance/suite.py and `lockstep conformance`: engines with faults, and what is said of them."""
+"""conformance/suite.py and `lockstep conformance`: faulty engines and their reports."""
 
 import json
 
@@ -20,7 +20,7 @@ def engines(tmp_path, monkeypatch):
 
 
 def wrapped(body):
-    """An engine for wc whose right outputs `rows`, a list of dicts, go through some lines of Python."""
+    """An engine for wc that changes its right outputs `rows`, a list of dicts, by some lines of Python."""
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     return WC.format(
         fault=f"""
@@ -40,19 +40,19 @@ def wc(task):
 UNORDERED = "rows = [{'word': row['word'], 'n': row['n']} for row in rows]\n"
 
 
-def found(name, tmp_path, workloads, **options):
-    """The only cell of each workload, on one thread."""
+def cells_by_workload(name, tmp_path, workloads, **options):
+    """Workload -> its only cell, on one thread."""
     report = suite.run(name, tmp_path / "cells", ["wc"], workloads, threads=[1], **options)
     return {cell.workload: cell for cell in report.cells}
 
 
-def test_an_engine_that_is_right_conforms(engines):
+def test_a_correct_engine_conforms(engines):
     plant(engines, "right", WC.format(fault=""))
     assert main(["conformance", "--engine", "right", "--workloads", "empty,blanks", "--threads", "2"]) == 0
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_right_conforms_on_all_workloads(engines):
+def test_a_correct_engine_conforms_on_all_workloads(engines):
     plant(engines, "right", WC.format(fault=""))
     conforms("right")
 
@@ -71,9 +71,9 @@ def test_executors_of_lockstep_conform_on_all_workloads(executor, tmp_path):
     assert suite.run(executor, tmp_path / "cells").exit_code == 0
 
 
-def test_a_wrong_row_is_shown_with_its_event(engines, tmp_path):
+def test_a_wrong_row_is_reported_with_its_event(engines, tmp_path):
     plant(engines, "lower", wrapped("rows = [row | {'word': row['word'].lower()} for row in rows]"))
-    cell = found("lower", tmp_path, ["bytes"])["bytes"]
+    cell = cells_by_workload("lower", tmp_path, ["bytes"])["bytes"]
     [row] = cell.outcome.rows
     assert (row.expected["word"], row.actual["word"]) == (b"A", b"a")
     assert row.expected["seq"] == row.actual["seq"] == cell.event["seq"]
@@ -88,37 +88,37 @@ def test_a_wrong_row_is_shown_with_its_event(engines, tmp_path):
         ("rows += [row | {'sub': 99} for row in rows if row['seq'] == 3][:1]", "actual"),
     ],
 )
-def test_a_row_of_one_side_is_shown_alone(engines, tmp_path, fault, side):
+def test_a_row_of_one_side_is_reported_alone(engines, tmp_path, fault, side):
     plant(engines, "wrong", wrapped(fault))
-    cell = found("wrong", tmp_path, ["ties"])["ties"]
+    cell = cells_by_workload("wrong", tmp_path, ["ties"])["ties"]
     [row] = cell.outcome.rows
     assert getattr(row, side)["seq"] == 3
     assert [row.expected, row.actual].count(None) == 1
     assert (cell.event["seq"], cell.cause.events) == (3, 4)
 
 
-def test_a_difference_without_order_has_missing_and_extra_rows_and_a_cause(engines, tmp_path):
+def test_an_unordered_difference_lists_rows_and_a_cause(engines, tmp_path):
     fault = f"{UNORDERED}rows = [row | {{'n': 9}} for row in rows]"
     plant(engines, "loose", wrapped(fault), applications={"wc": "none"})
-    cell = found("loose", tmp_path, ["single"])["single"]
+    cell = cells_by_workload("loose", tmp_path, ["single"])["single"]
     assert [row.expected is None for row in cell.outcome.rows] == [False] * 3 + [True] * 3
     assert all(row.expected["n"] == 1 for row in cell.outcome.rows[:3])
     assert (cell.outcome.rows[3].actual["n"], cell.outcome.rows[3].times) == (9, 1)
     assert (cell.event, cell.cause.events, cell.last["seq"]) == (None, 1, 0)
 
 
-def test_a_crash_has_a_cause(engines, tmp_path):
+def test_a_crash_is_reported_with_its_cause(engines, tmp_path):
     plant(engines, "text", wrapped("[int(row['word']) for row in rows]"))
-    cell = found("text", tmp_path, ["single"])["single"]
+    cell = cells_by_workload("text", tmp_path, ["single"])["single"]
     assert cell.outcome.verdict == "failed"
     assert "ValueError: invalid literal for int()" in cell.outcome.reason
     assert (cell.cause.events, cell.last["seq"]) == (1, 0)
 
 
-def test_an_engine_that_hangs_is_stopped(engines, tmp_path, monkeypatch):
+def test_a_hanging_engine_is_stopped(engines, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "LIMIT", 1.0)
     plant(engines, "hangs", "import signal\nsignal.pause()")
-    cell = found("hangs", tmp_path, ["empty"], seconds=0)["empty"]
+    cell = cells_by_workload("hangs", tmp_path, ["empty"], seconds=0)["empty"]
     assert cell.outcome.verdict == "failed"
     assert "it did not end within 1 s" in cell.outcome.reason
 
@@ -147,7 +147,7 @@ def test_a_difference_is_explained_and_kept(engines, tmp_path, capsys):
     assert {path.name for path in (folder / "single").iterdir()} == names
 
 
-def test_the_report_of_machines_has_rows_and_causes(engines, capsys):
+def test_the_json_report_lists_rows_and_causes(engines, capsys):
     plant(engines, "wrong", wrapped("rows = [row | {'n': -row['n']} for row in rows]"))
     assert main(["conformance", "--engine", "wrong", "--workloads", "single,late", "--threads", "1", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)

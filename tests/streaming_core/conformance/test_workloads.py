@@ -41,7 +41,7 @@ def numbers(params, seed, start, stop):
 
 
 def cases_of(name, names=()):
-    """The workloads of an application, and the reasons for those that it has not."""
+    """The workloads of an application, and the reasons for omitted ones."""
     both = list(cases(registry.load(name), names))
     return {one.name: one for one in both if isinstance(one, Case)}, dict(o for o in both if isinstance(o, tuple))
 
@@ -51,7 +51,7 @@ def column(case, name):
 
 
 def check(name, by_name, left_out):
-    """The workloads are small, and the oracle accepts them."""
+    """Checks that the workloads are small and that the oracle accepts them."""
     app = registry.load(name)
     assert len(by_name) >= 10
     assert not [reason for reason in left_out.values() if "refuses" in reason]
@@ -84,7 +84,7 @@ def test_every_kind_has_an_application():
     assert by_name == set(SMALL) - {"late"}  # the next test
 
 
-def test_rows_come_late_where_the_source_declares_a_delay(package):
+def test_rows_are_late_if_the_source_declares_a_delay(package):
     (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
     late = cases_of("clicks", ["late"])[0]["late"]
     app = registry.load("clicks")
@@ -95,13 +95,13 @@ def test_rows_come_late_where_the_source_declares_a_delay(package):
     assert 0 < machine.dropped_late < late.events.num_rows // 2
 
 
-def test_workloads_are_the_same_each_time():
+def test_workloads_are_deterministic():
     names = ["ties", "one_key", "blanks", "numbers", "minimum"]
     first, second = cases_of("wordcount", names)[0], cases_of("wordcount", names)[0]
     assert all(first[name].events.equals(second[name].events) for name in names)
 
 
-def test_each_workload_has_its_difficulty():
+def test_every_workload_contains_its_difficulty():
     by_name, _ = cases_of("wordcount", SMALL)
     assert column(by_name["empty"], "seq") == []
     assert column(by_name["single"], "seq") == [0]
@@ -120,13 +120,13 @@ def test_each_workload_has_its_difficulty():
     assert by_name["choices"].params == {"multiplicity": "bag"}
 
 
-def test_floats_have_both_zeros_and_values_that_are_no_numbers():
+def test_floats_include_both_zeros_and_nans():
     values = cases_of("scalejoin", ["numbers"])[0]["numbers"].events["y"]
     texts = set(map(repr, values.to_pylist()))
     assert {"0.0", "-0.0", "nan", "inf", "-inf", "5e-324"} <= texts
 
 
-def test_each_stream_is_silent_for_long():
+def test_every_stream_has_a_long_silence():
     streams = column(cases_of("scalejoin", ["silent"])[0]["silent"], "stream")
     half = len(streams) // 2
     assert set(streams[:half]) == {1}
@@ -139,7 +139,7 @@ def test_rows_of_streams_keep_the_order_of_streams():
         assert keys == sorted(keys)
 
 
-def test_events_that_the_oracle_refuses_are_taken_out(package):
+def test_events_that_the_oracle_refuses_are_removed(package):
     (package / "narrow.py").write_text(NARROW)
     case = cases_of("narrow", ["numbers"])[0]["numbers"]
     assert case.refused > 0
@@ -147,7 +147,7 @@ def test_events_that_the_oracle_refuses_are_taken_out(package):
     assert 128 not in column(case, "n")
 
 
-def test_a_workload_of_which_the_oracle_refuses_everything_is_left_out(package):
+def test_a_workload_that_the_oracle_refuses_entirely_is_left_out(package):
     (package / "narrow.py").write_text(NARROW.replace("[7]", "[128]"))
     by_name, left_out = cases_of("narrow", ["single", "empty"])
     assert by_name.keys() == {"empty"}
@@ -159,7 +159,7 @@ def test_an_unknown_workload_is_refused():
         cases_of("wc", ["tie"])
 
 
-def test_a_written_workload_is_one_that_readers_accept(tmp_path):
+def test_readers_accept_a_written_workload(tmp_path):
     app, case = registry.load("wc"), cases_of("wc", ["blanks"])[0]["blanks"]
     workloads.write(app, case, tmp_path / "all")
     workloads.write(app, case, tmp_path / "first", 10)

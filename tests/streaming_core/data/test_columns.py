@@ -15,23 +15,23 @@ VALUES = {
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_there_and_back(values):
+def test_columns_survive_a_round_trip(values):
     column = to_arrow(values)
     assert column.to_pylist()[:4] == values.tolist()[:4]
     for part in (slice(0, 9), slice(3, 7), slice(9, 9), slice(0, 0)):
-        found = to_numpy(column[part])
-        assert found.dtype == values.dtype
-        assert found.tobytes() == values[part].tobytes()
+        array = to_numpy(column[part])
+        assert array.dtype == values.dtype
+        assert array.tobytes() == values[part].tobytes()
         assert to_arrow(values[part]).equals(column[part]) or np.isnan(values[part]).any()
 
 
-def test_columns_of_several_chunks_or_none():
+def test_columns_can_have_any_number_of_chunks():
     chunks = pa.chunked_array([pa.array([1, 2]), pa.array([], pa.int64()), pa.array([3])])
     assert to_numpy(chunks).tolist() == [1, 2, 3]
     assert to_numpy(pa.chunked_array([], pa.int64())).dtype == np.int64
 
 
-def test_rows_of_a_wider_array_are_copied_as_they_lie():
+def test_a_column_of_a_wider_array_is_copied():
     rows = np.arange(12).reshape(4, 3)
     assert to_arrow(rows[:, 1]).to_pylist() == [1, 4, 7, 10]
 
@@ -41,6 +41,6 @@ def test_nulls_are_refused():
         to_numpy(pa.array([1, None]))
 
 
-def test_texts():
+def test_texts_are_built_from_bytes():
     assert from_bytes([b"a", b"", b"\xffxyz"]).to_pylist() == [b"a", b"", b"\xffxyz"]
     assert len(from_bytes([])) == 0

@@ -1,4 +1,4 @@
-"""Two tables are compared as plain Python would compare their rows, bit by bit; and what differs is said in words."""
+"""Comparing two tables equals comparing their rows bit by bit in plain Python; differences are printed."""
 
 import math
 import struct
@@ -46,7 +46,7 @@ KEY = ("seq", "sub")
 
 @st.composite
 def pairs(draw):
-    """Rows of an oracle, in order, and rows of a run: some of them, in another order, changed, repeated, or others."""
+    """Ordered rows of an oracle, and rows of a run: a selection in another order, with changes, repeats and others."""
     keys = sorted(draw(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=6)))
     expected = [dict(zip(KEY, key, strict=True)) | draw(st.fixed_dictionaries(VALUES)) for key in keys]
     actual = [dict(row) for row in expected]
@@ -71,7 +71,7 @@ def table(rows):
 
 
 def bits(value):
-    """What two values share if and only if they are the same, bit by bit."""
+    """A form of a value that is equal for two values if and only if all their bits are."""
     if isinstance(value, float):
         return struct.pack("<d", value)
     if isinstance(value, list):
@@ -85,7 +85,7 @@ def key(row):
 
 @given(pairs())
 @settings(max_examples=300, deadline=None)
-def test_tables_are_compared_as_their_rows(drawn):
+def test_comparing_tables_equals_comparing_their_rows(drawn):
     expected, actual = drawn
     first = {}
     for row in actual:
@@ -102,35 +102,35 @@ def test_tables_are_compared_as_their_rows(drawn):
         "out_of_order": sum(key(after) < key(row) for row, after in pairwise(actual)),
         "different": sum(map(bool, wrong.values())),
     }
-    found = in_memory("outputs", table(expected), table(actual))
-    assert found.counts == {kind: count for kind, count in counts.items() if count}
-    for difference in found.differences:
+    outcome = in_memory("outputs", table(expected), table(actual))
+    assert outcome.counts == {kind: count for kind, count in counts.items() if count}
+    for difference in outcome.differences:
         if difference.kind == "different":
             assert set(difference.columns) == wrong[key(difference.row)]
         if difference.kind == "missing":
             assert key(difference.row) in wanted - first.keys()
-    assert [found.differences == [], not found.counts] == [bits(expected) == bits(actual)] * 2
+    assert [outcome.differences == [], not outcome.counts] == [bits(expected) == bits(actual)] * 2
 
 
 @given(pairs(), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
-def test_slices_are_compared_as_the_whole(drawn, size):
+def test_comparing_slices_equals_comparing_the_whole(drawn, size):
     expected, actual = map(table, drawn)
 
     def slices(rows):
         return (rows.slice(at, size) for at in range(0, rows.num_rows, size))
 
-    found = row_by_row("outputs", slices(expected), slices(actual))
+    outcome = row_by_row("outputs", slices(expected), slices(actual))
     if expected.select(KEY).equals(actual.select(KEY)):
-        assert found.counts == in_memory("outputs", expected, actual).counts
-        assert repr(found.differences) == repr(in_memory("outputs", expected, actual).differences)
+        assert outcome.counts == in_memory("outputs", expected, actual).counts
+        assert repr(outcome.differences) == repr(in_memory("outputs", expected, actual).differences)
     else:
-        assert found is None
+        assert outcome is None
 
 
 @given(pairs(), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
-def test_ranges_are_compared_as_the_whole(drawn, size):
+def test_comparing_ranges_equals_comparing_the_whole(drawn, size):
     expected, actual = map(table, drawn)
     whole = in_memory("outputs", expected, actual)
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(comparison, "_SLICE", size):
@@ -138,9 +138,9 @@ def test_ranges_are_compared_as_the_whole(drawn, size):
         for number, rows in enumerate((expected, actual)):
             pq.write_table(rows, Path(folder, f"{number}.parquet"), row_group_size=2)
             sides.append(Parts([Path(folder, f"{number}.parquet")]))
-        found = comparison.matched("outputs", *sides, expected.column_names)
-    assert found.counts == whole.counts
-    assert sorted(map(repr, found.differences)) == sorted(map(repr, whole.differences))
+        outcome = comparison.matched("outputs", *sides, expected.column_names)
+    assert outcome.counts == whole.counts
+    assert sorted(map(repr, outcome.differences)) == sorted(map(repr, whole.differences))
 
 
 @given(pairs(), st.sampled_from([1, 1 << 17]))
@@ -150,11 +150,11 @@ def test_multisets_are_compared_as_bags_of_rows(drawn, size):
     bags = [Counter(bits([row[name] for name in names]) for row in rows) for rows in drawn]
     sides = [[table(rows).select(names)] for rows in drawn]
     with mock.patch.object(comparison, "_SLICE", size):
-        found = multisets("outputs", *sides, sum(map(len, drawn)))
+        outcome = multisets("outputs", *sides, sum(map(len, drawn)))
     sizes = {"missing": (bags[0] - bags[1]).total(), "extra": (bags[1] - bags[0]).total()}
-    assert found.counts == {kind: size for kind, size in sizes.items() if size}
+    assert outcome.counts == {kind: size for kind, size in sizes.items() if size}
     shown = Counter()
-    for difference in found.differences:
+    for difference in outcome.differences:
         times = (difference.expected or difference.actual)["times"]
         shown[difference.kind, bits([difference.row[name] for name in names])] += times
     bag = {("missing", row): n for row, n in (bags[0] - bags[1]).items()}
@@ -173,21 +173,21 @@ def test_multisets_are_compared_as_bags_of_rows(drawn, size):
         (pa.array([[1.0], [2.0, 3.0], [4.0]]).slice(1), pa.array([[2.0, 3.0], [5.0]]), [False, True]),
     ],
 )
-def test_values_differ_row_by_row(one, other, wrong):
+def test_unequal_values_are_marked_by_row(one, other, wrong):
     assert unequal(one, other).tolist() == wrong
 
 
 def test_a_table_of_one_row_needs_no_key():
     one, other = (pa.table({"n": values}) for values in ([1], [2, 3]))
-    found = in_memory("state total", one, other)
-    assert [line for difference in found.differences for line in difference.lines()] == [
+    outcome = in_memory("state total", one, other)
+    assert [line for difference in outcome.differences for line in difference.lines()] == [
         "state total: position 1: unexpected row: n 3",
         "state total: position 0: n: expected 1, got 2",
     ]
 
 
-def test_columns_are_those_of_the_same_name_and_type():
-    # How the items of a list are named is Parquet's own.
+def test_columns_match_by_name_and_type():
+    # Parquet chooses the names of list items.
     lists = (pa.list_(pa.field(name, pa.int64())) for name in ("item", "element"))
     expected, actual = (pa.schema([("a", kind), ("b", pa.int64())]) for kind in lists)
     assert columns("outputs", expected, actual) == []
@@ -199,19 +199,19 @@ def test_columns_are_those_of_the_same_name_and_type():
     ]
 
 
-def test_the_first_differences_are_kept_and_all_rows_counted():
+def test_only_the_first_differences_are_kept_and_all_are_counted():
     rows = [{"seq": n, "sub": 0, "a": n, "b": n} for n in range(15)]
     expected, actual = (pa.Table.from_pylist(rows).set_column(2, "a", [[n] * 15]) for n in (1, 2))
     actual = actual.set_column(3, "b", [[99] * 15])
-    found = in_memory("outputs", expected, actual)
-    assert (found.counts, len(found.differences)) == ({"different": 15}, 10)
-    assert found.differences[9].lines() == [
+    outcome = in_memory("outputs", expected, actual)
+    assert (outcome.counts, len(outcome.differences)) == ({"different": 15}, 10)
+    assert outcome.differences[9].lines() == [
         "outputs: seq 9, sub 0: a: expected 1, got 2",
         "outputs: seq 9, sub 0: b: expected 9, got 99",
     ]
 
 
-def test_values_read_like_text():
+def test_values_are_printed_like_text():
     value = {"word": b"it's", "odd": b"\xff", "list": [b"a", 0.5, math.nan], "far": -math.inf, "no": True}
     assert plain(value) == {"word": "it's", "odd": "0xff", "list": ["a", 0.5, "NaN"], "far": "-Infinity", "no": True}
     assert shown(value) == "word \"it's\", odd 0xff, list ['a', 0.5, NaN], far -Infinity, no True"
@@ -219,7 +219,7 @@ def test_values_read_like_text():
     assert plain(odd) == shown(odd) == "NaN (bits 0xfff8000000000005)"
 
 
-def test_what_is_no_row_is_said_too():
+def test_differences_outside_rows_are_printed():
     assert Difference("passes", "digest", {"pass": "peak 1"}, "1:0", "2:0", ("digest",)).lines() == [
         "passes: pass peak 1: digest: expected 1:0, got 2:0"
     ]

@@ -1,4 +1,4 @@
-"""The vectorised digest against one that takes a row, a word and a byte at a time."""
+"""The vectorised digest against a definition that takes one row, word and byte at a time."""
 
 import math
 import struct
@@ -70,7 +70,7 @@ def sample(rows=300):
     )
 
 
-def test_equals_the_row_by_row_definition():
+def test_a_digest_equals_its_definition_by_row():
     table = sample()
     assert digest_table(table, ("seq",)) == row_by_row(table, ("seq",))
     for name in table.column_names:
@@ -95,7 +95,7 @@ def test_parts_add_up_in_any_order():
     assert total == digest_table(table, ("seq",))
 
 
-def test_every_single_value_counts():
+def test_every_value_changes_the_digest():
     table = sample(40)
     whole = digest_table(table, ("seq",))
     changed = {
@@ -110,12 +110,12 @@ def test_every_single_value_counts():
         assert digest_table(other, ("seq",)) != whole, field.name
 
 
-def test_trailing_zero_bytes_and_empty_texts_differ():
+def test_trailing_zero_bytes_and_empty_texts_change_the_digest():
     digests = {digest_table(pa.table({"t": pa.array([t], pa.binary())})) for t in (b"", b"\0", b"\0\0", b"\0" * 8)}
     assert len(digests) == 4
 
 
-def test_empty_table():
+def test_an_empty_table_has_a_digest():
     assert digest_table(sample().slice(0, 0), ("seq",)) == (0, 0)
     table = sample()
     assert digest_table(pa.concat_tables([table.schema.empty_table(), table]), ("seq",)) == digest_table(
@@ -125,7 +125,7 @@ def test_empty_table():
     assert format_digest(12, 0xABC) == "12:0000000000000abc"
 
 
-def test_what_has_no_digest_is_refused_in_one_line():
+def test_a_table_without_a_digest_is_refused_in_one_line():
     with pytest.raises(BadInput, match="unknown column 'seq'"):
         digest_table(pa.table({"x": [1]}), ("seq",))
     with pytest.raises(BadInput, match="column x must not contain nulls, got 1"):

@@ -1,4 +1,4 @@
-"""A table in part files is read in delivered order, in slices whatever the files, and refused when one is damaged."""
+"""Tables in part files: reading in order, in slices across files, and refusing damaged parts."""
 
 import itertools
 import threading
@@ -32,7 +32,7 @@ def numbers(tables):
     return [table["n"].to_pylist() for table in tables]
 
 
-def test_parts_are_in_the_order_of_their_numbers(tmp_path):
+def test_parts_are_ordered_by_number(tmp_path):
     names = [part_path(tmp_path, number).name for number in (9, 99_999, 100_000)]
     assert names == ["part-00009.parquet", "part-99999.parquet", "part-100000.parquet"]
     for name in (*names, ".part-00000.parquet", "other.parquet"):
@@ -42,21 +42,21 @@ def test_parts_are_in_the_order_of_their_numbers(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 7, 11, 64, 100, 1000])
 @pytest.mark.parametrize("start", [0, 7, 13, 99, 100])
-def test_slices_have_one_size_whatever_the_files(folder, size, start):
+def test_slices_have_one_size_across_files(folder, size, start):
     table = Parts.of(folder)
     assert (table.rows, table.sizes, table.schema) == (100, [7, 0, 53, 40], rows(0, 0).schema)
     left = list(range(start, 100))
     assert numbers(table.slices(size, start=start)) == [left[at : at + size] for at in range(0, len(left), size)]
 
 
-def test_columns_are_read_as_they_are_asked_for(folder):
+def test_only_requested_columns_are_read(folder):
     table = Parts.of(folder)
     assert next(table.slices(30, ["text", "n"])).column_names == table.read(["text", "n"]).column_names == ["text", "n"]
     assert table.read().equals(rows(0, 100))
     assert next(table.slices(30, [])).shape == (30, 0)
 
 
-def test_a_signal_is_seen_between_slices(folder, monkeypatch):
+def test_a_signal_interrupts_reading_between_slices(folder, monkeypatch):
     slices = Parts.of(folder).slices(10)
     next(slices)
     monkeypatch.setattr(interruption, "_noted", lambda: 15)
@@ -64,7 +64,7 @@ def test_a_signal_is_seen_between_slices(folder, monkeypatch):
         list(slices)
 
 
-def test_a_writer_rolls_and_goes_on_and_always_leaves_a_file(tmp_path, monkeypatch):
+def test_a_writer_rolls_files_and_always_leaves_one(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "PART_ROWS", 10)
     with Writer(tmp_path / "a", rows(0, 0).schema) as writer:
         for at in range(0, 30, 6):
@@ -79,8 +79,8 @@ def test_a_writer_rolls_and_goes_on_and_always_leaves_a_file(tmp_path, monkeypat
     assert Parts.of(tmp_path / "b").sizes == [0]
 
 
-def test_what_a_writer_fails_at_is_raised_and_no_thread_writes_when_it_is_left(tmp_path, monkeypatch):
-    """A full disk, at the second of many tables: the caller hears of it, soon and once, and nothing comes after."""
+def test_a_writers_error_is_raised_and_ends_its_thread(tmp_path, monkeypatch):
+    """A full disk at the second of many tables raises one error soon, and nothing follows."""
     tried = []
 
     def full(self, table):
@@ -104,22 +104,22 @@ def test_what_a_writer_fails_at_is_raised_and_no_thread_writes_when_it_is_left(t
     assert not list((tmp_path / "b").iterdir())
 
 
-def test_reading_ahead_gives_the_same_and_raises_in_its_place():
+def test_reading_ahead_keeps_items_and_raises_errors_in_order():
     def items():
         yield from range(3)
         raise BadInput("damaged")
 
-    found = []
+    numbers = []
     with pytest.raises(BadInput, match="damaged"):
-        found.extend(ahead(items()))  # extend keeps what came before
-    assert found == [0, 1, 2]
+        numbers.extend(ahead(items()))  # extend keeps earlier items
+    assert numbers == [0, 1, 2]
     endless = ahead(itertools.count())
     assert [next(endless), next(endless)] == [0, 1]
     endless.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("reading")]
 
 
-def test_final_tables_have_a_file_each(tmp_path):
+def test_every_final_table_has_a_file(tmp_path):
     write_states(tmp_path, {"b": rows(0, 3), "a": rows(0, 2)})
     (tmp_path / "state" / ".c.parquet").touch()
     assert {name: table.rows for name, table in states(tmp_path).items()} == {"a": 2, "b": 3}
@@ -146,7 +146,7 @@ def of_other_columns(path):
         (of_other_columns, "{path} must have the same columns as part-00000.parquet"),
     ],
 )
-def test_a_damaged_file_is_refused_by_name(folder, damage, words):
+def test_a_damaged_file_is_refused_with_its_name(folder, damage, words):
     path = part_path(folder, 2)
     table = Parts(Parts.of(folder).paths)
     damage(path)
@@ -158,7 +158,7 @@ def test_a_damaged_file_is_refused_by_name(folder, damage, words):
         table.read(["n", "text"])
 
 
-def test_pages_that_are_damaged_are_found_when_they_are_read(folder):
+def test_reading_detects_damaged_pages(folder):
     path = part_path(folder, 2)
     content = bytearray(path.read_bytes())
     content[4:40] = bytes(36)

@@ -1,4 +1,4 @@
-"""Columns as the runtime's rows: against the columns themselves, their digest, and what is refused."""
+"""Columns as the runtime's rows: values, digests, and refusals."""
 
 import json
 import math
@@ -65,8 +65,8 @@ def test_rows_hold_the_values_of_columns_and_have_their_digest(events, with_sub,
     for name in (*INTEGERS, "flags"):
         assert rows[name].tolist() == columns[name]
     for name in ("name", "other"):
-        found = [beside[at : at + n].tobytes() for at, n in rows[name].tolist()]
-        assert found == columns[name]
+        texts = [beside[at : at + n].tobytes() for at, n in rows[name].tolist()]
+        assert texts == columns[name]
     for name in ("real", "reals"):
         expected = np.array(columns[name], "<f8")
         expected[np.isnan(expected)] = math.nan
@@ -118,13 +118,13 @@ BASE = {
         ({"text": np.zeros(3, np.uint8)}, "text must end with 64 bytes of padding"),
     ],
 )
-def test_what_does_not_fit_is_refused(change, message):
+def test_invalid_columns_are_refused(change, message):
     assert _runtime.fill_rows(**BASE)
     with pytest.raises(ValueError, match=message):
         _runtime.fill_rows(**BASE | change)
 
 
-def test_a_program_and_a_digest_have_one_layout():
+def test_a_program_and_a_digest_share_one_layout():
     assert [column["kind"] for column in layout(EVENT)][:3] == ["boolean", "text", "i8"]
     assert layout(EVENT)[-2:] == [
         {"kind": "f64", "offset": EVENT.event[0]["reals"].offset, "count": 2},

@@ -1,4 +1,4 @@
-"""Engines for tests: small programs in a folder of the test's own, which count as installed."""
+"""Engines for tests: small programs in a test's folder, registered as installed."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from streaming_core.engines import environment, registry
 from streaming_core.engines.contract import Manifest
 from streaming_core.storage import write_json
 
-# A correct engine for wc. Code in the place of `{fault}` may change it.
+# A correct engine for wc. Code at `{fault}` can change it.
 WC = """
 from collections import Counter
 import pyarrow as pa
@@ -31,7 +31,7 @@ main({{"wc": wc}}, {{"python": "3"}})
 
 
 def plant(root: Path, name: str, program: str, **manifest: object) -> registry.Engine:
-    """Write an engine into a folder of engines, as one that is installed. It runs on this Python."""
+    """Write an engine into a folder of engines as an installed one. It runs on this Python."""
     folder = root / name
     folder.mkdir(parents=True)
     (folder / environment.LOCK).touch()

@@ -1,4 +1,4 @@
-"""engines/client: its digest is Lockstep's, and it keeps the contract."""
+"""engines/client: its digest equals Lockstep's, and it keeps the contract."""
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ def client():
 
 @settings(deadline=None)
 @given(rows=ROWS, cut=st.integers(0, 20))
-def test_the_digest_is_that_of_lockstep(client, rows, cut):
+def test_the_digest_equals_lockstep_s(client, rows, cut):
     texts, doubles, flags, numbers, pairs = zip(*rows, strict=True) if rows else [()] * 5
     table = pa.table(
         {

@@ -1,4 +1,4 @@
-"""run/external.py: cells on other engines, right and wrong ones."""
+"""run/external.py: cells on other engines, both correct and faulty."""
 
 import json
 import os
@@ -26,7 +26,7 @@ EVENTS = 60
 
 @pytest.fixture(scope="module")
 def wc(tmp_path_factory):
-    """A folder with a workload and the oracle's result of it."""
+    """A folder with a workload and the oracle's result."""
     folder = tmp_path_factory.mktemp("wc")
     workload.write("wc", {}, EVENTS, 1, folder / "workload")
     oracle.run(folder / "workload", folder / "oracle")
@@ -44,7 +44,7 @@ def spec_of(name, **fields):
     return RunSpec.parse({"app": "wc", "executor": name, "sink": "parquet"} | fields)
 
 
-def test_a_cell_has_the_outputs_and_the_report_of_its_engine(wc, engines, tmp_path):
+def test_a_cell_holds_the_outputs_and_the_report_of_its_engine(wc, engines, tmp_path):
     plant(engines, "right", WC.format(fault=""))
     report = external.run(spec_of("right", repetitions=2, seconds=0), wc / "workload", tmp_path / "run")
     assert [sample.kind for sample in report.samples] == ["verified", "peak", "peak"]
@@ -56,7 +56,7 @@ def test_a_cell_has_the_outputs_and_the_report_of_its_engine(wc, engines, tmp_pa
     assert external.run(spec_of("right", repetitions=2, seconds=0), wc / "workload", tmp_path / "run") == report
 
 
-def test_a_run_that_was_killed_while_it_published_begins_anew(wc, engines, tmp_path):
+def test_a_run_killed_while_publishing_starts_over(wc, engines, tmp_path):
     plant(engines, "right", WC.format(fault=""))
     external.run(spec_of("right"), wc / "workload", tmp_path / "run")
     (tmp_path / "run" / "report.json").unlink()
@@ -66,7 +66,7 @@ def test_a_run_that_was_killed_while_it_published_begins_anew(wc, engines, tmp_p
     assert not (tmp_path / "run" / ".run").exists()
 
 
-def test_the_compiled_loop_is_measured_beside_an_engine(wc, engines, tmp_path):
+def test_the_compiled_loop_is_measured_with_an_engine(wc, engines, tmp_path):
     plant(engines, "right", WC.format(fault=""))
     report = external.run(spec_of("right", repetitions=1, seconds=0.01), wc / "workload", tmp_path / "run")
     assert report.yardstick
@@ -83,7 +83,7 @@ def test_an_engine_without_order_is_compared_by_the_declared_columns(wc, engines
     assert diff(tmp_path / "run", wc / "oracle").exit_code == 0
 
 
-def test_wrong_outputs_are_for_the_comparison(wc, engines, tmp_path):
+def test_wrong_outputs_are_published_for_the_comparison(wc, engines, tmp_path):
     fault = "right = wc\ndef wc(task):\n    one = right(task)\n    return lambda: one().slice(1)"
     plant(engines, "short", WC.format(fault=fault))
     external.run(spec_of("short"), wc / "workload", tmp_path / "run")
@@ -149,7 +149,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_cell_names_the_fault_of_its_engine(wc, engines, tmp_path, fault):
+def test_a_failed_cell_names_its_engines_fault(wc, engines, tmp_path, fault):
     code, message = FAULTS[fault]
     plant(engines, "wrong", WC.format(fault=code))
     with pytest.raises(RunFailed, match=f"^engine wrong: .*{message}"):
@@ -171,7 +171,7 @@ def test_an_engine_that_hangs_is_stopped_with_its_children(wc, engines, tmp_path
     assert not alive(identity(int(str(error.value).rpartition(" ")[2])))
 
 
-def test_a_signal_stops_the_engine_too(wc, engines, tmp_path):
+def test_a_signal_also_stops_the_engine(wc, engines, tmp_path):
     plant(engines, "slow", WC.format(fault="import os, signal\nprint('engine', os.getpid()); signal.pause()"))
     command = [Path(sys.executable).with_name("streaming-core"), "run", "wc", "--executor", "slow"]
     command += ["--input", wc / "workload", "--out", tmp_path / "run"]
@@ -184,7 +184,7 @@ def test_a_signal_stops_the_engine_too(wc, engines, tmp_path):
     assert not (tmp_path / "run" / "outputs").exists()
 
 
-def test_a_cell_needs_an_engine_that_is_installed_as_it_is_now(wc, engines, tmp_path):
+def test_a_cell_requires_an_up_to_date_installed_engine(wc, engines, tmp_path):
     engine = plant(engines, "mine", WC.format(fault=""))
     (engine.folder / environment.LOCK).write_text("# another package\n")
     command = "type `lockstep engines install mine`"
@@ -196,7 +196,7 @@ def test_a_cell_needs_an_engine_that_is_installed_as_it_is_now(wc, engines, tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_an_engine_sees_neither_secrets_nor_the_settings_of_lockstep(engines):
+def test_an_engine_sees_no_secrets_and_no_settings_of_lockstep(engines):
     engine = plant(engines, "mine", "")
     seen = environment.variables(engine, {"PATH": "/bin", "LOCKSTEP_HOME": "/home", "PYTHONPATH": "/x", "LANG": "C"})
     assert seen["PATH"] == f"{environment.home(engine)}/venv/bin:/bin"
@@ -205,7 +205,7 @@ def test_an_engine_sees_neither_secrets_nor_the_settings_of_lockstep(engines):
     assert seen["LANG"] == "C"
 
 
-def test_the_task_says_what_to_do(wc, engines, tmp_path):
+def test_the_task_describes_the_run(wc, engines, tmp_path):
     program = (
         "import json, pathlib, sys\n"
         "spec = pathlib.Path(sys.argv[sys.argv.index('--spec') + 1])\n"

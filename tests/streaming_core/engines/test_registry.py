@@ -1,4 +1,4 @@
-"""engines/registry.py and the specs of engines: what is found, and what bad input gets."""
+"""engines/registry.py and specs of engines: discovery and refusals."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_engines_are_folders_with_a_manifest(engines):
     assert known_executors()[-1] == "one"
 
 
-def test_a_package_can_have_an_engine(engines, tmp_path, monkeypatch):
+def test_a_package_can_provide_an_engine(engines, tmp_path, monkeypatch):
     site = tmp_path / "site"
     plant(site, "lockstep_packaged", "")
     (site / "lockstep_packaged" / "__init__.py").touch()
@@ -77,18 +77,18 @@ def test_an_invalid_manifest_is_named_with_its_file(engines, text, message):
         ({"channel": "gate"}, "executor mine has no channel; pinned has"),
     ],
 )
-def test_a_spec_that_an_engine_does_not_run_is_refused(engines, fields, message):
+def test_a_spec_outside_an_engines_manifest_is_refused(engines, fields, message):
     plant(engines, "mine", "", applications={"wc": "total", "wordcount": "none"}, max_threads=2)
     fields = {"app": "wc", "executor": "mine", "sink": "parquet"} | fields
     with pytest.raises(BadInput, match=f"^{message}$"):
         RunSpec.parse(fields).check(apps.load(fields["app"]))
 
 
-def test_the_manifest_gives_the_order(engines):
+def test_the_manifest_declares_the_order(engines):
     plant(engines, "mine", "", applications={"wc": "total", "wordcount": "none"})
     spec = RunSpec.parse({"app": "wordcount", "executor": "mine", "sink": "parquet"})
     assert spec.order == "none"
     spec.check(apps.load("wordcount"))
-    # A spec of an engine that is gone can still be read.
+    # A spec of a removed engine can still be read.
     (engines / "mine" / registry.MANIFEST).unlink()
     assert RunSpec.parse(spec.model_dump(mode="json")) == spec

@@ -1,4 +1,4 @@
-"""The streams of TPCx-BB keep to their laws, in whatever slices they are asked for."""
+"""The streams of TPCx-BB follow their distributions, whatever slices a caller requests."""
 
 from itertools import pairwise
 
@@ -31,7 +31,7 @@ def rows(columns, *names):
 @pytest.mark.parametrize(
     ("generator", "declared"), [(store_sales, SALES), (web_clickstreams, CLICKS), (web_clickstreams_by_type, CLICKS)]
 )
-def test_any_slice_is_the_same_whatever_else_was_asked_for(generator, declared, mode):
+def test_a_slice_does_not_depend_on_other_slices(generator, declared, mode):
     params = defaults(declared, mode=mode, events_per_day=2_000)
     whole = generator(params, 5, 0, 12_000)
     again = defaults(declared, mode=mode, events_per_day=2_000, null_ratio=0.000250)
@@ -49,7 +49,7 @@ def test_any_slice_is_the_same_whatever_else_was_asked_for(generator, declared, 
 
 
 @pytest.mark.parametrize("mode", ["stream", "kit"])
-def test_days_are_counted_without_being_made(mode):
+def test_days_are_counted_without_generating_them(mode):
     for declared, make, count in (
         (SALES, sales, bigbench._count_sales),
         (CLICKS, bigbench.clicks, bigbench._count_clicks),
@@ -60,7 +60,7 @@ def test_days_are_counted_without_being_made(mode):
 
 
 @pytest.mark.parametrize("declared", [SALES, CLICKS])
-def test_a_day_has_as_many_events_as_it_should_on_average(declared):
+def test_a_day_has_the_declared_number_of_events_on_average(declared):
     generator = store_sales if declared is SALES else web_clickstreams
     columns = generator(defaults(declared, events_per_day=4_000), 2, 0, N)
     days = (columns["ts"][-1] - columns["ts"][0]) / DAY
@@ -68,13 +68,13 @@ def test_a_day_has_as_many_events_as_it_should_on_average(declared):
 
 
 @pytest.mark.parametrize("mode", ["stream", "kit"])
-def test_tickets(mode):
+def test_tickets_hold_one_to_fourteen_lines(mode):
     columns = store_sales(defaults(SALES, mode=mode), 1, 0, N)
     whole = columns["ticket"] != columns["ticket"][-1]
     ticket, size = np.unique(columns["ticket"][whole], return_counts=True)
     assert set(size.tolist()) == set(range(1, 15))
     assert abs(size.mean() - 7.5) < 0.1
-    for name in ("ts", "customer_sk", "store_sk"):  # of one ticket, but for what is NULL
+    for name in ("ts", "customer_sk", "store_sk"):  # equal within a ticket, except for NULL
         known = whole & (columns[name] >= 0)
         assert len(set(rows({n: columns[n][known] for n in ("ticket", name)}, "ticket", name))) <= len(ticket)
     if mode == "kit":
@@ -83,7 +83,7 @@ def test_tickets(mode):
         items = [row for row in rows(columns, "ts", "ticket", "item_sk") if row[2] >= 0]
         assert items == sorted(items)
     else:
-        # Tickets of a second take turns, line by line, the lower one first.
+        # Tickets of one second alternate line by line, the lower one first.
         at = columns["ts"].tolist()
         turn, turns, seen = None, [], {}
         for ts, number in zip(at, columns["ticket"].tolist(), strict=True):
@@ -94,7 +94,7 @@ def test_tickets(mode):
         assert len({ts for ts, line, _ in turns if line == 1}) < len(ticket)  # some share a second
 
 
-def test_lines_of_tickets():
+def test_ticket_lines_follow_their_distributions():
     params = defaults(SALES)
     columns = store_sales(params, 1, 0, N)
     item = columns["item_sk"]
@@ -111,7 +111,7 @@ def test_lines_of_tickets():
         assert 0 < (columns[name] == -1).mean() < 0.001
 
 
-def test_sales_of_odd_categories_fall():
+def test_sales_of_odd_categories_decline():
     params = defaults(SALES, events_per_day=40_000, trend_days=4)
     category, paid = bigbench.categories(params), []
     for day in (0, 4, 9):
@@ -126,15 +126,15 @@ def test_sales_of_odd_categories_fall():
 
 
 def visits(columns):
-    """Clicks of each user who is known, by user and second."""
+    """Clicks of each known user, by user and second."""
     known = columns["user_sk"] >= 0
-    found = {}
+    clicks_by_user = {}
     for ts, user, sale, item in rows({n: v[known] for n, v in columns.items()}, "ts", "user_sk", "sales_sk", "item_sk"):
-        found.setdefault(user, []).append((ts, sale, item))
-    return found
+        clicks_by_user.setdefault(user, []).append((ts, sale, item))
+    return clicks_by_user
 
 
-def test_a_visit_is_one_session():
+def test_a_visit_forms_one_session():
     columns = web_clickstreams(defaults(CLICKS, users=1_000_000, null_ratio=0.0), 1, 0, N)
     sizes, gaps, days = [], [], set()
     for clicks in visits(columns).values():
@@ -146,7 +146,7 @@ def test_a_visit_is_one_session():
     assert max(gaps) <= 3_000
     assert abs(np.mean(gaps) - 59.5) < 1.5
     assert any(first < last for first, last in days)  # over midnight
-    assert np.mean(np.array(sizes) < 11) < 0.01  # those that the stream's end cuts off
+    assert np.mean(np.array(sizes) < 11) < 0.01  # visits that the end of the stream cuts off
     assert set(range(11, 22)) <= set(sizes)
     bought = columns["sales_sk"] >= 0
     assert abs(bought.mean() - 0.2 * 7.5 / 15.2) < 0.005
@@ -156,7 +156,7 @@ def test_a_visit_is_one_session():
     assert set(columns["web_page_sk"].tolist()) == set(range(1, 61))
 
 
-def test_a_buyer_looks_around_first():
+def test_a_buyer_views_items_before_buying():
     columns = web_clickstreams(defaults(CLICKS, users=1_000_000, null_ratio=0.0), 1, 0, 20_000)
     looks = []
     for clicks in visits(columns).values():
@@ -169,7 +169,7 @@ def test_a_buyer_looks_around_first():
     assert set(looks) == {3, 4, 5, 6}
 
 
-def test_clicks_of_a_second():
+def test_clicks_of_one_second_are_sorted():
     params = defaults(CLICKS, users=3, null_ratio=0.05)
     columns = web_clickstreams(params, 1, 0, 40_000)
     order = [
@@ -184,14 +184,14 @@ def test_clicks_of_a_second():
     assert len(set(order)) < len(order)
 
 
-def test_clicks_of_the_kit_lie_anywhere_in_the_day():
+def test_clicks_of_the_kit_spread_over_the_day():
     columns = bigbench.clicks(defaults(CLICKS, mode="kit"), 1, 3)
     assert abs(columns["time_sk"].mean() - DAY / 2) < 500
     gaps = [b[0] - a[0] for clicks in visits(columns).values() for a, b in pairwise(clicks)]
     assert np.mean(np.array(gaps) > 3_600) > 0.3
 
 
-def test_what_is_invalid_or_null():
+def test_invalid_and_null_values_occur_in_the_declared_ratios():
     for declared, generator in ((SALES, store_sales), (CLICKS, web_clickstreams)):
         columns = generator(defaults(declared, invalid_ratio=0.2, null_ratio=0.1), 1, 0, 30_000)
         assert abs((columns["item_sk"] == 0).mean() - 0.2) < 0.01
@@ -200,7 +200,7 @@ def test_what_is_invalid_or_null():
         assert not (generator(defaults(declared), 1, 0, 30_000)["item_sk"] == 0).any()
 
 
-def test_categories_and_pages():
+def test_categories_and_page_types_cover_their_ranges():
     params = defaults(SALES, items=200_000)
     category = bigbench.categories(params)
     assert len(category) == 200_001
@@ -212,7 +212,7 @@ def test_categories_and_pages():
     assert list(bigbench.PAGE_TYPES) == sorted(bigbench.PAGE_TYPES)
 
 
-def test_laws_are_what_they_are_called():
+def test_distributions_match_their_names():
     assert np.allclose(proportional(np.array([1.0, 0.0, 3.0])).thresholds / 2**53, [0.25, 0.25, 1.0])
     weights = bell(1001, 50.0)
     k = np.arange(1001)

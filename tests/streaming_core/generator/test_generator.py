@@ -1,4 +1,4 @@
-"""Draws against splitmix64 taken one at a time, distributions against their definition, keys against their promises."""
+"""Draws against splitmix64 by single steps, distributions against their definition, keys against their contract."""
 
 from itertools import pairwise
 
@@ -33,7 +33,7 @@ def test_splitmix64_is_the_published_generator():
     assert splitmix64(np.array([1234567], np.uint64)).tolist() == out[:1]
 
 
-def test_draws_are_addressed():
+def test_a_draw_depends_on_its_address_only():
     base = one_by_one(7 ^ fnv1a64("purpose"))
     whole = Draws(7, "purpose", 0, 100)
     for d in (0, 1, 70):
@@ -49,14 +49,14 @@ def test_draws_are_addressed():
     assert Draws(8, "purpose", 0, 100).bits(0).tolist() != whole.bits(0).tolist()
 
 
-def test_chance_is_exact_at_its_ends():
+def test_chance_is_exact_at_zero_and_one():
     draws = Draws(1, "x", 0, 10_000)
     assert not draws.chance(0, 0.0).any()
     assert draws.chance(0, 1.0).all()
     assert abs(draws.chance(0, 0.3).mean() - 0.3) < 0.02
 
 
-def test_logarithm_and_exponential_without_libm():
+def test_logarithm_and_exponential_are_accurate_without_libm():
     x = np.concatenate([np.arange(1, 2000), np.array([1e6, 123_456_789.0])]).astype(float)
     assert np.allclose(logarithm(x), np.log(x), rtol=1e-15, atol=1e-16)
     y = -np.linspace(0, 80, 4001)
@@ -64,7 +64,7 @@ def test_logarithm_and_exponential_without_libm():
 
 
 @pytest.mark.parametrize(("n", "theta"), [(1, 0.6), (7, 0.0), (250, 0.6), (10_000, 1.0), (5_000, 3.0)])
-def test_zipf_is_the_inverse_of_its_cumulated_law(n, theta):
+def test_zipf_inverts_its_cumulative_distribution(n, theta):
     table = zipf(n, theta)
     law = np.arange(1, n + 1, dtype=float) ** -theta
     assert np.allclose(table.thresholds / 2**53, np.cumsum(law) / law.sum(), rtol=1e-12)
@@ -76,7 +76,7 @@ def test_zipf_is_the_inverse_of_its_cumulated_law(n, theta):
     assert (table.pick(u) == np.searchsorted(table.thresholds, u)).all()
 
 
-def test_zipf_refuses_an_empty_range_and_is_recorded_when_asked_for():
+def test_zipf_refuses_an_empty_range_and_records_its_table_on_request():
     with pytest.raises(BadInput, match="zipf: the number of values must be at least 1"):
         zipf(0, 0.5)
     with recorded() as tables:
@@ -85,14 +85,14 @@ def test_zipf_refuses_an_empty_range_and_is_recorded_when_asked_for():
     assert list(tables) == ["zipf(11, 0.5)"]
 
 
-def test_weighted_draws_in_proportion():
+def test_weighted_draws_follow_their_weights():
     u = Draws(1, "w", 0, 200_000).u53(0)
     counts = np.bincount(weighted([1, 0, 2, 7]).pick(u), minlength=4)
     assert counts[1] == 0
     assert np.allclose(counts / len(u), [0.1, 0, 0.2, 0.7], atol=0.005)
 
 
-def test_patterns_of_eight():
+def test_of_eight_selects_its_ratio_of_every_eight():
     draws = Draws(1, "p", 0, 16)
     assert of_eight(0.25, draws, 0, 0, 16).tolist() == ([False] * 6 + [True] * 2) * 2
     assert of_eight(0.5, draws, 0, 2, 10).tolist() == [False] * 2 + [True] * 4 + [False] * 2
@@ -122,7 +122,7 @@ def test_keys_of_an_event_are_distinct_and_near_their_partition(n_items, parts, 
     assert keys.min() >= 0
     assert keys.max() < n_items
     assert all(len(set(row)) == need for row in keys.tolist())
-    # Within the partition where that holds enough keys, else within it and the whole next ones that are needed.
+    # Within the partition if it holds enough keys, otherwise also within as many following ones as needed.
     sizes = [space.size] * (space.parts - 1) + [n_items - space.size * (space.parts - 1)]
     for row, p in zip(keys.tolist(), partition.tolist(), strict=True):
         allowed, q = set(), p
@@ -132,7 +132,7 @@ def test_keys_of_an_event_are_distinct_and_near_their_partition(n_items, parts, 
         assert set(row) <= allowed
 
 
-def test_keys_do_not_depend_on_where_a_slice_begins():
+def test_keys_do_not_depend_on_the_start_of_a_slice():
     space = Keys(37, 0.9, 5, True)
 
     def keys(start, stop):
@@ -145,7 +145,7 @@ def test_keys_do_not_depend_on_where_a_slice_begins():
     assert (keys(0, 300)[100:150] == keys(100, 150)).all()
 
 
-def test_tokens_make_lines():
+def test_tokens_form_lines():
     tokens = Tokens(word=[b"a", b"bcd", b""], end=[b".", b"!"])
     first, second = np.array([0, 1, 2, 0]), np.array([0, 1, 0, 1])
     lines = tokens.lines([first + tokens.first["word"], second + tokens.first["end"]])
@@ -164,15 +164,15 @@ def test_tokens_make_lines():
 EVENTS = 3_000
 
 
-def happenings(made=None):
+def happenings(log=None):
     """`make` and `count` of a stream whose periods have 0 to 40 events; periods 5..20 have none."""
 
     def count(params, seed, period):
         return 0 if 5 <= period <= 20 else int(Draws(seed, "p.count", units=np.array([period])).below(0, 41)[0])
 
     def make(params, seed, period):
-        if made is not None:
-            made.append(period)
+        if log is not None:
+            log.append(period)
         n = count(params, seed, period)
         draws = Draws(seed, "p.events", units=period * 1000 + np.arange(n))
         number = draws.below(0, params["limit"])
@@ -200,7 +200,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_a_stream_of_periods_is_their_events_one_after_the_other_however_it_is_cut(counted):
+def test_slices_of_a_periodic_stream_concatenate_the_events_of_its_periods(counted):
     make, count = happenings()
     params, count = {"limit": 1000}, count if counted else None
     periods = [listed(make(params, 3, period)) for period in range(400)]
@@ -213,8 +213,8 @@ def test_a_stream_of_periods_is_their_events_one_after_the_other_however_it_is_c
     ends = np.cumsum([len(p["ts"]) for p in periods])
     inside = ends[ends < EVENTS].tolist()  # cuts exactly where periods end
     for cuts in ([0, 1, 2, 500, EVENTS], sorted({0, *inside, EVENTS}), [*range(0, EVENTS, 37), EVENTS]):
-        asked = list(pairwise(cuts))
-        for order in (asked, asked[::-1], asked[::3] + asked[1::3] + asked[2::3]):
+        slices = list(pairwise(cuts))
+        for order in (slices, slices[::-1], slices[::3] + slices[1::3] + slices[2::3]):
             generate = by_period(make, count)
             for start, stop in order:
                 part = {name: values[start:stop] for name, values in expected.items()}
@@ -224,31 +224,31 @@ def test_a_stream_of_periods_is_their_events_one_after_the_other_however_it_is_c
     assert {name: len(values) for name, values in nothing.items()} == dict.fromkeys(expected, 0)
 
 
-def test_streams_of_other_seeds_and_parameters_are_kept_apart():
+def test_streams_with_different_seeds_or_parameters_do_not_mix():
     make, count = happenings()
     generate = by_period(make, count)
     for _ in range(2):
         for seed in range(3):
-            for limit in (5, 1000):  # six streams take turns: more than are kept
+            for limit in (5, 1000):  # six streams alternate: more than the cache holds
                 params = {"limit": limit}
                 assert same(generate(params, seed, 40, 90), by_period(make)(params, seed, 40, 90))
 
 
-def test_slice_by_slice_every_period_is_made_once_and_few_are_kept():
+def test_consecutive_slices_generate_every_period_once():
     for size in (7, 1000):  # periods that several slices need, and slices of many periods
-        made = []
-        make, _ = happenings(made)
+        log = []
+        make, _ = happenings(log)
         generate = by_period(make)
         for start in range(0, EVENTS, size):
             generate({"limit": 9}, 1, start, min(start + size, EVENTS))
-        assert made == list(range(len(made)))
-    made = []
-    make, count = happenings(made)
+        assert log == list(range(len(log)))
+    log = []
+    make, count = happenings(log)
     by_period(make, count)({"limit": 9}, 1, EVENTS, EVENTS + 1)
-    assert len(made) == 1  # what is before it is counted, not made
+    assert len(log) == 1  # earlier periods are counted, not generated
 
 
-def test_memory_is_that_of_a_few_periods():
+def test_memory_holds_a_few_periods_only():
     import weakref
 
     alive = []
@@ -265,7 +265,7 @@ def test_memory_is_that_of_a_few_periods():
     assert sum(ref() is not None for ref in alive) <= 4
 
 
-def test_thresholds_are_recorded_for_periods_that_are_only_served():
+def test_thresholds_are_recorded_for_cached_periods_too():
     def make(params, seed, period):
         return {"ts": zipf(17, 0.25).pick(Draws(seed, "x", 0, 10).u53(0)) * 0 + period}
 
@@ -276,7 +276,7 @@ def test_thresholds_are_recorded_for_periods_that_are_only_served():
         assert list(tables) == ["zipf(17, 0.25)"]
 
 
-def test_periods_that_contradict_themselves_are_refused():
+def test_inconsistent_periods_are_refused():
     def refused(make, count=None):
         with pytest.raises(BadInput) as error:
             by_period(make, count)({}, 1, 0, 10)
@@ -285,12 +285,14 @@ def test_periods_that_contradict_themselves_are_refused():
     def ten(params, seed, period):
         return {"ts": np.full(10, period)}
 
-    assert "all columns must have one length, got [9, 10]" in refused(lambda *asked: {**ten(*asked), "x": np.zeros(9)})
-    assert "period 0 has 10 events, which is not the number that it counted" in refused(ten, lambda *asked: 11)
-    assert "the periods 1 to 10000 have no events" in refused(lambda *asked: {"ts": np.zeros(0)})
+    assert "all columns must have one length, got [9, 10]" in refused(
+        lambda *arguments: {**ten(*arguments), "x": np.zeros(9)}
+    )
+    assert "period 0 has 10 events, which is not the number that it counted" in refused(ten, lambda *arguments: 11)
+    assert "the periods 1 to 10000 have no events" in refused(lambda *arguments: {"ts": np.zeros(0)})
 
 
-def test_partitions_of_an_event_follow_each_other_or_lie_anywhere():
+def test_partitions_of_an_event_are_consecutive_or_arbitrary():
     draws, n = Draws(7, "keys", 0, 4000), 6
     space = Keys(400, 0.6, 40, True)
     first = space.start(draws, 0)
@@ -298,7 +300,7 @@ def test_partitions_of_an_event_follow_each_other_or_lie_anywhere():
     assert np.array_equal(near, (first[:, None] + np.arange(n)) % 40)
     assert np.array_equal(any_[:, 0], first)
     assert all(len(set(row)) == n for row in any_.tolist())
-    # Each of the others is as likely as any: those that follow are no more than their share, 1 in 39.
+    # All other partitions are equally likely, so the following one has its share of 1 in 39.
     followed = np.mean((np.diff(any_, axis=1) % 40) == 1)
     assert 0.5 / 39 < followed < 2 / 39
     assert set(any_[:, 1:].ravel().tolist()) == set(range(40))

@@ -1,4 +1,4 @@
-"""Linear Road's events against what a road allows: positions that follow from speeds, lanes, accidents, requests."""
+"""Linear Road's events against the rules of a road: positions follow from speeds; lanes, accidents, requests."""
 
 import math
 from collections import Counter, defaultdict
@@ -30,10 +30,10 @@ def repetition(params, seed=5, columns=ALL, number=0):
     """All events of one repetition, column -> int64 array."""
     params, generate = full(params), linear_road.events(*columns)
     reports = int(linear_road.road(params, seed).reports.sum())
-    made = generate(params, seed, 0, (number + 1) * 2 * reports + 1)
-    inside = made["ts"] // params["seconds"] == number
-    assert made["ts"][-1] // params["seconds"] > number  # it is whole
-    return {name: values[inside] for name, values in made.items()}
+    events = generate(params, seed, 0, (number + 1) * 2 * reports + 1)
+    inside = events["ts"] // params["seconds"] == number
+    assert events["ts"][-1] // params["seconds"] > number  # it is whole
+    return {name: values[inside] for name, values in events.items()}
 
 
 def by_vehicle(events):
@@ -49,7 +49,7 @@ def by_vehicle(events):
 
 
 def stopped(vehicle):
-    """Which reports of a vehicle are one of four or more with the same place, in a row."""
+    """Marks the reports of a vehicle in runs of at least four at the same position."""
     same = (np.diff(vehicle["pos"]) == 0) & (np.diff(vehicle["lane"]) == 0)
     marked = np.zeros(len(vehicle["pos"]), bool)
     run = 0
@@ -64,7 +64,7 @@ def stopped(vehicle):
 
 
 @pytest.mark.parametrize("params", ROADS)
-def test_reports_are_those_of_vehicles_on_a_road(params):
+def test_reports_come_from_vehicles_on_a_road(params):
     events = repetition(params)
     assert (np.diff((events["ts"] * (1 << 20) + events["vid"]) * 8 + events["type"]) > 0).all()
     assert (events["ts"].min(), events["ts"].max()) >= (0, full(params)["seconds"] - PERIOD)
@@ -80,7 +80,7 @@ def test_reports_are_those_of_vehicles_on_a_road(params):
         assert vehicle["pos"].min() >= 0
         assert vehicle["pos"].max() < 100 * SEGMENT
         assert len(set(vehicle["dir"].tolist())) == len(set(vehicle["xway"].tolist())) == 1
-        # What it has travelled since its last report is its speed, but for the report at which it stops.
+        # Except for the report at which it stops, a vehicle travels its speed between reports.
         travelled = np.diff(vehicle["pos"]) * (1 - 2 * vehicle["dir"][0])
         stands = stopped(vehicle)
         stops = stands[1:] & ~stands[:-1]
@@ -94,7 +94,7 @@ def test_reports_are_those_of_vehicles_on_a_road(params):
     assert abs(everything["dir"].mean() - 0.5) < 0.1
 
 
-def test_trips_end_in_their_exits_segment_or_with_the_time():
+def test_trips_end_in_their_exit_segment_or_at_the_end_of_time():
     params = {"seconds": 7_200, "veh_per_s": 1.0, "accidents": False}
     vehicles = by_vehicle(repetition(params)).values()
     ended = [v for v in vehicles if v["ts"][-1] + PERIOD < 7_200]
@@ -111,14 +111,14 @@ def test_trips_end_in_their_exits_segment_or_with_the_time():
 
 
 def test_a_third_of_the_reports_are_from_a_new_segment():
-    made = linear_road.events("vid", "xway", "seg", reports_only=True)(full({}), 1, 0, 1_000_000)
-    order = np.argsort(made["vid"], kind="stable")
-    vid, seg = made["vid"][order], made["seg"][order]
+    reports = linear_road.events("vid", "xway", "seg", reports_only=True)(full({}), 1, 0, 1_000_000)
+    order = np.argsort(reports["vid"], kind="stable")
+    vid, seg = reports["vid"][order], reports["seg"][order]
     new = (np.diff(vid, prepend=-1) != 0) | (np.diff(seg, prepend=-1) != 0)
     assert abs(new.mean() - 0.34) < 0.01
 
 
-def test_types_come_in_the_published_proportions():
+def test_types_occur_in_the_published_proportions():
     kind = linear_road.events("type")(full({}), 1, 0, 500_000)["type"]
     share = np.bincount(kind, minlength=5) / len(kind)
     assert np.allclose(share, [1 / 1.01, 0, 0.005 / 1.01, 0.001 / 1.01, 0.004 / 1.01], rtol=0.06)
@@ -126,12 +126,12 @@ def test_types_come_in_the_published_proportions():
 
 
 @pytest.mark.parametrize("params", ROADS)
-def test_requests_come_with_a_report_and_say_what_their_type_has(params):
+def test_requests_accompany_a_report_and_fill_the_fields_of_their_type(params):
     events = repetition(params)
     reports = set(zip(*(events[n][events["type"] == REPORT].tolist() for n in ("ts", "vid")), strict=True))
     xway = dict(zip(*(events[n][events["type"] == REPORT].tolist() for n in ("vid", "xway")), strict=True))
-    asked = events["type"] != REPORT
-    assert len(set(events["qid"][asked].tolist())) == asked.sum()
+    is_request = events["type"] != REPORT
+    assert len(set(events["qid"][is_request].tolist())) == is_request.sum()
     place, travel = {"speed", "lane", "dir", "seg", "pos"}, {"s_init", "s_end", "dow", "tod"}
     has = {
         REPORT: place | {"xway"},
@@ -149,12 +149,12 @@ def test_requests_come_with_a_report_and_say_what_their_type_has(params):
         if kind in (EXPENDITURE, TRAVEL):
             assert rows["xway"].tolist() == [xway[vid] for vid in rows["vid"].tolist()]
     ratio = full(params)["request_ratio"] * (0.6 if full(params)["no_type4"] else 1)
-    assert abs(asked.sum() / (~asked).sum() - ratio) < 0.01
+    assert abs(is_request.sum() / (~is_request).sum() - ratio) < 0.01
     assert (TRAVEL in events["type"]) == (ratio > 0 and not full(params)["no_type4"])
 
 
 @pytest.mark.parametrize("params", ROADS[:2])
-def test_accidents_are_two_vehicles_that_stand_in_the_same_place(params):
+def test_an_accident_is_two_vehicles_standing_at_one_position(params):
     events = repetition(params)
     places = defaultdict(list)
     for vid, vehicle in by_vehicle(events).items():
@@ -180,7 +180,7 @@ def test_accidents_are_two_vehicles_that_stand_in_the_same_place(params):
     assert not any(stopped(vehicle).any() for vehicle in without.values())
 
 
-def test_congestion_takes_two_fifths_of_the_speed_in_the_middle_third():
+def test_congestion_reduces_speed_by_two_fifths_in_the_middle_third():
     params = {"seconds": 3_600, "veh_per_s": 2.0, "accidents": False}
     free, dense = (repetition({**params, "congestion": congestion}) for congestion in (False, True))
     means = []
@@ -192,7 +192,7 @@ def test_congestion_takes_two_fifths_of_the_speed_in_the_middle_third():
     assert abs(means[1][0] / means[0][0] - 0.6) < 0.03
 
 
-def test_vehicles_are_poisson_arrivals_on_a_ramp():
+def test_vehicles_arrive_on_a_ramp_as_a_poisson_process():
     rate, seconds, seed = 3.0, 600, 9
     arrivals = linear_road._arrivals(seed, 2, seconds, rate)
     assert arrivals.shape == (seconds - PERIOD, 2)
@@ -211,14 +211,14 @@ def test_vehicles_are_poisson_arrivals_on_a_ramp():
     assert abs(middle.var() - 80) < 3
 
 
-def test_when_the_time_is_over_the_same_happens_again_later():
+def test_the_road_repeats_after_its_duration():
     params = ROADS[1]
     first, second = repetition(params), repetition(params, number=1)
     assert (second["ts"] == first["ts"] + full(params)["seconds"]).all()
     assert all((first[name] == second[name]).all() for name in ALL)
 
 
-def test_columns_do_not_depend_on_which_are_asked_for():
+def test_columns_do_not_depend_on_the_selection():
     events = repetition(ROADS[0])
     some = repetition(ROADS[0], columns=("type", "vid", "xway", "pos"))
     assert list(some) == ["ts", "type", "vid", "xway", "pos"]
@@ -228,7 +228,7 @@ def test_columns_do_not_depend_on_which_are_asked_for():
         assert (reports[name] == events[name][events["type"] == REPORT][:1_000]).all()
 
 
-def test_invalid_reports_come_from_a_direction_that_is_not_there():
+def test_invalid_reports_have_an_unknown_direction():
     events, right = repetition({**ROADS[0], "invalid_ratio": 0.1}), repetition(ROADS[0])
     wrong = events["dir"] == 2
     assert abs(wrong[events["type"] == REPORT].mean() - 0.1) < 0.01
@@ -236,6 +236,6 @@ def test_invalid_reports_come_from_a_direction_that_is_not_there():
     assert all((events[name] == right[name]).all() for name in ALL if name != "dir")
 
 
-def test_a_road_that_would_not_fit_is_refused():
+def test_an_oversized_road_is_refused():
     with pytest.raises(BadInput, match=r"xways \* seconds \* veh_per_s must be at most 8388608, got 250 \* 86400"):
         linear_road.road(full({"xways": 250, "seconds": 86_400}), 1)

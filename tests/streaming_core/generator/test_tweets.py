@@ -1,4 +1,4 @@
-"""Tweets keep to their laws, in whatever slices they are asked for."""
+"""Tweets follow their distributions, whatever slices a caller requests."""
 
 import re
 
@@ -15,7 +15,7 @@ def defaults(**params):
 
 
 @pytest.mark.parametrize("rate", [0.02, 3.0, 25.0, 4_000.0])
-def test_any_slice_is_the_same_whatever_else_was_asked_for(rate):
+def test_a_slice_does_not_depend_on_other_slices(rate):
     params = defaults(rate=rate, vocabulary=500)
     whole = tweets(params, 5, 0, 30_000 if rate == 25 else 3_000)
     for start, stop in ((2_000, 2_999), (0, 1), (16_300, 16_500), (777, 777)):
@@ -29,7 +29,7 @@ def test_any_slice_is_the_same_whatever_else_was_asked_for(rate):
     assert other["text"].to_pylist() != whole["text"][:100].to_pylist()
 
 
-def test_how_many_are_made_at_once_changes_nothing(monkeypatch):
+def test_the_number_of_tweets_per_call_changes_nothing(monkeypatch):
     def first(period):
         monkeypatch.setattr("streaming_core.generator.tweets.PERIOD", period)
         parts = [_make(defaults(vocabulary=500, rate=40.0), 3, at) for at in range(2_000 // period)]
@@ -52,7 +52,7 @@ def test_tweets_arrive_as_a_poisson_process(rate):
 
 
 @pytest.mark.parametrize("mean", [0.3, 12.0, 500.0, 20_000.0])
-def test_numbers_of_arrivals_have_poisson_s_law(mean):
+def test_numbers_of_arrivals_follow_the_poisson_distribution(mean):
     fewest, law = _poisson(mean)
     weights = np.diff(law.thresholds, prepend=0) / 2**53
     k = fewest + np.arange(len(weights))
@@ -60,29 +60,29 @@ def test_numbers_of_arrivals_have_poisson_s_law(mean):
     assert abs(((k - mean) ** 2 * weights).sum() - mean) < 1e-6 * mean
 
 
-def test_words_and_hashtags():
+def test_words_and_hashtags_follow_their_distributions():
     columns = tweets(defaults(), 1, 0, N)
     texts = columns["text"].to_pylist()
     assert all(len(text) <= 280 and not re.search(rb"  |^ | $|[^a-z0-9# ]", text) for text in texts)
     assert max(map(len, texts)) > 250
     split = [text.split() for text in texts]
     words = [[word for word in tweet if not word.startswith(b"#")] for tweet in split]
-    tags = [tweet[len(said) :] for tweet, said in zip(split, words, strict=True)]
+    tags = [tweet[len(numbers) :] for tweet, numbers in zip(split, words, strict=True)]
     assert all(tag.startswith(b"#t") for tweet in tags for tag in tweet)  # behind the words
-    counts = np.array([len(said) for said in words])
+    counts = np.array([len(numbers) for numbers in words])
     assert 1 <= counts.min() <= 2
     assert abs(counts.mean() - 13) < 0.05
     assert abs(counts.var() - 12) < 0.3
     tagged = np.array([len(tweet) for tweet in tags])
     assert abs((tagged > 0).mean() - 0.25) < 0.01
     assert abs(tagged[tagged > 0].mean() - 1 / 0.6) < 0.03
-    said = np.array([int(re.match(rb"w(\d+)", word)[1]) for tweet in words for word in tweet])
+    numbers = np.array([int(re.match(rb"w(\d+)", word)[1]) for tweet in words for word in tweet])
     law = 1 / np.arange(1, 200_001)
     law /= law.sum()
-    found = np.bincount(said, minlength=200_000) / len(said)
-    assert len(found) == 200_000
-    assert abs(found[:50] / law[:50] - 1).max() < 0.08
-    assert abs(found[:10_000].sum() - law[:10_000].sum()) < 0.003
+    frequencies = np.bincount(numbers, minlength=200_000) / len(numbers)
+    assert len(frequencies) == 200_000
+    assert abs(frequencies[:50] / law[:50] - 1).max() < 0.08
+    assert abs(frequencies[:10_000].sum() - law[:10_000].sum()) < 0.003
     tag = np.array([int(name[2:]) for tweet in tags for name in tweet])
     assert tag.max() < 20_000
     law = np.arange(1, 20_001) ** -1.1
@@ -92,7 +92,7 @@ def test_words_and_hashtags():
     assert 990_000 < users.max() < 1_000_000
 
 
-def test_tweets_that_would_be_too_long_end_with_a_whole_token(monkeypatch):
+def test_an_overlong_tweet_is_cut_after_a_whole_token(monkeypatch):
     params = defaults(hashtag_ratio=1.0, skew=0.0, rate=100.0)
     whole = _make(params, 4, 0)["text"].to_pylist()
     assert all(b" #t" in text for text in whole)

@@ -1,4 +1,4 @@
-"""Traffic on an expressway, made by hand: all that Linear Road charges and warns for happens within four minutes."""
+"""Traffic on an expressway by hand: every toll and warning of Linear Road occurs within four minutes."""
 
 import pyarrow as pa
 
@@ -9,7 +9,7 @@ FIELDS = ("vid", "speed", "lane", "seg", "pos", "qid", "day")
 
 
 def events() -> pa.Table:
-    """A crowd that stays in segment 1, cars that come from segment 0 and go on, and two vehicles that collide in 3.
+    """A crowd that stays in segment 1, cars that pass through from segment 0, and two vehicles that collide in 3.
 
     Cars enter segment 1 in the second minute, at a toll, and segment 2 in the fourth, with an accident ahead. Half of
     the vehicles leave with their last report. Everybody asks for a balance, and for an expenditure, once.

@@ -1,4 +1,4 @@
-"""What kernels are built against is what the runtime says of itself."""
+"""The constants that kernels use equal the runtime's own."""
 
 import json
 
@@ -7,26 +7,26 @@ import pytest
 from streaming_core import _runtime
 from streaming_core.kernels import abi
 
-SAID = _runtime.abi()
+RUNTIME = _runtime.abi()
 NAMES = {name: value for name, value in vars(abi).items() if name.isupper() and isinstance(value, int)}
 
 
-def test_every_name_of_a_field_is_where_the_runtime_has_it():
+def test_every_constant_equals_the_runtimes_offset():
     fields = {
         f"{prefix}_{field.upper()}": offset
         for prefix, struct in abi.STRUCTS.items()
-        for field, offset in SAID[struct].items()
+        for field, offset in RUNTIME[struct].items()
     }
-    assert {name: fields.get(name, SAID["constants"].get(name)) for name in NAMES} == NAMES
+    assert {name: fields.get(name, RUNTIME["constants"].get(name)) for name in NAMES} == NAMES
     assert len(NAMES) > 70
 
 
-def test_every_struct_is_known_to_both():
-    assert {*abi.STRUCTS.values(), "constants"} == set(SAID)
+def test_both_sides_know_every_struct():
+    assert {*abi.STRUCTS.values(), "constants"} == set(RUNTIME)
 
 
 @pytest.mark.parametrize(("option", "value"), [("colour", 1), ("Threads", 2)])
-def test_an_unknown_option_is_refused_in_one_line_that_names_it(option, value):
+def test_an_unknown_option_is_refused_in_one_line_with_its_name(option, value):
     program = {
         "kind": "dataflow", "event": {"stride": 8}, "outputs": [0], "columns": [],
         "operators": [{"kind": "stateless", "name": "pass", "inputs": [-1], "kernel": 1, "stride": 8}],

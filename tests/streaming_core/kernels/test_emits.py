@@ -114,6 +114,6 @@ def test_bounds_cover_all_paths(function, bounds):
     assert (emits(function).least, emits(function).most) == bounds
 
 
-def test_bounds_of_the_word_count():
+def test_word_count_has_known_bounds():
     functions = {name: f for o in registry.load("wc").operators for name, f in o.functions.items()}
     assert (emits(functions["map"]).most, emits(functions["process"]).least) == (None, 1)

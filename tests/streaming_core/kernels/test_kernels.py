@@ -1,4 +1,4 @@
-"""Compiled operators through the kernel ABI itself, without the runtime: what they do, and what errors say."""
+"""Compiled operators through the kernel ABI alone, without the runtime: results and error messages."""
 
 import ctypes
 
@@ -9,7 +9,7 @@ from streaming_core.api import App, Counter, Map, Param, Ring, Set, TopK, boolea
 from streaming_core.kernels.program import compile_app, describe_error
 from streaming_core.machine_code import Kept
 
-# This module's records and operators play the part of an application's file.
+# This module's records and operators stand for an application's file.
 
 
 @record
@@ -38,7 +38,7 @@ class Output:
 
 
 class Batch:
-    """A batch with room for outputs, as the runtime would hand it to a kernel."""
+    """A batch with room for outputs, like the runtime's arguments of a kernel."""
 
     def __init__(self, program, rows, line=b""):
         self.program = program
@@ -134,7 +134,7 @@ def byte_at(row, out):
         (byte_at, -1, "Ind"),
     ],
 )
-def test_what_has_no_meaning_is_an_error(fn, a, error):
+def test_an_undefined_operation_is_an_error(fn, a, error):
     status, _, message = Batch(stateless(fn), [(a, 0.0)], b"abc").run()
     assert status == 1
     assert message.startswith(error)
@@ -146,7 +146,7 @@ def narrow(row, state, out):
 
 
 @pytest.mark.parametrize(("a", "fits"), [(0, True), (255, True), (256, False), (-1, False)])
-def test_a_store_that_loses_bits_is_an_error(a, fits):
+def test_a_lossy_store_is_an_error(a, fits):
     batch = Batch(stateful(narrow), [(a, 0.0)])
     status, _, message = batch.run(states=True)
     assert status == (0 if fits else 1)
@@ -158,7 +158,7 @@ def search(row, out):
     out.emit(n=at, x=float(len(row.line[at:])), ok=row.line[0:1] == row.line[1:2])
 
 
-def test_text_is_searched_and_cut():
+def test_text_can_be_searched_and_cut():
     line = b"aa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb c"
     batch = Batch(stateless(search), [(0, 0), (3, 0), (line.rindex(b" "), 0)], line)
     assert batch.run()[0] == 0
@@ -182,7 +182,7 @@ def leave(state, out):
         out.emit(n=state.last[i], x=float(len(state.seen)), ok=False)
 
 
-def test_containers_grow_and_keep_their_order():
+def test_containers_grow_and_stay_ordered():
     rows = [(a, a / 2) for a in [*range(40), 0, 1, 1]]
     batch = Batch(stateful(collect, leave), rows)
     assert batch.run(states=True)[0] == 0
@@ -208,8 +208,8 @@ bound.source(Event).flat_map(keeps, Output).sink()
 bound.generates(lambda *args: {})
 
 
-def test_kernels_are_kept_by_the_parameters_that_operators_read(tmp_path):
-    def found(**params):
+def test_kernels_are_cached_by_the_parameters_that_operators_read(tmp_path):
+    def output(**params):
         batch = Batch(compile_app(bound, bound.bind(params), Kept(tmp_path)), [(2, 0.0), (4, 0.0)])
         batch.run()
         return [n for n, _, _ in batch.outputs()]
@@ -217,8 +217,8 @@ def test_kernels_are_kept_by_the_parameters_that_operators_read(tmp_path):
     def kept():
         return len(list(tmp_path.iterdir()))
 
-    assert found() == found(theta=0.9) == [4]
+    assert output() == output(theta=0.9) == [4]
     assert kept() == 2  # the kernels, and which parameters they read
-    assert found(limit=2) == found(limit=2, theta=0.0) == [2, 4]
+    assert output(limit=2) == output(limit=2, theta=0.0) == [2, 4]
     assert kept() == 3
-    assert found() == [4]
+    assert output() == [4]

@@ -1,4 +1,4 @@
-"""In how many passes a plan can be carried out at once: what its source says about the order of things."""
+"""The number of passes in which a plan can execute at once, derived from the order in its source."""
 
 import pytest
 

@@ -49,7 +49,7 @@ class State:
 
 @record
 class Huge:
-    made: Array[i64, 8193]
+    values: Array[i64, 8193]
 
 
 @record
@@ -95,7 +95,7 @@ PROCESS = "app.source(Event).process(operate, State, Output).sink()\n"
 PLAN = """
 
 @operated.post
-def told(event, txn, out):
+def posted(event, txn, out):
     pass
 """
 POST = """
@@ -107,7 +107,7 @@ def planned(event, txn):
 
 planned.post(operate)
 """
-# A function that its case does not have is one that does nothing.
+# Cases without a function use `idle`, which does nothing.
 WINDOW = """
 
 def idle(row, window, state, out):
@@ -191,7 +191,7 @@ REFUSED = {
         ("for i in range(0.5):\n    pass", "a float is not an integer; convert it with int(...)"),
         ("for i in range():\n    pass", "range() takes one to three integers"),
         ("range = 3\nfor i in range(3):  # here\n    pass", "cannot call `range`, which is not a function"),
-        # What is stored.
+        # Stores.
         ("row.a = 1", "cannot assign to Event.a: the row is read-only here"),
         (
             "state.few = row.items",
@@ -352,7 +352,7 @@ REFUSED = {
             "x = out.emit(n=1, line=row.line, items=row.items)",
             "out.emit(...) returns no value; call out.emit(field=value, ...) or out.drop() on a separate line",
         ),
-        # What is emitted.
+        # Emitted rows.
         ("out.emit(1, 2, 3)", "emit() takes every field by name; write emit(n=..., line=..., items=...)"),
         ("out.emit(n=1)", "emit() is missing line, items; write emit(n=..., line=..., items=...)"),
         (
@@ -406,7 +406,7 @@ REFUSED = {
             "cannot read its source: could not get source code",
             "made",
         ),
-        # What people write first.
+        # Common first attempts.
         (
             "state.n = f'{row.a}'",
             "`f'{row.a}'`: operators do not support f-strings, because they cannot build text; emit the "
@@ -731,7 +731,7 @@ REFUSED = {
             "a function that calls txn.modify must also take the event as an argument",
             "part",
         ),
-        # The order of what a plan does is read from its source, by the name of its transaction.
+        # The reader derives the order of a plan from its source, by the name of its transaction.
         (
             "also = txn\nalso.modify(also.row(rows, 0), change)",
             "cannot assign, choose or return a transaction; use the argument by its own name",
@@ -784,7 +784,7 @@ REFUSED = {
         ("x = keys.length", "keys has no field 'length'; call keys.add(field=value, ...)"),
     ],
 }
-# What is refused is no expression or statement: the application's text, changed.
+# Changes to the application's text outside expressions and statements.
 DECLARED = [
     (
         "out):\n    pass\n\n\napp",
@@ -832,7 +832,7 @@ DECLARED = [
         r"NAME.py:\d+: table rows: a key is an integer or a text, not f64",
     ),
     ('"rows", State, 4', '"rows", State, 0', "table rows: the size must be between 1 and 4294967295, got 0"),
-    # What people write first.
+    # Common first attempts.
     (
         "@record\nclass Event",
         "from dataclasses import dataclass\n\n\n@dataclass\nclass Event",

@@ -1,4 +1,4 @@
-"""Aggregates of windows in the words of other stream processors, against what their definition says."""
+"""Aggregates of windows, declared in the terms of other stream processors, against their definition."""
 
 from collections import Counter as Counts
 from collections import defaultdict
@@ -70,11 +70,11 @@ def orders():
 
 def windows(table, size, every):
     """The rows of each window and shop."""
-    found = defaultdict(list)
+    rows_by_window = defaultdict(list)
     for row in table.to_pylist():
         for number in range((row["ts"] - size) // every + 1, row["ts"] // every + 1):
-            found[number * every + size, row["shop"]].append(row)
-    return found
+            rows_by_window[number * every + size, row["shop"]].append(row)
+    return rows_by_window
 
 
 def top(rows, k):
@@ -83,7 +83,7 @@ def top(rows, k):
     return [(rank, item, count) for rank, (item, count) in enumerate(best)]
 
 
-# The declaration, and what leaves for the rows of a window and shop.
+# The declaration, and the outputs for the rows of a window and shop.
 AGGREGATES = {
     "count": (lambda windowed: windowed.count(), lambda rows: [(len(rows),)]),
     "sum": (lambda windowed: windowed.sum("price"), lambda rows: [(sum(row["price"] for row in rows),)]),
@@ -95,10 +95,10 @@ AGGREGATES = {
 
 
 def declared(aggregate, extent, early=None, **app):
-    made = App("shops", **app)
-    AGGREGATES[aggregate][0](made.source(Order).key_by("shop").window(extent, early)).sink()
-    made.generates(lambda *arguments: {})
-    return made
+    application = App("shops", **app)
+    AGGREGATES[aggregate][0](application.source(Order).key_by("shop").window(extent, early)).sink()
+    application.generates(lambda *arguments: {})
+    return application
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
@@ -107,7 +107,7 @@ def declared(aggregate, extent, early=None, **app):
     [(tumbling("1m"), MINUTE, MINUTE), (sliding("1m30s", every="20s"), 90_000, 20_000)],
     ids=["tumbling", "sliding"],
 )
-def test_an_aggregate_is_what_its_definition_says(aggregate, extent, size, every):
+def test_an_aggregate_matches_its_definition(aggregate, extent, size, every):
     table, app = orders(), declared(aggregate, extent)
     case = Case(app, app.bind(), table)
     wanted = {
@@ -124,14 +124,14 @@ def test_an_aggregate_is_what_its_definition_says(aggregate, extent, size, every
 
 def sessions(table, gap):
     """The rows of each session and shop."""
-    found, latest = defaultdict(list), {}
+    bursts, latest = defaultdict(list), {}
     for row in table.to_pylist():
         burst = latest.get(row["shop"])
         if burst is None or row["ts"] >= burst[-1]["ts"] + gap:
             burst = latest[row["shop"]] = []
-            found[len(found)] = burst
+            bursts[len(bursts)] = burst
         burst.append(row)
-    return list(found.values())
+    return list(bursts.values())
 
 
 def produced(case):
@@ -140,7 +140,7 @@ def produced(case):
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_an_aggregate_of_a_session_is_that_of_its_rows(aggregate):
+def test_an_aggregate_of_a_session_covers_its_rows(aggregate):
     table, app = orders(), declared(aggregate, session("4s"))
     case = Case(app, app.bind(), table)
     bursts = sessions(table, 4_000)
@@ -171,7 +171,7 @@ def test_a_count_window_reports_each_time_it_is_full(aggregate):
 
 @pytest.mark.parametrize("extent", [tumbling("1m"), session("4s")], ids=["tumbling", "session"])
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_results_so_far_leave_early(aggregate, extent):
+def test_early_results_are_emitted_before_a_window_ends(aggregate, extent):
     table, app = orders(), declared(aggregate, extent, early=3)
     case = Case(app, app.bind(), table)
     wanted = Counts()
@@ -237,7 +237,7 @@ def basket(rows):
     return (len({row["item"] for row in rows}), prices[0], prices[-1], max(prices) > 900)
 
 
-def test_an_aggregate_of_one_s_own_begins_anew_with_each_count_window():
+def test_a_custom_aggregate_restarts_with_each_count_window():
     app = App("baskets")
     app.source(Order).key_by("shop").window(count_window(5)).aggregate(filled, Basket, bought, Bought).sink()
     app.generates(lambda *arguments: {})
@@ -251,7 +251,7 @@ def test_an_aggregate_of_one_s_own_begins_anew_with_each_count_window():
     case.check(RunSpec.parse({"app": "baskets", "executor": "pooled", "threads": 2}), 100)
 
 
-def test_an_aggregate_of_one_s_own_leaves_early():
+def test_a_custom_aggregate_emits_early_results():
     app = App("early_baskets")
     windowed = app.source(Order).key_by("shop").window(tumbling("1m"), early=4)
     windowed.aggregate(filled_in_time, Basket, bought_in_time, Bought).sink()
@@ -273,7 +273,7 @@ def averaged(window, state, out):
     out.emit(ts=window.end, shop=window.key.shop, mean=state.n / 2)
 
 
-def test_an_aggregate_of_one_s_own_and_a_later_operator():
+def test_an_operator_can_follow_a_custom_aggregate():
     app = App("halves")
     halves = app.source(Order).key_by("shop").window(tumbling("1h")).aggregate(average, Total, averaged, Mean)
     halves.key_by("shop").window(tumbling("1d")).max("mean").sink()
@@ -287,11 +287,11 @@ def test_an_aggregate_of_one_s_own_and_a_later_operator():
     assert {(row["ts"], row["shop"]): row["max"] for row in case.outputs.to_pylist()} == largest
 
 
-def test_durations_are_counted_in_the_application_s_unit_of_time():
+def test_durations_use_the_application_s_unit_of_time():
     assert [declared("count", tumbling("2m"), time=unit).operators[1].window.size for unit in ("s", "ms", "us")] == [
         120, 120_000, 120_000_000,
     ]  # fmt: skip
-    # Numbers and parameters are counted in it already.
+    # Numbers and parameters use the unit already.
     assert declared("count", tumbling(90)).operators[1].window.size == 90
     sized = declared("count", tumbling("size"), params={"size": Param(70)})
     assert sized.operators[1].window.bound("count", sized.bind()).size == 70
@@ -319,14 +319,14 @@ def test_durations_are_counted_in_the_application_s_unit_of_time():
         ),
     ],
 )
-def test_a_declaration_that_does_not_fit_is_refused(declare, why):
+def test_an_invalid_declaration_is_refused(declare, why):
     params = {"rows": Param(3, minimum=1), "free": Param(3)}
     with pytest.raises(BadInput) as refused:
         declare(App("shops", params=params).source(Order))
     assert why in str(refused.value)
 
 
-def test_a_method_that_does_not_exist_is_answered_by_those_that_do():
+def test_an_unknown_method_is_refused_with_the_known_ones():
     keyed = App("shops").source(Order).key_by("shop")
     with pytest.raises(AttributeError, match=r"a keyed stream has no method 'count'; it has process and window"):
         keyed.count()

@@ -56,11 +56,11 @@ def table_of(app, columns):
 
 
 def pairs(columns, within, price, number, same=True):
-    """All pairs of the definition; of a row's pairs the earlier rows in turn."""
+    """All pairs by definition, ordered by the later row, then by the earlier one."""
     rows = [
         dict(zip(columns, values, strict=True)) for values in zip(*(c.tolist() for c in columns.values()), strict=True)
     ]
-    found = []
+    matches = []
     for at, row in enumerate(rows):
         for other in rows[:at]:
             left, right = (row, other) if row["stream"] == 0 else (other, row)
@@ -72,8 +72,8 @@ def pairs(columns, within, price, number, same=True):
                 and (number is None or abs(left["number"] - right["paid"]) <= number)
             ):
                 shops = (row["shop"],) if same else (left["shop"], right["shop"])
-                found.append((row["seq"], *shops, left["price"], left["number"], right["price"], right["paid"]))
-    return found
+                matches.append((row["seq"], *shops, left["price"], left["number"], right["price"], right["paid"]))
+    return matches
 
 
 # Whether rows need the same shop, and the largest differences of prices and numbers.
@@ -89,7 +89,7 @@ BANDS = {
     ("band", "within", "span"),
     [("key", "1s", 1000), ("key and floats", 0, 0), ("key and equal integers", "1s", 1000), ("integers", 50, 50)],
 )
-def test_a_join_meets_every_pair_once(band, within, span):
+def test_a_join_emits_every_pair_once(band, within, span):
     app = App("pairs")
     same, price, number = BANDS[band]
     close = {"price": ("price", price)} if price is not None else {}
@@ -100,20 +100,20 @@ def test_a_join_meets_every_pair_once(band, within, span):
     case = Case(app, app.bind(), table_of(app, columns))
     shops = ("shop",) if same else ("order_shop", "payment_shop")
     names = ("seq", *shops, "order_price", "number", "payment_price", "paid")
-    made = list(zip(*(case.outputs[name].to_pylist() for name in names), strict=True))
+    outputs = list(zip(*(case.outputs[name].to_pylist() for name in names), strict=True))
     wanted = pairs(columns, span, price, number, same)
     if not close:
-        assert made == wanted
-    assert Counter(made) == Counter(wanted)
-    assert made
+        assert outputs == wanted
+    assert Counter(outputs) == Counter(wanted)
+    assert outputs
     compare("pairs", case.outputs, Loop(app, app.bind()).process(case.events.tables[0]), "outputs")
     for threads in (1, 3):
         case.check(RunSpec.parse({"app": "pairs", "executor": "pinned", "threads": threads, "batch": 7}), 100)
 
 
 @pytest.mark.parametrize("distance", [0.0, 5e-324, 0.1, 1e300])
-def test_close_floats_lie_in_buckets_that_meet(distance):
-    """Values a distance apart, and the numbers next to them, of all magnitudes: the index loses no pair."""
+def test_close_floats_lie_in_adjacent_buckets(distance):
+    """The index loses no pair among values at a distance and their neighbours, of all magnitudes."""
     rng = np.random.default_rng(11)
     first = np.concatenate([rng.normal(size=80) * 10.0 ** rng.integers(-300, 300, 80), [np.nan, np.inf, -np.inf, 0.0]])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -145,7 +145,7 @@ def test_close_floats_lie_in_buckets_that_meet(distance):
         ({"on": "shop", "within": "1s", "band": {"price": ("price", -1)}}, "the distance of price must be a number"),
     ],
 )
-def test_a_join_that_does_not_fit_is_refused(arguments, why):
+def test_an_invalid_join_is_refused(arguments, why):
     app = App("pairs")
     with pytest.raises(BadInput) as refused:
         app.join(*app.sources(Order, Payment), **arguments)

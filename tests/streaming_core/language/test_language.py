@@ -1,4 +1,4 @@
-"""What the operator language refuses, where an application is loaded: one table, which has every refusal there is."""
+"""The operator language: one table covers every refusal at the loading of an application."""
 
 import ast
 import json
@@ -20,7 +20,7 @@ from tests.streaming_core.language.refusals import CASES, DECLARED, HEAD, KINDS,
 
 
 def written(package, name, kind, code, function="operate"):
-    """The application of a case; its line that is named."""
+    """Writes the application of a case and returns the line that its error cites."""
     arguments, declared = KINDS[kind]
     body, *beside = code.split("\n\n\n")
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
@@ -41,7 +41,7 @@ def refusal(name):
 
 
 @pytest.mark.parametrize(("number", "kind", "code", "reason", "function"), [(i, *case) for i, case in enumerate(CASES)])
-def test_what_is_no_part_of_the_language_is_refused_with_its_line(number, kind, code, reason, function, package):
+def test_unsupported_python_is_refused_with_its_line(number, kind, code, reason, function, package):
     name = f"case{number}"
     line = written(package, name, kind, code, function)
     where = f"{function} ({name}.py:{line})" if line else "made (<made>:1)"
@@ -49,7 +49,7 @@ def test_what_is_no_part_of_the_language_is_refused_with_its_line(number, kind, 
 
 
 @pytest.mark.parametrize(("number", "old", "new", "line"), [(i, *case) for i, case in enumerate(DECLARED)])
-def test_what_cannot_be_declared_is_refused(number, old, new, line, package):
+def test_invalid_declarations_are_refused(number, old, new, line, package):
     name = f"declared{number}"
     written(package, name, "process", "pass")
     file = package / f"{name}.py"
@@ -59,8 +59,8 @@ def test_what_cannot_be_declared_is_refused(number, old, new, line, package):
     assert re.fullmatch(f"application {name}: {line.replace('NAME', name)}", str(refusal(name)))
 
 
-def test_every_refusal_is_in_the_table(package):
-    """Each place of the reader that refuses was come by: what is not in the table, nobody has seen at work."""
+def test_the_table_covers_every_refusal(package):
+    """Every refusal in the code occurs in the table, so every refusal has a test."""
     raised = set()
     for number, case in enumerate(CASES + DECLARED):
         name = f"case{number}"
@@ -82,7 +82,7 @@ def test_every_refusal_is_in_the_table(package):
             )
 
 
-def test_an_application_that_breaks_the_language_is_refused_by_every_command_alike(package, command, tmp_path):
+def test_every_command_refuses_an_invalid_application_alike(package, command, tmp_path):
     written(package, "whole", "process", "pass")
     line = written(package, "broken", "process", "state.n = 0.5")
     message = f"streaming-core: application broken: operator operate (broken.py:{line}): "
@@ -101,8 +101,8 @@ def test_an_application_that_breaks_the_language_is_refused_by_every_command_ali
     assert [row["app"] for row in json.loads(listed)] == ["whole"]
 
 
-def test_parameters_may_decide_whether_an_operator_has_a_type(package, command, tmp_path):
-    """An application may keep to the language with some parameters and break it with others."""
+def test_parameters_can_decide_whether_an_operator_type_checks(package, command, tmp_path):
+    """An application can be valid with some parameters and invalid with others."""
     line = written(package, "decided", "process", "if app.p:\n    x = 1\nstate.n = x  # here")
     registry.load("decided")
     assert command("generate", "decided", "--events", 0, "--set", "p=false", "--out", tmp_path / "w") == (
@@ -117,7 +117,7 @@ def test_parameters_may_decide_whether_an_operator_has_a_type(package, command, 
 
 
 @pytest.mark.parametrize("make", [compile_app, Loop])
-def test_what_numba_does_not_compile_is_no_fault_of_the_application(make, package, monkeypatch):
+def test_a_numba_failure_is_not_blamed_on_the_application(make, package, monkeypatch):
     line = written(package, "accepted", "process", "state.n = 1")
     app = registry.load("accepted")
 

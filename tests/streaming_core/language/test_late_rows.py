@@ -1,4 +1,4 @@
-"""Rows that come too late for their windows, as an output of their own beside the aggregate."""
+"""Rows too late for their windows, as a separate output next to the aggregate."""
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ def same(row, out):
 
 
 @pytest.mark.parametrize("seed", seeds(3, of=12))
-def test_late_rows_are_those_that_the_aggregate_leaves_out(seed):
+def test_late_rows_are_the_rows_outside_the_aggregate(seed):
     rng = np.random.default_rng(seed)
     size, delay = int(rng.integers(1, 30)), int(rng.choice([0, 5]))
     extent = [tumbling("size"), sliding("size", every=3, delay=2) if size >= 3 else tumbling(size)][seed % 2]
@@ -43,16 +43,16 @@ def test_late_rows_are_those_that_the_aggregate_leaves_out(seed):
     compare("clicks", case.outputs, pa.concat_tables(parts), "outputs")
     for threads, parallelism in ((1, "vsn"), (2, "vsn"), (3, "sn")):
         case.check(Pinned(app="clicks", threads=threads, batch=7, parallelism=parallelism), 20)
-    made = case.outputs.to_pylist()
+    outputs = case.outputs.to_pylist()
     advance, wait = (size, delay) if extent.advance == "size" else (extent.advance, extent.delay)
     wait = delay if wait is None else wait
     highest = np.maximum.accumulate(ts)
     expected = [i for i, t in enumerate(ts.tolist()) if t // advance * advance + size <= highest[i] - wait]
-    late = [row for row in made if row["sink"] == 1]
+    late = [row for row in outputs if row["sink"] == 1]
     assert [(row["seq"], row["ts"], row["user"], row["page"]) for row in late] == [(i, *rows[i]) for i in expected]
     assert case.late == loop.dropped_late == len(late) > 0
     assert all(row["count"] == 0 for row in late)
-    assert all(row["page"] == 0 for row in made if row["sink"] == 0)
+    assert all(row["page"] == 0 for row in outputs if row["sink"] == 0)
 
 
 def priced(row, out):
@@ -79,7 +79,7 @@ def timed(row, out):
     out.emit(ts=row.ts)
 
 
-def test_a_sink_needs_something_for_each_column():
+def test_a_sink_needs_a_value_for_each_column():
     app = App("sinks")
     clicks = app.source(Click)
     clicks.flat_map(same, Click).sink()
@@ -110,7 +110,7 @@ Halves = Record("Halves", {"ts": i64, "user": text, "half": f64}, None)
 @pytest.mark.parametrize(
     ("extent", "is_own"), [(tumbling(20), False), (sliding(30, every=10, delay=2), True)], ids=["tumbling", "sliding"]
 )
-def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
+def test_windows_accept_late_rows_and_repeat_the_result(extent, is_own):
     delay, lateness = 2, 25
     app = App("clicks")
     windows = app.source(Click, delay=delay).key_by("user").window(extent, lateness=lateness)
@@ -123,7 +123,7 @@ def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
     compare("clicks", case.outputs, pa.concat_tables([loop.process(table), loop.finish(120)]), "outputs")
     for threads, parallelism in ((1, "vsn"), (2, "vsn_esg"), (3, "sn")):
         case.check(Pinned(app="clicks", threads=threads, batch=7, parallelism=parallelism), 20)
-    # By the definition: a result at the end of each window, and again for each late row that it still takes.
+    # By definition: a result at the end of each window, and again for each late row that it accepts.
     rows, again, late, highest = {}, [], [], None
     for seq, (ts, user) in enumerate(zip(times, users, strict=True)):
         highest = ts if highest is None else max(highest, ts)
@@ -136,19 +136,19 @@ def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
                 again.append((seq, end, user, rows[end, user]))
         if not taken:
             late.append(seq)
-    made, scale = case.outputs.to_pylist(), 2 if is_own else 1
+    outputs, scale = case.outputs.to_pylist(), 2 if is_own else 1
     value = "half" if is_own else "count"
-    results = [(row["seq"], row["ts"], row["user"], int(scale * row[value])) for row in made if row["sink"] == 0]
+    results = [(row["seq"], row["ts"], row["user"], int(scale * row[value])) for row in outputs if row["sink"] == 0]
     on_time = set(results) - set(again)
     assert [one for one in results if one in set(again)] == again
     assert again
     assert {(end, user) for _, end, user, _ in on_time} <= rows.keys()
-    # The last result that leaves for a window counts all its rows.
+    # The last result of a window counts all its rows.
     final = {}
     for _, end, user, n in results:
         final[end, user] = max(n, final.get((end, user), 0))
     assert final == rows
-    assert [row["seq"] for row in made if row["sink"] == 1] == late
+    assert [row["seq"] for row in outputs if row["sink"] == 1] == late
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_windows_take_late_rows_and_say_the_result_again(extent, is_own):
         (tumbling(5, delay="wait"), {"lateness": 1}, "not 1 and 'wait'"),
     ],
 )
-def test_a_lateness_that_does_not_fit_is_refused(extent, more, why):
+def test_an_invalid_lateness_is_refused(extent, more, why):
     clicks = App("clicks", params={"wait": Param(3)}).source(Click).key_by("user")
     with pytest.raises(BadInput) as refusal:
         clicks.window(extent, **more)

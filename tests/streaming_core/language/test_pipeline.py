@@ -1,4 +1,4 @@
-"""How streams of a pipeline may be put together."""
+"""How an application composes the streams of a pipeline."""
 
 import pytest
 
@@ -34,19 +34,19 @@ def complete(app):
     return app.check()
 
 
-def test_only_streams_of_one_record_type_unite():
+def test_only_streams_of_one_record_type_can_be_united():
     app = App("a")
     source = app.source(Number)
     with pytest.raises(BadInput, match="union: all streams must have one record, got Number and Other"):
         source.union(source.flat_map(same, Other))
 
 
-def test_streams_of_two_applications_do_not_unite():
+def test_streams_of_two_applications_cannot_be_united():
     with pytest.raises(BadInput, match="union: app a cannot use a stream of app b"):
         App("a").source(Number).union(App("b").source(Number))
 
 
-def test_a_function_is_an_operator_once():
+def test_a_function_can_be_only_one_operator():
     app = App("a")
     source = app.source(Number)
     source.flat_map(same, Number)
@@ -54,7 +54,7 @@ def test_a_function_is_an_operator_once():
         source.flat_map(same, Number)
 
 
-def test_a_state_beside_keys_has_no_field_of_that_name():
+def test_a_state_cannot_have_a_field_named_like_its_key():
     @record
     class Named:
         key: i64
@@ -64,7 +64,7 @@ def test_a_state_beside_keys_has_no_field_of_that_name():
     App("b").source(Number).process(count, state=Named, output=Number)
 
 
-def test_sinks_have_names_and_operators_may_follow_them():
+def test_sinks_have_names_and_can_precede_operators():
     app = App("a")
     source = app.source(Number)
     source.flat_map(same, Number).sink()
@@ -76,7 +76,7 @@ def test_sinks_have_names_and_operators_may_follow_them():
     assert app.operators[-1].kind == "sink"
 
 
-def test_an_operator_that_works_for_nothing_is_refused_and_one_with_state_is_not():
+def test_an_operator_without_outputs_or_state_is_refused():
     app = App("a")
     source = app.source(Number)
     source.process(count, state=Number, output=Number)
@@ -90,15 +90,15 @@ def test_an_operator_that_works_for_nothing_is_refused_and_one_with_state_is_not
         complete(app)
 
 
-def test_what_agrees_without_order_are_columns_of_the_outputs_and_states_of_operators():
+def test_only_output_columns_and_operator_states_can_agree_without_order():
     app = App("a")
     app.source(Number).process(count, state=Number, output=Other).sink()
-    for columns, states, said in (
+    for columns, states, message in (
         ((), (), "agrees_unordered: name at least one output column"),
         (("m",), (), "agrees_unordered: unknown name 'm'; known: n"),
         (("n",), ("same",), "agrees_unordered: unknown name 'same'; known: count"),
     ):
-        with pytest.raises(BadInput, match=said):
+        with pytest.raises(BadInput, match=message):
             app.agrees_unordered(*columns, states=states)
     assert app.unordered is None
     app.agrees_unordered("n", states=("count",))
@@ -106,14 +106,14 @@ def test_what_agrees_without_order_are_columns_of_the_outputs_and_states_of_oper
 
 
 def small(params):
-    """An application that lacks nothing."""
+    """Completes an application."""
     app = App("small", params=params)
     app.source(Number).flat_map(same, Number).sink()
     app.generates(lambda params, seed, start, stop: {})
     return app
 
 
-def test_an_invariant_that_hangs_on_order_is_asked_in_total_order_only():
+def test_an_order_dependent_invariant_is_checked_in_total_order_only():
     app = App("a")
     app.invariant("any", "SELECT 1")
     app.invariant("first", "SELECT 2", by_order=True)
@@ -121,17 +121,17 @@ def test_an_invariant_that_hangs_on_order_is_asked_in_total_order_only():
     assert app.holds("none") == {"any": "SELECT 1"}
 
 
-def test_an_invariant_may_name_parameters():
+def test_an_invariant_can_refer_to_parameters():
     app = App("a", params={"n": Param(3), "of": Param("it's \\"), "off": Param(False)})
     app.invariant("any", "SELECT :n, ':m', :of, x::INT, 1:n FROM t WHERE NOT :off -- :n isn't")
-    said = r"SELECT {}, ':m', 'it\'s \\', x::INT, 1{} FROM t WHERE NOT False -- :n isn't"
-    assert app.holds("total") == {"any": said.format(3, 3)}
-    assert app.holds("none", {"n": 4}) == {"any": said.format(4, 4)}
-    assert app.holds("none", {"n": -4}) == {"any": said.format("(-4)", "(-4)")}, "and no comment begins"
+    query = r"SELECT {}, ':m', 'it\'s \\', x::INT, 1{} FROM t WHERE NOT False -- :n isn't"
+    assert app.holds("total") == {"any": query.format(3, 3)}
+    assert app.holds("none", {"n": 4}) == {"any": query.format(4, 4)}
+    assert app.holds("none", {"n": -4}) == {"any": query.format("(-4)", "(-4)")}, "and no comment begins"
 
 
 @pytest.mark.parametrize("quoted", ["':of'", "'it''s :of'", r"'\':of'", '"x :of"', "`:of`"])
-def test_a_parameter_within_quotes_would_end_them_and_is_refused(quoted):
+def test_a_parameter_within_quotes_is_refused(quoted):
     app = small({"of": Param("fast")})
     app.invariant("right", "SELECT 'off', :of")
     assert app.check() is app
@@ -141,7 +141,7 @@ def test_a_parameter_within_quotes_would_end_them_and_is_refused(quoted):
 
 
 @pytest.mark.parametrize(
-    ("declared", "said"),
+    ("declared", "subject"),
     [
         (lambda app, name: app.table(name, Number, 4), "a table"),
         (lambda app, name: app.declared.update({name: Param(1)}), "a parameter"),
@@ -149,9 +149,9 @@ def test_a_parameter_within_quotes_would_end_them_and_is_refused(quoted):
     ],
 )
 @pytest.mark.parametrize("name", ["../x", "x` y", "x'", "", "9", "a-b", "é", "a\n"])
-def test_what_becomes_a_file_a_view_or_an_option_has_a_plain_name(declared, said, name):
+def test_names_of_files_views_and_options_must_be_plain(declared, subject, name):
     app = small({})
     declared(app, name)
     with pytest.raises(BadInput) as refused:
         app.check()
-    assert str(refused.value).startswith(f"app small: invalid name {name!r} of {said}; ")
+    assert str(refused.value).startswith(f"app small: invalid name {name!r} of {subject}; ")

@@ -1,4 +1,4 @@
-"""Several sources: what their events look like, in which order they come, what becomes of them, what is refused."""
+"""Several sources: the form and order of their events, their windows, and refusals."""
 
 import json
 from collections import defaultdict
@@ -27,7 +27,7 @@ from tests.support.windows import declare_window
 
 
 def stream(ts, **columns):
-    """A generator of as many rows as there are `ts`."""
+    """A generator with one row for each of `ts`."""
 
     def generate(params, seed, start, stop):
         return {name: values[start:stop] for name, values in ({"ts": ts} | columns).items()}
@@ -36,15 +36,15 @@ def stream(ts, **columns):
 
 
 def agreed(app, table):
-    """What the interpreter makes of events, and the loop, and the engine in its ways."""
+    """The outputs of the interpreter. The compiled loop and every way of the engine must agree."""
     interpreter, loop = Interpreter(app, {}), Loop(app, {})
-    made = pa.concat_tables([interpreter.process(table), interpreter.finish(table.num_rows)])
+    outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(table.num_rows)])
     cut = table.num_rows // 3
     parts = [loop.process(table[:cut]), loop.process(table[cut:]), loop.finish(table.num_rows)]
-    compare(app.name, made, pa.concat_tables(parts), "outputs")
+    compare(app.name, outputs, pa.concat_tables(parts), "outputs")
     assert interpreter.state() == loop.state() == {}  # everything has expired
-    check_executed(app, {}, table, made, interpreter.dropped_late)
-    return made.to_pylist()
+    check_executed(app, {}, table, outputs, interpreter.dropped_late)
+    return outputs.to_pylist()
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def count_tick(row, window, state, out):
     state.n += 1
 
 
-def test_events_are_a_tagged_union():
+def test_events_of_several_sources_form_a_tagged_union():
     app = App("market")
     bids, asks, ticks = app.sources(Bid, Ask, Tick)
     assert [o.name for s in (bids, asks, ticks) for o in s._operators] == ["Bid", "Ask", "Tick"]
@@ -101,8 +101,8 @@ def test_events_are_a_tagged_union():
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
-def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
-    """Held against sorting them; however they are cut."""
+def test_streams_merge_by_time_then_stream_then_position(seed, monkeypatch):
+    """Merging equals sorting, for any slices."""
     monkeypatch.setattr(workload, "_SLICE", 64)
     rng = np.random.default_rng(seed)
     count = int(rng.integers(2, 6))
@@ -126,7 +126,7 @@ def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
-def test_streams_whose_time_goes_back_are_merged_by_their_highest_time(seed, monkeypatch):
+def test_streams_whose_time_goes_back_merge_by_their_highest_time(seed, monkeypatch):
     monkeypatch.setattr(workload, "_SLICE", 64)
     monkeypatch.setattr(merge, "_BLOCK", 16)
     rng = np.random.default_rng(seed)
@@ -150,18 +150,18 @@ def test_streams_whose_time_goes_back_are_merged_by_their_highest_time(seed, mon
 
 
 @pytest.mark.parametrize("delay", ["5s", "late", 5000])
-def test_the_delay_of_the_source_is_that_of_its_windows(delay):
-    found = []
+def test_windows_inherit_the_delay_of_their_source(delay):
+    delays = []
     for declared in ({}, {"delay": 7}, {"kind": "single"}):
         app = App("delayed", params={"late": Param(5000)})
         source = app.source(Tick, delay=delay)
         declare_window(source, every=1, advance=5, size=10, state=Count, update=count_tick, output=Tick, **declared)
-        found.append(app.operators[1].window.bound("count_tick", app.bind()).delay)
-    assert found == [5000, 7, 0]
+        delays.append(app.operators[1].window.bound("count_tick", app.bind()).delay)
+    assert delays == [5000, 7, 0]
 
 
 @pytest.mark.parametrize(("start", "stop", "rows"), [(0, 4, "0 to 4"), (2, 4, "1 to 4"), (2, 3, "1 to 3")])
-def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows):
+def test_rows_out_of_order_are_refused_at_any_slice_boundary(start, stop, rows):
     app = App("disorder")
     app.sources(Bid, Tick)
     texts = {"who": [b""] * 4, "price": np.zeros(4, int), "parts": np.zeros((4, 2), int)}
@@ -171,26 +171,26 @@ def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows
         workload.generate_chunk(app, {}, 4, 1, start, stop)
 
 
-def test_rows_far_into_the_streams_are_found_by_looking_at_few():
-    asked = []
+def test_distant_rows_are_located_with_few_generated_rows():
+    sizes = []
 
     def rows(params, seed, start, stop):
-        asked.append(stop - start)
+        sizes.append(stop - start)
         return {"ts": np.arange(start, stop) // 3}
 
     merged = merge.Merge("far", ("A", "B"), (rows, rows), True)
     at = 10**12 + 1
-    found, order = merged.rows({}, 1, at, at + 100)
-    assert sum(asked) < 300
-    ts = np.concatenate([columns["ts"] for columns, _ in found])[order]
+    parts, order = merged.rows({}, 1, at, at + 100)
+    assert sum(sizes) < 300
+    ts = np.concatenate([columns["ts"] for columns, _ in parts])[order]
     assert ts.tolist() == [e // 6 for e in range(at, at + 100)]
-    asked.clear()
-    merged.rows({}, 1, at + 100, at + 200)  # goes on where it was
-    assert sum(asked) < 120
+    sizes.clear()
+    merged.rows({}, 1, at + 100, at + 200)  # continues at its position
+    assert sum(sizes) < 120
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"ts": np.array([1, 3, 2])}, "stream Bid: ts must not decrease, but does in rows 0 to 3"),
         ({"ts": np.array([1.5, 2, 3])}, "stream Bid: column ts: .*truncated"),
@@ -203,19 +203,19 @@ def test_rows_far_into_the_streams_are_found_by_looking_at_few():
         ),
     ],
 )
-def test_a_generator_that_breaks_its_promise_is_named(changed, said):
+def test_a_generator_that_breaks_its_contract_is_named(changed, message):
     good = {"ts": np.arange(3), "who": [b""] * 3, "price": np.arange(3), "parts": np.zeros((3, 2), int)}
     app = App("market")
     app.sources(Bid, Tick)
     app.generates(lambda params, seed, start, stop: {n: v[start:stop] for n, v in (good | changed).items()}, stream([]))
-    with pytest.raises(BadInput, match=f"generator of market: {said}"):
+    with pytest.raises(BadInput, match=f"generator of market: {message}"):
         workload.generate_chunk(app, {}, 3, 1, 0, 3)
     app.generates(lambda params, seed, start, stop: {"price": np.arange(start, stop)}, stream([]))
     with pytest.raises(BadInput, match=r"generator of market: stream Bid: must return a column ts, got price"):
         workload.generate_chunk(app, {}, 3, 1, 0, 3)
 
 
-# --- what is made of them ---------------------------------------------------------------------------------------------
+# --- operators over sources -------------------------------------------------------------------------------------------
 
 
 @record
@@ -283,12 +283,12 @@ def drawn(rng, rows, steps):
 
 
 def drawn_right(rng, rows, steps):
-    """The same, for the right one."""
+    """Columns of rows of the right stream."""
     return drawn(rng, rows, steps) | {"line": [b"x" * int(n) for n in rng.integers(0, 4, rows)]}
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=4))
-def test_windows_over_sources_are_what_their_definition_says(seed):
+def test_windows_over_sources_match_their_definition(seed):
     rng = np.random.default_rng(seed)
     advance = int(rng.integers(1, 6))
     size = advance + int(rng.integers(0, 9))
@@ -300,9 +300,9 @@ def test_windows_over_sources_are_what_their_definition_says(seed):
             for at in range(ts // advance - size // advance - 1, ts // advance + 1):
                 if at * advance <= ts < at * advance + size:
                     wanted[at * advance + size, key][side] += len(rows["line"][i]) if side else 1
-    made = agreed(app, table)
-    assert {(row["ts"], row["key"]): [row["lefts"], row["rights"]] for row in made} == wanted
-    assert len(made) == len(wanted)
+    outputs = agreed(app, table)
+    assert {(row["ts"], row["key"]): [row["lefts"], row["rights"]] for row in outputs} == wanted
+    assert len(outputs) == len(wanted)
 
 
 @record
@@ -334,7 +334,7 @@ def last(state, out):
     out.emit(key=-1, total=state.total)
 
 
-def test_other_operators_take_streams_too():
+def test_operators_without_windows_take_streams():
     """No windows: streams are mapped to one record, and any executor runs them."""
     rng = np.random.default_rng(5)
     lefts, rights = drawn(rng, 500, [0, 1]), drawn_right(rng, 300, [0, 5])
@@ -359,8 +359,8 @@ SIZE = 20
 ROWS = 3_000
 
 
-def paced(app, table, made):
-    """The engine once more, with arrivals of its own: what it makes is the same."""
+def paced(app, table, outputs):
+    """Runs the engine with paced arrivals, which must not change its outputs."""
     program, events = compile_app(app, {}), Events([table])
     for threads, batch in ((1, 256), (2, 1), (3, 64)):
         spec = Pinned(app=app.name, threads=threads, batch=batch)
@@ -370,27 +370,27 @@ def paced(app, table, made):
         )
         assert (open_loop.digest, open_loop.outputs) == (peak.digest, peak.outputs)
         assert open_loop.in_order
-        assert peak.outputs == len(made)
+        assert peak.outputs == len(outputs)
         assert open_loop.end_to_end is not None
 
 
 @pytest.mark.parametrize("silent_one", [0, 1])
 @pytest.mark.parametrize("rows", [0, 3, 40])
-def test_windows_expire_by_the_time_of_who_goes_on(silent_one, rows):
-    """One stream has a few rows, then nothing for ever: what is kept of it leaves when the other's time has come."""
+def test_windows_expire_by_the_time_of_the_active_stream(silent_one, rows):
+    """A stream falls silent after a few rows: the other stream's time expires its state."""
     rng = np.random.default_rng(rows)
     sides = [drawn(rng, rows if side == silent_one else ROWS, [1]) for side in (0, 1)]
     sides[1]["line"] = [b"x"] * len(sides[1]["ts"])
     app, table = counting(*sides, advance=5, size=SIZE, idle=0)
-    made = agreed(app, table)
+    outputs = agreed(app, table)
     ts, streams = table["ts"].to_numpy(), table["stream"].to_numpy()
-    for row in made:  # with the first event from its window's end on
+    for row in outputs:  # with the first event at or after its window's end
         assert row["seq"] == np.searchsorted(ts, row["ts"])
     name = ("lefts", "rights")[silent_one]
-    assert sum(row[name] for row in made) == 4 * rows
-    assert all(row[name] == 0 for row in made if row["ts"] > rows + SIZE)
+    assert sum(row[name] for row in outputs) == 4 * rows
+    assert all(row[name] == 0 for row in outputs if row["ts"] > rows + SIZE)
     assert (streams == silent_one).sum() == rows
-    paced(app, table, made)
+    paced(app, table, outputs)
 
 
 @record
@@ -429,8 +429,8 @@ def keep_right(row, window, lefts, rights, out):
     out.emit(ts=window.end, lefts=len(lefts.rows), rights=len(rights.rows))
 
 
-def test_what_is_kept_does_not_grow_while_a_stream_is_silent():
-    """Rights come for a while, are silent for long, come once more, and never again."""
+def test_state_does_not_grow_while_a_stream_is_silent():
+    """Right rows arrive, pause for long, arrive once more, then stop."""
     lefts = np.arange(ROWS)
     rights = np.concatenate([np.arange(100), np.arange(2_000, 2_050)])
     app = App("kept")
@@ -442,15 +442,15 @@ def test_what_is_kept_does_not_grow_while_a_stream_is_silent():
         stream(rights, key=rights, value=np.zeros(150, int), line=[b""] * 150),
     )
     table = workload.generate_chunk(app.check(), {}, ROWS + 150, 1, 0, ROWS + 150)
-    made = agreed(app, table)
-    assert len(made) == 2 * (ROWS + 150)
-    assert max(row["lefts"] for row in made) == max(row["rights"] for row in made) == SIZE
-    by_time = {row["ts"] - 1: row for row in made}
+    outputs = agreed(app, table)
+    assert len(outputs) == 2 * (ROWS + 150)
+    assert max(row["lefts"] for row in outputs) == max(row["rights"] for row in outputs) == SIZE
+    by_time = {row["ts"] - 1: row for row in outputs}
     assert [by_time[at]["rights"] for at in (50, 99, 110, 119, 500, 2_010, 2_080)] == [20, 20, 9, 0, 0, 11, 0]
-    paced(app, table, made)
+    paced(app, table, outputs)
 
 
-# --- what is refused, and the command line ----------------------------------------------------------------------------
+# --- refusals, and the command line -----------------------------------------------------------------------------------
 
 WRITTEN = '''"""Several sources in an application's file."""
 import numpy as np
@@ -529,16 +529,16 @@ def shipped(row, window, orders, shipments, out):
     shipments.n += int(row.price)
 
 
-def told(window, orders, shipments, out):
+def emit_counts(window, orders, shipments, out):
     out.emit(ts=window.end, item=window.key.item, orders=orders.n, shipments=shipments.n)
 
 
 orders, shipments = app.sources(Order, Shipment)
 windows = app.window(orders, shipments, advance=10, size=30).key_by("item")
-windows.apply(state=(Count, Count), update=(ordered, shipped), result=told, output=Pair).sink()
+windows.apply(state=(Count, Count), update=(ordered, shipped), result=emit_counts, output=Pair).sink()
 
 
-def made(params, seed, start, stop):
+def generate(params, seed, start, stop):
     row = np.arange(start, stop)
     return {"ts": 3 * row, "item": row % 4, "price": row % 7}
 
@@ -548,12 +548,12 @@ def few(params, seed, start, stop):
     return {"ts": 5 * row, "item": row % 3, "price": row + 0.5}
 
 
-app.generates(made, few)
+app.generates(generate, few)
 '''
 DECLARED = "orders, shipments = app.sources(Order, Shipment)"
 
 
-def test_commands_run_an_application_of_several_sources(package, command, tmp_path, monkeypatch):
+def test_commands_run_an_application_with_several_sources(package, command, tmp_path, monkeypatch):
     (package / "written.py").write_text(WRITTEN)
     monkeypatch.chdir(tmp_path)
     assert command("generate", "written", "--events", 120, "--out", "w")[0] == 0
@@ -561,32 +561,32 @@ def test_commands_run_an_application_of_several_sources(package, command, tmp_pa
     assert [(row["ts"], row["stream"]) for row in rows] == sorted(
         [(3 * i, 0) for i in range(100)] + [(5 * i, 1) for i in range(20)]
     )
-    code, said, _ = command("oracle", "written", "--input", "w", "--out", "o")
-    assert (code, said.partition(",")[0]) == (0, f"o: {pa.parquet.read_table('o/outputs').num_rows} outputs")
+    code, stdout, _ = command("oracle", "written", "--input", "w", "--out", "o")
+    assert (code, stdout.partition(",")[0]) == (0, f"o: {pa.parquet.read_table('o/outputs').num_rows} outputs")
     assert command("oracle", "written", "--input", "w", "--out", "c", "--mode", "compiled")[0] == 0
     assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"Order": [0], "Shipment": [1], "ordered": [0, 1], "sink": [1]}))
     for out, options in (("r", ()), ("s", ("--threads", 2, "--plan", plan)), ("t", ("--threads", 3, "--rate", 10_000))):
-        given = ("--input", "w", "--out", out, "--sink", "parquet", "--repetitions", 1, "--seconds", 0, *options)
-        assert command("run", "written", *given)[0] == 0
-        code, said, _ = command("diff", out, "o")
-        assert (code, said.splitlines()[0].partition(":")[0]) == (0, "equal")
-    code, said, _ = command("describe", "written", "--json")
-    assert [(o["operator"], o["inputs"]) for o in json.loads(said)["pipeline"]][1:4] == [
+        arguments = ("--input", "w", "--out", out, "--sink", "parquet", "--repetitions", 1, "--seconds", 0, *options)
+        assert command("run", "written", *arguments)[0] == 0
+        code, stdout, _ = command("diff", out, "o")
+        assert (code, stdout.splitlines()[0].partition(":")[0]) == (0, "equal")
+    code, stdout, _ = command("describe", "written", "--json")
+    assert [(o["operator"], o["inputs"]) for o in json.loads(stdout)["pipeline"]][1:4] == [
         ("Order", ["source"]), ("Shipment", ["source"]), ("ordered", ["Order", "Shipment"]),
     ]  # fmt: skip
 
 
-def test_streams_that_end_too_early_are_refused(package, command, tmp_path):
-    (package / "written.py").write_text(WRITTEN.replace("generates(made, few)", "generates(few, few)"))
+def test_streams_that_are_too_short_are_refused(package, command, tmp_path):
+    (package / "written.py").write_text(WRITTEN.replace("generates(generate, few)", "generates(few, few)"))
     wrong = "streaming-core: generator of written: all streams end before event 41\n"
     assert command("generate", "written", "--events", 41, "--out", tmp_path / "w") == (2, "", wrong)
     assert not (tmp_path / "w").exists()
 
 
 @pytest.mark.parametrize(
-    ("declared", "said"),
+    ("declared", "message"),
     [
         ("app.sources()", "sources: needs 2 to 256 records, got 0; use app.source"),
         ("app.sources(Order)", "sources: needs 2 to 256 records, got 1; use app.source"),
@@ -614,13 +614,13 @@ def test_streams_that_end_too_early_are_refused(package, command, tmp_path):
          "two operators have the function name source"),
     ],
 )  # fmt: skip
-def test_sources_that_make_no_sense_are_refused(declared, said, package, command, tmp_path):
+def test_invalid_sources_are_refused(declared, message, package, command, tmp_path):
     third = "Third = Count3 = type(Order)('Third', Order.fields, None)\n"
     text = WRITTEN.replace(DECLARED, third + declared)
     if "Third)" in declared:
-        text = text.replace("app.generates(made, few)", "app.generates(made, few, made)")
+        text = text.replace("app.generates(generate, few)", "app.generates(generate, few, generate)")
     (package / "written.py").write_text(text)
     code, out, error = command("generate", "written", "--events", 10, "--out", tmp_path / "w")
     assert (code, out, error.count("\n")) == (2, "", 1)
-    assert f": {said}" in error
+    assert f": {message}" in error
     assert not (tmp_path / "w").exists()

@@ -1,5 +1,4 @@
-"""What tables hold before the first event: one rule, by which every reader of an application refuses the same in the
-same words."""
+"""The rows of tables before the first event: all readers of an application refuse the same ones alike."""
 
 import re
 
@@ -111,25 +110,25 @@ READERS = (Interpreter, Loop, compile_app)
 
 
 def refusal(app):
-    """The one line with which every reader refuses the application."""
-    said = set()
+    """The error with which every reader refuses the application."""
+    messages = set()
     for reader in READERS:
         with pytest.raises(BadInput) as error:
             reader(app, app.bind())
-        said.add(str(error.value))
-    [line] = said
+        messages.add(str(error.value))
+    [line] = messages
     return line
 
 
 @pytest.mark.parametrize("init", REFUSED)
-def test_what_init_may_not_give_is_refused_alike(init):
+def test_every_reader_refuses_an_invalid_initial_row_alike(init):
     line = init.__code__.co_firstlineno + (init in (branching, lacking))
     where = f"app bank: table rows: init (test_tables.py:{line}): "
     assert refusal(bank(init=init)).startswith(where + REFUSED[init])
 
 
 @pytest.mark.parametrize("size", [0, -1, MOST_ROWS + 1, True, 1.5])
-def test_there_is_one_bound_of_sizes(size):
+def test_table_sizes_have_one_bound(size):
     assert refusal(bank(size=size)) == f"app bank: table rows: the size must be between 1 and 4294967295, got {size!r}"
 
 
@@ -141,7 +140,7 @@ def no_number(params):
     return np.log(-params["unknown"])
 
 
-def test_constants_are_refused_alike():
+def test_every_reader_refuses_invalid_constants_alike():
     first = no_constant.__code__.co_firstlineno
     expected = f"app bank: constant no_constant (test_tables.py:{first}): "
     assert refusal(bank(offsets=no_constant)).startswith(f"{expected}must return a 1-D int64 or float64 array, got ")
@@ -150,14 +149,14 @@ def test_constants_are_refused_alike():
     assert refusal(bank(offsets=no_number)) == expected
 
 
-def given(key, params):
+def fitting(key, params):
     assert key.dtype == np.int64
     reals = np.array([0xFFF8 << 48, 0x7FF0 << 48 | 1, 0, 1], np.uint64).view(np.float64)
     return {"small": 255 - key, "flag": key % 2 == 0, "real": reals, "few": [7, 8, 9]}
 
 
-def test_what_fits_is_what_rows_begin_with():
-    app = bank(size="size", init=given)
+def test_rows_begin_with_their_initial_values():
+    app = bank(size="size", init=fitting)
     rows = initial_rows(app, app.tables[0], Row.resolve({}), app.bind())
     assert rows["small"].tolist() == [255, 254, 253, 252]
     assert rows["flag"].tolist() == [1, 0, 1, 0]
@@ -174,7 +173,7 @@ def failing(key, params):
     return {"balance": 1 // params["zero"]}
 
 
-def test_a_command_says_it_in_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd):
+def test_commands_refuse_an_invalid_initial_row_in_one_line(tmp_path, monkeypatch, capfd):
     from streaming_core.cli import main
 
     app = registry.load("sl")
@@ -186,10 +185,10 @@ def test_a_command_says_it_in_one_line_and_leaves_nothing(tmp_path, monkeypatch,
         )
         with pytest.raises(SystemExit) as stopped:
             main()
-        said = capfd.readouterr().err
+        stderr = capfd.readouterr().err
         line = failing.__code__.co_firstlineno + 1
         assert stopped.value.code == 2
         assert re.fullmatch(
-            rf"streaming-core: app sl: table accounts: init \(test_tables.py:{line}\): KeyError: 'zero'\n", said
+            rf"streaming-core: app sl: table accounts: init \(test_tables.py:{line}\): KeyError: 'zero'\n", stderr
         )
         assert not (tmp_path / out).exists()

@@ -1,4 +1,4 @@
-"""The memory of windows follows the windows that are open, and ends a run properly when there is no more of it."""
+"""The memory of windows follows the open windows, and a run out of memory ends properly."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ class Values:
 
 
 @record
-class Found:
+class Output:
     ts: i64
     n: i64
 
@@ -57,7 +57,7 @@ def length(window, state, out):
 def windowed(update=counted, result=total, state=Sum, **changed):
     app = App("far")
     declared = {"every": 1, "advance": 1, "size": 1, "state": state, "update": update, "result": result}
-    declare_window(app.source(Event), **(declared | changed), output=Found).sink()
+    declare_window(app.source(Event), **(declared | changed), output=Output).sink()
     return app
 
 
@@ -73,15 +73,15 @@ def once(window, state, out):
 FAR = [(number * 10**12 * (-1) ** number, number) for number in range(20)]
 
 
-def test_windows_far_apart_take_no_memory_in_between():
+def test_distant_windows_take_no_memory_in_between():
     """A vector over the windows in between would take hundreds of terabytes."""
-    made, _ = interpreted(windowed(delay=1 << 60), FAR)
-    assert [row["ts"] for row in made] == sorted(ts + 1 for ts, _ in FAR)
+    outputs, _ = interpreted(windowed(delay=1 << 60), FAR)
+    assert [row["ts"] for row in outputs] == sorted(ts + 1 for ts, _ in FAR)
 
 
 def test_a_single_window_slides_over_gaps():
-    made, _ = interpreted(windowed(kind="single", advance=10**12, size=10**14), sorted(FAR))
-    assert len(made) > len(FAR)
+    outputs, _ = interpreted(windowed(kind="single", advance=10**12, size=10**14), sorted(FAR))
+    assert len(outputs) > len(FAR)
 
 
 def counted_at_once(row, window, state, out):
@@ -89,15 +89,15 @@ def counted_at_once(row, window, state, out):
     out.emit(ts=row.ts, n=state.n)
 
 
-def test_a_single_window_may_span_any_number_of_windows():
+def test_a_single_window_can_span_any_number_of_windows():
     """Kind multi would open a pane for each of 2^40 windows."""
     single = windowed(counted_at_once, result=None, kind="single", every=3, size=1 << 40)
     rows = [(number << 39, number) for number in range(20)] + [(1 << 45, 0)]
-    made, _ = interpreted(single, rows)
-    assert [row["n"] for row in made] == [count for count in [*range(1, 21), 1] for _ in range(3)]
+    outputs, _ = interpreted(single, rows)
+    assert [row["n"] for row in outputs] == [count for count in [*range(1, 21), 1] for _ in range(3)]
 
 
-# What an application differs in from `windowed`, and its events. Each asks for more memory than there is.
+# Changes of an application to `windowed`, and its events. Each needs more memory than the limit.
 CASES = {
     # Keys in many windows at once: panes and their tables.
     "windows": ("windowed(every=100, delay=10**9)", "[(at, 0) for at in range(20_000)]"),
@@ -108,7 +108,7 @@ CASES = {
     # Entries of single windows.
     "singles": ("windowed(kind='single', every=10**6, size=1000)", "[(0, 0)] * 10"),
     # Keys of a row, before any window has them.
-    "keys": ("windowed(result=once, every=None, key=Found, keys=many)", "[(0, 0)] * 10"),
+    "keys": ("windowed(result=once, every=None, key=Output, keys=many)", "[(0, 0)] * 10"),
 }
 SCRIPT = """
 import resource
@@ -139,7 +139,7 @@ ending.end("test", run)
 
 @pytest.mark.parametrize(("threads", "parallelism"), [(1, "vsn"), pytest.param(2, "sn", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_without_memory_ends_with_one_line(case, threads, parallelism):
+def test_a_run_out_of_memory_ends_with_one_line(case, threads, parallelism):
     application, rows = CASES[case]
     script = SCRIPT.format(application=application, rows=rows, threads=threads, parallelism=parallelism)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)

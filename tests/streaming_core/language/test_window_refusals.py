@@ -1,4 +1,4 @@
-"""Windows that make no sense, and operators of windows that fail: what is said of them; and windows by command."""
+"""Invalid windows and failing window operators: their errors; and windows on the command line."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from tests.differential.windows import check_executed
-from tests.streaming_core.language.windowed import Event, Found, Sum, counted, interpreted, pairs, summed
+from tests.streaming_core.language.windowed import Event, Output, Sum, counted, interpreted, pairs, summed
 
 
 @record
@@ -33,7 +33,7 @@ def slid(window, state):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"advance": 0}, "window: advance must be between 1 and 2305843009213693952, got 0"),
         ({"advance": -3}, "window: advance must be between"),
@@ -69,20 +69,20 @@ def slid(window, state):
         ({"result": slid}, "takes 2 arguments, but the call passes 3"),
     ],
 )
-def test_windows_that_make_no_sense_are_refused(changed, said):
-    with pytest.raises(BadInput, match=re.escape(said)):
+def test_invalid_windows_are_refused(changed, message):
+    with pytest.raises(BadInput, match=re.escape(message)):
         interpreted(counted(**changed), [])
 
 
-def test_rows_without_time_have_no_windows():
+def test_windows_require_rows_with_time():
     app = App("untimed")
     with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) needs an integer field ts"):
         app.source(Untimed).window(size=1, advance=1).key_by(every=1).apply(
-            update=lambda *args: None, state=Sum, output=Found
+            update=lambda *args: None, state=Sum, output=Output
         )
     other = App("other").source(Event)
     with pytest.raises(BadInput, match="a stream of app other"):
-        app.window(other, size=1, advance=1).key_by(every=1).apply(update=summed, state=Sum, output=Found)
+        app.window(other, size=1, advance=1).key_by(every=1).apply(update=summed, state=Sum, output=Output)
 
 
 def divides(row, window, state, out):
@@ -90,7 +90,7 @@ def divides(row, window, state, out):
 
 
 @pytest.mark.parametrize("make", [Interpreter, Loop])
-def test_an_operator_that_raises_is_named_with_its_event_by_both(make):
+def test_both_readers_name_a_failing_operator_with_its_event(make):
     table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 1], "value": [1, 2, 7]})
     app = counted(update=divides)
     app.generates(lambda *args: {})
@@ -101,7 +101,7 @@ def test_an_operator_that_raises_is_named_with_its_event_by_both(make):
         make(app, app.bind({})).process(late)
 
 
-def test_an_operator_that_raises_is_named_with_its_event_and_window_by_the_engine():
+def test_the_engine_names_a_failing_operator_with_its_event_and_window():
     table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 3], "value": [1, 2, 7]})
     app = counted(update=divides)
     app.generates(lambda *args: {})
@@ -111,7 +111,7 @@ def test_an_operator_that_raises_is_named_with_its_event_and_window_by_the_engin
             check_executed(app, app.bind({}), table, None, 0, ways=[(threads, 2, 10)])
 
 
-def test_an_operator_that_raises_is_named_with_its_event():
+def test_a_failing_operator_is_named_with_its_event():
     with pytest.raises(RunFailed, match=r"operator divides, event 2: ZeroDivisionError: .*test_window_refusals.py:\d+"):
         interpreted(counted(update=divides), [(0, 1, 1), (1, 1, 2), (2, 1, 7)])
 
@@ -168,8 +168,8 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     (package / "written.py").write_text(WRITTEN)
     monkeypatch.chdir(tmp_path)
     assert command("generate", "written", "--events", 100, "--out", "w")[0] == 0
-    code, said, _ = command("oracle", "written", "--input", "w", "--out", "o")
-    first, _, last = said.strip().split(", ")
+    code, stdout, _ = command("oracle", "written", "--input", "w", "--out", "o")
+    first, _, last = stdout.strip().split(", ")
     assert (code, first, last) == (0, "o: 36 outputs", "1 events too late for every window")  # 12 windows, three users
     expected = Counter((10 * at + 30, n % 3) for n in range(99) for at in range(n // 10 - 2, n // 10 + 1))
     outputs = pa.parquet.read_table("o/outputs").to_pylist()
@@ -179,8 +179,8 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
     for out, options in (("r", ()), ("s", ("--threads", 3, "--batch", 7, "--repetitions", 1, "--seconds", 0))):
         assert command("run", "written", "--input", "w", "--out", out, "--sink", "parquet", *options)[0] == 0
-        code, said, _ = command("diff", out, "o")
-        assert (code, said.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
+        code, stdout, _ = command("diff", out, "o")
+        assert (code, stdout.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
     assert json.loads(Path("r/report.json").read_bytes())["samples"][0]["dropped_late"] == 1
     for options, why in (
         (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned, spark"),
@@ -191,11 +191,11 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     assert not (tmp_path / "x").exists()
 
 
-def test_an_app_of_two_streams_is_not_run_alone():
+def test_an_operator_of_two_streams_cannot_run_alone():
     app = App("two")
     source = app.source(Event)
     app.window(source, source, size=1, advance=1).key_by(every=1).apply(
-        update=(both, both), state=(Sum, Sum), output=Found
+        update=(both, both), state=(Sum, Sum), output=Output
     ).sink()
     for part in (app.only, app.upto):
         with pytest.raises(BadInput, match="two: cannot record or run both alone, because it takes several streams"):

@@ -1,4 +1,4 @@
-"""Windows interpreted, against their definition worked out in another way: every row, every window, every key."""
+"""Interpreted windows against an independent definition: every row, every window, every key."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -20,7 +20,7 @@ from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import Pinned
 from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
-from tests.streaming_core.language.windowed import Event, Found, Pair, Sum, interpreted, pairs, summed, told
+from tests.streaming_core.language.windowed import Event, Output, Pair, Sum, emit_sums, interpreted, pairs, summed
 from tests.support.draws import seeds
 from tests.support.windows import declare_window
 
@@ -28,14 +28,14 @@ MINUTE = 60_000
 
 
 def ordered(keys):
-    """Keys in the order of their expiry, of which the first touched come first."""
+    """Keys in the order of their expiry; keys of one group keep the order of first use."""
     return sorted(keys, key=lambda key: key_group((key,) if not isinstance(key, tuple) else key))
 
 
 # --- the paper's example ---------------------------------------------------------------------------------------------
 
 
-def test_the_longest_tweet_of_each_hashtag_as_the_paper_traces_it():
+def test_longest_tweet_of_each_hashtag_matches_the_papers_trace():
     """STRETCH, appendices C to E: figure 15 and listing 16."""
     app = App("longest")
     app.source(Tweet).window(size=60 * MINUTE, advance=30 * MINUTE).key_by(Hashtag, keys=hashtags).apply(
@@ -45,27 +45,27 @@ def test_the_longest_tweet_of_each_hashtag_as_the_paper_traces_it():
     def at(hour, minute):
         return (60 * hour + minute) * MINUTE
 
-    made, _ = interpreted(
+    outputs, _ = interpreted(
         app, [(at(9, 50), 1, b"hello #pink"), (at(9, 58), 2, b"hi #red #pink"), (at(10, 0), 3, b"nothing # at all")]
     )
-    first = {(row["seq"], row["ts"], row["hashtag"], row["chars"]) for row in made if row["ts"] == at(10, 0)}
+    first = {(row["seq"], row["ts"], row["hashtag"], row["chars"]) for row in outputs if row["ts"] == at(10, 0)}
     assert first == {(2, at(10, 0), b"red", 13), (2, at(10, 0), b"pink", 13)}
-    assert [(row["ts"], row["hashtag"]) for row in made] == [
+    assert [(row["ts"], row["hashtag"]) for row in outputs] == [
         (end, tag) for end in (at(10, 0), at(10, 30)) for tag in ordered([b"pink", b"red"])
     ]
-    assert [row["seq"] for row in made] == [2, 2, 3, 3]
+    assert [row["seq"] for row in outputs] == [2, 2, 3, 3]
 
 
 # --- any windows -----------------------------------------------------------------------------------------------------
 
 
 def keys_of(value, count, is_set):
-    given = [((value + i) % 3, i % 2) for i in range(count)]
-    return list(dict.fromkeys(given)) if is_set else given
+    keys = [((value + i) % 3, i % 2) for i in range(count)]
+    return list(dict.fromkeys(keys)) if is_set else keys
 
 
 def expected_sums(rows, advance, size, delay, is_set):
-    """From the definition: all windows that any row falls in, each asked of every row."""
+    """Sums by definition: tests every row against every window that contains any row."""
     latest, sums, touched, late = None, {}, {}, 0
     expiries = defaultdict(list)
     for seq, (ts, count, value) in enumerate(rows):
@@ -88,7 +88,7 @@ def expected_sums(rows, advance, size, delay, is_set):
 
 @pytest.mark.parametrize("seed", seeds(3, of=12))
 @pytest.mark.parametrize("multiplicity", ["set", "bag"])
-def test_windows_are_what_their_definition_says(seed, multiplicity):
+def test_windows_match_their_definition(seed, multiplicity):
     rng = np.random.default_rng([seed, len(multiplicity)])
     advance = int(rng.integers(1, 9))
     size = advance + int(rng.integers(0, 20))  # divided by the advance, or not
@@ -96,13 +96,13 @@ def test_windows_are_what_their_definition_says(seed, multiplicity):
     steps = rng.choice([0, 0, 1, 2, 40], 120)
     ts = np.cumsum(steps) - 5 - (rng.integers(0, 2 * delay + 1, 120) if delay else 0)  # some too late, some below zero
     rows = [(int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in ts]
-    app = App("sums", params={"advance": Param(advance), "late": Param(delay), "given": Param("set")})
+    app = App("sums", params={"advance": Param(advance), "late": Param(delay), "multiplicity": Param("set")})
     app.source(Event).window(size=size, advance="advance", delay="late").key_by(
-        Pair, keys=pairs, multiplicity="given" if seed % 3 else multiplicity
-    ).apply(update=summed, state=Sum, output=Found, result=told).sink()
-    made, interpreter = interpreted(app, rows, given=multiplicity)
+        Pair, keys=pairs, multiplicity="multiplicity" if seed % 3 else multiplicity
+    ).apply(update=summed, state=Sum, output=Output, result=emit_sums).sink()
+    outputs, interpreter = interpreted(app, rows, multiplicity=multiplicity)
     wanted, late = expected_sums(rows, advance, size, delay, multiplicity == "set")
-    assert [tuple(v for k, v in row.items() if k != "sub") for row in made] == wanted
+    assert [tuple(v for k, v in row.items() if k != "sub") for row in outputs] == wanted
     assert interpreter.dropped_late == late
     assert interpreter.state() == {}  # everything has expired
 
@@ -135,38 +135,38 @@ def recalled(window, state, out):
 
 
 @pytest.mark.parametrize("seed", seeds(2, of=8))
-def test_a_single_window_that_slides_finds_what_many_find(seed):
-    """The same aggregate with one set of states per key, purged as it slides, and with one per window."""
+def test_a_sliding_single_window_equals_multiple_windows(seed):
+    """One aggregate with a sliding state per key equals the aggregate with a state per window."""
     rng = np.random.default_rng(seed)
     advance = int(rng.integers(1, 6))
     size = advance * int(rng.integers(1, 4)) + int(rng.integers(0, 3))
     rows = [
         (int(t), int(rng.integers(0, 4)), int(rng.integers(0, 9))) for t in np.cumsum(rng.choice([0, 1, 3, 60], 90))
     ]
-    made = []
+    counts = []
     for kind, state, update, result, slide in (
-        ("multi", Sum, summed, told, None), ("single", Recent, remembered, recalled, purge)
+        ("multi", Sum, summed, emit_sums, None), ("single", Recent, remembered, recalled, purge)
     ):  # fmt: skip
         app = App(f"sums_{kind}")
         app.source(Event).window(size=size, advance=advance, kind=kind).key_by(Pair, keys=pairs).apply(
-            update=update, state=state, output=Found, result=result, slide=slide
+            update=update, state=state, output=Output, result=result, slide=slide
         ).sink()
-        found, interpreter = interpreted(app, rows)
-        made.append(Counter((r["seq"], r["ts"], r["start"], r["a"], r["b"], r["n"], r["total"]) for r in found))
+        outputs, interpreter = interpreted(app, rows)
+        counts.append(Counter((r["seq"], r["ts"], r["start"], r["a"], r["b"], r["n"], r["total"]) for r in outputs))
         assert interpreter.dropped_late == 0
-    assert made[0] == made[1]
-    assert made[0]
+    assert counts[0] == counts[1]
+    assert counts[0]
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
 def expected_sessions(rows, gap):
-    """From the definition: the rows of each key, split where the watermark reached the end of a session."""
+    """Sessions by definition: the rows of each key, split where the watermark reaches the end of a session."""
     reached = np.maximum.accumulate([ts for ts, _, _ in rows])
     late = [ts + gap <= reached[seq] for seq, (ts, _, _) in enumerate(rows)]
-    sessions = []  # of each the key, then the rows
-    touched = {}  # by key its open session
+    sessions = []  # (key, rows) of each session
+    touched = {}  # key -> its open session
     for seq, (ts, count, value) in enumerate(rows):
         for key in [] if late[seq] else keys_of(value, count, True):
             session = touched.get(key)
@@ -174,63 +174,63 @@ def expected_sessions(rows, gap):
                 session = touched[key] = (key, [])
                 sessions.append(session)
             session[1].append((seq, ts, value))
-    made = []
+    rows_out = []
     for number, (key, members) in enumerate(sessions):
         end = max(ts for _, ts, _ in members) + gap
         at = next((seq for seq in range(len(rows)) if reached[seq] >= end), len(rows))
         start, total = min(ts for _, ts, _ in members), sum(value for _, _, value in members)
-        made.append((at, end, key_group(key), number, start, *key, len(members), total, members[0][0]))
-    return [(at, end, *rest) for at, end, _, _, *rest in sorted(made)], sum(late)
+        rows_out.append((at, end, key_group(key), number, start, *key, len(members), total, members[0][0]))
+    return [(at, end, *rest) for at, end, _, _, *rest in sorted(rows_out)], sum(late)
 
 
 @pytest.mark.parametrize("base", [0, -(1 << 61), (1 << 61) - 2000])
 @pytest.mark.parametrize("seed", seeds(2, of=12))
-def test_sessions_are_what_their_definition_says(seed, base):
+def test_sessions_match_their_definition(seed, base):
     rng = np.random.default_rng([seed, abs(base) % 97])
     gap = int(rng.integers(1, 25))
     steps = np.cumsum(rng.choice([0, 0, 1, 2, 40], 120)) + 30 - rng.choice([0, 0, 3, 30], 120)
     rows = [(base + int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in steps]
     app = App("sessions", params={"gap": Param(gap)})
     app.source(Event).window(size="gap", kind="session").key_by(Pair, keys=pairs).apply(
-        update=summed, state=Sum, output=Found, result=told
+        update=summed, state=Sum, output=Output, result=emit_sums
     ).sink()
-    made, interpreter = interpreted(app, rows)
+    outputs, interpreter = interpreted(app, rows)
     wanted, late = expected_sessions(rows, gap)
-    assert [tuple(v for k, v in row.items() if k != "sub") for row in made] == wanted
+    assert [tuple(v for k, v in row.items() if k != "sub") for row in outputs] == wanted
     assert interpreter.dropped_late == late
     assert interpreter.state() == {}
 
 
-def value_told(window, state, out):
+def emit_value(window, state, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=0, n=state.n, total=0, first=state.first)
 
 
-def test_sessions_of_a_key_group_that_end_together_leave_in_the_order_of_their_first_rows():
-    """The session that began first looks like one that ends earlier for longer than the other does."""
+def test_sessions_of_a_key_group_with_equal_ends_leave_in_order_of_first_rows():
+    """Until late, the first session appears to end before the other one."""
     group = key_group((0,))
     one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
     app = App("together")
     app.source(Event).window(size=10, kind="session").key_by("value").apply(
-        update=summed, state=Sum, output=Found, result=value_told
+        update=summed, state=Sum, output=Output, result=emit_value
     ).sink()
     rows = [(0, one), (1, other), (4, one), (5, other), (10, 7), (11, 7), (5, one), (14, 7), (15, 7)]
-    made, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
-    assert [(row["seq"], row["ts"], row["a"]) for row in made] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
+    outputs, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
+    assert [(row["seq"], row["ts"], row["a"]) for row in outputs] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
 
 
-def test_sessions_of_keys_that_every_row_has_end_in_steps():
+def test_sessions_of_shared_keys_end_together():
     keys = 5000
     app = App("every")
     app.source(Event).window(size=10, kind="session").key_by(every=keys).apply(
-        update=summed, state=Sum, output=Found, result=every_told
+        update=summed, state=Sum, output=Output, result=emit_index
     ).sink()
     app.generates(lambda *args: {})
-    made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (9, 0, 1), (40, 0, 1)])
-    assert [row["ts"] for row in made] == [19] * keys + [50] * keys
-    assert [row["a"] for row in made[:keys]] == [row["a"] for row in made[keys:]]
+    outputs, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (9, 0, 1), (40, 0, 1)])
+    assert [row["ts"] for row in outputs] == [19] * keys + [50] * keys
+    assert [row["a"] for row in outputs[:keys]] == [row["a"] for row in outputs[keys:]]
 
 
-def every_told(window, state, out):
+def emit_index(window, state, out):
     out.emit(
         ts=window.end, start=window.start, a=window.key.index, b=0, n=state.n, total=state.total, first=state.first
     )
@@ -246,30 +246,30 @@ def from_other(row, window, theirs, mine, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=mine.n, n=theirs.n, total=mine.total, first=0)
 
 
-def both_told(window, one, other, out):
+def emit_both(window, one, other, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=other.n, n=one.n, total=other.total, first=1)
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=6))
-def test_a_session_of_several_streams_has_the_rows_of_all(seed):
+def test_a_session_of_several_streams_holds_the_rows_of_all(seed):
     rng = np.random.default_rng(seed)
     steps = np.cumsum(rng.choice([0, 1, 9], 90))
     rows = [(int(t), 0, int(rng.integers(0, 4))) for t in steps]
     app = App("both")
     source = app.source(Event)
     app.window(source, source, size=7, kind="session").key_by("value").apply(
-        update=(from_pair, from_other), state=(Sum, Sum), output=Found, result=both_told
+        update=(from_pair, from_other), state=(Sum, Sum), output=Output, result=emit_both
     ).sink()
-    made, _ = interpreted(app, rows)
-    ends = [row for row in made if row["first"] == 1]
+    outputs, _ = interpreted(app, rows)
+    ends = [row for row in outputs if row["first"] == 1]
     assert sum(row["n"] for row in ends) == sum(row["b"] for row in ends) == len(rows)
-    assert len(made) == len(rows) + len(ends)
+    assert len(outputs) == len(rows) + len(ends)
 
 
-def test_sessions_without_a_result_go_all_the_same():
+def test_sessions_without_a_result_function_still_expire():
     app = App("silent")
     app.source(Event).window(size=5, kind="session").key_by("value").apply(
-        update=numbered, state=Sum, output=Found
+        update=numbered, state=Sum, output=Output
     ).sink()
     made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (8, 0, 1), (13, 0, 1), (14, 0, 2), (14, 0, 1)])
     assert [(row["start"], row["ts"], row["n"]) for row in made] == [
@@ -286,7 +286,7 @@ def numbered(row, window, state, out):
 
 
 @record
-class Said:
+class Line:
     ts: i64
     line: text
     number: i64
@@ -326,12 +326,12 @@ class Ends:
 
 
 def phrases(row, keys):
-    """The line, cut in two in every third place."""
+    """The line, cut in two at every third position."""
     for at in range(0, len(row.line) + 1, 3):
         keys.add(number=row.number % 2, first=row.line[0:at], rest=row.line[at:], is_long=len(row.line) > 16)
 
 
-def said(row, window, state, out):
+def emit_line(row, window, state, out):
     state.n += 1
     if state.numbers.add(row.number):
         out.emit(
@@ -357,30 +357,30 @@ def every_end(window, state, out):
 
 
 def behind(name, **second):
-    """Windows behind windows, whose update and result both emit texts of rows and of keys."""
+    """Windows after windows, whose update and result both emit texts of rows and of keys."""
     app = App(name)
     first = (
-        app.source(Said)
+        app.source(Line)
         .window(size=7, advance=3, delay=2)
         .key_by(Phrase, keys=phrases)
-        .apply(update=said, state=Seen, output=Phrases, result=ended)
+        .apply(update=emit_line, state=Seen, output=Phrases, result=ended)
     )
     declare_window(first, key="rest", state=Sum, update=by_end, result=every_end, output=Ends, **second).sink()
     return app
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=6))
-def test_windows_behind_windows_and_texts_of_any_length(seed):
-    """What is put out by the update of the first ones goes back in time: the second ones drop what is late."""
+def test_windows_after_windows_handle_texts_of_any_length(seed):
+    """Updates of the first windows emit rows out of order, so the second windows drop late rows."""
     rng = np.random.default_rng(seed)
     ts = np.cumsum(rng.choice([0, 1, 9], 60)) - rng.integers(0, 4, 60)
     lines = [b"", b"abc", b"abcdefghabcdefgh", b"abcdefghabcdefghi", bytes(range(60)), b"abcdefgh\0bcdefgh"]
     rows = [(int(t), lines[int(rng.integers(0, 6))], int(rng.integers(0, 4))) for t in ts]
-    made, interpreter = interpreted(behind("late", advance=2, size=5), rows)
+    outputs, interpreter = interpreted(behind("late", advance=2, size=5), rows)
     assert interpreter.dropped_late > 0
-    assert made
+    assert outputs
     patient, interpreter = interpreted(behind("patient", advance=2, size=5, delay=60), rows)
-    assert sum(row["n"] for row in patient) > sum(row["n"] for row in made)
+    assert sum(row["n"] for row in patient) > sum(row["n"] for row in outputs)
 
 
 # --- several streams -------------------------------------------------------------------------------------------------
@@ -439,8 +439,8 @@ def from_right(row, window, lefts, rights, out):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=4))
-def test_a_join_of_two_streams_meets_every_pair_once(seed):
-    """`every`: each row has all keys, and one of them makes a pair. Nobody is told of an expiry."""
+def test_a_join_of_two_streams_emits_every_pair_once(seed):
+    """`every`: each row has all keys, and one of them makes a pair. No operator observes an expiry."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(5, 30))
     rows = [
@@ -452,18 +452,18 @@ def test_a_join_of_two_streams_meets_every_pair_once(seed):
     app.window(left, right, size=size, advance=1, kind="single").key_by(every="n").apply(
         update=(from_left, from_right), state=(Times, Times), output=Match
     ).sink()
-    made, _ = interpreted(app, rows)
+    outputs, _ = interpreted(app, rows)
     wanted = Counter()
     for i, (ts, side, value) in enumerate(rows):
         for before, other, theirs in rows[:i]:
             if side != other and before > ts - size:
                 x, y = (value, theirs) if side == 0 else (theirs, value)
                 wanted[i, ts + 1, y % 3, x, y] += 1
-    assert Counter((r["seq"], r["ts"], r["key"], r["x"], r["y"]) for r in made) == wanted
+    assert Counter((r["seq"], r["ts"], r["key"], r["x"], r["y"]) for r in outputs) == wanted
     assert wanted
 
 
-def test_key_groups_are_those_of_the_runtime():
+def test_key_groups_equal_the_runtimes():
     """Published: runtime/src/state/key_group.rs holds the same vectors."""
     assert key_group((0,)) == 0x7837_0140_C1AB_1441 * GROUPS >> 64
     assert key_group((b"lockstep!",)) == 0xF879_29D7_8C02_A65B * GROUPS >> 64
@@ -480,7 +480,7 @@ def several(row, keys):
 
 
 def passed_on(number):
-    """Functions of their own for each operator: a row from each window of each key."""
+    """New functions for each operator, which emit a row from each window of each key."""
 
     def update(row, window, state, out):
         state.n += 1
@@ -512,17 +512,17 @@ def drawn_table(events):
     return pa.table({"seq": range(events), **columns})
 
 
-def test_windowed_operators_in_a_row_keep_order_however_many_they_are():
+def test_any_number_of_chained_windowed_operators_keeps_order():
     app, table = in_a_row(6), drawn_table(60)
     interpreter = Interpreter(app, {})
-    made = pa.concat_tables([interpreter.process(table), interpreter.finish(60)])
-    assert made.num_rows > 300
+    outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(60)])
+    assert outputs.num_rows > 300
     program = compile_app(app, {})
     for threads, batch in ((1, 16), (2, 16), (3, 3), (8, 1)):
         for schedule in ([], drawn_schedule(app, threads, 60, threads)):
             spec = Pinned(app="row", threads=threads, batch=batch, schedule=schedule, sink="digest")
             sample, _, _ = one_pass.run(spec, program, Blocks(Events([table]), program, 25))
-            assert sample.digest == format_digest(*outputs_digest(app, "total", made))
+            assert sample.digest == format_digest(*outputs_digest(app, "total", outputs))
 
 
 def many(row, keys):
@@ -538,7 +538,7 @@ def of_value(row, keys):
     keys.add(a=row.value, b=0)
 
 
-def test_rows_of_the_end_that_expire_many_windows_are_all_taken():
+def test_all_rows_from_windows_that_expire_at_the_end_are_emitted():
     """At the end, the first operator emits rows of three windows. Each lets many keys expire in the second one."""
     app, first, second = App("ends"), passed_on(0) | {"result": each_key}, passed_on(1)
     stream = declare_window(
@@ -549,7 +549,7 @@ def test_rows_of_the_end_that_expire_many_windows_are_all_taken():
     assert len(made) == 3 * 1500
 
 
-def test_more_operators_in_a_row_than_copies_can_order_are_refused():
+def test_longer_chains_than_copies_can_order_are_refused():
     app = in_a_row(4)
     Pinned(app="row", threads=2).check(app)
     Pinned(app="row", threads=1, parallelism="sn").check(app)

@@ -1,4 +1,4 @@
-"""What the tests of windows share: rows interpreted, and an application with windows over pairs of keys."""
+"""Shared by the tests of windows: an interpreter run, and an application with windows over pairs of keys."""
 
 import pyarrow as pa
 
@@ -11,7 +11,10 @@ from tests.support.windows import declare_window
 
 
 def interpreted(app, rows, end=None, **params):
-    """What the interpreter makes of rows (tuples of the event's fields), and itself. The loop makes the same."""
+    """Runs rows (tuples of the event's fields) and returns the outputs and the interpreter.
+
+    The compiled loop must produce the same outputs.
+    """
     app.generates(lambda *args: {})
     interpreter = Interpreter(app, app.bind(params))
     kinds = interpreter.event.arrow()
@@ -21,17 +24,17 @@ def interpreted(app, rows, end=None, **params):
         | {field.name: pa.array(column, field.type) for field, column in zip(kinds, columns, strict=True)}
     )
     end = len(rows) if end is None else end
-    made = pa.concat_tables([interpreter.process(table), interpreter.finish(end)])
+    outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(end)])
     loop = Loop(app, app.bind(params))
-    for _ in range(2):  # once more from the start
+    for _ in range(2):  # the second time from the start
         half = len(rows) // 3
         parts = [loop.process(part) for part in (table[:half], table[half:])] + [loop.finish(end)]
-        compare(app.name, made, pa.concat_tables(parts), "outputs")
+        compare(app.name, outputs, pa.concat_tables(parts), "outputs")
         assert loop.dropped_late == interpreter.dropped_late
         assert loop.state() == {}
         loop.reset()
-    check_executed(app, app.bind(params), table, made, interpreter.dropped_late, end)
-    return made.to_pylist(), interpreter
+    check_executed(app, app.bind(params), table, outputs, interpreter.dropped_late, end)
+    return outputs.to_pylist(), interpreter
 
 
 @record
@@ -55,7 +58,7 @@ class Sum:
 
 
 @record
-class Found:
+class Output:
     ts: i64
     start: i64
     a: i64
@@ -66,7 +69,7 @@ class Found:
 
 
 def pairs(row, keys):
-    """Keys of two parts, of which some are given twice; of some rows none."""
+    """Keys of two parts. Some rows have a key twice, some have none."""
     for i in range(row.keys):
         keys.add(a=(row.value + i) % 3, b=i % 2)
 
@@ -78,7 +81,7 @@ def summed(row, window, state, out):
     state.total += row.value
 
 
-def told(window, state, out):
+def emit_sums(window, state, out):
     out.emit(
         ts=window.end, start=window.start, a=window.key.a, b=window.key.b, n=state.n, total=state.total,
         first=state.first,
@@ -89,8 +92,8 @@ def counted(**changed):
     app = App("counted", params={"p": Param(0), "f": Param(0.5)})
     source = app.source(Event)
     declared = {
-        "keys": pairs, "key": Pair, "advance": 2, "size": 4, "state": Sum, "update": summed, "result": told,
-        "output": Found,
+        "keys": pairs, "key": Pair, "advance": 2, "size": 4, "state": Sum, "update": summed, "result": emit_sums,
+        "output": Output,
     }  # fmt: skip
     declare_window(source, **declared | changed).sink()
     return app

@@ -1,4 +1,4 @@
-"""The interpreter under pdb: it stops in the user's source at one event, and goes on to the oracle's outputs."""
+"""The interpreter under pdb: it stops in the user's source at one event and then yields the oracle's outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_outputs_of_an_event_are_those_of_the_oracle(tmp_path, name, event):
     assert sys.gettrace() is None
 
 
-def test_debugger_stops_in_each_operator_with_its_row_and_its_state(tmp_path):
+def test_debugger_stops_in_each_operator_and_shows_row_and_state(tmp_path):
     text, _ = session(source_of(tmp_path, "wc"), 200, "p row.line\nc\np state.n\n" + "c\n" * 20)
     stops = re.findall(r"> .*/apps/wc\.py\(\d+\)_f\d+_(\w+)\(\)", text)
     assert stops[0] == "split"
@@ -49,13 +49,13 @@ def test_debugger_stops_in_each_operator_with_its_row_and_its_state(tmp_path):
     assert re.search(r"^\(operator\) \d+$", text, re.MULTILINE)
 
 
-def test_person_who_leaves_gets_no_outputs(tmp_path):
+def test_leaving_the_debugger_prints_no_outputs(tmp_path):
     _, outputs = session(source_of(tmp_path, "wc"), 200, "q\n")
     assert outputs is None
     assert sys.gettrace() is None
 
 
 @pytest.mark.parametrize("event", [-1, 300, 1 << 62])
-def test_event_that_the_workload_lacks_is_refused(tmp_path, event):
+def test_an_event_outside_the_workload_is_refused(tmp_path, event):
     with pytest.raises(BadInput, match=f"the workload has no event {event}: it has 300 events"):
         session(source_of(tmp_path, "wc"), event, "")

@@ -1,4 +1,4 @@
-"""The interpreter against the same computation done in other ways, and what it says when an operator fails."""
+"""The interpreter against independent computations, and its errors when an operator fails."""
 
 from collections import OrderedDict, deque
 from pathlib import Path
@@ -64,7 +64,7 @@ def table(**columns):
         ("brisk_lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),
     ],
 )
-def test_an_application_does_what_its_operators_say(name, params):
+def test_an_application_runs_its_operators(name, params):
     app = registry.load(name)
     events = workload.generate_chunk(app, params, 1000, 5, 0, 1000)
     expected = by_hand.run(app, params, events)
@@ -135,7 +135,7 @@ def box(row, state, out):
     )
 
 
-def test_containers_do_what_python_does():
+def test_containers_behave_like_pythons():
     app = App("boxes")
     app.source(Step).process(box, Boxes, Seen).sink()
     r = np.random.default_rng(7)
@@ -206,7 +206,7 @@ def last(state, out):
     out.emit(n=-1, times=state.n)
 
 
-def test_flushes_come_in_topological_order_with_keys_ascending():
+def test_flushes_run_in_topological_order_and_ascending_keys():
     app = App("flush")
     spread_out = app.source(Number).flat_map(spread, Number)
     spread_out.key_by("n").process(add, Total, Total, flush=tell).process(collect, Total, Total, flush=last).sink()
@@ -222,7 +222,7 @@ def spread_again(row, out):
     spread(row, out)
 
 
-def test_sub_counts_what_one_event_puts_out():
+def test_sub_counts_the_outputs_of_one_event():
     app = App("fan")
     app.source(Number).flat_map(spread, Number).flat_map(spread_again, Number).sink()
     rows = generated(app).process(table(n=[3, 4])).to_pylist()
@@ -231,19 +231,19 @@ def test_sub_counts_what_one_event_puts_out():
     ]  # fmt: skip
 
 
-def test_sub_goes_on_over_events_of_one_seq():
-    """As an operator takes them that is replayed alone; wherever a chunk ends, and at the end of the stream too."""
+def test_sub_continues_over_events_of_one_seq():
+    """A replayed operator takes several events of one seq, across chunks and at the end of the stream."""
     app = App("again")
     app.source(Number).flat_map(spread, Number).process(collect, Total, Total, flush=last).sink()
     events = table(n=[3, 1, 2, 4]).set_column(0, "seq", pa.array([5, 5, 5, 9]))
     for part, flushed in ((app.only("spread"), 0), (app, 1)):
         machine = generated(part)
-        made = [machine.process(events.slice(0, 2)), machine.process(events.slice(2)), machine.finish(9)]
-        rows = [(r["seq"], r["sub"]) for r in pa.concat_tables(made).to_pylist()]
+        parts = [machine.process(events.slice(0, 2)), machine.process(events.slice(2)), machine.finish(9)]
+        rows = [(r["seq"], r["sub"]) for r in pa.concat_tables(parts).to_pylist()]
         assert rows == [(5, sub) for sub in range(6)] + [(9, sub) for sub in range(4 + flushed)]
 
 
-def test_the_sink_of_a_single_operator_may_take_the_events_too():
+def test_the_sink_of_a_single_operator_can_also_take_the_events():
     app = App("beside")
     events = app.source(Number)
     events.union(events.flat_map(spread, Number)).sink()
@@ -251,7 +251,7 @@ def test_the_sink_of_a_single_operator_may_take_the_events_too():
     assert [(r["seq"], r["sub"], r["n"]) for r in rows] == [(0, 0, 2), (0, 1, 0), (0, 2, 1), (1, 0, 1), (1, 1, 0)]
 
 
-def test_a_single_operator_may_take_the_events_more_than_once():
+def test_a_single_operator_can_take_the_events_twice():
     app = App("twice")
     events = app.source(Number)
     events.union(events).flat_map(spread, Number).sink()
@@ -347,14 +347,14 @@ def moves(*rows):
     )
 
 
-def test_conditions_see_the_state_before_and_a_rejected_event_leaves_nothing():
+def test_conditions_see_the_previous_state_and_a_rejected_event_changes_nothing():
     machine = generated(bank)
     rows = machine.process(moves((3, 0, 40), (3, 0, 1), (2, 1, 5), (1, 0, -3), (2, 2, 25), (2, 1, 26))).to_pylist()
     assert [tuple(row.values())[2:] for row in rows] == [
         (True, 40, 0, 50, 40),  # exactly enough
         (False, 0, 0, 50, 40),  # nothing left, and nothing happens
         (True, 30, 25, 25, 5),
-        (True, 25, 25, 25, 25),  # to itself: taken and given
+        (True, 25, 25, 25, 25),  # to itself
         (False, 25, 25, 25, 5),
     ]
     assert [row["seq"] for row in rows] == [0, 1, 2, 4, 5]
@@ -424,11 +424,11 @@ def test_an_error_names_operator_event_and_line(fn, a, b, error):
     lines = list(enumerate(Path(__file__).read_text().splitlines(), 1))
     line = next(i for i, text in lines if text.endswith("# here") and i > fn.__code__.co_firstlineno)
     assert str(failure.value).startswith(f"operator {fn.__name__}, event 2: {error}")
-    assert str(failure.value).endswith(f"(test_oracle_interpreter.py:{line})")
+    assert str(failure.value).endswith(f"(test_interpreter.py:{line})")
     assert "\n" not in str(failure.value)
 
 
-def test_values_at_the_edges_fit():
+def test_extreme_values_fit():
     app = App("fits")
     app.source(Any).flat_map(narrow, Small).sink()
     rows = generated(app).process(table(a=[127, -128], b=[255, 0], t=pa.array([b""] * 2, pa.binary()))).to_pylist()

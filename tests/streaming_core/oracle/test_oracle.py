@@ -1,4 +1,4 @@
-"""Oracle results as folders: addresses, manifests, both ways to compute them, and what happens when they cannot be."""
+"""Oracle results as folders: addresses, manifests, both ways to compute them, and failures."""
 
 import json
 import resource
@@ -25,7 +25,7 @@ def words(tmp_path_factory):
     return folder
 
 
-def test_a_result_holds_outputs_state_and_what_they_are(words, tmp_path):
+def test_a_result_holds_outputs_state_and_a_manifest(words, tmp_path):
     manifest = oracle.run(words, tmp_path / "out")
     outputs = pq.read_table(tmp_path / "out" / "outputs")
     state = pq.read_table(tmp_path / "out" / "state" / "count.parquet")
@@ -52,7 +52,7 @@ def test_the_address_follows_content_parameters_and_code(words):
     assert oracle.address(manifest | {"params": manifest["params"] | {"skew": 0.5}}) != first
 
 
-def test_compiled_results_are_checked_on_a_prefix_and_the_same(words, tmp_path, monkeypatch):
+def test_compiled_results_are_checked_on_a_prefix_and_equal_interpreted_ones(words, tmp_path, monkeypatch):
     expected = oracle.run(words, tmp_path / "interpreted", mode="interpreted")
     monkeypatch.setattr(oracle, "INTERPRETED", 100)
     monkeypatch.setattr(oracle, "CHECKED", 150)
@@ -96,17 +96,17 @@ def test_every_source_file_of_the_oracle_changes_its_version(tmp_path):
         with path.open("a") as file:
             file.write("# changed\n")
         versions.append(oracle.source_digest(package))
-    (package / "loop" / "checks.py").rename(package / "checks.py")  # another place is another program
+    (package / "loop" / "checks.py").rename(package / "checks.py")  # another path is another program
     versions.append(oracle.source_digest(package))
     assert len(set(versions)) == len(sources) + 3
 
 
-def test_a_result_that_is_there_is_kept(words, tmp_path):
+def test_an_existing_result_is_kept(words, tmp_path):
     first = oracle.run(words, tmp_path / "out")
     assert oracle.run(words, tmp_path / "out") == first  # `seconds` would differ if it had run again
 
 
-def test_a_folder_that_holds_something_else_is_refused(words, tmp_path):
+def test_a_foreign_folder_is_refused(words, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("precious")
     with pytest.raises(BadInput, match="no oracle result"):
@@ -121,16 +121,16 @@ def test_a_folder_that_holds_something_else_is_refused(words, tmp_path):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
-def test_what_cannot_be_written_is_one_line(words, tmp_path):
+def test_an_unwritable_folder_gives_one_line(words, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput) as failure:
         oracle.run(words, tmp_path / "file" / "out")
     assert str(failure.value) == f"cannot write the result to {tmp_path / 'file' / 'out'}: File exists"
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(words, tmp_path):
+def test_a_full_disk_gives_one_line_and_leaves_no_output(words, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # any larger file cannot be written
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # larger files cannot be written
     try:
         with pytest.raises(CommandFailed, match=r"cannot write the result to .*: ") as failure:
             oracle.run(words, tmp_path / "out")
@@ -140,7 +140,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(words, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_requests(words, tmp_path):
+def test_bad_requests_are_refused(words, tmp_path):
     with pytest.raises(BadInput, match="unknown mode 'fast'; known: auto, interpreted, compiled"):
         oracle.run(words, tmp_path / "out", mode="fast")
     with pytest.raises(BadInput, match="no workload"):

@@ -1,6 +1,6 @@
-"""What the planner's tests draw: small graphs, machines and plans; and the paper's four applications.
+"""Random small graphs, machines and plans for the planner's tests, and the paper's four applications.
 
-Everything is made from a seed by Python's own generator of random numbers: the same cases every time.
+Python's random number generator draws everything from a seed, so cases are reproducible.
 """
 
 import random
@@ -13,15 +13,15 @@ SIZES = (0.0, 8.0, 64.0, 65.0, 200.0, 640.0)
 SELECTIVITIES = (0.0, 0.01, 0.5, 1.0, 2.0, 10.0)
 
 
-def graph(seed: int, operators: int = 4) -> Graph:
-    """A source, that many operators less two, and a sink; of several streams, kinds and unequal keys."""
+def graph(seed: int, size: int = 4) -> Graph:
+    """A source, `size` - 2 operators and a sink, with several streams and kinds and unequal keys."""
     draw = random.Random(seed)
-    found = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=draw.choice(TIMES[1:]))])]
-    for number in range(1, operators):
-        last = number == operators - 1
+    operators = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=draw.choice(TIMES[1:]))])]
+    for number in range(1, size):
+        last = number == size - 1
         kind = "sink" if last else draw.choice(("stateless", "partitioned", "stateful", "windowed"))
-        untaken = [o for o in found if not any(i.producer == o.name for p in found for i in p.inputs)]
-        producers = untaken if last else draw.sample(found, min(len(found), draw.choice((1, 1, 2))))
+        untaken = [o for o in operators if not any(i.producer == o.name for p in operators for i in p.inputs)]
+        producers = untaken if last else draw.sample(operators, min(len(operators), draw.choice((1, 1, 2))))
         if draw.random() < 0.2:  # takes a stream twice
             producers = [*producers, producers[0]]
         inputs = [
@@ -42,12 +42,14 @@ def graph(seed: int, operators: int = 4) -> Graph:
         most = draw.choice((1, 2, 4096)) if last else None
         name = "sink" if last else f"operator{number}"
         others = draw.choice((0.0, 30.0))
-        found.append(Operator(name=name, kind=kind, inputs=inputs, others_ns=others, memory_bytes=memory, most=most))
-    return Graph(app=f"drawn {seed}", operators=found)
+        operators.append(
+            Operator(name=name, kind=kind, inputs=inputs, others_ns=others, memory_bytes=memory, most=most)
+        )
+    return Graph(app=f"drawn {seed}", operators=operators)
 
 
 def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
-    """So many sockets; some are the same but for their number, some have too little of something."""
+    """A machine with `sockets` sockets: some differ only in their number, some lack a resource."""
     draw = random.Random(seed)
     cores = [draw.choice((max(1, room - 2), room)) for _ in range(sockets)]
     near, far = draw.choice(((100.0, 100.0), (100.0, 500.0), (0.0, 300.0), (0.0, 0.0)))
@@ -66,7 +68,7 @@ def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
 
 
 def streamed(seed: int, machine: Machine) -> Machine:
-    """A machine whose rows are fetched in streams, not line by line, and perhaps got back so."""
+    """A machine that fetches rows in streams instead of line by line, and may get them back likewise."""
     draw = random.Random(seed)
     n = machine.sockets
 
@@ -77,7 +79,7 @@ def streamed(seed: int, machine: Machine) -> Machine:
 
 
 def patterned(seed: int, graph: Graph) -> Graph:
-    """A graph whose operators cost something else in two patterns more."""
+    """A graph with two more patterns, in which operators have other costs."""
     draw = random.Random(seed)
     names = [operator.name for operator in graph.operators]
 
@@ -94,28 +96,29 @@ def patterned(seed: int, graph: Graph) -> Graph:
 
 
 def replicas(seed: int, graph: Graph, most: int) -> tuple[int, ...]:
-    """Of each operator, at most so many in all."""
+    """The number of replicas of each operator, at most `most` in total."""
     draw = random.Random(seed)
-    found = [1] * len(graph.operators)
-    for _ in range(draw.randint(0, most - len(found))):
-        index = draw.randrange(len(found))
-        if found[index] < graph.operators[index].replicas:
-            found[index] += 1
-    return tuple(found)
+    numbers = [1] * len(graph.operators)
+    for _ in range(draw.randint(0, most - len(numbers))):
+        index = draw.randrange(len(numbers))
+        if numbers[index] < graph.operators[index].replicas:
+            numbers[index] += 1
+    return tuple(numbers)
 
 
 def plan(seed: int, graph: Graph, machine: Machine, most: int) -> dict[str, list[int]]:
-    """A plan, whether there is room for it or not."""
+    """A plan that may exceed the room of the machine."""
     draw = random.Random(seed)
     numbers = replicas(seed, graph, most)
-    return {o.name: [draw.randrange(machine.sockets) for _ in range(k)] for o, k in zip(graph.operators, numbers)}  # noqa: B905
+    counts = zip(graph.operators, numbers, strict=True)
+    return {operator.name: [draw.randrange(machine.sockets) for _ in range(count)] for operator, count in counts}
 
 
 def paper(name: str, clock_ghz: float | None = 1.2) -> Graph:
     """An application of the paper: its topology (figures 2 and 18) and selectivities (table 8, appendix B).
 
-    Times are the paper's where table 3 has them, of WC's Splitter and Counter on server A; all others, and all sizes,
-    are chosen for these tests and measured nowhere.
+    The times of WC's Splitter and Counter on server A come from table 3. All other times and all sizes are assumptions
+    of these tests without a measurement.
     """
 
     def operator(name, kind, ns, size, *producers, most=None):

@@ -1,4 +1,4 @@
-"""Both evaluations of the model say the same of any plan, and a bound bounds."""
+"""Both evaluations of the model agree on any plan, and a bound is valid."""
 
 import numpy as np
 import pytest
@@ -14,17 +14,17 @@ from tests.streaming_core.planner import drawn
 
 
 def counts(problem: Compressed, plan: dict[str, list[int]]) -> np.ndarray:
-    """A plan as numbers by class and socket."""
-    found = np.zeros((len(problem.classes), problem.sockets + 1))
+    """The number of replicas of a plan by class and socket."""
+    table = np.zeros((len(problem.classes), problem.sockets + 1))
     for a, one in enumerate(problem.classes):
         for member in one.members:
-            found[a, plan[problem.graph.operators[one.operator].name][member]] += 1
-    return found
+            table[a, plan[problem.graph.operators[one.operator].name][member]] += 1
+    return table
 
 
 @examine(150)
 @given(st.integers(0, 1_000_000))
-def test_both_evaluations_say_the_same(seed):
+def test_both_evaluations_agree(seed):
     graph, machine = drawn.graph(seed, 3 + seed % 5), drawn.machine(seed)
     graph = drawn.patterned(seed, graph) if seed % 2 else graph
     machine = drawn.streamed(seed, machine) if seed // 2 % 2 else machine
@@ -45,8 +45,8 @@ def test_both_evaluations_say_the_same(seed):
 
 @examine(60)
 @given(st.integers(0, 1_000_000), st.sampled_from(["sustained", "throughput"]))
-def test_a_bound_is_no_less_than_the_best_completion(seed, objective):
-    """Of every plan with a part of the replicas placed that a best one may have come from, and of any other."""
+def test_a_bound_is_at_least_the_best_completion(seed, objective):
+    """Bounds of partial plans of a best plan, and of other partial plans."""
     graph, machine = drawn.graph(seed, 3 + seed % 3), drawn.machine(seed, 2 + seed % 2)
     problem = Compressed(graph, machine, drawn.replicas(seed, graph, 6))
     best = exhaustive(problem, objective)
@@ -62,7 +62,7 @@ def test_a_bound_is_no_less_than_the_best_completion(seed, objective):
         assert bound >= best.value * (1 - 1e-9)
 
 
-def test_units_of_a_ratio_have_all_replicas_once():
+def test_units_of_a_ratio_hold_every_replica_once():
     graph = drawn.paper("lr")
     problem = Compressed(graph, Machine.named("server_a"), tuple(range(1, 13)), ratio=5)
     for index, classes in enumerate(problem.of_operator):
@@ -71,7 +71,7 @@ def test_units_of_a_ratio_have_all_replicas_once():
         assert all(len(problem.classes[a].members) % problem.classes[a].size == 0 for a in classes)
 
 
-def test_sockets_are_twins_if_exchanging_them_changes_nothing():
+def test_sockets_are_equivalent_if_exchanging_them_changes_nothing():
     alike = Machine.of_threads(3, 80)
     assert Compressed(drawn.paper("fd"), alike, (1, 1, 1, 1)).twins == [[True] * 3] * 3
     other = Machine.of_threads(3, [[0, 80, 80], [80, 0, 80], [90, 80, 0]])

@@ -1,4 +1,4 @@
-"""A graph is read strictly, and deals rows as the runtime does."""
+"""A graph is read strictly, and deals rows like the runtime."""
 
 import json
 
@@ -24,7 +24,7 @@ def read(tmp_path, *operators, **fields):
     return Graph.read(path)
 
 
-def test_a_graph_is_what_its_file_says(tmp_path):
+def test_a_graph_is_read_from_its_file(tmp_path):
     graph = read(tmp_path, SOURCE, WORK, SINK, code_digest="c", workload="w", clock_ghz=2.0)
     assert [*graph.by_name] == ["source", "work", "sink"]
     assert graph.by_name["work"].inputs[0].selectivity == {"default": 2}
@@ -41,7 +41,7 @@ def taking(operator, **fields):
 
 
 @pytest.mark.parametrize(
-    ("operators", "said"),
+    ("operators", "message"),
     [
         ([SOURCE, WORK], "the graph needs a sink"),
         ([SOURCE, WORK, WORK, SINK], "two operators have the name work"),
@@ -71,17 +71,17 @@ def taking(operator, **fields):
         ([SOURCE, taking(WORK, cost=1), SINK], "unknown field operators.1.inputs.0.cost"),
     ],
 )
-def test_a_damaged_graph_is_refused_in_one_line(tmp_path, operators, said):
+def test_a_damaged_graph_is_refused_in_one_line(tmp_path, operators, message):
     with pytest.raises(BadInput) as refused:
         read(tmp_path, *operators)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith(str(tmp_path))
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 144, 1000])
-def test_keys_are_dealt_as_the_runtimes_owner_map_deals_groups(number):
-    """Group g is replica g * k / 4096's (runtime/src/state/key_group.rs)."""
+def test_keys_are_dealt_like_the_runtimes_owner_map_deals_groups(number):
+    """Group g belongs to replica g * k / 4096 (runtime/src/state/key_group.rs)."""
     weights = [float(group % 5) for group in range(GROUPS)]
     expected = [0.0] * number
     for group, weight in enumerate(weights):
@@ -95,7 +95,7 @@ def test_keys_are_dealt_as_the_runtimes_owner_map_deals_groups(number):
     assert [share[1] * GROUPS for share in shares] == pytest.approx(even)
 
 
-def test_times_are_those_at_the_machines_clock():
+def test_times_scale_to_the_machines_clock():
     server = Machine.named("server_b")
     graph = drawn.paper("wc", clock_ghz=1.2)
     assert graph.on(server).by_name["splitter"].inputs[0].ns == pytest.approx(1612.8 * 1.2 / 2.27)
@@ -104,7 +104,7 @@ def test_times_are_those_at_the_machines_clock():
     assert graph.on(Machine.of_threads(2)) is graph
 
 
-def test_costs_are_those_of_the_pattern_that_is_most_like_the_replicas():
+def test_costs_come_from_the_pattern_most_similar_to_the_replicas():
     chain = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=1)])]
     for name, producer in (("a", "source"), ("b", "a"), ("c", "b")):
         chain.append(Operator(name=name, kind="stateless", inputs=[Input(producer=producer, ns=1)]))
@@ -123,8 +123,8 @@ def test_costs_are_those_of_the_pattern_that_is_most_like_the_replicas():
     assert costs(1, 1, 1, 1, 1) == [10] * 5
     assert costs(1, 2, 3, 4, 1) == [20] * 5
     assert costs(1, 5, 1, 1, 1) == [30] * 5
-    # Of a and c: a sees around it what it sees of a alone, c what it sees of c; to the others patterns are equal, so
-    # that the first counts.
+    # The neighbours of a match pattern a, those of c match pattern c. All patterns match the others equally: the
+    # first one counts.
     assert costs(1, 2, 1, 2, 1) == [20, 30, 20, 40, 20]
     assert graph.replicated((1, 1, 1, 1, 1)) is graph.replicated((1, 1, 1, 1, 1))
     faster = graph.mapped(lambda o: o.model_copy(update={"inputs": [o.inputs[0].model_copy(update={"ns": 1.0})]}))

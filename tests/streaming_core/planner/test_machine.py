@@ -1,4 +1,4 @@
-"""A machine is read strictly; those of the paper are what the paper says of them."""
+"""A machine is read strictly; the paper's machines match the paper."""
 
 import json
 
@@ -16,7 +16,7 @@ def written(tmp_path, document):
     return path
 
 
-def test_a_machine_is_what_its_file_says(tmp_path):
+def test_a_machine_is_read_from_its_file(tmp_path):
     more = {"capacity": [1e9, 2e9], "bandwidth": [[5.0, None], [7.0, 8.0]], "replicas_per_core": None}
     machine = Machine.named(written(tmp_path, GOOD | more))
     assert (machine.sockets, machine.threads, machine.thread(1, 3)) == (2, 6, 5)
@@ -24,13 +24,13 @@ def test_a_machine_is_what_its_file_says(tmp_path):
     assert machine.room(0) is None
 
 
-def test_what_is_not_said_of_a_machine_constrains_nothing(tmp_path):
+def test_omitted_fields_of_a_machine_constrain_nothing(tmp_path):
     machine = Machine.named(written(tmp_path, GOOD))
     assert (machine.time(1), machine.memory(0), machine.channel(0, 1), machine.room(1)) == (4e9, None, None, 4)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"latency": [[0, 1]]}, "latency must have 2 rows of 2 values"),
         ({"latency": [[0, 1], [1]]}, "latency must have 2 rows of 2 values"),
@@ -49,26 +49,26 @@ def test_what_is_not_said_of_a_machine_constrains_nothing(tmp_path):
         ({"sockets": 2}, "unknown field sockets"),
     ],
 )
-def test_a_damaged_machine_is_refused_in_one_line(tmp_path, change, said):
+def test_a_damaged_machine_is_refused_in_one_line(tmp_path, change, message):
     path = written(tmp_path, GOOD | change)
     with pytest.raises(BadInput) as refused:
         Machine.named(path)
     assert str(refused.value).startswith(f"{path}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("{", "invalid JSON"), (json.dumps(GOOD)[:-1] + ', "capacity": [NaN, 1]}', "finite"), ("[]", "must be a mapping")],
 )
-def test_what_is_no_machine_is_refused_in_one_line(tmp_path, text, said):
-    with pytest.raises(BadInput, match=said) as refused:
+def test_a_file_without_a_machine_is_refused_in_one_line(tmp_path, text, message):
+    with pytest.raises(BadInput, match=message) as refused:
         Machine.named(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
-def test_a_name_that_is_no_machine_is_refused_with_those_there_are():
+def test_an_unknown_machine_is_refused_with_the_known_names():
     with pytest.raises(BadInput, match=r"unknown machine 'server_c' .*; known: server_a, server_b, or a machine file"):
         Machine.named("server_c")
 
@@ -76,7 +76,7 @@ def test_a_name_that_is_no_machine_is_refused_with_those_there_are():
 @pytest.mark.parametrize(
     ("name", "cores", "hop", "far"), [("server_a", 18, 307.7, 548.0), ("server_b", 8, 185.2, 349.6)]
 )
-def test_the_papers_servers_are_those_of_its_table(name, cores, hop, far):
+def test_papers_servers_match_its_table(name, cores, hop, far):
     machine = Machine.named(name)
     assert machine.cores == [cores] * 8
     assert (machine.latency[0][1], machine.latency[0][7]) == (hop, far)
@@ -84,21 +84,21 @@ def test_the_papers_servers_are_those_of_its_table(name, cores, hop, far):
     assert machine.source
 
 
-def test_a_row_costs_the_lines_it_lies_in_and_nothing_at_home():
+def test_a_row_costs_its_cache_lines_and_nothing_locally():
     machine = Machine.named("server_a")
     assert machine.fetch(64, 0, 1) == 307.7
     assert machine.fetch(65, 0, 1) == 2 * 307.7
     assert machine.fetch(0, 0, 1) == machine.fetch(64, 1, 1) == 0
 
 
-def test_a_small_host_has_a_thread_in_a_socket():
+def test_each_thread_of_a_small_host_is_a_socket():
     machine = Machine.of_threads(3, 80)
     assert machine.latency == [[0, 80, 80], [80, 0, 80], [80, 80, 0]]
     assert (machine.sockets, machine.threads, machine.room(2)) == (3, 3, None)
     assert Machine.of_threads(2, [[0, 1], [2, 0]]).latency == [[0, 1], [2, 0]]
 
 
-def test_rows_that_are_streamed_take_their_bytes_over_the_bandwidth():
+def test_a_streamed_row_takes_its_bytes_over_the_bandwidth():
     by_line = Machine.of_threads(2, 50.0)
     machine = by_line.changed(streams=[[None, 2e9], [1e9, None]])
     assert [machine.fetch(100, i, j) for i, j in ((0, 1), (1, 0), (0, 0))] == [50.0, 100.0, 0.0]
@@ -107,7 +107,7 @@ def test_rows_that_are_streamed_take_their_bytes_over_the_bandwidth():
         machine.changed(streams=[[None, 2e9], [None, None]])
 
 
-def test_who_writes_gets_back_what_others_have_read_where_that_is_known():
+def test_a_writer_pays_for_getting_lines_back_where_the_machine_knows_the_cost():
     known = Machine.of_threads(2, 50.0)
     assert known.regaining_ns == [[0.0, 0.0], [0.0, 0.0]]
     assert known.changed(rewriting=[[5e9, 2e9], [1e9, None]]).regaining_ns == [[0.0, 0.5], [1.0, 0.0]]
@@ -115,7 +115,7 @@ def test_who_writes_gets_back_what_others_have_read_where_that_is_known():
         known.changed(rewriting=[[None, None], [1e9, None]])
 
 
-def test_threads_have_the_numbers_that_a_machine_gives_them():
+def test_a_machine_numbers_its_threads():
     machine = Machine(name="two nodes", cores=[2, 2], latency=[[0.0, 1.0], [1.0, 0.0]])
     assert [machine.thread(i, core) for i in (0, 1) for core in (0, 1)] == [0, 1, 2, 3]
     turned = machine.changed(numbers=[[0, 2], [1, 3]])

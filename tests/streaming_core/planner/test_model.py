@@ -24,42 +24,42 @@ def work(**fields) -> Operator:
 TWO = Machine(name="two", cores=[2, 2], latency=[[0.0, 50.0], [70.0, 0.0]])
 
 
-def test_a_row_takes_longer_over_a_distance():
-    found = estimate(pipeline(work()), TWO, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
-    near, far = found.of("work")
+def test_a_remote_row_takes_longer():
+    prediction = estimate(pipeline(work()), TWO, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    near, far = prediction.of("work")
     # 100 bytes are two lines.
     assert (near.time, far.time, far.fetching) == (200.0, 300.0, 100.0)
     assert (near.rate, near.processed, near.utilisation, near.over_supplied) == (5e5, 5e5, 0.1, False)
-    assert found.throughput == 2e6
-    assert found.of("sink")[0].time == 10.0 + 50.0 / 2
-    assert found.fetching == ((0.0, 150.0), (0.0, 0.0))  # a row of the source, and one of the sink
-    assert found.traffic == ((0.0, 5e5 * 100 + 1e6 * 64), (0.0, 0.0))
+    assert prediction.throughput == 2e6
+    assert prediction.of("sink")[0].time == 10.0 + 50.0 / 2
+    assert prediction.fetching == ((0.0, 150.0), (0.0, 0.0))  # a row of the source, and one of the sink
+    assert prediction.traffic == ((0.0, 5e5 * 100 + 1e6 * 64), (0.0, 0.0))
 
 
-def test_who_has_written_gets_back_what_is_fetched_from_him():
+def test_a_writer_pays_to_get_back_lines_that_readers_fetched():
     machine = TWO.changed(rewriting=[[None, 1e9], [4e9, None]])
-    found = estimate(pipeline(work()), machine, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
-    near, far = found.of("work")
+    prediction = estimate(pipeline(work()), machine, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    near, far = prediction.of("work")
     # Two rows of 64 bytes each; half of the source's of 100 bytes go to the other socket.
     assert (near.time, far.time) == (200.0 + 2 * 64.0, 300.0)
-    assert found.of("source")[0].time == 100.0 + 50.0
+    assert prediction.of("source")[0].time == 100.0 + 50.0
     # All replicas of windows read a row, one handles it.
     windowed = work(kind="windowed", taken={"bytes": 0.0, "read_bytes": 100.0})
-    found = estimate(pipeline(windowed), machine, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
-    assert found.of("source")[0].time == 100.0 + 50.0
+    prediction = estimate(pipeline(windowed), machine, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    assert prediction.of("source")[0].time == 100.0 + 50.0
 
 
-def test_who_is_over_supplied_leaves_rows_and_a_source_is_slowed_until_nobody_is():
-    found = estimate(pipeline(work()), TWO, {"source": [0], "work": [0], "sink": [0]})
-    assert found.ingress == 1e7
-    (replica,) = found.of("work")
+def test_sustained_ingress_is_the_rate_at_which_no_replica_is_over_supplied():
+    prediction = estimate(pipeline(work()), TWO, {"source": [0], "work": [0], "sink": [0]})
+    assert prediction.ingress == 1e7
+    (replica,) = prediction.of("work")
     assert (replica.over_supplied, replica.rate, replica.processed, replica.utilisation) == (True, 1e7, 5e6, 1.0)
-    assert found.throughput == 1e7
-    assert found.sustained.ingress == 5e6
-    assert str(found.sustained.bottleneck) == "replica work 0"
+    assert prediction.throughput == 1e7
+    assert prediction.sustained.ingress == 5e6
+    assert str(prediction.sustained.bottleneck) == "replica work 0"
 
 
-def test_rows_of_two_streams_are_processed_as_they_come():
+def test_rows_of_two_streams_are_processed_in_proportion_to_their_rates():
     inputs = [
         Input(producer="source", ns=100.0, selectivity={"default": 1.0}),
         Input(producer="half", ns=300.0, selectivity={"default": 0.0}),
@@ -70,12 +70,12 @@ def test_rows_of_two_streams_are_processed_as_they_come():
     )
     graph = Graph(app="a", operators=[source, half, Operator(name="sink", kind="sink", inputs=inputs)])
     # 1e7 * 100 ns + 5e6 * 300 ns are 2.5 seconds.
-    found = estimate(graph, TWO, {"source": [0], "half": [0], "sink": [1]}, 1e7)
-    assert found.throughput == pytest.approx(1e7 / 2.5)
-    assert found.of("sink")[0].time == pytest.approx((2 * 100 + 300) / 3)
+    prediction = estimate(graph, TWO, {"source": [0], "half": [0], "sink": [1]}, 1e7)
+    assert prediction.throughput == pytest.approx(1e7 / 2.5)
+    assert prediction.of("sink")[0].time == pytest.approx((2 * 100 + 300) / 3)
 
 
-def test_keys_are_not_dealt_evenly():
+def test_uneven_keys_load_replicas_unevenly():
     weights = [3.0] * (GROUPS // 2) + [1.0] * (GROUPS // 2)
     keyed = work(kind="partitioned", taken={"weights": weights})
     plan = {"source": [0], "work": [0, 0], "sink": [0]}
@@ -84,17 +84,17 @@ def test_keys_are_not_dealt_evenly():
     assert estimate(pipeline(keyed), four, plan).sustained.ingress == pytest.approx(1e9 / (0.75 * 200))
 
 
-def test_replicas_with_windows_read_all_rows():
+def test_every_windowed_replica_reads_all_rows():
     windowed = work(kind="windowed", taken={"read_ns": 30.0, "read_bytes": 8.0})
-    found = estimate(pipeline(windowed), TWO, {"source": [0], "work": [0, 1], "sink": [0]}, 1e6)
-    near, far = found.of("work")
+    prediction = estimate(pipeline(windowed), TWO, {"source": [0], "work": [0, 1], "sink": [0]}, 1e6)
+    near, far = prediction.of("work")
     assert near.asked == pytest.approx(5e5 * 200 + 1e6 * 30)
     assert far.asked == pytest.approx(5e5 * (200 + 100) + 1e6 * (30 + 50))
-    assert found.throughput == 2e6
-    assert found.traffic[0][1] == 5e5 * 100 + 1e6 * 8
+    assert prediction.throughput == 2e6
+    assert prediction.traffic[0][1] == 5e5 * 100 + 1e6 * 8
 
 
-def test_constraints_are_named_where_they_do_not_hold():
+def test_violated_constraints_are_named():
     small = Machine(
         name="small",
         cores=[2, 1],
@@ -102,15 +102,15 @@ def test_constraints_are_named_where_they_do_not_hold():
         latency=[[0.0, 0.0], [0.0, 0.0]],
         bandwidth=[[1e6, 1e6], [None, None]],
     )
-    found = estimate(pipeline(work(memory_bytes=10.0)), small, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
-    assert [str(load) for load in found.violated] == ["socket 0", "memory 0", "room 1", "channel 0 to 1"]
-    # A second has 1e8 ns on socket 0, where an event asks for 100 + 200 / 2.
+    prediction = estimate(pipeline(work(memory_bytes=10.0)), small, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    assert [str(load) for load in prediction.violated] == ["socket 0", "memory 0", "room 1", "channel 0 to 1"]
+    # Socket 0 offers 1e8 ns per second, and an event needs 100 + 200 / 2 ns there.
     least = min(1e8 / 200, 1e6 / (10 * 0.5), 1e6 / (50 + 64))
-    assert found.sustained.ingress == pytest.approx(least)
-    assert str(found.sustained.bottleneck) == "channel 0 to 1"
+    assert prediction.sustained.ingress == pytest.approx(least)
+    assert str(prediction.sustained.bottleneck) == "channel 0 to 1"
 
 
-def test_an_ingress_is_not_exceeded_and_cores_are_shared():
+def test_prediction_respects_the_ingress_and_shares_cores():
     machine = Machine.of_threads(2)
     plan = {"source": [0], "work": [0], "sink": [1]}
     assert str(estimate(pipeline(work()), machine, plan, 10.0).sustained.bottleneck) == "ingress"
@@ -122,19 +122,19 @@ def test_an_ingress_is_not_exceeded_and_cores_are_shared():
 
 
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "message"),
     [
         ({"source": [0], "work": [0]}, "sink must have 1 to 4096 replicas, got 0"),
         ({"source": [0], "work": [2], "sink": [0]}, "the sockets of work must be between 0 and 1, got "),
         ({"source": [0], "work": [0], "sink": [0], "more": [0]}, "unknown operator 'more'; known: source, work, sink"),
     ],
 )
-def test_a_plan_of_something_else_is_refused(plan, said):
-    with pytest.raises(BadInput, match=said):
+def test_a_plan_of_another_graph_is_refused(plan, message):
+    with pytest.raises(BadInput, match=message):
         estimate(pipeline(work()), TWO, plan)
 
 
-def test_a_source_that_costs_nothing_has_no_peak():
+def test_a_source_without_cost_has_no_peak():
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=0.0)])
     sink = Operator(name="sink", kind="sink", inputs=[Input(producer="source", ns=0.0)])
     graph = Graph(app="a", operators=[source, sink])
@@ -142,7 +142,7 @@ def test_a_source_that_costs_nothing_has_no_peak():
         estimate(graph, TWO, {"source": [0], "sink": [0]})
 
 
-def test_merge_threads_take_cores_of_their_own_and_then_those_of_the_plan():
+def test_merge_threads_take_spare_cores_before_those_of_the_plan():
     costs = {"kind": "stateless", "others_ns": 0.0}
     source = Operator.model_validate({"name": "source", "kind": "source", "inputs": [{"producer": None, "ns": 10.0}]})
     work = Operator.model_validate(costs | {"name": "work", "inputs": [{"producer": "source", "ns": 100.0}]})

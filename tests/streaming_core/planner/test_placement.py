@@ -1,4 +1,4 @@
-"""Branch and bound finds what looking at all plans finds; and where the paper's does not, and why."""
+"""Branch and bound finds the best of all plans; examples show where the paper's search does not, and why."""
 
 import numpy as np
 import pytest
@@ -20,44 +20,44 @@ def problem(seed: int, most: int = 7, ratio: int = 1) -> Compressed:
     return Compressed(graph, drawn.machine(seed, 2 + seed % 2), drawn.replicas(seed, graph, most), ratio=ratio)
 
 
-def is_a_plan(found: np.ndarray, of: Compressed) -> bool:
-    """Every replica placed once, nowhere more than there is room for."""
+def is_a_plan(counts: np.ndarray, of: Compressed) -> bool:
+    """Whether every replica has one place and no socket exceeds its room."""
     return (
-        (found[:, of.nowhere] == 0).all()
-        and (found.sum(axis=1) == of.totals).all()
-        and (found >= 0).all()
-        and (found[:, : of.sockets].sum(axis=0) <= of.room).all()
+        (counts[:, of.nowhere] == 0).all()
+        and (counts.sum(axis=1) == of.totals).all()
+        and (counts >= 0).all()
+        and (counts[:, : of.sockets].sum(axis=0) <= of.room).all()
     )
 
 
 @examine(60)
 @given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]))
-def test_without_heuristics_that_lose_it_finds_the_best(seed, collocation, objective):
+def test_search_without_lossy_heuristics_finds_the_best_plan(seed, collocation, objective):
     instance = problem(seed)
     best = exhaustive(instance, objective)
-    found = place(instance, Search(objective, collocation=collocation, best_fit=False))
-    assert found.complete
-    assert (found.plan is None) == (best.plan is None)
-    assert found.value == pytest.approx(best.value, rel=1e-9)
+    placement = place(instance, Search(objective, collocation=collocation, best_fit=False))
+    assert placement.complete
+    assert (placement.plan is None) == (best.plan is None)
+    assert placement.value == pytest.approx(best.value, rel=1e-9)
 
 
 @examine(30)
 @given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]), st.sampled_from([1, 2]))
-def test_with_any_heuristics_a_plan_is_one_and_the_same_each_time(seed, collocation, objective, ratio):
+def test_search_is_deterministic_with_any_heuristics(seed, collocation, objective, ratio):
     instance = problem(seed, 9, ratio)
     search = Search(objective, "paper", collocation, budget=200)
-    found, again = place(instance, search), place(problem(seed, 9, ratio), search)
-    assert (found.value, found.nodes) == (again.value, again.nodes)
-    assert (found.plan is None) == (again.plan is None)
-    if found.plan is not None:
-        assert np.array_equal(found.plan, again.plan)
-        assert is_a_plan(found.plan, instance)
-        assert objective == "sustained" or instance.overfed(found.plan[:, None, :]).valid[0]
+    placement, again = place(instance, search), place(problem(seed, 9, ratio), search)
+    assert (placement.value, placement.nodes) == (again.value, again.nodes)
+    assert (placement.plan is None) == (again.plan is None)
+    if placement.plan is not None:
+        assert np.array_equal(placement.plan, again.plan)
+        assert is_a_plan(placement.plan, instance)
+        assert objective == "sustained" or instance.overfed(placement.plan[:, None, :]).valid[0]
 
 
 @examine(40)
 @given(st.integers(0, 1_000_000))
-def test_improvement_keeps_a_plan_and_makes_it_no_worse(seed):
+def test_improvement_keeps_a_plan_valid_and_never_makes_it_worse(seed):
     instance = problem(seed, 9)
     plan = completed(instance, instance.nothing())
     if plan[:, instance.nowhere].any():
@@ -67,20 +67,20 @@ def test_improvement_keeps_a_plan_and_makes_it_no_worse(seed):
     assert instance.pressure(better[:, None, :])[0] <= instance.pressure(plan[:, None, :])[0]
 
 
-def test_only_what_is_better_than_the_incumbent_is_found():
+def test_search_returns_the_incumbent_unless_a_plan_is_better():
     instance = problem(3)
     best = exhaustive(instance)
-    found = place(instance, Search(best_fit=False), best.plan)
-    assert np.array_equal(found.plan, best.plan)
+    placement = place(instance, Search(best_fit=False), best.plan)
+    assert np.array_equal(placement.plan, best.plan)
 
 
-def test_a_search_ends_with_its_budget():
+def test_a_search_ends_when_its_budget_is_spent():
     instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
     assert place(instance, Search(best_fit=False, budget=3)).nodes == 3
     assert not place(instance, Search(best_fit=False, budget=3)).complete
 
 
-def test_too_many_plans_are_refused():
+def test_exhaustive_search_refuses_too_many_plans():
     instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
     with pytest.raises(
         BadInput, match=r"strategy exhaustive can try at most 300000 placements, got \d+ for 24 replicas"
@@ -88,12 +88,12 @@ def test_too_many_plans_are_refused():
         exhaustive(instance)
 
 
-def test_the_papers_bound_prunes_the_best_plan():
-    """A smallest example: two streams of different selectivity meet in the sink, which is over-supplied.
+def test_papers_bound_prunes_the_best_plan():
+    """A minimal example: two streams of different selectivity over-supply the sink.
 
-    All on one socket, `double` puts out 10^7 rows per second, which take the sink two thirds of its time and of which
-    nothing comes: R is 3.3 million, the paper's bound of all plans. With `double` on the other socket a row costs it
-    300 ns more, there are fewer of its rows, and R is 5.6 million.
+    On one socket, `double` emits 10^7 rows per second. They take two thirds of the sink's time and give no outputs: R
+    is 3.3 million, the paper's bound of all plans. On the other socket a row costs `double` 300 ns more. It emits
+    fewer rows, and R is 5.6 million.
     """
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
     taken = Input(producer="source", ns=200.0, bytes=64.0, selectivity={"default": 2.0})
@@ -111,10 +111,10 @@ def test_the_papers_bound_prunes_the_best_plan():
 
 
 def test_best_fit_loses_the_best_plan():
-    """A smallest example: whatever is decided first, a source is on the smaller socket before `work` is anywhere.
+    """A minimal example: after any first decision, a source is on the smaller socket before `work` has a socket.
 
-    It puts out as much on either, so that the one with least room left is taken. The other source and `work`, of which
-    each row is ten lines, go together to the larger one, where there would have been room for all three.
+    A source emits as much on either socket, so best fit takes the one with the least room. The other source and `work`
+    go together to the larger one, since each row of `work` is ten lines. All three would have fitted there.
     """
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
     work = Operator(name="work", kind="stateless", inputs=[Input(producer="source", ns=100.0, bytes=640.0)])

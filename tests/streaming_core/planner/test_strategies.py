@@ -1,4 +1,4 @@
-"""Every strategy gives a plan that there is room for, the same each time; and what they are to each other."""
+"""Every strategy gives a deterministic plan that fits, and strategies compare as expected."""
 
 import pytest
 from hypothesis import given
@@ -18,14 +18,14 @@ from tests.streaming_core.planner import drawn
 APPS = ("wc", "lr", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd", "sd")))
 
 
-def is_placed(found: Placed) -> bool:
-    """Replicas that operators may have, each on a core that there is, no core with more than it may have."""
-    machine, graph = found.machine, found.graph
-    threads = found.as_plan()
+def is_placed(placement: Placed) -> bool:
+    """Whether replica numbers are allowed, cores exist, and no core has too many replicas."""
+    machine, graph = placement.machine, placement.graph
+    threads = placement.as_plan()
     number = [0] * machine.threads
     for name, operator in graph.by_name.items():
         assert 1 <= len(threads[name]) <= operator.replicas
-        for thread, socket in zip(threads[name], found.sockets[name], strict=True):
+        for thread, socket in zip(threads[name], placement.sockets[name], strict=True):
             assert sum(machine.cores[:socket]) <= thread < sum(machine.cores[: socket + 1])
             number[thread] += 1
     assert [*threads] == [*graph.by_name]
@@ -34,36 +34,38 @@ def is_placed(found: Placed) -> bool:
 
 @examine(25)
 @given(st.integers(0, 1_000_000), st.sampled_from([*STRATEGIES]), st.booleans())
-def test_every_strategy_gives_a_plan_and_the_same_again(seed, strategy, offered):
+def test_every_strategy_plans_deterministically(seed, strategy, offered):
     graph, machine = drawn.graph(seed, 3 + seed % 2), drawn.machine(seed, 2, room=3)
     ingress = 1e5 if offered else None
     try:
-        found = plan(strategy, graph, machine, ingress, seed)
+        placement = plan(strategy, graph, machine, ingress, seed)
     except BadInput as refused:
         assert "no room" in str(refused) or strategy in ("exhaustive", "rlas")  # noqa: PT017
         return
-    assert is_placed(found)
-    assert found.as_plan() == plan(strategy, graph, machine, ingress, seed).as_plan()
-    assert found.pinned == (strategy != "os")
-    assert ingress is None or found.estimate.sustained.ingress <= ingress * (1 + 1e-9)
+    assert is_placed(placement)
+    assert placement.as_plan() == plan(strategy, graph, machine, ingress, seed).as_plan()
+    assert placement.pinned == (strategy != "os")
+    assert ingress is None or placement.estimate.sustained.ingress <= ingress * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_on_a_server_of_the_paper_balanced_is_ahead_of_the_others(app):
+def test_balanced_beats_other_strategies_on_the_papers_servers(app):
     machine = Machine.named("server_b").model_copy(update={"cores": [3] * 8})
-    found = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
-    replicas = tuple(found["rlas"].replicas.values())
-    found |= {name: plan(name, drawn.paper(app), machine, replicas=replicas) for name in ("first_fit", "round_robin")}
-    assert all(map(is_placed, found.values()))
-    best = found["balanced"].estimate.sustained.ingress
-    assert not found["balanced"].estimate.violated
-    assert all(one.estimate.sustained.ingress <= best * (1 + 1e-9) for one in found.values())
-    assert all(found[name].replicas == found["rlas"].replicas for name in ("first_fit", "round_robin"))
+    placements = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
+    replicas = tuple(placements["rlas"].replicas.values())
+    placements |= {
+        name: plan(name, drawn.paper(app), machine, replicas=replicas) for name in ("first_fit", "round_robin")
+    }
+    assert all(map(is_placed, placements.values()))
+    best = placements["balanced"].estimate.sustained.ingress
+    assert not placements["balanced"].estimate.violated
+    assert all(one.estimate.sustained.ingress <= best * (1 + 1e-9) for one in placements.values())
+    assert all(placements[name].replicas == placements["rlas"].replicas for name in ("first_fit", "round_robin"))
 
 
-def test_the_operator_that_could_not_be_placed_is_scaled():
-    # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors asks for 3.75 seconds: no socket has
-    # them. Of eight predictors, it asks for 2.8.
+def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
+    # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors needs 3.75 seconds, more than any
+    # socket has. With eight predictors it needs 2.8.
     graph, search = drawn.paper("fd", None), Search("throughput", "paper")
     machine = Machine(name="two", cores=[8] * 2, capacity=[3e9] * 2, latency=[[0.0, 0.0], [0.0, 0.0]])
     failed = placement.place(Compressed(graph, machine, (1, 1, 6, 1), 5e5, 5), search)
@@ -74,16 +76,18 @@ def test_the_operator_that_could_not_be_placed_is_scaled():
     assert scaled.found.value == pytest.approx(5e5)
 
 
-def test_where_replicas_share_cores_the_papers_search_lowers_the_ingress():
+def test_papers_search_lowers_the_ingress_when_replicas_share_cores():
     machine = Machine.of_threads(2, 50.0)
-    found = plan("rlas", drawn.paper("wc"), machine)
-    assert is_placed(found)
+    placement = plan("rlas", drawn.paper("wc"), machine)
+    assert is_placed(placement)
     assert (
-        0 < found.estimate.sustained.ingress <= plan("balanced", drawn.paper("wc"), machine).estimate.sustained.ingress
+        0
+        < placement.estimate.sustained.ingress
+        <= plan("balanced", drawn.paper("wc"), machine).estimate.sustained.ingress
     )
 
 
-def test_balanced_is_no_worse_than_the_papers_algorithm():
+def test_balanced_is_at_least_as_good_as_the_papers_algorithm():
     for app in ("wc", "fd"):
         machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
         ours, theirs = (plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas"))
@@ -92,7 +96,7 @@ def test_balanced_is_no_worse_than_the_papers_algorithm():
 
 @examine(15)
 @given(st.integers(0, 1_000_000), st.booleans())
-def test_balanced_finds_the_best_of_all_plans_where_replications_are_few(seed, threads):
+def test_balanced_finds_the_best_plan_when_replications_are_few(seed, threads):
     graph = drawn.graph(seed, 3)
     machine = Machine.of_threads(2, 90.0) if threads else drawn.machine(seed, 3, room=2)
     if scaling.limit(graph, machine) > 7:
@@ -101,16 +105,16 @@ def test_balanced_finds_the_best_of_all_plans_where_replications_are_few(seed, t
         best = plan("exhaustive", graph, machine)
     except BadInput:
         return
-    found = plan("balanced", graph, machine)
-    assert found.proved
-    assert found.estimate.sustained.ingress >= best.estimate.sustained.ingress * (1 - 1e-9)
-    assert sum(found.replicas.values()) == sum(best.replicas.values())
+    placement = plan("balanced", graph, machine)
+    assert placement.proved
+    assert placement.estimate.sustained.ingress >= best.estimate.sustained.ingress * (1 - 1e-9)
+    assert sum(placement.replicas.values()) == sum(best.replicas.values())
 
 
 @examine(5)
 @given(st.integers(0, 1_000_000))
-def test_balanced_is_no_worse_than_with_one_replica_of_some(seed):
-    # Of what was measured in patterns, replicas may cost more than they gain.
+def test_balanced_is_at_least_as_good_as_single_replicas_of_some_operators(seed):
+    # With measured patterns, replicas can cost more than they gain.
     graph, machine = drawn.patterned(seed, drawn.graph(seed, 4)), drawn.machine(seed, 4, room=8)
     best = plan("balanced", graph, machine).estimate.sustained.ingress
     for pattern in graph.patterns:
@@ -118,7 +122,7 @@ def test_balanced_is_no_worse_than_with_one_replica_of_some(seed):
         assert best >= plan("balanced", limited, machine).estimate.sustained.ingress * (1 - graph.tolerance - 0.05)
 
 
-def test_the_papers_scaling_adds_replicas_of_what_is_over_supplied():
+def test_papers_scaling_replicates_over_supplied_operators():
     graph, machine = drawn.paper("fd", None), Machine(name="one", cores=[12], latency=[[0.0]])
     search = Search("throughput", "paper")
     by_ratio = scaling.topological(graph, machine, search, 5e5, 1)
@@ -129,7 +133,7 @@ def test_the_papers_scaling_adds_replicas_of_what_is_over_supplied():
     assert by_ratio.found.value == by_one.found.value == pytest.approx(5e5)
 
 
-def test_an_operator_has_no_more_replicas_than_it_may():
+def test_an_operator_stays_within_its_replica_limit():
     operators = [o.model_copy(update={"most": 3}) if o.name == "predictor" else o for o in drawn.paper("fd").operators]
     graph = drawn.paper("fd").model_copy(update={"operators": operators})
     machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
@@ -137,24 +141,24 @@ def test_an_operator_has_no_more_replicas_than_it_may():
         assert plan(name, graph, machine, compression=1).replicas["predictor"] == 3
 
 
-def test_a_random_plan_is_its_seeds():
+def test_a_random_plan_depends_on_its_seed_only():
     machine = Machine.named("server_a")
     plans = [plan("random", drawn.paper("wc"), machine, seed=seed).as_plan() for seed in (1, 2, 1)]
     assert plans[0] == plans[2] != plans[1]
     assert sum(map(len, plans[0].values())) == machine.threads
 
 
-def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
+def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
     graph = drawn.paper("wc", None)
     machine = Machine(name="one", cores=[2, 1], replicas_per_core=None, latency=[[0.0, 0.0], [0.0, 0.0]])
     sockets = {"source": [1], "parser": [0], "splitter": [0], "counter": [0, 0, 0, 0, 0], "sink": [0]}
-    # An event asks for 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
+    # An event needs 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
     cores = dealt(graph, machine, sockets)
     assert cores == {"source": [0], "parser": [0], "splitter": [0], "counter": [1, 1, 0, 1, 0], "sink": [1]}
 
 
 @pytest.mark.parametrize(
-    ("strategy", "machine", "said"),
+    ("strategy", "machine", "message"),
     [
         ("best", Machine.of_threads(2), "unknown strategy 'best'; known: balanced, rlas, rlas_fix_l, "),
         (
@@ -171,20 +175,20 @@ def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
         ),
     ],
 )
-def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, said):
+def test_an_impossible_plan_is_refused_in_one_line(strategy, machine, message):
     with pytest.raises(BadInput) as refused:
         plan(strategy, drawn.paper("wc"), machine)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("ingress", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_ingress_that_is_none_is_refused(ingress):
+def test_an_invalid_ingress_is_refused(ingress):
     with pytest.raises(BadInput, match="ingress must be a positive number of events per second"):
         plan("balanced", drawn.paper("wc"), Machine.of_threads(2), ingress)
 
 
-def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
+def test_a_source_without_cost_requires_an_input_rate():
     first, *rest = drawn.paper("fd", None).operators
     free = first.model_copy(update={"inputs": [first.inputs[0].model_copy(update={"ns": 0.0})]})
     graph = drawn.paper("fd", None).changed(operators=[free, *rest])
@@ -193,16 +197,16 @@ def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
     assert plan("balanced", graph, Machine.of_threads(2), 1e4).estimate.sustained.ingress == pytest.approx(1e4)
 
 
-def test_a_compression_of_nothing_is_refused():
+def test_an_invalid_compression_ratio_is_refused():
     with pytest.raises(BadInput, match="compression must be at least 1, got 0"):
         plan("rlas", drawn.paper("wc"), Machine.of_threads(2), compression=0)
 
 
-def test_of_replicas_that_are_alike_the_last_ones_are_with_the_sink():
-    """It delivers what the first ones have put out of an event while these wait."""
+def test_last_of_equal_replicas_shares_a_socket_with_the_sink():
+    """The last replica delivers the outputs of the first ones while these wait."""
     source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=10.0)])
     work = Operator(name="work", kind="windowed", inputs=[Input(producer="source", ns=1000.0)], most=3)
     sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=10.0)], most=1)
-    found = plan("balanced", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
-    assert sorted(found["work"]) == [0, 1, 2]
-    assert found["work"][-1] == found["sink"][0]
+    placement = plan("balanced", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
+    assert sorted(placement["work"]) == [0, 1, 2]
+    assert placement["work"][-1] == placement["sink"][0]

@@ -1,4 +1,4 @@
-"""The queue of a run: whatever lanes do, and whatever is lost, no cell is lost and none runs twice at once."""
+"""The queue of a run: despite any failure of a lane, no cell is lost and none runs twice at once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Lane:
 
 
 @pytest.mark.parametrize("case", range(60))
-def test_every_cell_ends_once_whatever_is_lost_or_restarted(tmp_path, case):
+def test_every_cell_ends_once_despite_losses_and_restarts(tmp_path, case):
     draw = random.Random(f"{SEED} {case}")
     home = Home(tmp_path)
     cells = [f"cell{number}" for number in range(draw.randint(1, 8))]
@@ -80,7 +80,7 @@ def test_every_cell_ends_once_whatever_is_lost_or_restarted(tmp_path, case):
     assert all(claim.is_over for claim in fleet.claims(home, RUN_ID).values())
 
 
-def test_lane_waits_while_others_run_and_takes_what_they_give_back(tmp_path):
+def test_a_lane_waits_for_other_lanes_and_takes_returned_cells(tmp_path):
     home = Home(tmp_path)
     plan(home, [{"cell": "one"}])
     a, b = Queue(home, RUN_ID, "a"), Queue(home, RUN_ID, "b")
@@ -95,7 +95,7 @@ def test_lane_waits_while_others_run_and_takes_what_they_give_back(tmp_path):
     assert (a.is_over, b.is_over, a.waits) == (True, True, False)
 
 
-def test_with_every_a_lane_sees_its_own_cells_only(tmp_path):
+def test_a_lane_takes_only_cells_of_its_own_host(tmp_path):
     home = Home(tmp_path)
     plan(home, [{"cell": f"one.{host}", "host": host} for host in "ab"])
     a, b = Queue(home, RUN_ID, "a"), Queue(home, RUN_ID, "b")
@@ -105,7 +105,7 @@ def test_with_every_a_lane_sees_its_own_cells_only(tmp_path):
     assert b.take()["cell"] == "one.b"
 
 
-def test_lane_that_a_person_clears_runs_its_failed_cells_again_and_one_that_airflow_retries_does_not(tmp_path):
+def test_only_a_cleared_lane_reruns_its_failed_cells(tmp_path):
     home = Home(tmp_path)
     plan(home, [{"cell": name} for name in ("good", "bad", "begun")])
     first = Queue(home, RUN_ID, "a", 2)
@@ -136,7 +136,7 @@ print(*taken)
 """
 
 
-def test_processes_that_take_at_once_share_the_cells(tmp_path):
+def test_concurrent_processes_share_the_cells(tmp_path):
     home = Home(tmp_path)
     cells = [f"cell{number}" for number in range(60)]
     plan(home, [{"cell": cell} for cell in cells])
@@ -150,7 +150,7 @@ def test_processes_that_take_at_once_share_the_cells(tmp_path):
     assert not [path for path in (home.run(RUN_ID) / "claims").iterdir() if path.name.startswith(".")]
 
 
-def test_all_stands_for_the_hosts_of_the_setting(monkeypatch):
+def test_all_stands_for_the_configured_hosts(monkeypatch):
     assert resolve_hosts(["all"]) == [fleet.LOCAL]
     monkeypatch.setenv("LOCKSTEP_HOSTS", "numa-a, numa-b")
     assert resolve_hosts(["all", "c"]) == ["numa-a", "numa-b", "c"]

@@ -1,4 +1,4 @@
-"""Names come from forms, the API and XComs that somebody edited: none of them leads out of LOCKSTEP_HOME."""
+"""Users edit names in forms, the API and XComs: no name leads out of LOCKSTEP_HOME."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_place_lies_below_the_home_or_is_refused(tmp_path, place):
+def test_every_path_lies_below_the_home_or_is_refused(tmp_path, place):
     home = Home(tmp_path)
     assert PLACES[place](home, "wc.pooled.affinity-batch16.t1.0123abcd").resolve().is_relative_to(tmp_path)
     for name in ELSEWHERE:
@@ -51,12 +51,12 @@ def test_every_place_lies_below_the_home_or_is_refused(tmp_path, place):
 
 
 @pytest.mark.parametrize("name", [None, 7, ["a"], {"a": 1}])
-def test_what_is_no_text_is_no_name(tmp_path, name):
+def test_a_name_must_be_text(tmp_path, name):
     with pytest.raises(BadInput, match="invalid name"):
         below(tmp_path, name)
 
 
-def test_a_home_may_lie_behind_links(tmp_path):
+def test_a_home_can_lie_behind_links(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "home").symlink_to("disk")
     assert Home(tmp_path / "home").run(RUN_ID) == tmp_path / "home" / "runs" / RUN_ID

@@ -1,4 +1,4 @@
-"""Named matrices: the files of dags/matrices, and what a request makes of a matrix and the fields that override it."""
+"""Named matrices: the files of dags/matrices, and requests that override their fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path):
     return tmp_path / "matrices"
 
 
-def test_the_matrices_of_the_checkout_can_be_run_and_leave_room_for_more_applications(home):
+def test_matrices_of_the_checkout_run_and_leave_room_for_applications(home):
     assert matrices.names(MATRICES) == ["full", "nightly", "smoke"]
     specs = {name: cells(matrices.request(MATRICES, home, {}, name).regression)[0] for name in matrices.names(MATRICES)}
     assert {spec.app for spec in specs["nightly"]} == {spec.app for spec in specs["full"]} == set(registry.names())
@@ -45,12 +45,12 @@ def test_full_covers_every_executor_and_every_strategy(home):
         assert {spec.option(axis) for spec in specs} - {None} == set(AXES[axis])
 
 
-def test_every_matrix_of_the_checkout_opens_with_a_comment_on_its_purpose():
+def test_every_matrix_of_the_checkout_begins_with_a_purpose_comment():
     for path in MATRICES.glob("*.yaml"):
         assert path.read_text().startswith("# "), path.name
 
 
-def test_a_request_records_name_digest_and_overrides(folder, home):
+def test_a_request_records_its_name_digest_and_overrides(folder, home):
     request = matrices.request(folder, home, {"threads": [1, 2]}, "mine")
     assert request.regression == RegressionSpec(applications=["wc"], events=7, threads=[1, 2])
     digest = hashlib.sha256(MINE.encode()).hexdigest()
@@ -67,7 +67,7 @@ def test_all_stands_for_every_executor_and_every_strategy():
     assert spec.plans == ["replicated", "auto"]
 
 
-def test_a_matrix_runs_on_the_imports_of_its_name(home):
+def test_a_matrix_runs_on_its_imports(home):
     home.imported("wc", "nightly").mkdir(parents=True)
     home.imported("sl", "other").mkdir(parents=True)
     assert matrices.request(MATRICES, home, {}, "nightly").regression.data == {"wc": "nightly"}
@@ -77,7 +77,7 @@ def test_a_matrix_runs_on_the_imports_of_its_name(home):
 
 
 @pytest.mark.parametrize("name", ["nosuch", "../mine", "mine.yaml", "a\n", ".mine", ["mine"], 7])
-def test_an_unknown_name_is_refused_with_the_known_ones(folder, home, name):
+def test_an_unknown_name_is_refused_with_the_known_names(folder, home, name):
     (folder / ".mine.yaml").write_text(MINE)
     with pytest.raises(BadInput, match=r"^unknown matrix .*; known: mine$") as refusal:
         matrices.request(folder, home, {}, name)
@@ -104,7 +104,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(folder, home, name):
         ("applications: [nosuch]", "applications: unknown application 'nosuch'; known: "),
     ],
 )
-def test_an_invalid_file_is_refused_in_one_line_with_file_and_field(folder, home, content, reason):
+def test_an_invalid_file_is_refused_with_file_and_field(folder, home, content, reason):
     (folder / "mine.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
     assert matrices.names(folder) == ["mine"]
     with pytest.raises(BadInput, match=rf"^matrices/mine\.yaml: .*({reason})") as refusal:
@@ -112,7 +112,7 @@ def test_an_invalid_file_is_refused_in_one_line_with_file_and_field(folder, home
     assert "\n" not in str(refusal.value)
 
 
-def test_a_file_that_cannot_be_read_is_refused(folder, home):
+def test_an_unreadable_file_is_refused(folder, home):
     (folder / "mine.yaml").unlink()
     (folder / "mine.yaml").mkdir()
     with pytest.raises(BadInput, match=r"^matrices/mine\.yaml: .*Is a directory"):

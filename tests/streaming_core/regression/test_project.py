@@ -1,4 +1,4 @@
-"""The names of the project: pyproject.toml has them, and a mistake there is one line."""
+"""The names of the project come from pyproject.toml; an invalid table is refused in one line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def read(tmp_path):
     return of
 
 
-def test_the_table_has_the_names(read):
+def test_the_table_sets_the_names(read):
     assert read(f'{TABLE}title = "Fraud checks"\nprefix = "fraud_"\n') == ("Fraud checks", "fraud_")
 
 
-def test_without_the_table_or_the_file_the_names_are_lockstep_s_own(read, tmp_path):
+def test_names_default_to_lockstep_s_own(read, tmp_path):
     assert read("") == project.read(tmp_path / "nosuch.toml") == ("Lockstep", "")
 
 
@@ -39,14 +39,14 @@ def test_without_the_table_or_the_file_the_names_are_lockstep_s_own(read, tmp_pa
         ('name = "fraud"', "may have the keys title, prefix"),
     ],
 )
-def test_a_mistake_in_the_table_is_one_line(read, text, fault):
+def test_an_invalid_table_is_refused_in_one_line(read, text, fault):
     with pytest.raises(BadInput) as refused:
         read(TABLE + text + "\n")
     assert fault in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_ids_and_labels_have_the_name_in_front(monkeypatch):
+def test_ids_and_labels_begin_with_the_name(monkeypatch):
     monkeypatch.setattr(project, "PREFIX", "fraud_")
     monkeypatch.setattr(project, "TITLE", "Fraud")
     assert project.named("import_data") == "fraud_import_data"

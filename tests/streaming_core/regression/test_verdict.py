@@ -12,8 +12,8 @@ CELL, BOUND = {"is_bound": False, "status": "ok"}, {"is_bound": True, "status": 
 CRASHED = {"status": "failed", "error": "operator debit, event 17: division by zero"}
 
 
-def check(verdict: str, rows: int = 10, name: str = "outputs", **found) -> dict:
-    return {"cell": "c", "check": name, "verdict": verdict, "expected_rows": rows, "actual_rows": rows} | found
+def check(verdict: str, rows: int = 10, name: str = "outputs", **fields) -> dict:
+    return {"cell": "c", "check": name, "verdict": verdict, "expected_rows": rows, "actual_rows": rows} | fields
 
 
 BROKEN = check("invariant_broken", name="invariant:money", different=1)
@@ -28,21 +28,21 @@ def passes(*digests: str) -> list[dict]:
     [
         (CELL, [check("equal")], "aaa", "equal", None),
         (CELL, [check("equal"), check("equal", name="digest")], "", "equal", None),
-        # Nothing is known of it, or not enough.
+        # Results are missing or insufficient.
         (CELL, [], "", "not_run", "no result was compared"),
         (CELL | {"status": "not_run", "error": "it never started"}, [], "", "not_run", "it never started"),
         (CELL | {"status": "not_run"}, [check("equal")], "", "not_run", "no result was compared"),
         (CELL, [check("equal"), check("not_run", name="completed", detail="gone")], "", "not_run", "completed: gone"),
-        # A check that compared nothing has not passed, whatever the others say.
+        # A check without compared rows has not passed, whatever the other checks show.
         (CELL, [check("equal", rows=0)], "", "not_run", "outputs: no row was compared"),
         (CELL, [check("equal"), check("equal", rows=0, name="order")], "", "not_run", "order: no row was compared"),
         (CELL, [check("equal", rows=None)], "", "not_run", "outputs: no row was compared"),
-        # What differs outranks all else.
+        # A difference outranks everything else.
         (CELL, [check("equal"), check("different", name="state:t", missing=1)], "", "different", "state:t: 1 missing"),
         (CELL | CRASHED, [check("different", extra=2)], "", "different", "outputs: 2 extra"),
         (CELL, [check("different", extra=2), check("failed", name="completed")], "", "different", "outputs: 2 extra"),
         (CELL, [check("equal")], "aab", "different", "the measured passes have 2 different digests"),
-        # A broken invariant is a verdict of its own where the rows agree, and outranks what says less.
+        # A broken invariant has its own verdict if the rows agree, and outranks weaker evidence.
         (CELL, [check("equal"), BROKEN], "", "invariant_broken", "invariant:money: 1 row breaks it"),
         (CELL, [BROKEN | {"different": 3}], "a", "invariant_broken", "invariant:money: 3 rows break it"),
         (CELL, [BROKEN, check("different", extra=2)], "", "different", "outputs: 2 extra"),
@@ -55,7 +55,7 @@ def passes(*digests: str) -> list[dict]:
         (CELL, [check("equal"), check("failed", name="completed", detail="exit 1")], "", "failed", "completed: exit 1"),
         (BOUND | CRASHED, [check("not_comparable")], "", "failed", CRASHED["error"]),
         (BOUND, [check("failed", name="completed")], "", "failed", "the run of the cell failed"),
-        # A bound is one whatever it produced, if it ran.
+        # A bound that ran is a bound, whatever its outputs.
         (BOUND, [check("not_comparable")], "aa", "not_comparable", "the cell is a bound, not a result"),
         (BOUND, [check("not_comparable", different=3)], "ab", "not_comparable", "outputs: 3 different"),
         (BOUND, [check("different", different=3)], "", "not_comparable", "outputs: 3 different"),
@@ -67,18 +67,18 @@ def passes(*digests: str) -> list[dict]:
             "not_run",
             "no result was compared",
         ),
-        # Words that do not say that a result is right do not make it so.
+        # Other words do not make a result right.
         (CELL, [check("not_comparable")], "", "not_run", "not all checks found the results equal"),
         (CELL, [check("equal"), check("splendid")], "", "not_run", "not all checks found the results equal"),
         # A run that is not loaded yet.
         ({"is_bound": False}, [check("equal")], "", "equal", None),
     ],
 )
-def test_what_the_rows_make_of_a_cell(cell, checks, digests, verdict, reason):
+def test_rows_determine_the_verdict_of_a_cell(cell, checks, digests, verdict, reason):
     assert judge(cell, checks, passes(*digests)) == (verdict, reason)
 
 
-def test_a_reason_tells_what_says_most_first():
+def test_a_reason_lists_the_most_telling_check_first():
     digest, state = check("different", name="digest", different=4), check("different", name="state:t", different=1)
     rows = check("different", missing=1, extra=2, out_of_order=3, detail="no file was written")
     assert judge(CELL, [digest, state], []).reason == "state:t: 1 different"
@@ -90,7 +90,7 @@ def test_a_reason_tells_what_says_most_first():
     assert judge(CELL, [vacuous, digest], []).reason == "digest: 4 different", "of what decided, not of another check"
 
 
-def test_a_verdict_that_a_cell_was_loaded_with_is_not_made_again():
+def test_a_loaded_verdict_is_kept():
     loaded = CELL | {"verdict": "different", "reason": "outputs: 1 extra"}
     assert of(loaded, [check("equal")], []) == ("different", "outputs: 1 extra")
     assert of(CELL | {"verdict": None, "reason": None}, [check("equal")], []) == ("equal", None)

@@ -1,4 +1,4 @@
-"""Checkpoints on the disk: what is damaged, or of something else, is refused in one line; never a wrong result."""
+"""Checkpoints on disk: damaged or foreign ones are refused in one line, and never give a wrong result."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def spec(source):
 
 
 class Stop(Exception):
-    """What a run ends with in these tests, as if it were killed."""
+    """Ends a run in these tests as if it were killed."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def stopped(spec, source, tmp_path):
 
 @pytest.fixture
 def refused(spec, source, stopped, capsys, monkeypatch):
-    """Goes on with that run through the command line and expects one line that says the words; nothing is lost."""
+    """Resumes the run on the command line, and expects one line with the words and no lost files."""
 
     def check(*words, workload=source, change=None):
         (stopped.parent / "spec.json").write_text(json.dumps(spec.model_dump(mode="json") | (change or {})))
@@ -67,22 +67,22 @@ def refused(spec, source, stopped, capsys, monkeypatch):
         monkeypatch.setattr("sys.argv", ["streaming-core", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-        said = capsys.readouterr().err
-        assert ended.value.code == 2, said
-        assert said.count("\n") == 1
+        stderr = capsys.readouterr().err
+        assert ended.value.code == 2, stderr
+        assert stderr.count("\n") == 1
         for word in words:
-            assert word in said
+            assert word in stderr
         assert sorted(path.name for path in stopped.iterdir()) == [checkpoint.FOLDER, "spec.json"]
         assert all(path.read_bytes() == data for path, data in before.items())
 
     return check
 
 
-def test_a_run_goes_on_from_its_last_checkpoint(spec, source, stopped, tmp_path):
-    said, passes = [], []
+def test_a_run_resumes_from_its_last_checkpoint(spec, source, stopped, tmp_path):
+    messages, passes = [], []
     (stopped / checkpoint.FOLDER / "outputs" / "part-00042.parquet").write_bytes(b"of nobody")
-    report = engine.run(spec, source, stopped, lambda *at: passes.append(at), said.append)
-    assert said == ["resuming from the checkpoint at event 320"]
+    report = engine.run(spec, source, stopped, lambda *at: passes.append(at), messages.append)
+    assert messages == ["resuming from the checkpoint at event 320"]
     assert [done for _, done, _ in passes] == [400, 480, 560, 600]
     assert report.resumed == [320]
     assert report.verified.events == EVENTS
@@ -95,7 +95,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(spec, source, stopped, tmp_path)
         assert (stopped / folder / name).read_bytes() == (tmp_path / "whole" / folder / name).read_bytes()
 
 
-def test_what_was_measured_before_is_not_lost(spec, source, stopped):
+def test_a_resumed_run_keeps_earlier_measurements(spec, source, stopped):
     before = checkpoint.read(stopped / checkpoint.FOLDER / "last")
     assert before.events == before.standing["events"] == 320
     batches = sum(count for _, count in before.standing["processing"])
@@ -108,7 +108,7 @@ def test_what_was_measured_before_is_not_lost(spec, source, stopped):
 
 
 @pytest.mark.parametrize("sink", ["digest", "count"])
-def test_without_files_of_outputs_too(spec, source, tmp_path, sink):
+def test_a_run_without_output_files_also_resumes(spec, source, tmp_path, sink):
     spec = RunSpec.parse(spec.model_dump() | {"sink": sink})
 
     def progress(kind, done, total):
@@ -124,10 +124,10 @@ def test_without_files_of_outputs_too(spec, source, tmp_path, sink):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "spec.json", "state"]
 
 
-def test_a_complete_run_is_answered(spec, source, tmp_path):
-    report, said = engine.run(spec, source, tmp_path / "out"), []
-    assert engine.run(spec, source, tmp_path / "out", say=said.append) == report
-    assert said == [f"{tmp_path / 'out'} already holds this run; nothing to do"]
+def test_a_complete_run_is_not_repeated(spec, source, tmp_path):
+    report, messages = engine.run(spec, source, tmp_path / "out"), []
+    assert engine.run(spec, source, tmp_path / "out", say=messages.append) == report
+    assert messages == [f"{tmp_path / 'out'} already holds this run; nothing to do"]
     workload.write("sl", {"n_items": 100, "gen_parts": 4}, EVENTS, 2, tmp_path / "other")
     with pytest.raises(BadInput, match="another workload"):
         engine.run(spec, tmp_path / "other", tmp_path / "out")
@@ -147,7 +147,7 @@ def test_a_truncated_checkpoint_is_refused(stopped, refused, length):
     refused("damaged", "start over")
 
 
-def test_a_changed_byte_is_found(stopped, refused):
+def test_a_changed_byte_is_detected(stopped, refused):
     path = stopped / checkpoint.FOLDER / "last"
     data = path.read_bytes()
     for at in (0, 25, 100, 500, len(data) // 2, len(data) - 1):
@@ -211,8 +211,8 @@ def test_other_code_is_refused(refused, monkeypatch):
     refused("another application code", "edited", "new folder")
 
 
-def test_events_that_changed_under_a_run_are_found(spec, source, tmp_path):
-    """The manifest stays: the digest of what was read before the end goes along with the checkpoint."""
+def test_events_changed_during_a_run_are_detected(spec, source, tmp_path):
+    """The manifest is unchanged: the checkpoint holds the digest of the events before it."""
     changed = tmp_path / "changed"
     shutil.copytree(source, changed)
     part = changed / "events" / "part-00000.parquet"
@@ -235,7 +235,7 @@ def test_events_that_changed_under_a_run_are_found(spec, source, tmp_path):
         engine.run(spec, changed, tmp_path / "out")
 
 
-def test_two_at_once_are_refused(spec, source, stopped):
+def test_a_second_concurrent_run_is_refused(spec, source, stopped):
     other = Lock(stopped / ".lock")
     assert other.take()
     with pytest.raises(BadInput, match="another run is using the folder"):
@@ -245,7 +245,7 @@ def test_two_at_once_are_refused(spec, source, stopped):
 
 
 @pytest.mark.parametrize("name", ["sync", "Checkpoints.save"])
-def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypatch, name):
+def test_a_run_resumes_after_a_failed_write(spec, source, stopped, monkeypatch, name):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
@@ -256,7 +256,7 @@ def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypat
     assert engine.run(spec, source, stopped).resumed == [320]
 
 
-def test_who_takes_no_checkpoints_says_so(spec, source, tmp_path):
+def test_an_executor_without_checkpoints_refuses_the_option(spec, source, tmp_path):
     with pytest.raises(BadInput, match="executor pooled has no checkpoint; transactional has"):
         RunSpec.parse({"app": "wc", "executor": "pooled", "checkpoint": 1})
     with pytest.raises(BadInput, match="checkpoint"):
@@ -275,7 +275,7 @@ def test_who_takes_no_checkpoints_says_so(spec, source, tmp_path):
 
 
 @pytest.mark.parametrize(("size", "cut"), [(70, 40), (1000, 40), (33, None), (64, 1000), (7, 1)])
-def test_a_workload_can_be_read_on_from_anywhere(source, size, cut):
+def test_a_workload_can_be_read_from_any_event(source, size, cut):
     opened = workload.read(source)
 
     def tables_after(read):

@@ -1,4 +1,4 @@
-"""`diff` names whatever differs: any value, row, order, table, pass; and says what cannot be compared."""
+"""`diff` names every difference of value, row, order, table or pass, and explains incomparable results."""
 
 import json
 import shutil
@@ -20,8 +20,8 @@ APPS = {"wc": ("pooled", "count"), "sl": ("transactional", "accounts"), "sd": ("
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Per application: an oracle's result, and a run that produced the same."""
-    root, found = tmp_path_factory.mktemp("diff"), {}
+    """Application -> a folder with the oracle's result and an equal run."""
+    root, folders = tmp_path_factory.mktemp("diff"), {}
     for app, (executor, _) in APPS.items():
         events = workload.write(app, {}, 300, 1, root / app / "workload")
         manifest = oracle.run(root / app / "workload", root / app / "oracle")
@@ -40,13 +40,13 @@ def results(tmp_path_factory):
             topology={}, host={},
         )  # fmt: skip
         (root / app / "run" / "report.json").write_text(report.model_dump_json())
-        found[app] = root / app
-    return found
+        folders[app] = root / app
+    return folders
 
 
 @pytest.fixture
 def copied(results, tmp_path):
-    """copied(app) -> a run folder of one's own and the oracle's."""
+    """copied(app) -> a private copy of the run folder, and the oracle's folder."""
 
     def copy(app):
         shutil.copytree(results[app] / "run", tmp_path / app)
@@ -62,7 +62,7 @@ def rewrite(path, change):
 
 
 def changed(table, name, position):
-    """The table with one value changed by the least there is."""
+    """The table with the smallest change of one value."""
 
     def other(value):
         if isinstance(value, bool):
@@ -82,12 +82,12 @@ def changed(table, name, position):
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_the_same_is_equal(results, app):
-    found = diff(results[app] / "run", results[app] / "oracle")
-    assert (found.exit_code, found.reason, found.differences) == (0, None, [])
-    assert found.text().startswith(f"equal: {found.outputs} outputs and {found.states} rows")
-    assert found.outputs > 0
-    assert found.states > 0
+def test_equal_results_compare_equal(results, app):
+    outcome = diff(results[app] / "run", results[app] / "oracle")
+    assert (outcome.exit_code, outcome.reason, outcome.differences) == (0, None, [])
+    assert outcome.text().startswith(f"equal: {outcome.outputs} outputs and {outcome.states} rows")
+    assert outcome.outputs > 0
+    assert outcome.states > 0
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -98,14 +98,14 @@ def test_any_changed_output_value_is_named(copied, app):
     for name in original.column_names[2:]:
         for position in (0, original.num_rows // 2, original.num_rows - 1):
             pq.write_table(changed(original, name, position), path)
-            found = diff(run, theirs)
-            assert found.exit_code == 1
-            [difference] = found.differences
-            assert (difference.kind, difference.columns, found.counts) == ("different", (name,), {"outputs": 1})
+            outcome = diff(run, theirs)
+            assert outcome.exit_code == 1
+            [difference] = outcome.differences
+            assert (difference.kind, difference.columns, outcome.counts) == ("different", (name,), {"outputs": 1})
             row = {key: original[key][position].as_py() for key in ("seq", "sub")}
             assert difference.row == row
             assert difference.expected[name] == original[name][position].as_py()
-            assert f"outputs: seq {row['seq']}, sub {row['sub']}: {name}: expected" in found.text()
+            assert f"outputs: seq {row['seq']}, sub {row['sub']}: {name}: expected" in outcome.text()
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -117,9 +117,9 @@ def test_any_changed_state_value_is_named(copied, app):
     for column in original.column_names[1:]:
         position = original.num_rows - 1
         pq.write_table(changed(original, column, position), path)
-        found = diff(run, theirs)
-        [difference] = found.differences
-        assert (found.exit_code, difference.table, difference.columns) == (1, f"state {name}", (column,))
+        outcome = diff(run, theirs)
+        [difference] = outcome.differences
+        assert (outcome.exit_code, difference.table, difference.columns) == (1, f"state {name}", (column,))
         assert difference.row == {"key": original["key"][position].as_py()}
 
 
@@ -148,7 +148,7 @@ def test_missing_extra_and_swapped_rows_are_named(copied):
     assert kinds == {"missing", "extra"}
 
 
-def test_rows_may_be_cut_into_files_in_any_way(copied):
+def test_files_may_divide_rows_in_any_way(copied):
     run, theirs = copied("wc")
     path = run / "outputs" / "part-00000.parquet"
     original = pq.read_table(path)
@@ -159,71 +159,71 @@ def test_rows_may_be_cut_into_files_in_any_way(copied):
     assert diff(run, theirs).exit_code == 0
 
 
-def test_states_that_lack_or_add_rows_and_tables(copied):
+def test_missing_and_extra_state_rows_and_tables_are_named(copied):
     run, theirs = copied("sl")
     accounts, assets = (run / "state" / f"{name}.parquet" for name in ("accounts", "assets"))
     rewrite(accounts, lambda table: table.slice(1))
     shutil.copy(assets, run / "state" / "other.parquet")
     assets.unlink()
-    found = diff(run, theirs)
-    assert found.exit_code == 1
-    assert [(d.table, d.kind) for d in found.differences] == [
+    outcome = diff(run, theirs)
+    assert outcome.exit_code == 1
+    assert [(d.table, d.kind) for d in outcome.differences] == [
         ("state accounts", "missing"), ("state assets", "table"), ("state other", "table"),
     ]  # fmt: skip
 
 
-def test_columns_that_are_missing_added_or_of_another_type(copied):
+def test_missing_extra_and_retyped_columns_are_named(copied):
     run, theirs = copied("sl")
     path = run / "outputs" / "part-00000.parquet"
     original = pq.read_table(path)
     wrong = original.drop_columns(["ok"]).append_column("mood", original["ok"])
     index = wrong.column_names.index("src_asset")
     pq.write_table(wrong.set_column(index, "src_asset", wrong["src_asset"].cast(pa.int32())), path)
-    found = diff(run, theirs)
-    assert [line for d in found.differences for line in d.lines()] == [
+    outcome = diff(run, theirs)
+    assert [line for d in outcome.differences for line in d.lines()] == [
         "outputs: column ok is missing",
         "outputs: column src_asset is int32, expected int64",
         "outputs: column mood is unexpected",
     ]
 
 
-def test_no_outputs_at_all_are_different(copied):
+def test_lack_of_all_outputs_is_a_difference(copied):
     run, theirs = copied("wc")
     (run / "outputs" / "part-00000.parquet").unlink()
     assert diff(run, theirs).exit_code == 1
 
 
-def test_a_pass_with_another_digest_is_different(copied):
+def test_a_different_digest_of_a_pass_is_a_difference(copied):
     run, theirs = copied("wc")
     report = json.loads((run / "report.json").read_text())
     report["samples"].append(
         report["samples"][0] | {"kind": "peak", "repetition": 1, "digest": "1:0", "in_order": False}
     )
     (run / "report.json").write_text(json.dumps(report))
-    found = diff(run, theirs)
-    assert [d.columns for d in found.differences] == [("digest",), ("order",)]
-    assert "pass peak 1" in found.text()
+    outcome = diff(run, theirs)
+    assert [d.columns for d in outcome.differences] == [("digest",), ("order",)]
+    assert "pass peak 1" in outcome.text()
 
 
 @pytest.mark.parametrize("count", ["outputs", *oracle.DROPPED])
 @pytest.mark.parametrize("side", ["run", "oracle"])
-def test_another_count_is_different_whichever_side_it_is_on(results, tmp_path, side, count):
+def test_a_different_count_on_either_side_is_a_difference(results, tmp_path, side, count):
     for name in ("run", "oracle"):
         shutil.copytree(results["sl"] / name, tmp_path / name)
     assert diff(tmp_path / "run", tmp_path / "oracle").exit_code == 0
     path = tmp_path / side / ("report.json" if side == "run" else "manifest.json")
-    told = json.loads(path.read_text())
+    document = json.loads(path.read_text())
     if side == "run":
-        told["samples"][0][count] += 1
+        document["samples"][0][count] += 1
     elif count == "outputs":
-        told["outputs"]["rows"] += 1
+        document["outputs"]["rows"] += 1
     else:
-        told[count] += 1
-    path.write_text(json.dumps(told))
-    found = diff(tmp_path / "run", tmp_path / "oracle")
-    assert found.exit_code == 1
-    assert [(d.table, d.columns) for d in found.differences] == [("passes", (count,))]
-    assert count in found.text()
+        document[count] += 1
+    path.write_text(json.dumps(document))
+    outcome = diff(tmp_path / "run", tmp_path / "oracle")
+    assert outcome.exit_code == 1
+    assert [(d.table, d.columns) for d in outcome.differences] == [("passes", (count,))]
+    assert count in outcome.text()
 
 
 @pytest.mark.parametrize("count", oracle.DROPPED)
@@ -244,17 +244,17 @@ def test_an_oracle_without_a_count_is_damaged(results, tmp_path, count):
         ({"workload": {"content_digest": "1:0", "params": {}}}, "the workloads differ"),
     ],
 )
-def test_what_cannot_be_compared_is_said(copied, change, words):
+def test_incomparable_results_give_a_reason(copied, change, words):
     run, theirs = copied("wc")
     report = json.loads((run / "report.json").read_text())
     (run / "report.json").write_text(json.dumps(report | change))
-    found = diff(run, theirs)
-    assert found.exit_code == 2
-    assert words in found.reason
-    assert found.as_dict()["verdict"] == "not_comparable"
+    outcome = diff(run, theirs)
+    assert outcome.exit_code == 2
+    assert words in outcome.reason
+    assert outcome.as_dict()["verdict"] == "not_comparable"
 
 
-def test_missing_report_manifest_outputs_and_damaged_files(copied, tmp_path):
+def test_missing_and_damaged_files_are_refused(copied, tmp_path):
     run, theirs = copied("wc")
     assert "manifest" in diff(run, run).reason or "no oracle result" in diff(run, run).reason
     assert "report.json is missing" in diff(tmp_path / "nowhere", theirs).reason
@@ -265,34 +265,34 @@ def test_missing_report_manifest_outputs_and_damaged_files(copied, tmp_path):
     assert "wrote no outputs" in diff(run, theirs).reason
 
 
-def test_only_the_first_differences_are_shown_and_all_counted(copied):
+def test_only_the_first_differences_are_shown_and_all_are_counted(copied):
     run, theirs = copied("wc")
     rewrite(
         run / "outputs" / "part-00000.parquet",
         lambda t: t.set_column(t.column_names.index("n"), t.schema.field("n"), pa.array([-1] * t.num_rows)),
     )
-    found = diff(run, theirs)
-    assert found.counts == {"outputs": found.outputs}
-    assert len(found.differences) == 10
-    assert found.text().endswith(f"and {found.outputs - 10} more")
-    json.dumps(found.as_dict())
+    outcome = diff(run, theirs)
+    assert outcome.counts == {"outputs": outcome.outputs}
+    assert len(outcome.differences) == 10
+    assert outcome.text().endswith(f"and {outcome.outputs - 10} more")
+    json.dumps(outcome.as_dict())
 
 
-def test_where_texts_agree_bits_are_printed():
+def test_bits_are_printed_when_texts_agree():
     bits = [[0x7FF8 << 48, 0x7FF8 << 48, 0], [0x7FF8 << 48, 0xFFF8 << 48 | 5, 1 << 63]]
     expected, actual = (
         pa.table({"key": [0, 1, 2], "x": x, "some": pa.FixedSizeListArray.from_arrays(x, 1)})
         for x in (pa.array(np.array(side, np.uint64).view(np.float64)) for side in bits)
     )
-    found = Diff("run", "oracle")
-    found.take(in_memory("outputs", expected, actual))
-    assert found.text().splitlines()[1:] == [
+    outcome = Diff("run", "oracle")
+    outcome.take(in_memory("outputs", expected, actual))
+    assert outcome.text().splitlines()[1:] == [
         "  outputs: key 1: x: expected NaN, got NaN (bits 0xfff8000000000005)",
         "  outputs: key 1: some: expected [NaN], got [NaN (bits 0xfff8000000000005)]",
         "  outputs: key 2: x: expected 0.0, got -0.0",
         "  outputs: key 2: some: expected [0.0], got [-0.0]",
     ]
-    shown = found.as_dict()["differences"]
+    shown = outcome.as_dict()["differences"]
     assert [d["actual"] for d in shown] == [
         "NaN (bits 0xfff8000000000005)",
         ["NaN (bits 0xfff8000000000005)"],
@@ -301,46 +301,46 @@ def test_where_texts_agree_bits_are_printed():
     ]
 
 
-def test_where_only_what_is_cut_off_differs_the_first_item_that_does_is_shown():
+def test_the_first_different_item_is_shown_when_the_printed_part_agrees():
     expected, actual = list(range(500)), list(range(500))
     actual[300] = -1
 
-    def said(actual):
+    def lines(actual):
         rows = ({"items": items} for items in (expected, actual))
         return Difference("outputs", "different", {"seq": 1}, *rows, ("items",)).lines()
 
-    assert said(actual) == ["outputs: seq 1: items: expected 300 at [300], got -1 at [300]"]
-    assert said(expected[:499]) == ["outputs: seq 1: items: expected 500 items, got 499 items"]
+    assert lines(actual) == ["outputs: seq 1: items: expected 300 at [300], got -1 at [300]"]
+    assert lines(expected[:499]) == ["outputs: seq 1: items: expected 500 items, got 499 items"]
 
 
 def emptied(folder):
-    """Every table in a result has its columns and no rows."""
+    """Empties every table of a result."""
     for path in folder.rglob("*.parquet"):
         rewrite(path, lambda table: table.slice(0, 0))
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_no_rows_on_one_side_is_a_difference_and_on_both_none(copied, tmp_path, app):
+def test_an_empty_side_differs_unless_both_are_empty(copied, tmp_path, app):
     run, theirs = copied(app)
     full, empty = tmp_path / "full", tmp_path / "empty"
     shutil.copytree(theirs, full)
     shutil.copytree(theirs, empty)
     emptied(empty)
-    found = diff(run, empty)
-    assert (found.exit_code, found.reason) == (1, None)
-    assert found.counts["outputs"] == pq.read_metadata(run / "outputs" / "part-00000.parquet").num_rows
-    assert {d.kind for d in found.differences if d.table == "outputs"} == {"extra"}
+    outcome = diff(run, empty)
+    assert (outcome.exit_code, outcome.reason) == (1, None)
+    assert outcome.counts["outputs"] == pq.read_metadata(run / "outputs" / "part-00000.parquet").num_rows
+    assert {d.kind for d in outcome.differences if d.table == "outputs"} == {"extra"}
     emptied(run)
-    found = diff(run, full)
-    assert (found.exit_code, found.reason) == (1, None)
-    assert {d.kind for d in found.differences if d.table == "outputs"} == {"missing"}
-    found = diff(run, empty)
-    assert (found.exit_code, found.text()) == (0, "equal: 0 outputs and 0 rows of final state on both sides")
+    outcome = diff(run, full)
+    assert (outcome.exit_code, outcome.reason) == (1, None)
+    assert {d.kind for d in outcome.differences if d.table == "outputs"} == {"missing"}
+    outcome = diff(run, empty)
+    assert (outcome.exit_code, outcome.text()) == (0, "equal: 0 outputs and 0 rows of final state on both sides")
     (run / "outputs" / "part-00000.parquet").unlink()
     assert diff(run, empty).text().splitlines()[1] == "  outputs: expected 0 rows, got no file"
 
 
-def test_the_name_of_a_folder_is_no_column(copied, tmp_path):
+def test_the_name_of_a_folder_does_not_become_a_column(copied, tmp_path):
     run, theirs = copied("sl")
     shutil.copytree(theirs, tmp_path / "seed=1" / "oracle")
     assert diff(run, tmp_path / "seed=1" / "oracle").exit_code == 0

@@ -1,4 +1,4 @@
-"""Energy counters: a powercap tree as Linux lays it out, in a temporary folder."""
+"""Energy counters: a temporary folder laid out like Linux's powercap tree."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
 
 
-def test_packages_add_up_and_their_parts_do_not_count_twice(root):
+def test_packages_add_up_and_their_parts_count_once(root):
     counters = [zone(root, "intel-rapl:0", "package-0", 5_000_000), zone(root, "intel-rapl:1", "package-1", 7)]
     others = [
         zone(root, "intel-rapl:0:0", "core"),
@@ -62,7 +62,7 @@ def test_packages_add_up_and_their_parts_do_not_count_twice(root):
     assert meter.why == ""
 
 
-def test_a_counter_starts_anew_at_its_range(root):
+def test_a_counter_wraps_around_at_its_range(root):
     counter = zone(root, "intel-rapl:0", "package-0", 9_500_000, top=10_000_000)
     meter = Meter(root)
     before = meter.read()
@@ -70,7 +70,7 @@ def test_a_counter_starts_anew_at_its_range(root):
     assert meter.joules(before, meter.read()) == 0.75
 
 
-def test_a_counter_that_vanishes_leaves_no_figure(root):
+def test_a_vanished_counter_gives_no_figure(root):
     zone(root, "intel-rapl:0", "package-0")
     counter = zone(root, "intel-rapl:1", "package-1")
     meter = Meter(root)
@@ -104,7 +104,7 @@ def test_a_counter_that_vanishes_leaves_no_figure(root):
         ),
     ],
 )
-def test_where_nothing_can_be_read_it_says_why(root, make, why):
+def test_unreadable_counters_give_a_reason(root, make, why):
     make(root)
     meter = Meter(root)
     assert why in meter.why
@@ -119,7 +119,7 @@ def packages(root):
     return root
 
 
-def test_a_run_reports_its_energy_in_all_and_by_event(tmp_path, packages):
+def test_a_run_reports_its_energy_in_total_and_per_event(tmp_path, packages):
     app = registry.load("sl")
     workload.write(app, app.bind(), 1000, 1, tmp_path / "workload")
     spec = Transactional(app="sl", repetitions=2)

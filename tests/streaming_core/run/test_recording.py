@@ -1,4 +1,4 @@
-"""Recordings and replays, as a user of the command line makes them; what is bad input to them; what they measure."""
+"""Recordings and replays on the command line: results, refusals, and measurements."""
 
 import json
 import shutil
@@ -25,8 +25,8 @@ from tests.streaming_core.cli.test_command import refused
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A workload of wc and one of sl, the oracle's result of wc, and a recording of what its operator count takes."""
+def workspace(tmp_path_factory):
+    """A workload of wc and one of sl, the oracle's result of wc, and a recording of the input of its operator count."""
     root = tmp_path_factory.mktemp("recordings")
     workload.write("wc", {"vocabulary": 20}, 300, 1, root / "wc")
     workload.write("sl", {"n_items": 100}, 300, 1, root / "sl")
@@ -36,14 +36,14 @@ def made(tmp_path_factory):
 
 
 def replays(source, repetitions):
-    """Every operator alone on what it takes, in topological order."""
-    app, found = source.app, {}
+    """Replays of every operator on its recorded input, in topological order."""
+    app, profiles = source.app, {}
     for operator in app.operators[1:-1]:
         with tempfile.TemporaryDirectory() as folder:
             spec = RunSpec.parse({"app": app.name, "executor": executors_of(app.kind)[0]})
             recording.record(source, operator.name, Path(folder), spec)
-            found[operator.name] = replaying.replay(recording.read(Path(folder), app), repetitions)
-    return found
+            profiles[operator.name] = replaying.replay(recording.read(Path(folder), app), repetitions)
+    return profiles
 
 
 def changed(folder, change):
@@ -58,37 +58,37 @@ def other_word(table):
     return table.set_column(2, table.schema.field("word"), pa.array(words))
 
 
-def test_a_mismatch_is_hunted(command, made, tmp_path, monkeypatch):
+def test_replaying_a_recording_locates_a_mismatch(command, workspace, tmp_path, monkeypatch):
     ours, theirs, out = tmp_path / "ours", tmp_path / "theirs", tmp_path / "out"
-    given = ("wc", "--operator", "count", "--input", made / "wc")
+    arguments = ("wc", "--operator", "count", "--input", workspace / "wc")
     plan = tmp_path / "plan.json"
     plan.write_text('{"split": [0, 1], "count": [1], "sink": [0]}')  # as for a run: count itself is not run
     way = ("--executor", "pinned", "--threads", 2, "--plan", plan, "--batch", 7)
-    digest = recording.read_manifest(made / "count")["content_digest"]
+    digest = recording.read_manifest(workspace / "count")["content_digest"]
     line = f"{ours}: 3000 input rows of operator count, digest {digest}\n"
-    assert command("record", *given, "--out", ours, *way)[:2] == (0, line)
-    assert command("oracle", *given, "--out", theirs, "--mode", "compiled")[0] == 0
+    assert command("record", *arguments, "--out", ours, *way)[:2] == (0, line)
+    assert command("oracle", *arguments, "--out", theirs, "--mode", "compiled")[0] == 0
     assert command("diff", ours, theirs)[:2] == (0, "equal: 3000 input rows of operator count\n")
     code, shown, _ = command("replay", ours, "--out", out, "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "count of wc (partitioned): 3000 rows in")
-    # count is the last operator: what it puts out is what the application does, of the same events.
-    result = oracle.read_manifest(made / "oracle")
+    # count is the last operator, so its outputs are the application's.
+    result = oracle.read_manifest(workspace / "oracle")
     assert json.loads((out / "manifest.json").read_text())["output_digest"] == result["output_digest"]
-    assert pq.read_table(out / "outputs").equals(pq.read_table(made / "oracle" / "outputs"))
+    assert pq.read_table(out / "outputs").equals(pq.read_table(workspace / "oracle" / "outputs"))
     assert pq.read_table(out / "state" / "count.parquet").equals(
-        pq.read_table(made / "oracle" / "state" / "count.parquet")
+        pq.read_table(workspace / "oracle" / "state" / "count.parquet")
     )
-    # A row that is not delivered as it should be: of sentence 7 the eighth word.
+    # A row delivered wrongly: the eighth word of sentence 7.
     changed(ours, other_word)
     code, shown, _ = command("diff", ours, theirs)
     assert (code, "rows: seq 7, sub 7: word: expected 'w" in shown) == (1, True)
-    # And an operator of which machine code and meaning differ.
+    # An operator whose machine code differs from its meaning.
     monkeypatch.setattr(replaying, "compile_app", lambda app, params: compile_app(miscounting().only("count"), params))
-    code, shown, said = command("replay", theirs, "--out", tmp_path / "wrong", "--repetitions", 1)
-    first = next(r for r in pq.read_table(made / "oracle" / "outputs").to_pylist() if r["n"] == 3)
+    code, shown, stderr = command("replay", theirs, "--out", tmp_path / "wrong", "--repetitions", 1)
+    first = next(r for r in pq.read_table(workspace / "oracle" / "outputs").to_pylist() if r["n"] == 3)
     assert (code, shown) == (1, "")
-    assert f"operator count: the replay differs from the oracle's: outputs: seq {first['seq']}, " in said
-    assert "n: expected 3, got 4" in said
+    assert f"operator count: the replay differs from the oracle's: outputs: seq {first['seq']}, " in stderr
+    assert "n: expected 3, got 4" in stderr
     assert not (tmp_path / "wrong").exists()
 
 
@@ -109,97 +109,99 @@ def miscounting():
 
 
 @pytest.mark.parametrize("app", ["wc", "sl"])
-def test_what_nothing_lies_in_front_of_takes_the_events(command, made, tmp_path, app):
+def test_the_first_operator_records_the_events(command, workspace, tmp_path, app):
     operator = {"wc": "split", "sl": "ledger"}[app]
-    given = (app, "--operator", operator, "--input", made / app, "--out")
-    assert command("record", *given, tmp_path / "a", "--threads", 2)[0] == 0
-    assert command("oracle", *given, tmp_path / "b")[0] == 0
+    arguments = (app, "--operator", operator, "--input", workspace / app, "--out")
+    assert command("record", *arguments, tmp_path / "a", "--threads", 2)[0] == 0
+    assert command("oracle", *arguments, tmp_path / "b")[0] == 0
     assert command("diff", tmp_path / "a", tmp_path / "b")[:2] == (0, f"equal: 300 input rows of operator {operator}\n")
-    events = pa.concat_tables(workload.read(made / app).blocks(1000))
+    events = pa.concat_tables(workload.read(workspace / app).blocks(1000))
     assert pq.read_table(tmp_path / "a" / "rows").drop_columns("sub").equals(events)
     code, shown, _ = command("replay", tmp_path / "a", "--json", "--repetitions", 1)
-    found = json.loads(shown)
-    assert (code, found["rows_in"], found["rows_out"]) == (0, 300, 3000 if app == "wc" else 300)
+    report = json.loads(shown)
+    assert (code, report["rows_in"], report["rows_out"]) == (0, 300, 3000 if app == "wc" else 300)
 
 
 def test_windows_are_recorded_and_replayed(command, tmp_path):
     ours, theirs, file = tmp_path / "ours", tmp_path / "theirs", tmp_path / "schedule.json"
     workload.write("wordcount", {"vocabulary": 20, "advance": 2000, "size": 5000}, 300, 1, tmp_path / "w")
     file.write_text('[{"event": 50, "owners": {"count": 1}}]')  # as for a run: count itself is not run
-    given = ("wordcount", "--operator", "count", "--input", tmp_path / "w", "--out")
-    assert command("record", *given, ours, "--threads", 2, "--schedule", file)[0] == 0
-    assert command("oracle", *given, theirs)[0] == 0
+    arguments = ("wordcount", "--operator", "count", "--input", tmp_path / "w", "--out")
+    assert command("record", *arguments, ours, "--threads", 2, "--schedule", file)[0] == 0
+    assert command("oracle", *arguments, theirs)[0] == 0
     assert command("diff", ours, theirs)[:2] == (0, "equal: 300 input rows of operator count\n")
     code, shown, _ = command("replay", ours, "--out", tmp_path / "out", "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "count of wordcount (windowed): 300 rows in")
     assert shown.endswith("equal to the oracle's replay\n")
-    # count is the only operator: what it puts out is what the application does.
-    made = oracle.run(tmp_path / "w", tmp_path / "o")
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == made["output_digest"]
+    # count is the only operator, so its outputs are the application's.
+    manifest = oracle.run(tmp_path / "w", tmp_path / "o")
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == manifest["output_digest"]
 
 
-def test_an_operator_that_takes_all_sources_takes_the_events(command, tmp_path):
+def test_an_operator_of_all_sources_records_the_events(command, tmp_path):
     params = {"keys": 3, "size": 2_001, "domain": 50}
     manifest = workload.write("scalejoin", params, 300, 1, tmp_path / "w")
-    given = ("scalejoin", "--operator", "from_left", "--input", tmp_path / "w", "--out")
-    assert command("record", *given, tmp_path / "ours", "--threads", 2)[0] == 0
-    assert command("oracle", *given, tmp_path / "theirs")[0] == 0
+    arguments = ("scalejoin", "--operator", "from_left", "--input", tmp_path / "w", "--out")
+    assert command("record", *arguments, tmp_path / "ours", "--threads", 2)[0] == 0
+    assert command("oracle", *arguments, tmp_path / "theirs")[0] == 0
     ours = command("diff", tmp_path / "ours", tmp_path / "theirs")
     assert ours[:2] == (0, "equal: 300 input rows of operator from_left\n")
     assert pq.read_table(tmp_path / "ours" / "rows").num_rows == manifest["events"]
     code, shown, _ = command("replay", tmp_path / "ours", "--out", tmp_path / "out", "--repetitions", 1)
     assert (code, shown.partition(", ")[0]) == (0, "from_left of scalejoin (windowed): 300 rows in")
-    made = oracle.run(tmp_path / "w", tmp_path / "o")
-    assert made["outputs"]["rows"] > 50
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == made["output_digest"]
+    manifest = oracle.run(tmp_path / "w", tmp_path / "o")
+    assert manifest["outputs"]["rows"] > 50
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == manifest["output_digest"]
     profiles = replays(workload.read(tmp_path / "w"), 1)
-    assert {name: (found.rows_in, found.rows_out) for name, found in profiles.items()} == {
-        "Left": (300, 150), "Right": (300, 150), "from_left": (300, made["outputs"]["rows"])
+    assert {name: (figures.rows_in, figures.rows_out) for name, figures in profiles.items()} == {
+        "Left": (300, 150), "Right": (300, 150), "from_left": (300, manifest["outputs"]["rows"])
     }  # fmt: skip
 
 
-def test_what_takes_other_streams_is_not_recorded(command, tmp_path):
+def test_an_operator_of_several_streams_is_not_recorded(command, tmp_path):
     workload.write("hedge", {}, 100, 1, tmp_path / "w")
-    given = ("hedge", "--operator", "as_left", "--input", tmp_path / "w", "--out", tmp_path / "out")
-    said = "app hedge: cannot record or run as_left alone, because it takes several streams"
-    refused(command("record", *given), said)
-    refused(command("oracle", *given), said)
-    with pytest.raises(BadInput, match=said):
+    arguments = ("hedge", "--operator", "as_left", "--input", tmp_path / "w", "--out", tmp_path / "out")
+    message = "app hedge: cannot record or run as_left alone, because it takes several streams"
+    refused(command("record", *arguments), message)
+    refused(command("oracle", *arguments), message)
+    with pytest.raises(BadInput, match=message):
         replays(workload.read(tmp_path / "w"), 1)
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_no_recording_is_refused(command, made, tmp_path):
-    given = ("--input", made / "wc", "--out", tmp_path / "out")
+def test_invalid_recording_requests_are_refused(command, workspace, tmp_path):
+    arguments = ("--input", workspace / "wc", "--out", tmp_path / "out")
     refused(
-        command("record", "wc", "--operator", "counts", *given),
+        command("record", "wc", "--operator", "counts", *arguments),
         "unknown operator 'counts' (did you mean 'count'?); known: split, count",
     )
-    refused(command("oracle", "wc", "--operator", "outputs", *given), "unknown operator 'outputs'; known: split, count")
-    refused(command("oracle", "wc", "--operator", "count", "--mode", "fast", *given), "unknown mode 'fast'")
+    refused(
+        command("oracle", "wc", "--operator", "outputs", *arguments), "unknown operator 'outputs'; known: split, count"
+    )
+    refused(command("oracle", "wc", "--operator", "count", "--mode", "fast", *arguments), "unknown mode 'fast'")
     unordered = ("--executor", "pinned", "--channel", "shared_ring")
     refused(
-        command("record", "wc", "--operator", "count", *unordered, *given),
+        command("record", "wc", "--operator", "count", *unordered, *arguments),
         "a recording needs total order, which shared_ring does not keep",
     )
     (tmp_path / "spec.json").write_text(
         json.dumps({"app": "wc", "executor": "morsel", "order": "none", "params": {"vocabulary": 20}})
     )
     refused(
-        command("record", tmp_path / "spec.json", "--operator", "count", *given),
+        command("record", tmp_path / "spec.json", "--operator", "count", *arguments),
         "a recording needs total order, which morsel does not keep",
     )
     transactional = ("--executor", "transactional")
-    refused(command("record", "wc", "--operator", "count", *transactional, *given), "does not run on transactional")
-    refused(command("record", "wc", "--operator", "count", *given[:3], made / "wc"), "new or empty")
-    refused(command("replay", made / "count", "--out", made / "wc"), "new or empty")
-    refused(command("replay", made / "count", "--repetitions", 0), "at least 1")
+    refused(command("record", "wc", "--operator", "count", *transactional, *arguments), "does not run on transactional")
+    refused(command("record", "wc", "--operator", "count", *arguments[:3], workspace / "wc"), "new or empty")
+    refused(command("replay", workspace / "count", "--out", workspace / "wc"), "new or empty")
+    refused(command("replay", workspace / "count", "--repetitions", 0), "at least 1")
     refused(command("replay", tmp_path / "out"), "no recording at")
     refused(
-        command("replay", made / "wc"),
+        command("replay", workspace / "wc"),
         "wc is not a recording: by, end, operator, rows, workload are missing in manifest.json",
     )
-    for one, other in ((made / "count", made / "wc"), (made / "wc", made / "count")):
+    for one, other in ((workspace / "count", workspace / "wc"), (workspace / "wc", workspace / "count")):
         code, shown, _ = command("diff", one, other)
         assert (code, "wc is not a recording" in shown) == (2, True)
     assert not (tmp_path / "out").exists()
@@ -238,22 +240,22 @@ def damage(folder, how):
         ("order", "rows are out of order"),
     ],
 )
-def test_a_damaged_recording_is_refused(command, made, tmp_path, how, words):
-    shutil.copytree(made / "count", tmp_path / "count")
+def test_a_damaged_recording_is_refused(command, workspace, tmp_path, how, words):
+    shutil.copytree(workspace / "count", tmp_path / "count")
     damage(tmp_path / "count", how)
     refused(command("replay", tmp_path / "count", "--out", tmp_path / "out"), words)
     assert [path.name for path in tmp_path.iterdir()] == ["count"]
 
 
-def test_recordings_of_different_things_are_not_compared(command, made, tmp_path):
+def test_recordings_of_different_things_are_not_compared(command, workspace, tmp_path):
     workload.write("wc", {"vocabulary": 20}, 300, 2, tmp_path / "wc")
-    for name, of, operator in (("seed", tmp_path / "wc", "count"), ("operator", made / "wc", "split")):
+    for name, of, operator in (("seed", tmp_path / "wc", "count"), ("operator", workspace / "wc", "split")):
         recording.record_oracle(workload.read(of), operator, tmp_path / name)
     for name, words in (
         ("seed", "different workload content_digest: "),
         ("operator", "different operator: count and split"),
     ):
-        code, shown, _ = command("diff", made / "count", tmp_path / name)
+        code, shown, _ = command("diff", workspace / "count", tmp_path / name)
         assert (code, words in shown) == (2, True), shown
 
 
@@ -309,28 +311,28 @@ def small():
     return app.check()
 
 
-def test_the_profiles_of_an_application(tmp_path):
+def test_replays_profile_every_operator_of_an_application(tmp_path):
     app = small()
     workload.write(app, {}, 100, 1, tmp_path / "w")
-    found = replays(workload.read(tmp_path / "w", app), 3)
-    assert list(found) == ["halves", "tally", "nothing", "never"]
-    figures = {name: (p.kind, p.rows_in, p.rows_out, p.bytes_in, p.bytes_out, p.keys) for name, p in found.items()}
-    # A row is its seq, a key of 8 bytes and 8 that say where its text is; lines are as long as their key says.
+    profiles = replays(workload.read(tmp_path / "w", app), 3)
+    assert list(profiles) == ["halves", "tally", "nothing", "never"]
+    figures = {name: (p.kind, p.rows_in, p.rows_out, p.bytes_in, p.bytes_out, p.keys) for name, p in profiles.items()}
+    # A row holds its seq, a key and a text reference of 8 bytes each. The key gives the length of the line.
     assert figures == {
         "halves": ("stateless", 100, 50, 24 + 4.5, 24 + (0 + 2 + 3 + 3 + 3) / 5, None),
         "tally": ("partitioned", 50, 15, 24 + 11 / 5, 16.0, 5),
         "nothing": ("stateless", 15, 0, 16.0, None, None),
         "never": ("stateful", 0, 0, None, None, None),
     }
-    assert [p.selectivity for p in found.values()] == [0.5, 0.3, 0.0, None]
-    assert [p.ns_per_row is not None and p.ns_per_row > 0 for p in found.values()] == [True, True, True, False]
+    assert [p.selectivity for p in profiles.values()] == [0.5, 0.3, 0.0, None]
+    assert [p.ns_per_row is not None and p.ns_per_row > 0 for p in profiles.values()] == [True, True, True, False]
 
 
-def test_the_profile_of_a_transaction(made):
-    found = replays(workload.read(made / "sl"), 1)
-    assert list(found) == ["ledger"]
-    assert (found["ledger"].kind, found["ledger"].rows_in, found["ledger"].keys) == ("transaction", 300, None)
-    assert found["ledger"].ns_per_row > 0
+def test_replays_profile_a_transaction(workspace):
+    profiles = replays(workload.read(workspace / "sl"), 1)
+    assert list(profiles) == ["ledger"]
+    assert (profiles["ledger"].kind, profiles["ledger"].rows_in, profiles["ledger"].keys) == ("transaction", 300, None)
+    assert profiles["ledger"].ns_per_row > 0
 
 
 @record
@@ -347,7 +349,7 @@ class Ended:
 
 
 def passing():
-    """Windows between operators of other kinds, which keep texts of rows that are gone."""
+    """Windows between operators of other kinds, which keep texts of expired rows."""
 
     def words(row, out):
         out.emit(ts=row.ts, line=row.line[0:3])
@@ -377,22 +379,22 @@ def passing():
     return app.check()
 
 
-def test_the_profile_of_windows_and_what_stands_behind_them(tmp_path):
+def test_replays_profile_windows_and_the_operators_after_them(tmp_path):
     app = passing()
     workload.write(app, {}, 300, 1, tmp_path / "w")
     source = workload.read(tmp_path / "w", app)
-    found = replays(source, 1)
-    assert [(name, p.kind, p.keys) for name, p in found.items()] == [
+    profiles = replays(source, 1)
+    assert [(name, p.kind, p.keys) for name, p in profiles.items()] == [
         ("words", "stateless", None), ("met", "windowed", None), ("frequent", "stateless", None),
     ]  # fmt: skip
-    assert (found["words"].rows_in, found["met"].rows_in, found["frequent"].rows_in) == (
+    assert (profiles["words"].rows_in, profiles["met"].rows_in, profiles["frequent"].rows_in) == (
         300,
         400,
-        found["met"].rows_out,
+        profiles["met"].rows_out,
     )
     assert oracle.compute(source, tmp_path / "o")["dropped_late"] == 100
-    assert 0 < found["frequent"].rows_out < found["frequent"].rows_in
-    # What is in front of `frequent` runs as a schedule says, which `words` and `frequent` are not concerned with.
+    assert 0 < profiles["frequent"].rows_out < profiles["frequent"].rows_in
+    # A schedule moves `met`, which precedes `frequent`. It does not affect `words` and `frequent`.
     schedule = [{"event": 100, "owners": {"met": [1]}}, {"event": 200, "owners": {"met": 2}}]
     spec = Pinned(app="passing", threads=2, batch=7, schedule=schedule)
     for operator in ("met", "frequent"):
@@ -421,7 +423,7 @@ def test_a_failure_names_the_event_that_caused_the_row(tmp_path):
 # --- parts of applications -------------------------------------------------------------------------------------------
 
 
-def test_parts_of_an_application():
+def test_an_application_can_be_split_at_an_operator():
     lr = registry.load("lr")
     front = lr.upto("account_balance")
     assert [o.name for o in front.operators if o.name not in ("source", "outputs")] == [

@@ -1,4 +1,4 @@
-"""Cells of a regression: which ways of executing a request comes to, and how they are named."""
+"""Cells of a regression: the ways that a request expands to, and their names."""
 
 import re
 from collections import Counter
@@ -34,7 +34,7 @@ def ways(**request) -> list[tuple]:
     return [(cell.scheme, cell.pool, cell.stealing) for cell in cells]
 
 
-def test_pools_are_for_schemes_that_take_chains_from_one():
+def test_pools_require_a_scheme_that_takes_chains_from_a_pool():
     assert ways(schemes=["owners", "tstream", "auto"]) == [
         ("owners", None, False),
         ("tstream", "shared_nothing", False),
@@ -49,7 +49,7 @@ def test_pools_are_for_schemes_that_take_chains_from_one():
     assert {cell.option("pool") for cell in wc} == {None}
 
 
-def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
+def test_shared_pools_run_with_and_without_stealing():
     pools = ["shared_nothing", "shared_everything", "shared_nothing", "shared_per_socket"]
     assert ways(schemes=["tstream", "lock"], pools=pools, stealing=True) == [
         ("tstream", "shared_nothing", False),
@@ -62,7 +62,7 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("fields", "message"),
     [
         ({"pools": ["puddle"]}, "pools: unknown pool 'puddle'; known: shared_nothing, "),
         ({"pools": []}, "pools must have at least 1 item"),
@@ -86,13 +86,13 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"schedule": []}, "unknown field 'schedule'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(asked, said):
-    with pytest.raises(BadInput, match=said) as refused:
-        RegressionSpec.parse(asked)
+def test_an_invalid_request_is_refused_in_one_line(fields, message):
+    with pytest.raises(BadInput, match=message) as refused:
+        RegressionSpec.parse(fields)
     assert "\n" not in str(refused.value)
 
 
-def test_every_way_of_a_regression_has_a_strategy_of_its_own():
+def test_every_way_of_a_regression_has_its_own_strategy():
     pools = ["shared_nothing", "shared_everything", "shared_per_socket"]
     cells = RegressionSpec(applications=["sl", "wc"], threads=[1, 2], pools=pools, stealing=True).cells(KINDS)
     assert set(Counter((cell.app, cell.executor, cell.strategy, cell.threads) for cell in cells).values()) == {1}
@@ -100,16 +100,16 @@ def test_every_way_of_a_regression_has_a_strategy_of_its_own():
 
 
 def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
-    found = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
+    strategies = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
     schemes = EXECUTORS["transactional"].axes()["scheme"]
     ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "affinity")]
     # One thread has one plan.
     pinned = [("pinned", "gate"), ("pinned", "gate"), ("pinned", "gate-planned")]
-    assert found == [way for way in ways for _ in (1, 2)] + pinned
+    assert strategies == [way for way in ways for _ in (1, 2)] + pinned
 
 
 def test_an_axis_concerns_the_executors_that_have_it():
-    asked = RegressionSpec(
+    request = RegressionSpec(
         applications=["wc", "sl"],
         schemes=["serial"],
         heuristics=["lp", "ct"],
@@ -121,13 +121,13 @@ def test_an_axis_concerns_the_executors_that_have_it():
         batches=[256, 7],
     )
     strategies = ["lp-lock", "lp-shared-lock", "ct-lock", "ct-shared-lock", "merge_sort", "shared_ring", "serial"]
-    assert [cell.strategy for cell in asked.cells(KINDS)] == [
+    assert [cell.strategy for cell in request.cells(KINDS)] == [
         name for strategy in strategies for name in (f"{strategy}-batch7", strategy)
     ]
 
 
 def some(values):
-    """A few of the values, in any order, some perhaps twice."""
+    """Some of the values in any order, possibly with repeats."""
     return st.lists(st.sampled_from(values), min_size=1, max_size=4)
 
 
@@ -147,7 +147,7 @@ REQUESTS = st.fixed_dictionaries(
 
 @given(REQUESTS)
 @settings(max_examples=25, deadline=None, derandomize=True)
-def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
+def test_a_matrix_holds_every_way_once_as_a_valid_spec(request):
     request["stealing"] &= bool(SHARED_POOLS.intersection(request["pools"]))
     cells = RegressionSpec.parse(request).cells(KINDS)
     assert [RunSpec.parse(cell.model_dump_json()) for cell in cells] == cells
@@ -170,9 +170,9 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
         assert count["sl", "transactional"] == (chained * chains + shape["schemes"] - chained) * each
 
 
-def test_what_an_application_does_not_support_is_left_out_and_said():
-    asked = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["shared_ring"])
-    cells, left_out = matrix.cells(asked)
+def test_unsupported_ways_are_left_out_and_listed():
+    request = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["shared_ring"])
+    cells, left_out = matrix.cells(request)
     ways = [(cell.app, cell.strategy, cell.order) for cell in cells if cell.threads == 1]
     assert ways == [
         ("wc", "affinity", "total"),
@@ -187,19 +187,19 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
     assert matrix.omissions({"left_out": left_out}) == [
         "application q1 runs in total order only: it does not say what agrees without order (3 cells)",
     ]
-    assert matrix.omissions({}) == []  # a run whose plan is gone
+    assert matrix.omissions({}) == []  # a run without its plan
 
 
 def test_cells_on_spark_belong_to_the_connection_of_the_run(tmp_path):
     home = Home(tmp_path)
-    asked = {
+    fields = {
         "applications": ["wc", "forward"],
         "executors": ["spark", "pinned"],
         "threads": [2],
         "plans": ["replicated"],
     }
     for placement, hosts in (("any", [None, None]), ("every", ["a", "b", "a", "b"])):
-        request = RegressionSpec(**asked, hosts=["a", "b"], placement=placement, reconfigurations=1)
+        request = RegressionSpec(**fields, hosts=["a", "b"], placement=placement, reconfigurations=1)
         cells = matrix.draft(request, home, RUN_ID, spark="cluster")["cells"]
         on_spark = [cell for cell in cells if is_on_spark(cell)]
         assert [(cell["cell"].split(".")[0], cell["host"]) for cell in on_spark] == [
@@ -225,37 +225,37 @@ def test_transactions_are_refused_on_spark_because_their_state_is_shared():
     assert {cell.app for cell in cells if cell.executor == "spark"} == {"wc"}
 
 
-def test_what_replicas_share_is_asked_of_windows():
-    asked = {
+def test_parallelism_varies_for_windowed_applications_only():
+    fields = {
         "applications": ["wc", "wordcount"],
         "executors": ["pinned"],
         "parallelisms": ["vsn", "sn"],
         "plans": ["replicated"],
         "threads": [2],
     }
-    cells, left_out = matrix.cells(RegressionSpec(**asked))
+    cells, left_out = matrix.cells(RegressionSpec(**fields))
     assert [(cell.app, cell.strategy) for cell in cells] == [
         ("wc", "gate"), ("wordcount", "gate"), ("wordcount", "gate-sn"),
     ]  # fmt: skip
     assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn needs them"]
-    cells, left_out = matrix.cells(RegressionSpec(**asked | {"applications": ["wordcount"], "plans": ["auto"]}))
+    cells, left_out = matrix.cells(RegressionSpec(**fields | {"applications": ["wordcount"], "plans": ["auto"]}))
     assert [cell.strategy for cell in cells] == ["gate-planned"]
     assert [one["reason"] for one in left_out] == ["a plan is found for parallelism vsn, not sn: give one, or none"]
 
 
 @pytest.mark.parametrize("events", [1, 5, 1000])
-def test_windows_are_run_with_reconfigurations_and_without(events):
-    asked = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
-    without, _ = matrix.cells(RegressionSpec(**asked, events=events))
-    cells, left_out = matrix.cells(RegressionSpec(**asked, events=events, reconfigurations=7))
+def test_windowed_applications_run_with_and_without_reconfigurations(events):
+    fields = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
+    without, _ = matrix.cells(RegressionSpec(**fields, events=events))
+    cells, left_out = matrix.cells(RegressionSpec(**fields, events=events, reconfigurations=7))
     assert not left_out
     assert [cell for cell in cells if not cell.schedule] == without
     assert len({cell.cell for cell in cells}) == len(cells)
     changed = [cell for cell in cells if cell.schedule]
-    # Of a plan that is still to be found nobody knows what can be reconfigured.
+    # Before a plan is computed, its reconfigurable operators are unknown.
     assert {cell.plan == "auto" for cell in without if cell.threads > 1} == {True, False}
     assert [(cell.app, cell.threads) for cell in changed] == [
-        (a, t) for a in asked["applications"][1:] for t in (2, 3)
+        (a, t) for a in fields["applications"][1:] for t in (2, 3)
     ]  # on one thread nothing can move
     for cell in changed:
         assert cell.strategy == "gate-reconfigured7"
@@ -272,7 +272,7 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("fields", "message"),
     [
         (
             {"applications": ["q1", "q2"], "executors": ["pinned"], "channels": ["shared_ring"]},
@@ -283,13 +283,13 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
         ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run can have at most 1024 cells, got 1796"),
     ],
 )
-def test_a_matrix_of_nothing_or_of_too_much_is_refused_in_one_line(asked, said):
-    with pytest.raises(BadInput, match=re.escape(said)) as refused:
-        matrix.cells(RegressionSpec.parse(asked))
+def test_an_empty_or_oversized_matrix_is_refused_in_one_line(fields, message):
+    with pytest.raises(BadInput, match=re.escape(message)) as refused:
+        matrix.cells(RegressionSpec.parse(fields))
     assert "\n" not in str(refused.value)
 
 
-def test_a_strategy_names_what_differs_from_the_defaults():
+def test_a_strategy_names_only_differences_from_the_defaults():
     def strategy(**choices) -> str:
         return Transactional(app="sl", **choices).strategy
 

@@ -1,4 +1,4 @@
-"""The runtime's options and strategies, compared with their declaration through the extension module."""
+"""The runtime's options and strategies equal their declaration in Python."""
 
 import json
 import re
@@ -31,13 +31,13 @@ def programs():
 
 
 def error(program, **options):
-    """What the runtime says of options that it refuses."""
+    """The runtime's error for invalid options."""
     with pytest.raises(ValueError, match=r"nonsense|must be between") as refusal:
         _runtime.Engine(program, json.dumps(options))
     return str(refusal.value)
 
 
-def test_the_runtime_takes_the_fields_of_a_spec_that_are_for_it(programs):
+def test_the_runtime_takes_its_fields_of_a_spec(programs):
     known = re.findall(r"`(\w+)`", error(programs["dataflow"], nonsense=1).partition("expected one of")[2])
     assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies", "share"})
 
@@ -77,7 +77,7 @@ def test_the_runtime_has_the_declared_limits(programs, name, most):
     assert limit == most
 
 
-def test_two_threads_on_two_made_up_sockets_share_no_pool():
+def test_two_threads_on_two_simulated_sockets_share_no_pool():
     assert [probe.pool_is_shared("shared_nothing", threads) for threads in (1, 2, 4)] == [False, False, False]
     assert [probe.pool_is_shared("shared_everything", threads) for threads in (1, 2, 4)] == [False, True, True]
     if probe.topology()["is_mock"]:

@@ -1,4 +1,4 @@
-"""Ways of executing: what the declarations of executors say, and what is made from them."""
+"""Ways of executing: the declarations of executors, and the files generated from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from streaming_core.storage import canonical_json
 
 ROOT = Path(__file__).parents[3]
 
-# Specs as they were written down before executors were classes, and the cells they named.
+# Cells, and their specs from before executors were classes.
 WRITTEN = {
     "sl.transactional.owners.t1.6d6d35f6": {"app": "sl", "executor": "transactional"},
     "sl.transactional.serial.t2.dd6f87dc": {
@@ -88,7 +88,7 @@ WRITTEN = {
     "wc.morsel.morsel.t1.4bbcf84b": {"app": "wc", "executor": "morsel"},
     "wc.spark.spark.t2.2318af55": {"app": "wc", "executor": "spark", "threads": 2},
 }
-# The flat JSON of two of them, from files of that time.
+# The flat JSON of two of them from old files.
 FLAT = {
     "sl.transactional.serial.t2.dd6f87dc": """{"app": "sl", "params": {}, "executor": "transactional", "threads": 2,
         "scheme": "serial", "pool": null, "stealing": false, "punctuation": 500, "checkpoint": 0, "batch": 256,
@@ -102,15 +102,15 @@ FLAT = {
 
 
 @pytest.mark.parametrize("cell", WRITTEN)
-def test_cells_keep_their_names_over_the_nights(cell):
+def test_cells_keep_their_names_over_releases(cell):
     assert RunSpec.parse(WRITTEN[cell]).cell == cell
 
 
 @pytest.mark.parametrize("cell", FLAT)
-def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
+def test_a_flat_spec_survives_a_round_trip(cell):
     spec = RunSpec.parse(FLAT[cell])
     assert spec == RunSpec.parse(WRITTEN[cell])
-    # Options that came later.
+    # Options that are newer.
     later = {"schedule": [], "controller": None, "thresholds": [], "parallelism": None}
     later |= {"seconds": 0.4, "partitioning": None, "partitions": 100, "slice": 5, "throughput_window": 1000}
     later |= {"linger": 1000}
@@ -119,7 +119,7 @@ def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     assert RunSpec.parse(spec.model_dump_json()) == spec
 
 
-def test_a_parsed_spec_is_of_the_class_of_its_executor():
+def test_a_spec_is_parsed_into_the_class_of_its_executor():
     for name, executor in EXECUTORS.items():
         spec = RunSpec.parse({"app": "wc", "executor": name})
         assert type(spec) is executor
@@ -132,7 +132,7 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"executor": "pooled", "scheme": "owners"}, "executor pooled has no scheme; transactional has"),
         ({"executor": "morsel", "plan": {"source": [0]}}, "executor morsel has no plan; pinned has"),
@@ -165,21 +165,24 @@ def test_a_parsed_spec_is_of_the_class_of_its_executor():
         ),
         ({"executor": "pinned", "thresholds": [90, 70, 45]}, "thresholds are those of controllers threshold and model"),
         *(
-            ({"executor": "pinned", "controller": "model", "thresholds": given}, "thresholds: upper > target > lower, ")
-            for given in ([70, 90, 45], [90, 70], [101, 70, 45], [90, 70, 0], [90, 70, 70])
+            (
+                {"executor": "pinned", "controller": "model", "thresholds": fields},
+                "thresholds: upper > target > lower, ",
+            )
+            for fields in ([70, 90, 45], [90, 70], [101, 70, 45], [90, 70, 0], [90, 70, 70])
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(given, said):
-    for data in ({"app": "wc"} | given, json.dumps({"app": "wc"} | given)):
+def test_an_invalid_spec_is_refused_in_one_line(fields, message):
+    for data in ({"app": "wc"} | fields, json.dumps({"app": "wc"} | fields)):
         with pytest.raises(BadInput) as refused:
             RunSpec.parse(data)
-        assert str(refused.value).startswith(said)
+        assert str(refused.value).startswith(message)
         assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7"])
-def test_text_that_is_no_spec_is_refused_in_one_line(text):
+def test_unparsable_text_is_refused_in_one_line(text):
     with pytest.raises(BadInput) as refused:
         RunSpec.parse(text)
     assert "\n" not in str(refused.value)
@@ -191,7 +194,7 @@ def test_the_first_strategy_of_an_axis_is_its_default():
             assert executor.options()[axis].default == strategies[0], (executor, axis)
 
 
-def test_every_application_names_the_executors_that_take_it():
+def test_every_application_names_its_executors():
     for name in registry.names():
         app = registry.load(name)
         for executor in EXECUTORS:
@@ -202,7 +205,7 @@ def test_every_application_names_the_executors_that_take_it():
                     RunSpec.parse({"app": name, "executor": executor}).check(app)
 
 
-def test_a_cell_is_known_again_from_its_raw_row():
+def test_a_cell_is_recognised_from_its_raw_row():
     later = {"schedule": [{"event": 5, "owners": {"count": [1, 0], "sum": 2}}, {"event": 9, "owners": {"sum": 1}}]}
     windows = {"app": "wordcount", "executor": "pinned", "threads": 2} | later
     windows |= {"controller": "model", "thresholds": [80, 70, 60]}
@@ -214,7 +217,7 @@ def test_a_cell_is_known_again_from_its_raw_row():
         assert row["schedule"] == canonical_json(spec.model_dump(mode="json")["schedule"])
 
 
-def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
+def test_every_option_is_available_everywhere():
     assert RUN.keys() == SPEC_FIELDS.keys() - {"app", "params"}
     assert set(RECORD) == {
         "executor",
@@ -241,12 +244,12 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
     assert RegressionSpec.model_fields.keys() >= FIELD_OPTIONS.keys()
     assert all(executor.placement for executor in EXECUTORS.values())
     assert set(WAY) <= set(CELLS.names)
-    told = Pooled(app="wc").runtime_options
-    assert told.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
+    options = Pooled(app="wc").runtime_options
+    assert options.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
 
 
-# Text of the declaration -> what a changed one has behind it: one more field of every executor, and one more axis,
-# switch and strategy of pooled. A process of its own imports the changed declaration in place of the real one.
+# Text of the declaration -> text to insert after it: another field of every executor, and another axis, switch and
+# strategy of pooled. A separate process imports the changed declaration instead of the real one.
 MORE = {
     'description="Measured passes at peak rate after the first pass.")\n': """
     mood: int = Field(3, description="Of the machine.")
@@ -289,8 +292,8 @@ print(json.dumps({
     "columns": [str(CELLS.field(name).type) for name in ("lane", "lights")],
     "row": [way_columns(spec)[name] for name in ("lane", "lights")],
     "again": spec_of({"app": "wc", "params": "{}", **way_columns(spec)}) == spec,
-    "told": [spec.runtime_options[name] for name in ("lane", "lights")],
-    "asked": [cell.strategy for cell in cells.cells({"wc": "dataflow"})],
+    "options": [spec.runtime_options[name] for name in ("lane", "lights")],
+    "strategies": [cell.strategy for cell in cells.cells({"wc": "dataflow"})],
     "strategy": spec.strategy,
     "names": [way.RunSpec.parse(fields).cell for fields in json.loads(sys.argv[2])],
     "read": way.RunSpec.parse(sys.argv[3]).cell,
@@ -333,8 +336,8 @@ def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
         "columns": ["string", "bool"],
         "row": ["right", True],
         "again": True,
-        "told": ["right", True],
-        "asked": ["affinity", "affinity-right", "affinity-right-lights"],
+        "options": ["right", True],
+        "strategies": ["affinity", "affinity-right", "affinity-right-lights"],
         "strategy": "hunch-right-lights",
         "names": list(WRITTEN),
         "read": cell,

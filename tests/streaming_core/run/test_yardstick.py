@@ -1,4 +1,4 @@
-"""Repetitions in turns with the compiled loop: what is measured, what is not, and that nothing wrong is lost."""
+"""Repetitions that alternate with the compiled loop: what they measure, and that no wrong result is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample(seconds: float, digest: str = "1:aa", in_order: bool = True) -> Sampl
 
 
 class Loop:
-    """Takes as long as it is told, and says when it had its turns."""
+    """A loop with fixed durations that logs its turns."""
 
     name = "loop"
 
@@ -42,59 +42,59 @@ def measured(turns: Turns, log: list[str], *passes: Sample) -> Sample:
         log.append("way")
         return left.pop(0)
 
-    found = turns.repetition(one, sample(1.0))
+    measurement = turns.repetition(one, sample(1.0))
     assert not left, "no pass fewer than it takes"
-    return found
+    return measurement
 
 
-def test_passes_take_turns_with_the_loop_until_both_have_taken_their_time_and_the_first_of_each_does_not_count():
+def test_passes_alternate_with_the_loop_after_a_warm_up_of_each():
     log: list[str] = []
     turns = Turns(1.0, lambda: Loop(log, 9.0, 0.1, 0.3, 0.2, 0.4))
-    found = measured(turns, log, sample(9.0), sample(0.2), sample(0.1), sample(0.3))
-    assert (found.seconds, found.passes, found.loop_seconds) == (0.2, 3, 0.2)
+    measurement = measured(turns, log, sample(9.0), sample(0.2), sample(0.1), sample(0.3))
+    assert (measurement.seconds, measurement.passes, measurement.loop_seconds) == (0.2, 3, 0.2)
     assert log == ["loop", "way"] * 4
-    # The second repetition needs no warming up.
-    found = measured(turns, log, sample(0.7))
-    assert (found.seconds, found.passes, found.loop_seconds) == (0.7, 1, 0.4)
+    # The second repetition needs no warm-up.
+    measurement = measured(turns, log, sample(0.7))
+    assert (measurement.seconds, measurement.passes, measurement.loop_seconds) == (0.7, 1, 0.4)
     assert turns.yardstick == "loop"
     assert {"steal", "others", "preempted", "mhz_before", "mhz_after"} == turns.host.keys()
 
 
 @pytest.mark.parametrize("at", [0, 2])
 @pytest.mark.parametrize("wrong", [sample(0.2, digest="1:bb"), sample(0.2, in_order=False)])
-def test_a_pass_with_another_result_is_the_one_that_is_told_of(wrong, at):
+def test_a_pass_with_a_different_result_is_the_one_reported(wrong, at):
     log: list[str] = []
     passes = [sample(0.5), sample(0.5), sample(0.1)]
     passes[at] = wrong
-    found = measured(Turns(1.0, lambda: Loop(log, 0.1, 0.2, 0.2)), log, *passes)
-    assert (found.digest, found.in_order) == (wrong.digest, wrong.in_order)
+    measurement = measured(Turns(1.0, lambda: Loop(log, 0.1, 0.2, 0.2)), log, *passes)
+    assert (measurement.digest, measurement.in_order) == (wrong.digest, wrong.in_order)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 @pytest.mark.parametrize("error", [CommandFailed("it cannot be compiled"), RunFailed("out of memory")])
-def test_without_a_loop_a_repetition_is_one_pass_and_says_why(seconds, error):
+def test_a_repetition_without_a_loop_is_one_pass_and_gives_the_reason(seconds, error):
     def fails() -> Loop:
         raise error
 
     log: list[str] = []
     turns = Turns(seconds, fails)
-    found = measured(turns, log, sample(0.1))
-    assert (turns.yardstick, found.passes, found.loop_seconds) == (None, 1, None)
+    measurement = measured(turns, log, sample(0.1))
+    assert (turns.yardstick, measurement.passes, measurement.loop_seconds) == (None, 1, None)
     assert turns.host.get("yardstick") == (f"the loop was not measured: {error}" if seconds else None)
 
 
-def test_a_repetition_whose_passes_are_mostly_not_measured_ends_all_the_same(monkeypatch):
+def test_a_repetition_ends_although_most_of_its_passes_are_unmeasured(monkeypatch):
     clock = iter(range(100))
     monkeypatch.setattr(yardstick.time, "monotonic", lambda: next(clock))
     log: list[str] = []
     turns = Turns(1.0, lambda: Loop(log, *[0.01] * 9))
     turns._disturbance = Disturbance()
     turns._loop = turns._make()
-    found = measured(turns, log, *[sample(0.01)] * 3)
-    assert found.passes == 3
+    measurement = measured(turns, log, *[sample(0.01)] * 3)
+    assert measurement.passes == 3
 
 
-def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, monkeypatch):
+def test_a_run_reports_the_loop_with_its_passes(tmp_path, monkeypatch):
     monkeypatch.setattr(yardstick, "SHORTEST", 0.0)
     app = registry.load("sl")
     workload.write(app, app.bind(), 2000, 1, tmp_path / "workload")
@@ -104,9 +104,9 @@ def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, 
     first, *repetitions = report.samples
     assert (first.passes, first.loop_seconds) == (1, None)
     assert len(repetitions) == 2
-    for found in repetitions:
-        assert found.passes > 1
-        assert found.loop_seconds > 0
+    for measurement in repetitions:
+        assert measurement.passes > 1
+        assert measurement.loop_seconds > 0
     assert report.host["others"] >= 0
     # The same loop has the same name, another one has another.
     again = engine.run(spec, tmp_path / "workload", None)
@@ -117,7 +117,7 @@ def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, 
     assert engine.run(spec, tmp_path / "other", None).yardstick not in (None, report.yardstick)
 
 
-def test_a_pass_that_is_too_short_to_be_compared_is_not_and_says_so(tmp_path):
+def test_a_pass_too_short_to_compare_is_reported_without_a_ratio(tmp_path):
     app = registry.load("sl")
     workload.write(app, app.bind(), 10, 1, tmp_path / "workload")
     report = engine.run(Transactional(app="sl", repetitions=1), tmp_path / "workload", None)
