@@ -112,8 +112,8 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
     Windows: (
         "app.window(...)",
         {
-            "key_by": "The keys of a row. `key_by(field)`: the value of a field. `key_by(Record, keys=fn)`: each key that "
-            "`fn(row, keys)` adds with `keys.add(field=...)`. `key_by(every=n)`: 0 to n - 1 for every row. With "
+            "key_by": "The keys of a row. `key_by(field)`: the value of a field. `key_by(Record, keys=fn)`: each key "
+            "that `fn(row, keys)` adds with `keys.add(field=...)`. `key_by(every=n)`: 0 to n - 1 for every row. With "
             "`multiplicity` `bag`, a key that a row adds twice counts twice.",
         },
     ),
