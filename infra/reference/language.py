@@ -112,16 +112,16 @@ DECLARATIONS: dict[type, tuple[str, dict[str, str]]] = {
     Windows: (
         "app.window(...)",
         {
-            "key_by": "The keys of a row: a field; `Record, keys=fn`, where `fn(row, keys)` calls `keys.add(field=...)` "
-            "for each key; or `every=n`, the keys 0 to n - 1 for every row. With `multiplicity` `bag`, a key that a "
-            "row adds twice counts twice.",
+            "key_by": "The keys of a row. `key_by(field)`: the value of a field. `key_by(Record, keys=fn)`: each key "
+            "that `fn(row, keys)` adds with `keys.add(field=...)`. `key_by(every=n)`: 0 to n - 1 for every row. With "
+            "`multiplicity` `bag`, a key that a row adds twice counts twice.",
         },
     ),
     KeyedWindows: (
         "app.window(...).key_by(...)",
         {
-            "apply": "The operator with these functions: `update(row, window, state, out)` for each row, "
-            "`result(window, state, out)` at the end of the window, and `slide(window, state)` when a window of kind "
+            "apply": "The operator. `update(row, window, state, out)` runs for each row, and "
+            "`result(window, state, out)` at the end of the window. `slide(window, state)` runs when a window of kind "
             "`single` has advanced. With several streams, `update` and `state` are tuples, and functions take all "
             "states.",
         },

@@ -122,9 +122,9 @@ def regression(row, state, out):
 # - x <= 400 and n <= 401. So sx <= 80 200 and sxx <= 21 413 400.
 # - divisor = n sxx - sx^2 is largest for the days 0..400: 401^2 (401^2 - 1) / 12 = 2 154 733 400 < 1.01 * 2^31.
 # - There are fewer than 2^31 lines of less than 10^7 cents. So sy < 2.15 * 10^16 and sxy <= 400 sy < 2^63.
-# - n sxy does not fit. So a sum is cut into high * 2^31 + low, and so is each term that is linear in it:
-#       slope * divisor     = n sxy - sx sy       high: < 2^41 + 2^41, low: < 2^40 + 2^48
-#       intercept * divisor = sxx sy - sx sxy     high: < 2^48 + 2^49, low: < 2^56 + 2^48
+# - n sxy does not fit. So a sum is cut into high * 2^31 + low, and so is each term that is linear in it.
+# - slope * divisor = n sxy - sx sy, with high < 2^41 + 2^41 and low < 2^40 + 2^48.
+# - intercept * divisor = sxx sy - sx sxy, with high < 2^48 + 2^49 and low < 2^56 + 2^48.
 # - The remainder of `high` is below divisor. So (remainder << 31) + low < 2^62.1 + 2^56.1 < 2^63.
 # - |slope| <= 2 sy.
 # - The intercept is the sum of y_i times (sxx - sx x_i) / divisor. This factor is largest in size for two neighbouring

@@ -3,8 +3,8 @@
 Read `Difference` first, then `matched`, which compares two tables in files.
 
 `expected` is the table of the oracle, and `actual` the one to check. Two rows are equal if all their values are; floats
-are compared bit by bit. A wrong row is `missing` (only the oracle has it), `extra` (the oracle lacks it), `different` or
-`out_of_order`. `streaming-core diff` and the raw warehouse use the same kinds.
+are compared bit by bit. A wrong row is `missing` (only the oracle has it), `extra` (the oracle lacks it), `different`
+or `out_of_order`. `streaming-core diff` and the raw warehouse use the same kinds.
 
 Memory does not grow with the rows of tables in files. If rows line up, key by key, a slice of either side is in memory.
 Otherwise it is a range of `seq`, and of multisets a bucket of a temporary file. Only a final table whose keys do not

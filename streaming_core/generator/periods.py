@@ -25,9 +25,9 @@ def by_period(
 ) -> Callable[[dict, int, int, int], Columns]:
     """Return a generator of the events of period 0, then those of period 1, without end.
 
-    Use it for events that do not follow from their number alone: those of a visit, of a vehicle, of a second. (period
-    or unit, draw) addresses the draws, so `make` can make any period by itself. The number of events in the periods
-    before decides where a period begins in the stream.
+    Use it for events that do not follow from their number alone, such as the events of a visit, a vehicle or a second.
+    The period, or a unit within it, addresses the draws. So `make` can make any period by itself. The number of events
+    in the periods before decides where a period begins in the stream.
 
     The generator keeps these numbers, and the columns of the last few periods. So a stream that a caller requests slice
     by slice makes each period once. A period should have 2^20 events at most, because a few periods are in memory.
@@ -43,8 +43,8 @@ def by_period(
         A generator for `App.generates`. One thread at a time may call it.
 
     Raises:
-        BadInput: The generator raises it if columns have different lengths, if a period has another number of events
-            than counted, or if too many periods have none.
+        BadInput: Raised by the generator. Columns have different lengths, a period has another number of events than
+            counted, or too many periods have none.
     """
     streams: OrderedDict[tuple, _Stream] = OrderedDict()
 

@@ -7,8 +7,8 @@ A tweet is a unit. The second in which it arrives and its rank within that secon
 tweet also addresses those of a word. `ts` counts milliseconds from 1 October 2018 on. This is beyond the size of any
 window, so no window of a tweet begins below zero.
 
-The shared parts are the record, the functions that find the words of a tweet, and invariants: when windows leave does
-not depend on what they count.
+The shared parts are the record, the functions that find the words of a tweet, and invariants. The invariants check when
+windows leave, which does not depend on what they count.
 """
 
 from functools import lru_cache

@@ -1,8 +1,8 @@
 """The check that an application keeps to the operator language. A violation is one line: where it is, and why.
 
-Three places call it. When an application is loaded, its defaults are checked, so every command rejects an application
-that breaks the language. When a workload is made and when kernels are compiled, the parameters in use are checked:
-sizes, constants and reachable branches depend on them, and so may the type of an operator.
+Loading an application checks it with its defaults, so every command rejects an application that breaks the language.
+Making a workload and compiling kernels check it with the parameters in use. Sizes, constants and reachable branches
+depend on them, and so may the type of an operator.
 
 A check takes a few milliseconds for each application and set of parameters, once in a process. The largest
 application, lr, takes 25.

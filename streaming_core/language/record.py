@@ -73,8 +73,8 @@ boolean = Scalar("boolean", np.dtype("u1"), 0, 1)
 MOST_ITEMS = 1_000_000  # of an array, a ring or a top-k
 
 # The only NaN. A compiler chooses which operand's NaN an operation returns, and with which sign. So every stored NaN
-# gets these bits: in events when they are read, in initial values and constants, and when an operator stores or emits
-# one. In between, nothing in the language can tell two NaNs apart.
+# gets these bits. This happens in events, initial values and constants, and when an operator stores or emits a NaN. In
+# between, nothing in the language can tell two NaNs apart.
 NAN_BITS = 0x7FF8000000000000
 [NAN] = struct.unpack("<d", struct.pack("<Q", NAN_BITS))
 

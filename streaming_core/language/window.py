@@ -11,10 +11,10 @@ Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` o
    lies in it any more.
    Each burst of rows of a key has a `session`. It begins at the earliest `ts` of these rows, and ends at the latest
    `ts` plus `size`, the gap. It expires like other windows, and then ends.
-3. `update` is called for the row's open windows, ascending in l, and in each for the row's keys in the order in which
-   the row added them. Of `single` windows, only the earliest open one counts. A row without any open window is late: it
-   is dropped and counted. A row joins the open session of its key, or begins one; it is late if its own session would
-   have expired.
+3. `update` is called for the row's open windows, ascending in l. Within a window, it is called for the row's keys in
+   the order in which the row added them. Of `single` windows, only the earliest open one counts. A row without any
+   open window is late: it is dropped and counted. A row joins the open session of its key, or begins one; it is late if
+   its own session would have expired.
 
 At the end of the stream all windows expire. An output carries the `seq` of the event that caused it.
 """

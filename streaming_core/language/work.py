@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def burn(value: int, rounds: int) -> int:
-    """Mix `value` in `rounds` rounds, each of which waits for the one before, and return 0. Operators can call it.
+    """Mix `value` in `rounds` rounds that wait for each other, and return 0. Operators can call it.
 
     About one value in 2^64 returns 1, so no compiler can leave the rounds out. Every engine computes the same result. A
     round must not be invertible: LLVM would compute beforehand the value for which a bijection returns 1.

@@ -69,8 +69,8 @@ _DECIDE = {
     "!=": operator.ne,
 }
 
-# Methods of containers: the types of the arguments, and the type of the result. "i" is an integer, "v" the type that a
-# value loads as, and "r" a row with named fields.
+# Methods of containers: the types of the arguments, and the type of the result. An "i" is an integer, a "v" has the
+# type that a value loads as. An "r" is a row with named fields.
 METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
     Set: {"add": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},

@@ -126,13 +126,12 @@ class Reader(Expressions):
             case ast.Continue():
                 self.assigned = None
                 return Node("continue", NONE)
-            case ast.Return(value=None):
-                self.leave(node, NONE)
-                return Node("return", NONE)
-            case ast.Return(value=ast.expr() as value):
+            case ast.Return(value=value):
+                if value is None:
+                    self.leave(node, NONE)
+                    return Node("return", NONE)
                 result = self.expression(value)
                 return Node("return", NONE, [self.cast(result, self.leave(node, result.kind))])
-        raise self.foreign(node)
 
     def augmented(self, node: ast.AugAssign) -> Node:
         """Type `target += value` as `target = target + value`."""
