@@ -18,13 +18,13 @@ from numba.core.errors import NumbaError
 
 from streaming_core import emission, interruption
 from streaming_core.errors import CommandFailed
-from streaming_core.kernels import shapes, windows
+from streaming_core.kernels import batches, entry, phases, windows
 from streaming_core.kernels.dialect import Translator
 from streaming_core.kernels.direct import execute_kernel
-from streaming_core.kernels.place import place_kernel
 from streaming_core.kernels.plans import passes
+from streaming_core.kernels.row_positions import positions_kernel
 from streaming_core.kernels.transaction import Bound
-from streaming_core.kernels.words import WORDS
+from streaming_core.kernels.vocabulary import WORDS
 from streaming_core.language import tables
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
@@ -83,35 +83,35 @@ def translate(work: Work) -> None:
 def map_batches(work: Work) -> None:
     record = work.operator.scratch
     scratch = record.resolve(work.params) if record is not None else None
-    work.kernels["map"] = shapes.map_kernel(work.functions["map"], work.event, work.output, scratch)
+    work.kernels["map"] = batches.map_kernel(work.functions["map"], work.event, work.output, scratch)
 
 
 def process_batches(work: Work) -> None:
-    work.kernels["process"] = shapes.process_kernel(work.functions["process"], work.event, work.state(), work.output)
+    work.kernels["process"] = batches.process_kernel(work.functions["process"], work.event, work.state(), work.output)
 
 
 def flush_states(work: Work) -> None:
     if "flush" in work.functions:
-        work.kernels["flush"] = shapes.flush_kernel(work.functions["flush"], work.state(), work.output)
+        work.kernels["flush"] = batches.flush_kernel(work.functions["flush"], work.state(), work.output)
 
 
 def see(work: Work) -> None:
     # Compiled once only to see what it looks at, for reads need not bring along more.
     scout = work.unseen(seen=[set() for _ in work.rows])
-    shapes.post_kernel(work.functions["post"], work.event, scout, work.output)
+    phases.post_kernel(work.functions["post"], work.event, scout, work.output)
     work.bound = work.unseen(spans=scout.spans_seen())
 
 
 def plan(work: Work) -> None:
-    work.kernels["plan"] = shapes.plan_kernel(work.functions["plan"], work.event, work.bound)
+    work.kernels["plan"] = phases.plan_kernel(work.functions["plan"], work.event, work.bound)
 
 
 def apply(work: Work) -> None:
-    work.kernels["apply"] = shapes.apply_kernel(work.bound, work.event, work.modifications, work.conditions)
+    work.kernels["apply"] = phases.apply_kernel(work.bound, work.event, work.modifications, work.conditions)
 
 
 def post(work: Work) -> None:
-    work.kernels["post"] = shapes.post_kernel(work.functions["post"], work.event, work.bound, work.output)
+    work.kernels["post"] = phases.post_kernel(work.functions["post"], work.event, work.bound, work.output)
 
 
 def execute(work: Work) -> None:
@@ -124,7 +124,7 @@ def execute(work: Work) -> None:
 
 
 def place(work: Work) -> None:
-    work.kernels["place"] = place_kernel(work.functions["plan"], work.event, work.bound)
+    work.kernels["place"] = positions_kernel(work.functions["plan"], work.event, work.bound)
 
 
 def translate_windows(work: Work) -> None:
@@ -172,7 +172,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
     """
     kernels: dict[str, bytes] = {}
     spans: list[tuple[int, int]] = []
-    translator = Translator(app, params, WORDS, shapes.compiled)  # what operators share is translated once
+    translator = Translator(app, params, WORDS, entry.compiled)  # what operators share is translated once
     for operator in app.operators[1:-1]:
         work = Work(app, params, operator, translator)
         for step in STEPS[operator.kind]:

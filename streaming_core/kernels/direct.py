@@ -15,11 +15,12 @@ from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
-from streaming_core.kernels import abi, shapes
+from streaming_core.kernels import abi, entry
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType, drop
 from streaming_core.kernels.memory import AHEAD, fetch, load_half, load_word, store_word
+from streaming_core.kernels.phases import stack_counters
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
@@ -247,7 +248,7 @@ def _require(txn, condition, rows):
     namespace = {"function": function, "fail": _fail, "address": _address, "arena": _arena, "request": request_row}
     namespace["argument"] = _argument
     for j, table in enumerate(tables):
-        namespace[f"row_{j}"] = shapes.row_maker(txn.bound.tables[table], False)
+        namespace[f"row_{j}"] = entry.row_maker(txn.bound.tables[table], False)
     source = f"def check(txn, condition, rows):\n    if not function({', '.join(given)}):\n        fail(txn)\n"
     exec(source, namespace)
     return namespace["check"]
@@ -260,7 +261,7 @@ def _modify(txn, row, function, given):
     act, others = txn.modifications[function.literal_value], tx.given_rows(given)
     namespace = {"act": act, "accepted": _is_accepted, "address": _address, "arena": _arena, "request": request_row}
     namespace |= {"argument": _argument, "keep": _keep_row, "kept": _kept_row}
-    namespace |= {f"row_{j}": shapes.row_maker(txn.bound.tables[t], False) for j, t in enumerate((row.table, *others))}
+    namespace |= {f"row_{j}": entry.row_maker(txn.bound.tables[t], False) for j, t in enumerate((row.table, *others))}
     lines = [f"keep(txn, given[{j}])" for j in range(len(others))] if txn.checks else []
     if txn.acts:
         rows = ["row_0(address(txn, row), 0, arena(txn))"]
@@ -301,10 +302,10 @@ def execute_kernel(
     output: Resolved,
 ) -> bytes:
     """Every event from its plan to its outputs, one after the other; `passes` as `plans.passes` has them."""
-    make_row, size = shapes.row_maker(event, True), event.event[1]
-    make_out, make_post = shapes.maker(EmitterType(output), 3), shapes.maker(tx.PostType(bound), 2)
+    make_row, size = entry.row_maker(event, True), event.event[1]
+    make_out, make_post = entry.maker(EmitterType(output), 3), entry.maker(tx.PostType(bound), 2)
 
-    makers = [shapes.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]
+    makers = [entry.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]
     make_first, make_second, make_third = (makers * 3)[:3]  # of which as many are used as there are passes
     two, three = len(passes) >= 2, len(passes) == 3
     keeps = bool(bound.readers)
@@ -316,7 +317,7 @@ def execute_kernel(
             load_word(context, abi.EXECUTE_END), load_word(context, abi.EXECUTE_TEXT),
         )  # fmt: skip
         emitter, selection = load_word(context, abi.EXECUTE_EMITTER), load_word(context, abi.EXECUTE_SELECTION)
-        counters = shapes.stack_counters()
+        counters = stack_counters()
         dropped, rejected = 0, 0
         for i in range(begin, end):
             number = i if selection == 0 else load_half(selection, i * 4)
@@ -351,4 +352,4 @@ def execute_kernel(
         store_word(context, abi.EXECUTE_REJECTED, load_word(context, abi.EXECUTE_REJECTED) + rejected)
         return 0
 
-    return shapes.kernel(execute_events, abi.EXECUTE_ERROR)
+    return entry.kernel(execute_events, abi.EXECUTE_ERROR)

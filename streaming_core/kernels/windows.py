@@ -12,7 +12,7 @@ from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import register_model
 
-from streaming_core.kernels import abi, shapes
+from streaming_core.kernels import abi, batches, entry
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.emitter import EmitterType, emit
 from streaming_core.kernels.memory import load_word, store_word
@@ -61,23 +61,23 @@ def keys_kernel(keys: Callable, event: Resolved, key: Resolved) -> bytes:
     """`keys(row, keys)` for every row, whose `ts` is one that has windows: a map to rows of the key."""
     most = MOST
 
-    @shapes.compiled
+    @entry.compiled
     def checked(row, given):
         if row.ts < -most or row.ts > most:
             raise OverflowError("ts has no window: it must lie in -2^61..2^61")
         keys(row, given)
 
-    return shapes.map_kernel(checked, event, key, None)
+    return batches.map_kernel(checked, event, key, None)
 
 
 def field_key(field: str) -> Callable:
     """The keys function of rows whose only key is a field of theirs."""
     namespace = {"emit": emit}
     exec(f"def keys(row, keys):\n    emit(keys, (row.{field},))", namespace)
-    return shapes.compiled(namespace["keys"])
+    return entry.compiled(namespace["keys"])
 
 
-@shapes.compiled
+@entry.compiled
 def no_keys(row, keys):
     """The keys function of rows all of which have the same."""
 
@@ -92,7 +92,7 @@ def states_at(key: Resolved, states: list[Resolved]) -> tuple[list[int], int]:
     return places, at - first
 
 
-@shapes.compiled
+@entry.compiled
 def _earlier(entry, row):
     """The start of a session that a row joins."""
     start = min(load_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE), row.ts)
@@ -118,21 +118,21 @@ def window_kernel(
         begin = "load_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE)"
     namespace = {
         "function": function, "abi": abi, "load_word": load_word, "store_word": store_word,
-        "make_window": shapes.maker(WindowType(key), 3),
+        "make_window": entry.maker(WindowType(key), 3),
     }  # fmt: skip
     if event is not None:
-        namespace["make_row"] = shapes.row_maker(event, True)
+        namespace["make_row"] = entry.row_maker(event, True)
         given.insert(0, "make_row(address, text, 0)")
         before = "load_word(rows, i * 8)"
         if is_session:
             begin = "earlier(entry, make_row(address, text, 0))"
             namespace["earlier"] = _earlier
     for number, (place, state) in enumerate(zip(states_at(key, states)[0], states, strict=True)):
-        namespace[f"make_state_{number}"] = shapes.row_maker(state, False)
+        namespace[f"make_state_{number}"] = entry.row_maker(state, False)
         arena = "load_word(entry, abi.BEFORE_ARENA - abi.BEFORE_SIZE)" if state.growing else "0"
         given.append(f"make_state_{number}(entry + {place}, 0, {arena})")
     if output is not None:
-        namespace["make_out"] = shapes.maker(EmitterType(output, homes=True), 3)
+        namespace["make_out"] = entry.maker(EmitterType(output, homes=True), 3)
         seq = "seq" if event is None else "load_word(address, 0)"
         given.append(f"make_out(emitter, {seq}, i)")
     source = f"""
@@ -148,4 +148,4 @@ def each_window(context):
     return 0
 """  # noqa: E501
     exec(source, namespace)
-    return shapes.kernel(namespace["each_window"], abi.WINDOW_ERROR)
+    return entry.kernel(namespace["each_window"], abi.WINDOW_ERROR)

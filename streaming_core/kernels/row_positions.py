@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, register_model
 
-from streaming_core.kernels import abi, shapes
+from streaming_core.kernels import abi, entry
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.direct import EventModel, request_row
@@ -138,11 +138,11 @@ def _drop(txn):
     return (lambda txn: None) if isinstance(txn, PlaceType) else None
 
 
-def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
+def positions_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     """For every event the lowest and the highest place of its rows; (2^16 - 1, 0) where it names none."""
-    make_row, size = shapes.row_maker(event, True), event.event[1]
+    make_row, size = entry.row_maker(event, True), event.event[1]
     kind = PlaceType(bound)
-    make_txn = shapes.maker(kind, 3)
+    make_txn = entry.maker(kind, 3)
     area, reset, places_of = _counting(kind)
 
     def place_events(context):
@@ -160,4 +160,4 @@ def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_half(places, number * 4, places_of(counters))
         return 0
 
-    return shapes.kernel(place_events, abi.PLACE_ERROR)
+    return entry.kernel(place_events, abi.PLACE_ERROR)

@@ -1,78 +1,22 @@
-"""The shapes of kernels (runtime/ABI.md): the loops around operator functions, one C function each.
-
-A shape is plain Python compiled by numba over an address; `kernel` gives it a C face that neither unwinds nor takes the
-GIL: an exception leaves numba's pickled description in the context and the status 1.
-"""
+"""HEAD"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from streaming_core import emission
-from streaming_core.kernels import abi
+from streaming_core.kernels import abi, entry
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType
 from streaming_core.kernels.memory import AHEAD, fetch, load_half, load_word, store_half, store_word
-from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
-if TYPE_CHECKING:
-    from numba.core.dispatcher import Dispatcher
-
-# No fastmath; `python` semantics for division by zero; bounds are checked by the words themselves. Nobody but other
-# compiled code calls these functions: faces for Python would be a sixth of the time to compile.
-OPTIONS = {
-    "error_model": "python",
-    "fastmath": False,
-    "boundscheck": False,
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
-
-
-def compiled(function: Callable) -> Dispatcher:
-    """njit with the one set of options every operator and kernel is compiled with."""
-    return njit(**OPTIONS)(function)
-
-
-def kernel(function: Callable, error_offset: int) -> bytes:
-    """Object file of a C function `kernel(context: i64) -> i64` around `function(context)`.
-
-    `error_offset`: where the context keeps `error: *u8, error_len: i64`.
-    """
-    with emission.compiling():
-        dispatcher = compiled(function)
-        dispatcher.compile((types.int64,))
-        result = dispatcher.overloads[(types.int64,)]
-        context = result.target_context
-        library = context.codegen().create_library("kernel")
-        module = library.create_ir_module("kernel")
-        face = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), "kernel")
-        builder = ir.IRBuilder(face.append_basic_block("entry"))
-        callee = context.declare_function(module, result.fndesc)
-        status, _ = context.call_conv.call_function(
-            builder, callee, result.fndesc.restype, result.fndesc.argtypes, [face.args[0]]
-        )
-        with builder.if_then(status.is_error, likely=False):
-            with builder.if_then(status.is_user_exc):
-                pickled = builder.load(status.excinfoptr)
-                address = builder.inttoptr(face.args[0], code.PTR)
-                code.store(builder, builder.extract_value(pickled, 0), address, error_offset)
-                length = builder.sext(builder.extract_value(pickled, 1), code.I64)
-                code.store(builder, length, address, error_offset + 8)
-            builder.ret(code.i64(1))
-        builder.ret(code.i64(0))
-        library.add_ir_module(module)
-        library.add_linking_library(result.library)
-        library.finalize()
-    return emission.emit(library, "kernel")
+# Where an access's table and kind begin, in bits of the half word that its function is in.
+_TABLE, _KIND = 8 * (abi.ACCESS_TABLE - abi.ACCESS_FUNCTION), 8 * (abi.ACCESS_KIND - abi.ACCESS_FUNCTION)
 
 
 @intrinsic
@@ -86,159 +30,7 @@ def stack_counters(typingctx):
     return types.int64(), codegen
 
 
-def maker(kind: types.Type, members: int) -> Callable:
-    """An intrinsic that builds a value of a struct-modelled type from `members` i64 (addresses or numbers)."""
-
-    def build(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(kind)(context, builder)
-        for i, value in enumerate(args):
-            name = context.data_model_manager[kind]._fields[i]
-            wanted = context.data_model_manager[kind].get_member_fe_type(name)
-            setattr(held, name, builder.inttoptr(value, code.PTR) if wanted == types.voidptr else value)
-        return held._getvalue()
-
-    if members == 2:
-
-        @intrinsic
-        def make(typingctx, a, b):
-            return kind(types.int64, types.int64), build
-    else:
-
-        @intrinsic
-        def make(typingctx, a, b, c):
-            return kind(types.int64, types.int64, types.int64), build
-
-    return make
-
-
-def row_maker(record: Resolved, header: bool) -> Callable:
-    """`make(address, text, arena)` -> row."""
-    return maker(RowType(record, header), 3)
-
-
-# --- dataflow ------------------------------------------------------------------------------------------------------
-
-
-def scratch_maker(scratch: Resolved) -> tuple[Callable, Callable]:
-    """`area()` -> address on the kernel's stack, and `fresh(address)` -> a row there, all zero."""
-    size = scratch.state[1]
-
-    @intrinsic
-    def area(typingctx):
-        def codegen(context, builder, signature, args):
-            return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(code.I64, size // 8)), code.I64)
-
-        return types.int64(), codegen
-
-    @intrinsic
-    def wipe(typingctx, address):
-        def codegen(context, builder, signature, args):
-            cgutils.memset(builder, builder.inttoptr(args[0], code.PTR), code.i64(size), 0)
-            return context.get_dummy_value()
-
-        return types.none(types.int64), codegen
-
-    make = row_maker(scratch, False)
-
-    @compiled
-    def fresh(address):
-        wipe(address)
-        return make(address, 0, 0)
-
-    return area, fresh
-
-
-def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: Resolved | None) -> bytes:
-    """Stateless: `function(row, out)`, or `function(row, scratch, out)`, for every row."""
-    make_row, make_out, size = row_maker(event, True), maker(EmitterType(output), 3), event.event[1]
-    if scratch is not None:
-        area, fresh = scratch_maker(scratch)
-
-        def map_with_scratch(context):
-            rows, n, places = (
-                load_word(context, abi.BATCH_ROWS),
-                load_word(context, abi.BATCH_N),
-                load_word(context, abi.BATCH_PLACES),
-            )
-            text, emitter = load_word(context, abi.BATCH_TEXT), load_word(context, abi.BATCH_EMITTER)
-            address_of_scratch = area()
-            for i in range(n):
-                store_word(context, abi.BATCH_ERROR_AT, i)
-                address = rows + i * size if places == 0 else load_word(places, i * 8)
-                out = make_out(emitter, load_word(address, 0), i)
-                function(make_row(address, text, 0), fresh(address_of_scratch), out)
-            return 0
-
-        return kernel(map_with_scratch, abi.BATCH_ERROR)
-
-    def map_batch(context):
-        rows, n, places = (
-            load_word(context, abi.BATCH_ROWS),
-            load_word(context, abi.BATCH_N),
-            load_word(context, abi.BATCH_PLACES),
-        )
-        text, emitter = load_word(context, abi.BATCH_TEXT), load_word(context, abi.BATCH_EMITTER)
-        for i in range(n):
-            store_word(context, abi.BATCH_ERROR_AT, i)
-            address = rows + i * size if places == 0 else load_word(places, i * 8)
-            function(make_row(address, text, 0), make_out(emitter, load_word(address, 0), i))
-        return 0
-
-    return kernel(map_batch, abi.BATCH_ERROR)
-
-
-def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> bytes:
-    """Stateful and partitioned stateful: `function(row, state, out)` for every row."""
-    make_row, make_out, size = row_maker(event, True), maker(EmitterType(output), 3), event.event[1]
-    make_state = row_maker(state, False)
-
-    def process_batch(context):
-        rows, n, places, states = (
-            load_word(context, abi.BATCH_ROWS), load_word(context, abi.BATCH_N),
-            load_word(context, abi.BATCH_PLACES), load_word(context, abi.BATCH_STATES),
-        )  # fmt: skip
-        text, emitter, arena = (
-            load_word(context, abi.BATCH_TEXT),
-            load_word(context, abi.BATCH_EMITTER),
-            load_word(context, abi.BATCH_ARENA),
-        )
-        for i in range(n):
-            store_word(context, abi.BATCH_ERROR_AT, i)
-            address = rows + i * size if places == 0 else load_word(places, i * 8)
-            out = make_out(emitter, load_word(address, 0), i)
-            function(make_row(address, text, 0), make_state(load_word(states, i * 8), 0, arena), out)
-        return 0
-
-    return kernel(process_batch, abi.BATCH_ERROR)
-
-
-def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes:
-    """End of the stream: `function(state, out)` for every state."""
-    make_out, make_state = maker(EmitterType(output), 3), row_maker(state, False)
-
-    def flush_states(context):
-        n, states, emitter = (
-            load_word(context, abi.BATCH_N),
-            load_word(context, abi.BATCH_STATES),
-            load_word(context, abi.BATCH_EMITTER),
-        )
-        arena, seq = load_word(context, abi.BATCH_ARENA), load_word(context, abi.BATCH_SEQ)
-        for j in range(n):
-            store_word(context, abi.BATCH_ERROR_AT, j)
-            function(make_state(load_word(states, j * 8), 0, arena), make_out(emitter, seq, j))
-        return 0
-
-    return kernel(flush_states, abi.BATCH_ERROR)
-
-
-# --- transactions --------------------------------------------------------------------------------------------------
-
-
-# Where an access's table and kind begin, in bits of the half word that its function is in.
-_TABLE, _KIND = 8 * (abi.ACCESS_TABLE - abi.ACCESS_FUNCTION), 8 * (abi.ACCESS_KIND - abi.ACCESS_FUNCTION)
-
-
-@compiled
+@entry.compiled
 def _conditions_first(accesses, first, last):
     """Moves the conditions among accesses first..last-1 to the front; both kinds keep their order."""
     place = first
@@ -259,7 +51,7 @@ def _conditions_first(accesses, first, last):
 
 def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     """Compute mode: `function(request, txn)` writes down the accesses of each event."""
-    make_row, make_txn, size = row_maker(event, True), maker(tx.PlanType(bound), 3), event.event[1]
+    make_row, make_txn, size = entry.row_maker(event, True), entry.maker(tx.PlanType(bound), 3), event.event[1]
     dropped_mark, dropped_bit = 1 << 32, tx.DROPPED_BIT
     conditions, late, reads = tx.CONDITIONS, tx.LATE, tx.READS
     operations, capture_words, failed, most = tx.OPERATIONS, tx.CAPTURE_WORDS, tx.FAILED, tx.MAX_CONDITIONS
@@ -303,13 +95,13 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_half(decisions, event * 4, decision)
         return 0
 
-    return kernel(plan_events, abi.PLAN_ERROR)
+    return entry.kernel(plan_events, abi.PLAN_ERROR)
 
 
 def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Resolved) -> bytes:
     """Post-processing: `function(request, txn, out)` for each event that was not dropped."""
-    make_row, make_out, size = row_maker(event, True), maker(EmitterType(output), 3), event.event[1]
-    make_txn = maker(tx.PostType(bound), 2)
+    make_row, make_out, size = entry.row_maker(event, True), entry.maker(EmitterType(output), 3), event.event[1]
+    make_txn = entry.maker(tx.PostType(bound), 2)
     failed_mask, dropped_bit = tx.FAILED_MASK, tx.DROPPED_BIT
 
     def post_events(context):
@@ -335,7 +127,7 @@ def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Re
         store_word(context, abi.POST_REJECTED, load_word(context, abi.POST_REJECTED) + rejected)
         return 0
 
-    return kernel(post_events, abi.POST_ERROR)
+    return entry.kernel(post_events, abi.POST_ERROR)
 
 
 @intrinsic
@@ -423,12 +215,12 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         "decision_of": _decision,
         "decide": _decide,
         "arrive": _arrive,
-        "make_event": row_maker(event, True),
+        "make_event": entry.row_maker(event, True),
     }
     for t, table in enumerate(bound.tables):
         namespace[f"copy_{t}"] = _copier(0, table.state[1])
         namespace[f"read_{t}"] = _copier(*bound.spans[t])
-        namespace[f"row_{t}"] = row_maker(table, False)
+        namespace[f"row_{t}"] = entry.row_maker(table, False)
     namespace |= {f"modify_{fn}": modifications[function] for (function, _), fn in bound.modifications.items()}
     namespace |= {f"condition_{fn}": conditions[function] for (function, _), fn in bound.conditions.items()}
 
@@ -513,4 +305,4 @@ def apply_accesses(context):
     return 0
 """
     exec(source, namespace)
-    return kernel(namespace["apply_accesses"], abi.APPLY_ERROR)
+    return entry.kernel(namespace["apply_accesses"], abi.APPLY_ERROR)
