@@ -1,4 +1,4 @@
-"""HEAD"""
+"""Kernels of dataflow operators without windows: loops of an operator function over the rows, or states, of a batch."""
 
 from __future__ import annotations
 

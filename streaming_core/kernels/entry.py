@@ -1,7 +1,8 @@
-"""The shapes of kernels (runtime/ABI.md): the loops around operator functions, one C function each.
+"""Entry points: compiles a loop over a context to a C function, and makes the intrinsics that build its arguments.
 
-A shape is plain Python compiled by numba over an address; `kernel` gives it a C face that neither unwinds nor takes the
-GIL: an exception leaves numba's pickled description in the context and the status 1.
+The loops are plain Python functions over an address (batches.py, phases.py, windows.py, direct.py). `kernel` wraps one
+in a C function that neither unwinds nor takes the GIL. An exception leaves numba's pickled description in the context
+and the status 1 (runtime/ABI.md).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from streaming_core.language.record import Resolved
 if TYPE_CHECKING:
     from numba.core.dispatcher import Dispatcher
 
-# No fastmath; `python` semantics for division by zero; bounds are checked by the words themselves. Nobody but other
-# compiled code calls these functions: faces for Python would be a sixth of the time to compile.
+# No fastmath; `python` semantics for division by zero; the words check bounds themselves. Only compiled code calls
+# these functions: wrappers for Python would be a sixth of the time to compile.
 OPTIONS = {
     "error_model": "python",
     "fastmath": False,
@@ -34,14 +35,14 @@ OPTIONS = {
 
 
 def compiled(function: Callable) -> Dispatcher:
-    """njit with the one set of options every operator and kernel is compiled with."""
+    """Wrap a function in njit, with the options of every operator and kernel."""
     return njit(**OPTIONS)(function)
 
 
 def kernel(function: Callable, error_offset: int) -> bytes:
-    """Object file of a C function `kernel(context: i64) -> i64` around `function(context)`.
+    """Return the object file of a C function `kernel(context: i64) -> i64` around `function(context)`.
 
-    `error_offset`: where the context keeps `error: *u8, error_len: i64`.
+    `error_offset` is the offset of `error: *u8, error_len: i64` in the context.
     """
     with emission.compiling():
         dispatcher = compiled(function)
@@ -50,16 +51,16 @@ def kernel(function: Callable, error_offset: int) -> bytes:
         context = result.target_context
         library = context.codegen().create_library("kernel")
         module = library.create_ir_module("kernel")
-        face = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), "kernel")
-        builder = ir.IRBuilder(face.append_basic_block("entry"))
+        wrapper = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), "kernel")
+        builder = ir.IRBuilder(wrapper.append_basic_block("entry"))
         callee = context.declare_function(module, result.fndesc)
         status, _ = context.call_conv.call_function(
-            builder, callee, result.fndesc.restype, result.fndesc.argtypes, [face.args[0]]
+            builder, callee, result.fndesc.restype, result.fndesc.argtypes, [wrapper.args[0]]
         )
         with builder.if_then(status.is_error, likely=False):
             with builder.if_then(status.is_user_exc):
                 pickled = builder.load(status.excinfoptr)
-                address = builder.inttoptr(face.args[0], code.PTR)
+                address = builder.inttoptr(wrapper.args[0], code.PTR)
                 code.store(builder, builder.extract_value(pickled, 0), address, error_offset)
                 length = builder.sext(builder.extract_value(pickled, 1), code.I64)
                 code.store(builder, length, address, error_offset + 8)
@@ -72,7 +73,7 @@ def kernel(function: Callable, error_offset: int) -> bytes:
 
 
 def maker(kind: types.Type, members: int) -> Callable:
-    """An intrinsic that builds a value of a struct-modelled type from `members` i64 (addresses or numbers)."""
+    """Return an intrinsic that builds a value of a struct-modelled type from `members` i64 (addresses or numbers)."""
 
     def build(context, builder, signature, args):
         held = cgutils.create_struct_proxy(kind)(context, builder)

@@ -1,8 +1,13 @@
-"""HEAD"""
+"""Kernels of a transaction's phases: plan, apply, post-processing.
+
+`plan_kernel` writes down accesses, the runtime deals them out, `apply_kernel` applies them, and `post_kernel` emits
+outputs. direct.py has the kernel that does it all at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -15,13 +20,13 @@ from streaming_core.kernels.emitter import EmitterType
 from streaming_core.kernels.memory import AHEAD, fetch, load_half, load_word, store_half, store_word
 from streaming_core.language.record import Resolved
 
-# Where an access's table and kind begin, in bits of the half word that its function is in.
+# First bits of an access's table and kind, in the half word that begins with its function.
 _TABLE, _KIND = 8 * (abi.ACCESS_TABLE - abi.ACCESS_FUNCTION), 8 * (abi.ACCESS_KIND - abi.ACCESS_FUNCTION)
 
 
 @intrinsic
 def stack_counters(typingctx):
-    """Address of the per-event counters of a plan, on the kernel's stack."""
+    """Return the address of the per-event counters of a plan, on the kernel's stack."""
 
     def codegen(context, builder, signature, args):
         area = cgutils.alloca_once(builder, ir.ArrayType(code.I64, tx.COUNTERS_SIZE // 8))
@@ -32,7 +37,7 @@ def stack_counters(typingctx):
 
 @entry.compiled
 def _conditions_first(accesses, first, last):
-    """Moves the conditions among accesses first..last-1 to the front; both kinds keep their order."""
+    """Move the conditions among accesses first..last-1 to the front; both kinds keep their order."""
     place = first
     for i in range(first, last):
         access = accesses + i * abi.ACCESS_SIZE
@@ -132,8 +137,11 @@ def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Re
 
 @intrinsic
 def _decide(typingctx, decisions, event, amount, shared):
-    """Adds `amount` to an event's decision. ORDERING: release, so that whoever sees the event decided also sees the
-    state the condition was evaluated on; acquire, so that the last of a group sees the other captures."""
+    """Add `amount` to an event's decision.
+
+    ORDERING: release, so that a thread that sees the event decided also sees the state that the condition read;
+    acquire, so that the last of a group sees the other captures.
+    """
 
     def codegen(context, builder, signature, args):
         base = builder.inttoptr(args[0], code.PTR)
@@ -153,7 +161,7 @@ def _decide(typingctx, decisions, event, amount, shared):
 
 @intrinsic
 def _decision(typingctx, decisions, event):
-    """An event's decision. ORDERING: acquire, pairs with `_decide`."""
+    """Load an event's decision. ORDERING: acquire, pairs with `_decide`."""
 
     def codegen(context, builder, signature, args):
         base = builder.inttoptr(args[0], code.PTR)
@@ -166,8 +174,10 @@ def _decision(typingctx, decisions, event):
 
 @intrinsic
 def _arrive(typingctx, group, shared):
-    """Counts one capture of a group; returns how many are still missing. ORDERING: acquire and release, so that the
-    last one sees every row that was copied."""
+    """Count one capture of a group; returns the number of missing ones.
+
+    ORDERING: acquire and release, so that the last one sees every copied row.
+    """
 
     def codegen(context, builder, signature, args):
         word = builder.inttoptr(args[0], ir.PointerType(code.I64))
@@ -187,7 +197,7 @@ def _arrive(typingctx, group, shared):
 
 
 def _copier(begin: int, end: int) -> Callable:
-    """An intrinsic that copies these bytes of a row."""
+    """Return an intrinsic that copies these bytes of a row."""
 
     @intrinsic
     def copy(typingctx, target, source):
@@ -202,12 +212,21 @@ def _copier(begin: int, end: int) -> Callable:
 
 
 def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable], conditions: list[Callable]) -> bytes:
-    """State access: applies accesses one after the other until one waits for a decision.
+    """Compile the kernel that applies accesses, one after the other, until one waits for a decision.
 
-    The functions of an application are few and known, so that they are chosen by comparison and inlined.
+    An application has few functions, all of them known. So the kernel compares numbers, and LLVM inlines them.
     """
-    stride, row_stride = bound.result_stride, bound.row_stride
-    namespace: dict = {
+    namespace = _namespace(bound, event, modifications, conditions)
+    calls = _Calls(bound, modifications, conditions)
+    exec(_apply_source(bound, event, calls), namespace)
+    return entry.kernel(namespace["apply_accesses"], abi.APPLY_ERROR)
+
+
+def _namespace(
+    bound: tx.Bound, event: Resolved, modifications: list[Callable], conditions: list[Callable]
+) -> dict[str, Any]:
+    """Return what the source of the apply kernel calls, by name."""
+    namespace: dict[str, Any] = {
         "abi": abi,
         "load_word": load_word,
         "load_half": load_half,
@@ -223,43 +242,69 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         namespace[f"row_{t}"] = entry.row_maker(table, False)
     namespace |= {f"modify_{fn}": modifications[function] for (function, _), fn in bound.modifications.items()}
     namespace |= {f"condition_{fn}": conditions[function] for (function, _), fn in bound.conditions.items()}
+    return namespace
 
-    def row(t: int) -> str:
-        return f"table_{t} + row * {bound.tables[t].state[1]}"
 
-    def captured(tables: tuple[int, ...]) -> str:
-        return ", ".join(f"row_{t}(group + {8 + j * row_stride}, 0, 0)" for j, t in enumerate(tables))
+# The operand of an access, in the source of the apply kernel: an argument, or an offset.
+_OPERAND = f"load_half(access, {abi.ACCESS_SLOT})"
+_GROUP_ARGUMENT = "load_half(group, 4)"
 
-    def argument(function: Callable, rows: int, where: str) -> str:
-        return f", {where}" if tx.takes_argument(function, rows) else ""
 
-    def choose(name: str, branches: dict[int, str], depth: int) -> str:
-        """An if-chain over a small number; an unknown one cannot occur, plans only write down known ones."""
-        indent = " " * (4 * depth)
-        lines = [f"{indent}if {name} == {n}:\n{indent}    {branch}" for n, branch in branches.items()]
-        return "\n".join(lines) if lines else f"{indent}pass"
+class _Calls:
+    """Source of the calls of modifications and conditions, by the `fn` of an access.
 
-    number = f"load_half(access, {abi.ACCESS_SLOT})"
-    modify = {}
-    for (function, (t, *others)), fn in bound.modifications.items():
-        rows, where = f"row_{t}({row(t)}, 0, arena)", number
-        if others:
-            rows, where = f"{rows}, {captured(tuple(others))}", "load_half(group, 4)"
-        change = f"modify_{fn}({rows}, request{argument(modifications[function], 1 + len(others), where)})"
-        modify[fn] = f"{f'group = load_word(captures, event * 8) + {number} * 8; ' if others else ''}{change}"
-    alone = {
-        fn: f"holds = condition_{fn}(row_{tables[0]}({row(tables[0])}, 0, arena), request"
-        f"{argument(conditions[function], 1, number)})"
-        for (function, tables), fn in bound.conditions.items()
-        if len(tables) == 1
-    }
-    together = {}
-    for (function, tables), fn in bound.conditions.items():
-        if len(tables) > 1:
-            extra = argument(conditions[function], len(tables), "load_half(group, 4)")
-            together[fn] = f"holds = condition_{fn}({captured(tables)}, request{extra})"
+    Attributes:
+        modify: Modifications.
+        alone: Conditions over one row.
+        together: Conditions over several captured rows.
+    """
+
+    def __init__(self, bound: tx.Bound, modifications: list[Callable], conditions: list[Callable]):
+        self._bound = bound
+        self.modify: dict[int, str] = {}
+        for (function, (t, *others)), fn in bound.modifications.items():
+            rows, argument, group = f"row_{t}({self.address(t)}, 0, arena)", _OPERAND, ""
+            if others:
+                rows, argument = f"{rows}, {self._captured(tuple(others))}", _GROUP_ARGUMENT
+                group = f"group = load_word(captures, event * 8) + {_OPERAND} * 8; "
+            extra = _extra(modifications[function], 1 + len(others), argument)
+            self.modify[fn] = f"{group}modify_{fn}({rows}, request{extra})"
+        self.alone: dict[int, str] = {}
+        self.together: dict[int, str] = {}
+        for (function, tables), fn in bound.conditions.items():
+            if len(tables) == 1:
+                row = f"row_{tables[0]}({self.address(tables[0])}, 0, arena)"
+                extra = _extra(conditions[function], 1, _OPERAND)
+                self.alone[fn] = f"holds = condition_{fn}({row}, request{extra})"
+            else:
+                extra = _extra(conditions[function], len(tables), _GROUP_ARGUMENT)
+                self.together[fn] = f"holds = condition_{fn}({self._captured(tables)}, request{extra})"
+
+    def address(self, t: int) -> str:
+        """Return the source of the address of the access's row, in table t."""
+        return f"table_{t} + row * {self._bound.tables[t].state[1]}"
+
+    def _captured(self, tables: tuple[int, ...]) -> str:
+        stride = self._bound.row_stride
+        return ", ".join(f"row_{t}(group + {8 + j * stride}, 0, 0)" for j, t in enumerate(tables))
+
+
+def _extra(function: Callable, rows: int, argument: str) -> str:
+    """Return the source of the integer argument, if the function takes one behind so many rows."""
+    return f", {argument}" if tx.takes_argument(function, rows) else ""
+
+
+def _choose(name: str, branches: dict[int, str], depth: int) -> str:
+    """Return an if-chain over a small number; plans only write down numbers that it has."""
+    indent = " " * (4 * depth)
+    lines = [f"{indent}if {name} == {n}:\n{indent}    {branch}" for n, branch in branches.items()]
+    return "\n".join(lines) if lines else f"{indent}pass"
+
+
+def _apply_source(bound: tx.Bound, event: Resolved, calls: _Calls) -> str:
+    """Return the source of the apply kernel."""
     names = range(len(bound.tables))
-    source = f"""
+    return f"""
 def apply_accesses(context):
     rows, text = load_word(context, abi.APPLY_ROWS), load_word(context, abi.APPLY_TEXT)
     accesses, n = load_word(context, abi.APPLY_ACCESSES), load_word(context, abi.APPLY_N)
@@ -280,29 +325,27 @@ def apply_accesses(context):
             if failed == 0 and decision & {tx.WAITING_MASK} != 0:
                 break
             if kind == {abi.READ}:
-                slot = load_word(results, event * 8) + {number} * {stride}
-{choose("table", {t: f"read_{t}(slot, {row(t)})" for t in names}, 4)}
+                slot = load_word(results, event * 8) + {_OPERAND} * {bound.result_stride}
+{_choose("table", {t: f"read_{t}(slot, {calls.address(t)})" for t in names}, 4)}
             elif failed == 0:
                 store_word(context, abi.APPLY_ERROR_AT, event)
-{choose("fn", modify, 4)}
+{_choose("fn", calls.modify, 4)}
         else:
             store_word(context, abi.APPLY_ERROR_AT, event)
             holds = True
             complete = True
             if kind == {abi.CONDITION}:
-{choose("fn", alone, 4)}
+{_choose("fn", calls.alone, 4)}
             else:
-                group = load_word(captures, event * 8) + {number} * 8
-                copied = group + 8 + (kind - {abi.CAPTURE}) * {row_stride}
-{choose("table", {t: f"copy_{t}(copied, {row(t)})" for t in names}, 4)}
+                group = load_word(captures, event * 8) + {_OPERAND} * 8
+                copied = group + 8 + (kind - {abi.CAPTURE}) * {bound.row_stride}
+{_choose("table", {t: f"copy_{t}(copied, {calls.address(t)})" for t in names}, 4)}
                 complete = arrive(group, shared) == 0
                 if complete:
-{choose("fn", together, 5)}
+{_choose("fn", calls.together, 5)}
             if complete:
                 decide(decisions, event, -1 if holds else {tx.FAILED_UNIT - 1}, shared)
         i += 1
     store_word(context, abi.APPLY_DONE, i)
     return 0
 """
-    exec(source, namespace)
-    return entry.kernel(namespace["apply_accesses"], abi.APPLY_ERROR)
