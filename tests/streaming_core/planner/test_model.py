@@ -88,8 +88,8 @@ def test_replicas_with_windows_read_all_rows():
     windowed = work(kind="windowed", taken={"read_ns": 30.0, "read_bytes": 8.0})
     found = estimate(pipeline(windowed), TWO, {"source": [0], "work": [0, 1], "sink": [0]}, 1e6)
     near, far = found.of("work")
-    assert near.asked == pytest.approx(5e5 * 200 + 1e6 * 30)
-    assert far.asked == pytest.approx(5e5 * (200 + 100) + 1e6 * (30 + 50))
+    assert near.demand == pytest.approx(5e5 * 200 + 1e6 * 30)
+    assert far.demand == pytest.approx(5e5 * (200 + 100) + 1e6 * (30 + 50))
     assert found.throughput == 2e6
     assert found.traffic[0][1] == 5e5 * 100 + 1e6 * 8
 

@@ -9,7 +9,7 @@ from streaming_core.planner import placement, scaling
 from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.graph import Graph, Input, Operator
 from streaming_core.planner.machine import Machine
-from streaming_core.planner.placed import Placed, dealt
+from streaming_core.planner.placed import Placed, assign_cores
 from streaming_core.planner.placement import Search
 from streaming_core.planner.strategies import STRATEGIES, plan
 from tests.differential.streams import examine
@@ -71,7 +71,7 @@ def test_the_operator_that_could_not_be_placed_is_scaled():
     assert graph.operators[failed.failed].name == "predictor"
     scaled = scaling.topological(graph, machine, search, 5e5, 5)
     assert scaled.problem.replicas == (1, 1, 8, 1)
-    assert scaled.found.value == pytest.approx(5e5)
+    assert scaled.outcome.value == pytest.approx(5e5)
 
 
 def test_where_replicas_share_cores_the_papers_search_lowers_the_ingress():
@@ -126,7 +126,7 @@ def test_the_papers_scaling_adds_replicas_of_what_is_over_supplied():
     # 5 * 10^5 events of 9000 ns are 4.5 seconds of the predictor.
     assert by_ratio.problem.replicas == (1, 1, 6, 1)
     assert by_one.problem.replicas == (1, 1, 5, 1)
-    assert by_ratio.found.value == by_one.found.value == pytest.approx(5e5)
+    assert by_ratio.outcome.value == by_one.outcome.value == pytest.approx(5e5)
 
 
 def test_an_operator_has_no_more_replicas_than_it_may():
@@ -149,7 +149,7 @@ def test_replicas_of_a_socket_are_dealt_to_its_cores_by_what_they_ask_for():
     machine = Machine(name="one", cores=[2, 1], replicas_per_core=None, latency=[[0.0, 0.0], [0.0, 0.0]])
     sockets = {"source": [1], "parser": [0], "splitter": [0], "counter": [0, 0, 0, 0, 0], "sink": [0]}
     # An event asks for 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
-    cores = dealt(graph, machine, sockets)
+    cores = assign_cores(graph, machine, sockets)
     assert cores == {"source": [0], "parser": [0], "splitter": [0], "counter": [1, 1, 0, 1, 0], "sink": [1]}
 
 
