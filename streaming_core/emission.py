@@ -5,11 +5,12 @@ Lockstep calls only the whole, often from a process without numba. Between `comp
 numba's code generator therefore link functions as they are. They override private hooks of numba, which
 tests/streaming_core/test_emission.py lists; only this module does so.
 
-- The oracle's loop needs this: its blocks of memory are symbols without an address until the code is loaded, and
+- The oracle's loop needs this. Its blocks of memory are symbols without an address until a process loads the code, and
   LLVM ends a process in which numba loads such a function.
-- It saves a third of the compile time. CPU seconds with and without the subclasses, medians of 3 rounds in turns, each
-  in a new process without kept code, after numba's own start (numba 0.68.1, Python 3.11, 2 cores of an AMD EPYC with
-  other work on them; without, the symbols had addresses beforehand):
+- It saves a third of the compile time. The table gives CPU seconds with and without the subclasses, as medians of 3
+  rounds. Each round ran in a new process without stored code, after numba's own start. The machine had 2 cores of an
+  AMD EPYC with other work on them, numba 0.68.1 and Python 3.11. Without the subclasses, the symbols had addresses
+  beforehand.
 
   | application | kernels | loop | sum |
   |---|---|---|---|
@@ -25,6 +26,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
@@ -34,24 +36,25 @@ from numba.core.registry import cpu_target
 from streaming_core.errors import CommandFailed
 from streaming_core.machine_code import EXPORT
 
-# LLVM would turn selects in loops into branches, where it takes them to be predictable. In operators on streams, they
-# depend on the data of the event, and are not.
+# LLVM would turn selects in loops into branches where it expects them to be predictable. In operators on streams, they
+# depend on the data of the event, so no branch predictor gets them right.
 llvm.set_option("", "-x86-cmov-converter=0")
 
 
 class _Linked(JITCodeLibrary):
     """Functions to be linked into others: not optimised, not loaded, without an address."""
 
-    def _optimize_functions(self, ll_module):
+    def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
-    def _optimize_final_module(self):
+    def _optimize_final_module(self) -> None:
         pass
 
-    def _finalize_specific(self):
+    def _finalize_specific(self) -> None:
         pass
 
-    def get_pointer_to_function(self, name):
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return 0: no function has an address yet."""
         self._ensure_finalized()
         return 0
 
@@ -61,11 +64,11 @@ class _Linking(JITCPUCodegen):
 
     _library_class = _Linked
 
-    def _add_module(self, module):
+    def _add_module(self, module: Any) -> None:
         pass
 
-    def set_env(self, env_name, env):
-        """Nothing has an address yet; compiled code that never meets Python needs no environment."""
+    def set_env(self, env_name: str, env: Any) -> None:
+        """Ignore the environment: compiled code that never calls Python needs none."""
 
 
 @cache
@@ -75,8 +78,10 @@ def _generator() -> _Linking:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pauses garbage collection: numba holds on to its objects until it is done, and looking through them takes an
-    eighth of the time."""
+    """Pause garbage collection.
+
+    numba holds on to its objects until it is done, and scanning them takes an eighth of the time.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -88,7 +93,7 @@ def _uncollected() -> Iterator[None]:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Within this block, numba compiles functions to be emitted, or linked into later ones; they cannot be called."""
+    """Have numba compile functions to emit, or to link into later ones, within this block; nothing can call them."""
     context = cpu_target.target_context
     with global_compiler_lock, _uncollected():
         generator, context._internal_codegen = context._internal_codegen, _generator()
@@ -98,19 +103,19 @@ def compiling() -> Iterator[None]:
             context._internal_codegen = generator
 
 
-def emit(library, name: str, threshold: int | None = None) -> bytes:
-    """The object file of a finalized code library, in which only the function `name` is exported.
+def emit(library: Any, name: str, threshold: int | None = None) -> bytes:
+    """Return the object file of a finalized code library, which exports only the function `name`.
 
-    Everything else becomes internal before the optimiser runs, so that it may inline all of it: the state an operator
-    keeps beside the batch can then live in registers.
+    Everything else becomes internal before the optimiser runs, so that it may inline all of it. The state that an
+    operator keeps beside the batch can then live in registers.
 
     Args:
-        library: a finalized library of `compiling`.
-        name: the function to export.
-        threshold: inline functions up to this cost; None inlines all (operators do not recurse).
+        library: A finalized library, built within `compiling`.
+        name: The function to export.
+        threshold: Inline functions up to this cost; None inlines all (operators do not recurse).
 
     Raises:
-        LookupError: the code calls a function outside the C library.
+        LookupError: The code calls a function outside the C library.
     """
     module = library._final_module.clone()
     for function in module.functions:
@@ -141,6 +146,6 @@ def emit(library, name: str, threshold: int | None = None) -> bytes:
 
 
 def not_compiled(what: str, error: Exception) -> CommandFailed:
-    """The error to raise where numba rejects a program that the language accepts: our fault, not the application's."""
-    reason = str(error).strip().replace("\x1b[1m", "").partition("\n")[0]  # without its emphasis
+    """Return the error to raise where numba rejects a program that the language accepts: a fault of Lockstep."""
+    reason = str(error).strip().replace("\x1b[1m", "").partition("\n")[0]  # without the terminal codes
     return CommandFailed(f"{what}: numba cannot compile this valid operator, a fault of Lockstep: {reason}")

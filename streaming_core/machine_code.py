@@ -1,12 +1,13 @@
-"""Machine code: kept on disk between runs, loaded without the compiler that emitted it (emission.py).
+"""Machine code: stored on disk between runs, loaded without the compiler that emitted it (emission.py).
 
-A compiled function is one object file that exports one C function; everything else in it is internal and pruned.
-Blocks of memory that it works on are symbols, which get their addresses when it is loaded. Compiling takes seconds and
-importing numba most of another; loading takes milliseconds.
+A compiled function is one object file that exports one C function; everything else in it is internal and pruned. The
+blocks of memory that it works on are symbols, which get their addresses when a process loads it. Compiling takes
+seconds and importing numba most of another; loading takes milliseconds.
 
-Kept code saves time and nothing else. It lies in `compiled` of LOCKSTEP_HOME, else in the user's cache folder, under an
-address that covers everything it was made from, beside its digest. What is damaged, of another address or another
-user's is not there; a folder that cannot be written keeps nothing. Above a limit, what was used longest ago goes.
+Stored code saves time and nothing else. `Kept` is the folder: `compiled` of LOCKSTEP_HOME, else of the user's cache.
+An entry's address covers everything that the code depends on, and its digest stands beside it. `Kept.read` ignores an
+entry that is damaged, has another address, or belongs to another user. `Kept.write` does nothing where the folder is
+read-only. Above a limit, it removes the entries that no run has used for longest.
 """
 
 from __future__ import annotations
@@ -26,18 +27,22 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-LIMIT = 256 << 20  # bytes kept in one folder: the code of all applications under a dozen versions of the compiler
-_EMISSION = Path(__file__).with_name("emission.py")  # how code is made is part of its address
+LIMIT = 256 << 20  # bytes in one folder: the code of all applications under a dozen versions of the compiler
+_EMISSION = Path(__file__).with_name("emission.py")  # an address covers how the code is emitted
 EXPORT = "lockstep_entry"  # the one function of an object file
-# LLVM's table of symbols is the process's: no other thread's places may come between some and their use.
+# All threads share LLVM's table of symbols: none may add its own between another's symbols and their use.
 _SYMBOLS = threading.Lock()
 
 
 class Loaded:
-    """An object file in memory; `address`, that of its function, lives as long as this object.
+    """An object file in memory.
 
     Args:
-        places: addresses by symbol; the code holds them as constants from now on.
+        code: The object file.
+        places: Addresses by symbol; the code holds them as constants from now on.
+
+    Attributes:
+        address: The address of its function, valid as long as this object lives.
     """
 
     def __init__(self, code: bytes, places: Mapping[str, int] | None = None):
@@ -53,7 +58,7 @@ class Loaded:
 
 
 def _target() -> llvm.TargetMachine:
-    """A target of its own for each engine, which takes it over."""
+    """Return a new target: each engine takes its own over."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine()
@@ -61,10 +66,10 @@ def _target() -> llvm.TargetMachine:
 
 @cache
 def fingerprint(*sources: Path) -> str:
-    """16 hex digits over what machine code depends on besides the program: compiler, processor, and these sources.
+    """Return 16 hex digits over what machine code depends on besides the program: compiler, processor, these sources.
 
     Args:
-        sources: Python files, and packages with all that is in them, which say how a program becomes code.
+        sources: The Python files and packages that turn a program into code.
     """
     digest = hashlib.sha256(f"python {platform.python_version()}\n".encode())
     for package in ("numba", "llvmlite", "numpy"):
@@ -81,25 +86,26 @@ def fingerprint(*sources: Path) -> str:
 class Kept:
     """A folder of entries: named parts under an address.
 
-    An entry is one file, which appears by renaming: the digest of everything behind it, a line of JSON (address; names
-    and sizes of the parts), the parts. Whoever writes an address writes the same, so it does not matter who comes last.
+    An entry is one file, which appears by renaming: first the digest of everything behind it, then a line of JSON
+    (address; names and sizes of the parts), then the parts. All processes write the same under an address, so their
+    order does not matter.
     """
 
     def __init__(self, folder: Path | None, limit: int = LIMIT):
         self.folder, self.limit = folder, limit
 
     def read(self, address: str) -> dict[str, bytes] | None:
-        """The parts of an entry; None if there is no sound one."""
+        """Return the parts of an entry; None if there is no sound one."""
         if self.folder is None:
             return None
         path = self.folder / address
         try:
             if not _owned(os.stat(self.folder)):
                 return None
-            # No link is followed: the file looked at is the file in this folder.
+            # Follow no link: the checks below must be about a file in this folder.
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-                found = os.fstat(file.fileno())
-                if not _owned(found) or not stat.S_ISREG(found.st_mode):
+                status = os.fstat(file.fileno())
+                if not _owned(status) or not stat.S_ISREG(status.st_mode):
                     return None
                 content = file.read()
         except OSError:
@@ -111,7 +117,7 @@ class Kept:
         about = json.loads(head)
         if about["address"] != address:
             return None
-        with suppress(OSError):  # another process may have swept it away meanwhile; what was read is whole
+        with suppress(OSError):  # another process may have removed it meanwhile; the content is complete
             os.utime(path)  # used now: the last to go
         parts, at = {}, 0
         for name, size in about["parts"]:
@@ -120,7 +126,7 @@ class Kept:
         return parts
 
     def write(self, address: str, parts: Mapping[str, bytes]) -> None:
-        """Keeps the parts of an entry, if that is possible."""
+        """Store the parts of an entry, if the folder allows it."""
         if self.folder is None:
             return
         head = json.dumps({"address": address, "parts": [(name, len(part)) for name, part in parts.items()]})
@@ -142,19 +148,19 @@ class Kept:
             pass  # the next run compiles again
 
     def _sweep(self, newest: str) -> None:
-        """Removes what was used longest ago until the rest is within the limit; never the entry just written."""
+        """Remove the entries unused for longest until the rest is within the limit; never the newest one."""
         assert self.folder is not None
-        found = []
+        files = []
         for entry in os.scandir(self.folder):
-            # Files that someone is writing count, too: one left behind by a process that was killed goes in its turn.
+            # Temporary files count, too: this removes, in its turn, one that a killed process left behind.
             try:
                 about = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(about.st_mode):
-                found.append((about.st_mtime_ns, entry.name, about.st_size))
-        total = sum(size for _, _, size in found)
-        for _, name, size in sorted(found):
+                files.append((about.st_mtime_ns, entry.name, about.st_size))
+        total = sum(size for _, _, size in files)
+        for _, name, size in sorted(files):
             if total <= self.limit:
                 return
             if name != newest:
@@ -162,18 +168,18 @@ class Kept:
                 total -= size
 
 
-def _owned(found: os.stat_result) -> bool:
-    """Whether it is this user's own: what others can put there is not executed."""
-    return found.st_uid == os.geteuid()
+def _owned(status: os.stat_result) -> bool:
+    """Whether this user owns a file: Lockstep executes no code of others."""
+    return status.st_uid == os.geteuid()
 
 
 def kept() -> Kept:
-    """Where this process keeps machine code."""
+    """Return the folder where this process stores machine code."""
     if home := os.environ.get("LOCKSTEP_HOME"):
         return Kept(Path(home).absolute() / "compiled")
     cache = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        # A relative one is invalid and to be ignored, says the XDG specification.
+        # The XDG specification says to ignore a relative path.
         return Kept((Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "lockstep")
     except RuntimeError:  # a user without a home
         return Kept(None)

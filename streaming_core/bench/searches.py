@@ -111,7 +111,7 @@ def _effort() -> Iterator[Row]:
             began = time.perf_counter()
             scaled = scaling.balanced(graph, machine, effort=effort)
             seconds = time.perf_counter() - began
-            value = scaled.found.value if scaled is not None else 0.0
+            value = scaled.outcome.value if scaled is not None else 0.0
             if name == next(iter(VARIANTS)):
                 base.append(value)
             yield _row(

@@ -1,1 +1,1 @@
-"""The compiler: operators, Python functions, made kernels behind the C ABI of runtime/ABI.md."""
+"""The kernel compiler: compiles operators, which are Python functions, to kernels with the C ABI of runtime/ABI.md."""

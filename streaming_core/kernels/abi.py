@@ -1,12 +1,12 @@
-"""The C ABI of kernels: where the fields of the runtime's structs lie, in bytes.
+"""The C ABI of kernels: offsets of the fields of the runtime's structs, in bytes.
 
-`runtime/ABI.md` says what they mean. A test compares them with what the runtime says of itself (`_runtime.abi()`,
-tests/streaming_core/kernels/test_abi.py). No other module of kernels writes an offset down.
+`runtime/ABI.md` says what they mean. A test compares them with those that the runtime reports (`_runtime.abi()`,
+tests/streaming_core/kernels/test_abi.py). No other module of kernels contains an offset.
 """
 
 from __future__ import annotations
 
-# The struct that the names with a prefix are of.
+# The runtime's struct, by the prefix of its constants.
 STRUCTS = {
     "EMITTER": "Emitter",
     "ARENA": "ArenaHeader",
@@ -66,9 +66,9 @@ WINDOW_SEQ = 56
 WINDOW_ERROR_AT = 64
 WINDOW_ERROR = 72
 
-ENTRY_SIZE = 16  # the fields of the key come behind it
+ENTRY_SIZE = 16  # the fields of the key follow
 
-# What lies before an entry ends where that begins.
+# The struct before an entry ends where the entry begins.
 BEFORE_START = 8
 BEFORE_ARENA = 32
 BEFORE_SIZE = 40
@@ -147,12 +147,12 @@ PLACE_ERROR = 48
 PLACE_INDEXES = 64
 PLACE_LOOKUPS = 72
 
-# What an access does; a CAPTURE adds the number of the row within its condition.
+# Kinds of accesses; a CAPTURE adds the number of the row within its condition.
 CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
 
-# The bits of a decision: conditions to be evaluated, conditions that failed, and whether the event is invalid.
+# The bits of a decision: conditions still to evaluate, conditions that failed, and whether the event is invalid.
 PENDING, FAILED, DROPPED = 0xFFFF, 0x3FFF0000, 1 << 31
-SELECTION_AHEAD = 8  # entries of a selection that a kernel may look further
+SELECTION_AHEAD = 8  # entries of a selection that a kernel may read beyond its end
 
 # What an index returns in place of a row, negated: no row has the key, every row has another key, memory ran out.
 ABSENT, FULL, NO_MEMORY = 1, 2, 3

@@ -1,11 +1,11 @@
-"""Words of arithmetic: what plain compiled code would get wrong, or leave undefined."""
+"""Arithmetic words: operations that plain compiled code would get wrong, or leave undefined."""
 
 from __future__ import annotations
 
 from numba.core import types
 from numba.extending import overload
 
-import streaming_core.language.wrapping  # noqa: F401 - of sums, differences and products
+import streaming_core.language.wrapping  # noqa: F401 - its import makes sums and products wrap
 
 
 def floordiv(a, b):

@@ -1,11 +1,12 @@
-"""The compiler, top to bottom: an application that keeps to the language, bound with its parameters, becomes kernels.
+"""The compiler, top to bottom: it turns an accepted application, bound with its parameters, into kernels.
 
-    translate    every function of the operator, rewritten in words               dialect, words
-    see          which fields of a row post-processing looks at, as numba finds   transaction
-    the rest     kernels: the loops around these functions, compiled              shapes, windows, direct, place
+    translate    rewrites every function of the operator in words                 dialect, vocabulary
+    observe      learns from numba which fields post-processing reads             transaction
+    the rest     compile kernels: the loops around these functions                batches, phases, windows, direct,
+                                                                                  row_positions
 
-`STEPS` says what an operator of each kind goes through; what a step leaves behind, later ones take. numba is imported
-with this module: a run whose kernels are kept never loads it.
+`STEPS` lists the steps for an operator of each kind. Steps hand on their results in `Work`. Importing this module
+imports numba: a run with stored kernels never does.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from numba.core.errors import NumbaError
 
 from streaming_core import emission, interruption
 from streaming_core.errors import CommandFailed
-from streaming_core.kernels import shapes, windows
+from streaming_core.kernels import batches, entry, phases, windows
 from streaming_core.kernels.dialect import Translator
 from streaming_core.kernels.direct import execute_kernel
-from streaming_core.kernels.place import place_kernel
 from streaming_core.kernels.plans import passes
+from streaming_core.kernels.row_positions import positions_kernel
 from streaming_core.kernels.transaction import Bound
-from streaming_core.kernels.words import WORDS
+from streaming_core.kernels.vocabulary import WORDS
 from streaming_core.language import tables
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
@@ -37,9 +38,11 @@ class Work:
     """An operator on its way through the steps.
 
     Attributes:
-        functions: by role, translated; modifications and conditions: those of a plan, by index.
-        bound: what its plan and its post-processing turned out to do.
-        kernels: object files by name.
+        functions: Translated functions, by role.
+        modifications: Translated modifications of a plan, by index.
+        conditions: Translated conditions of a plan, by index.
+        bound: The tables, and what the plan and post-processing do with them.
+        kernels: Object files by name.
     """
 
     app: App
@@ -56,24 +59,31 @@ class Work:
         self.output = self.operator.emitted.resolve(self.params)
         self.rows = [table.row.resolve(self.params) for table in self.app.tables]
         self.sizes = [tables.size(self.app, table, self.params) for table in self.app.tables]
-        self.bound = self.unseen()
+        self.bound = self.tables()
 
-    def unseen(self, **seen: Any) -> Bound:
-        """The tables, before a kernel shows what a plan does with them."""
+    def tables(self, spans: list[tuple[int, int]] | None = None, seen: list[set[str]] | None = None) -> Bound:
+        """Describe the tables, before numba has compiled a plan over them.
+
+        Args:
+            spans: By table the bytes of a row that a READ copies; None: all.
+            seen: By table the set that collects the fields that post-processing reads; None: collect nothing.
+        """
         indexes = [tables.index(self.app, table, self.params) for table in self.app.tables]
-        return Bound(self.rows, self.sizes, self.event, indexes, [table.name for table in self.app.tables], **seen)
+        names = [table.name for table in self.app.tables]
+        return Bound(self.rows, self.sizes, self.event, indexes, names, spans=spans or [], seen=seen)
 
     def state(self) -> Resolved:
-        """The record of the operator's state."""
+        """Resolve the record of the operator's state."""
         return self.operator.kept.resolve(self.params)
 
     def stream(self, number: int) -> Resolved:
-        """The rows of a stream of a windowed operator."""
+        """Resolve the rows of a stream of a windowed operator."""
         assert self.operator.window is not None
         return self.operator.inputs[self.operator.window.streams.index(number)].emitted.resolve(self.params)
 
 
 def translate(work: Work) -> None:
+    """Translate the functions of an operator without windows."""
     translator, output = work.translator, work.operator.output
     work.functions = {role: translator.translate(f, output) for role, f in work.operator.functions.items()}
     work.modifications = [translator.translate(f) for f in translator.modifications]
@@ -81,40 +91,48 @@ def translate(work: Work) -> None:
 
 
 def map_batches(work: Work) -> None:
+    """Compile the kernel of a stateless operator."""
     record = work.operator.scratch
     scratch = record.resolve(work.params) if record is not None else None
-    work.kernels["map"] = shapes.map_kernel(work.functions["map"], work.event, work.output, scratch)
+    work.kernels["map"] = batches.map_kernel(work.functions["map"], work.event, work.output, scratch)
 
 
 def process_batches(work: Work) -> None:
-    work.kernels["process"] = shapes.process_kernel(work.functions["process"], work.event, work.state(), work.output)
+    """Compile the kernel of an operator with state."""
+    work.kernels["process"] = batches.process_kernel(work.functions["process"], work.event, work.state(), work.output)
 
 
 def flush_states(work: Work) -> None:
+    """Compile the kernel that flushes states at the end of the stream, if the operator has one."""
     if "flush" in work.functions:
-        work.kernels["flush"] = shapes.flush_kernel(work.functions["flush"], work.state(), work.output)
+        work.kernels["flush"] = batches.flush_kernel(work.functions["flush"], work.state(), work.output)
 
 
-def see(work: Work) -> None:
-    # Compiled once only to see what it looks at, for reads need not bring along more.
-    scout = work.unseen(seen=[set() for _ in work.rows])
-    shapes.post_kernel(work.functions["post"], work.event, scout, work.output)
-    work.bound = work.unseen(spans=scout.spans_seen())
+def observe(work: Work) -> None:
+    """Learn which bytes of each table's rows post-processing reads."""
+    # This kernel only shows which fields post-processing reads: READs need not copy more.
+    scout = work.tables(seen=[set() for _ in work.rows])
+    phases.post_kernel(work.functions["post"], work.event, scout, work.output)
+    work.bound = work.tables(spans=scout.spans_seen())
 
 
 def plan(work: Work) -> None:
-    work.kernels["plan"] = shapes.plan_kernel(work.functions["plan"], work.event, work.bound)
+    """Compile the kernel that writes down the accesses of events."""
+    work.kernels["plan"] = phases.plan_kernel(work.functions["plan"], work.event, work.bound)
 
 
 def apply(work: Work) -> None:
-    work.kernels["apply"] = shapes.apply_kernel(work.bound, work.event, work.modifications, work.conditions)
+    """Compile the kernel that applies accesses."""
+    work.kernels["apply"] = phases.apply_kernel(work.bound, work.event, work.modifications, work.conditions)
 
 
 def post(work: Work) -> None:
-    work.kernels["post"] = shapes.post_kernel(work.functions["post"], work.event, work.bound, work.output)
+    """Compile the kernel of post-processing."""
+    work.kernels["post"] = phases.post_kernel(work.functions["post"], work.event, work.bound, work.output)
 
 
 def execute(work: Work) -> None:
+    """Compile the kernel that executes transactions directly."""
     readers = [work.translator.modifications[function] for function in work.bound.readers]
     steps = passes(work.operator.functions["plan"], readers)
     work.kernels["execute"] = execute_kernel(
@@ -124,10 +142,12 @@ def execute(work: Work) -> None:
 
 
 def place(work: Work) -> None:
-    work.kernels["place"] = place_kernel(work.functions["plan"], work.event, work.bound)
+    """Compile the kernel that finds the row positions of events."""
+    work.kernels["place"] = positions_kernel(work.functions["plan"], work.event, work.bound)
 
 
 def translate_windows(work: Work) -> None:
+    """Translate the functions of a windowed operator."""
     translator, window = work.translator, work.operator.window
     assert window is not None
     for role, function in work.operator.functions.items():
@@ -135,7 +155,8 @@ def translate_windows(work: Work) -> None:
         work.functions[role] = translator.translate(function, emitted)
 
 
-def find_keys(work: Work) -> None:
+def compile_key_kernels(work: Work) -> None:
+    """Compile a kernel per stream that emits the keys of its rows."""
     window, functions = work.operator.window, work.functions
     assert window is not None
     key = window.key.resolve(work.params)
@@ -144,7 +165,8 @@ def find_keys(work: Work) -> None:
         work.kernels[f"keys_{stream}"] = windows.keys_kernel(keys, work.stream(stream), key)
 
 
-def meet_windows(work: Work) -> None:
+def compile_window_kernels(work: Work) -> None:
+    """Compile the kernels that update, slide and finish windows."""
     window = work.operator.window
     assert window is not None
     key, states = window.key.resolve(work.params), [state.resolve(work.params) for state in window.states]
@@ -159,20 +181,20 @@ STEPS: dict[str, tuple[Callable[[Work], None], ...]] = {
     "stateless": (translate, map_batches),
     "stateful": (translate, process_batches, flush_states),
     "partitioned": (translate, process_batches, flush_states),
-    "windowed": (translate_windows, find_keys, meet_windows),
-    "transaction": (translate, see, plan, apply, post, execute, place),
+    "windowed": (translate_windows, compile_key_kernels, compile_window_kernels),
+    "transaction": (translate, observe, plan, apply, post, execute, place),
 }
 
 
 def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
-    """Object files by kernel name, and of a transaction by table which bytes of a row its READs take along.
+    """Return object files by kernel name, and by table which bytes of a row the READs of a transaction copy.
 
     Raises:
-        CommandFailed: numba does not compile what the language allows, which is no fault of the application.
+        CommandFailed: numba does not compile what the language allows, which is a fault of Lockstep.
     """
     kernels: dict[str, bytes] = {}
     spans: list[tuple[int, int]] = []
-    translator = Translator(app, params, WORDS, shapes.compiled)  # what operators share is translated once
+    translator = Translator(app, params, WORDS, entry.compiled)  # translates once what operators share
     for operator in app.operators[1:-1]:
         work = Work(app, params, operator, translator)
         for step in STEPS[operator.kind]:

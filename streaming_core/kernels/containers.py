@@ -1,7 +1,7 @@
-"""Growing containers: sets, maps, counters and top-k lists, compiled.
+"""Growing containers, compiled: sets, maps, counters and top-k lists.
 
 The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, ...}`. `data` holds `capacity` entries of
-two words (key, value) in insertion order and, for all but top-k, an open-addressing index of `2 * capacity` u32 behind
+two words (key, value) in insertion order. For all but top-k, an open-addressing index of `2 * capacity` u32 follows
 them (entry number + 1, 0 = free). Capacity doubles; the old block stays with the arena. Nothing depends on addresses:
 iteration follows insertion, or, in a top-k, score descending and key ascending.
 """
@@ -25,17 +25,17 @@ compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=
 
 
 def part(name: str) -> Callable:
-    """An intrinsic: one of the two addresses that a container is known by."""
+    """Return an intrinsic that loads one of the two addresses of a container."""
 
     @intrinsic
-    def taken(typingctx, container):
+    def address(typingctx, container):
         def codegen(context, builder, signature, args):
             held = cgutils.create_struct_proxy(container)(context, builder, args[0])
             return builder.ptrtoint(getattr(held, name), code.I64)
 
         return types.int64(container), codegen
 
-    return taken
+    return address
 
 
 _head, _arena = part("address"), part("arena")
@@ -43,14 +43,14 @@ _head, _arena = part("address"), part("arena")
 
 @compiled
 def _spread(key):
-    """A fixed mixing of the key's bits (the multiplier is 2^64 divided by the golden ratio)."""
+    """Mix the key's bits in a fixed way (the multiplier is 2^64 divided by the golden ratio)."""
     mixed = key * -7046029254386353131
     return mixed ^ ((mixed >> 32) & 0xFFFFFFFF)
 
 
 @compiled
 def _find(head, key):
-    """Entry number of the key, or -1."""
+    """Return the entry number of the key, or -1."""
     capacity = load_half(head, CAPACITY)
     if capacity == 0:
         return -1
@@ -84,7 +84,7 @@ def _enter(data, capacity, entry, key):
 
 @compiled
 def _add(head, arena, key, value):
-    """Appends a key that is not there yet."""
+    """Append a key that the container does not have yet."""
     length = load_half(head, LENGTH)
     capacity = load_half(head, CAPACITY)
     if length == capacity:
@@ -152,8 +152,8 @@ def _offer(head, arena, capacity, key, score):
     store_half(head, LENGTH, length)
 
 
-def _fitting(scalar, what: str):
-    """A compiled check that a key or value fits its declared type; returns its bits."""
+def _fitting(scalar, field: str):
+    """Return a compiled check that a key or value fits its declared type; it returns the bits."""
     if scalar is None or scalar.name == "i64":
 
         @compiled
@@ -168,7 +168,7 @@ def _fitting(scalar, what: str):
             return as_bits(float(value))
 
         return real
-    low, high, message = scalar.low, scalar.high, f"{what}: the value does not fit {scalar.name}"
+    low, high, message = scalar.low, scalar.high, f"{field}: the value does not fit {scalar.name}"
 
     @compiled
     def narrow(value):
@@ -303,7 +303,7 @@ def _value(container, i):
 
 
 def _positional(name: str, kinds: tuple[type, ...], implementation) -> None:
-    """Registers a method of these containers that takes a position."""
+    """Register a method of these containers that takes a position."""
 
     def implemented(container, i):
         if container.kind not in kinds:

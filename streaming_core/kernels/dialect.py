@@ -1,7 +1,7 @@
 """The dialect that numba compiles: an operator function, rewritten.
 
-`Translator` takes an operator function and returns one of the same name and line numbers in which everything that needs
-a meaning of its own is a call of a *word* (see kernels/words.py):
+`Translator` takes an operator function and returns one with the same name and line numbers. Operations with a meaning
+of their own become calls of *words* (see kernels/vocabulary.py):
 
     row.field = v      -> set_field(row, "field", v)         stores that lose bits are errors
     a // b             -> floordiv(a, b)                     INT_MIN // -1 wraps around
@@ -12,16 +12,16 @@ a meaning of its own is a call of a *word* (see kernels/words.py):
     x in s             -> contains(s, x)
     out.emit(f=v, ...) -> emit(out, (v, ...))                in the order of the output record's fields
     keys.add(f=v, ...) -> emit(keys, (v, ...))               in the order of the key record's fields
-    q.append(f=v, ...) -> queue_append(q, "f ...", (v, ...)) in the order they are written
+    q.append(f=v, ...) -> queue_append(q, "f ...", (v, ...)) in the order of the source
     txn.row(T, key)    -> txn_row(txn, <index of T>, key)    likewise require, modify, read, result, drop
     txn.require(f)     -> txn_hold(txn, f(txn_request(txn))) a condition on the event alone
-    params.window      -> the value the application is bound with
+    params.window      -> the value that the application is bound with
     for ... if ...     -> a vectorised search, where a loop over a queue acts on few rows (scan.py)
 
-It refuses nothing: an application that comes here has been accepted (language/acceptance.py), and that is all that is
-known here of what the reader found. Shared with it are the source text and what names outside a function stand for
-(source.py), tables and constants (tables.py), and that there is one NaN (record.py). Types, conversions and the order
-of a plan are found here, or by numba, once more.
+It rejects nothing: the kernel compiler learns only that the language accepted the application
+(language/acceptance.py). Both sides share the source text and the meaning of outer names (source.py), tables and
+constants (tables.py), and the one NaN (record.py). This side, or numba, works out types, conversions and the order of
+a plan anew.
 """
 
 from __future__ import annotations
@@ -46,8 +46,15 @@ _FAR = 1 << 62  # an omitted upper slice bound
 class Translator:
     """Translates the functions of one bound application.
 
-    `modifications` collects (function, its index) of `txn.modify`, `conditions` those of `txn.require`; plans refer to
-    them by index. `words` maps a word's name to what it means on the side that compiles.
+    Args:
+        app: The application.
+        params: Its bound parameters.
+        words: Words by name, as the compiler implements them.
+        wrap: Wraps each translated function, with njit for example.
+
+    Attributes:
+        modifications: Functions of `txn.modify`; plans refer to them by index.
+        conditions: Functions of `txn.require`, likewise.
     """
 
     def __init__(self, app: App, params: dict[str, Any], words: dict[str, Any], wrap: Callable[[Callable], Any]):
@@ -58,27 +65,32 @@ class Translator:
         self._done: dict[tuple[Callable, Record | None], Any] = {}
 
     def translate(self, function: Callable, output: Record | None = None) -> Any:
-        """`function` in terms of words, wrapped by `wrap` (an njit, say). `output`: the record its `out` emits."""
+        """Rewrite a function in words, and wrap it.
+
+        Args:
+            function: The function.
+            output: The record that its last argument emits; None if it emits nothing.
+        """
         key = (function, output)
         if key not in self._done:
             self._done[key] = self.wrap(_Rewriter(self, function, output).rewritten())
         return self._done[key]
 
     def index_of(self, function: Callable, known: list[Callable]) -> int:
-        """Index of a modification or condition, registering it on first sight."""
+        """Return the index of a modification or condition; register a new one."""
         if function not in known:
             known.append(function)
         return known.index(function)
 
     def constant(self, constant: Constant) -> np.ndarray:
-        """A side table's values."""
+        """Return the values of a side table."""
         if constant not in self.constants:
             self.constants[constant] = tables.constant(self.app, constant, self.params)
         return self.constants[constant]
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Rewrites one function, which is part of the language: whatever else it meets stays as it is."""
+    """Rewrites one function of the language; nodes without a word stay unchanged."""
 
     def __init__(self, translator: Translator, function: Callable, output: Record | None):
         self.translator, self.output, self.source = translator, output, Source(function)
@@ -86,23 +98,25 @@ class _Rewriter(ast.NodeTransformer):
         self.globals: dict[str, Any] = {**translator.words, "__name__": function.__module__}
 
     def rewritten(self) -> Callable:
-        """The function, compiled by Python."""
+        """Return the function, compiled by Python."""
         definition = self.visit(self.source.definition)
         tree = ast.fix_missing_locations(ast.Module([definition], []))
         exec(compile(tree, self.source.file, "exec"), self.globals)
         return self.globals[definition.name]
 
     def visit(self, node: ast.AST) -> Any:
-        """The node rewritten, where it was."""
-        made = super().visit(node)
-        if isinstance(made, ast.AST) and made is not node and hasattr(node, "lineno"):
-            ast.copy_location(made, node)
-        return made
+        """Rewrite a node; the new one keeps its line and column."""
+        new_node = super().visit(node)
+        if isinstance(new_node, ast.AST) and new_node is not node and hasattr(node, "lineno"):
+            ast.copy_location(new_node, node)
+        return new_node
 
     def word(self, name: str, *args: ast.expr) -> ast.Call:
+        """Return a call of a word."""
         return ast.Call(ast.Name(f"_{name}", ast.Load()), list(args), [])
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Return the function without annotations."""
         for argument in node.args.args:
             argument.annotation = None
         node.returns = None
@@ -111,6 +125,7 @@ class _Rewriter(ast.NodeTransformer):
     # --- names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Return the number that an outer name stands for; register the values of a constant."""
         value = self.source.outer(node)
         if isinstance(value, Constant):
             self.globals[node.id] = self.translator.constant(value)
@@ -118,31 +133,36 @@ class _Rewriter(ast.NodeTransformer):
         return node if value is None else self.number(value)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Return the value of a parameter as a constant; rewrite the owner of any other attribute."""
         value = self.source.outer(node)
         return self.generic_visit(node) if value is None else self.number(value)
 
     def number(self, value: Any) -> ast.expr:
-        """The number that a name outside the function stands for."""
+        """Return the constant that a name outside the function stands for."""
         value = self.translator.params[value.name] if isinstance(value, ParamRef) else value
         return ast.Constant(value.item() if isinstance(value, np.generic) else value)
 
     # --- statements
 
     def visit_Expr(self, node: ast.Expr) -> Any:
+        """Return the statement; a `return` follows a drop."""
         self.generic_visit(node)  # changes it in place
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_drop":
-            return [node, ast.copy_location(ast.Return(None), node)]  # nothing of a dropped event happens after it
+            return [node, ast.copy_location(ast.Return(None), node)]  # a dropped event has no further effect
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """Return a store: of a variable, or by the word for a field or an item."""
         return self._store(node.targets[0], self.visit(node.value))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Return a store without the annotation."""
         assert node.value is not None
         return self._store(node.target, self.visit(node.value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """Return a store of the operation's value."""
         load = ast.parse(ast.unparse(node.target), mode="eval").body
         for part in ast.walk(load):
             ast.copy_location(part, node)
@@ -157,28 +177,32 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Assign([target], value)
 
     def visit_For(self, node: ast.For) -> Any:
-        found = scan.matched(node)
-        if found is None:
+        """Return the loop; a scan becomes a search in chunks (scan.py)."""
+        match = scan.matched(node)
+        if match is None:
             return self.generic_visit(node)
         self.scans += 1
-        return [self.visit(statement) for statement in scan.rewritten(found, self.scans, node)]
+        return [self.visit(statement) for statement in scan.rewritten(match, self.scans, node)]
 
     # --- expressions
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Return the operation, or the word for a division or shift."""
         self.generic_visit(node)
         name = _OPERATIONS.get(type(node.op))
         return self.word(name, node.left, node.right) if name else node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """Return a negative constant for a negated number, and the word for `~`."""
         match node:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-                return ast.Constant(-value)  # -2^63 is one number: 2^63 is none
+                return ast.Constant(-value)  # -2^63 is a number of the language: 2^63 is not
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return self.word("invert", self.visit(operand))
         return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Return the comparison, or the word for `in`."""
         self.generic_visit(node)
         if not isinstance(node.ops[0], ast.In | ast.NotIn):
             return node
@@ -186,6 +210,7 @@ class _Rewriter(ast.NodeTransformer):
         return call if isinstance(node.ops[0], ast.In) else ast.UnaryOp(ast.Not(), call)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Return the subscript, or the word for a slice of text."""
         self.generic_visit(node)
         if not isinstance(node.slice, ast.Slice):
             return node
@@ -193,6 +218,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.word("text_slice", node.value, low, high)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Return a call of a translated function, of a word, or of a built-in."""
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         assert isinstance(node.func, ast.Name)
@@ -206,7 +232,7 @@ class _Rewriter(ast.NodeTransformer):
     def _method(self, node: ast.Call, method: ast.Attribute) -> ast.AST:
         owner, name = self.visit(method.value), method.attr
         match name, node.args:
-            case (("emit" | "add"), []):  # `add` of keys: a set is given its item by position
+            case (("emit" | "add"), []):  # keys.add has keywords: the add of a set takes its item by position
                 assert self.output is not None
                 values = {k.arg: k.value for k in node.keywords}
                 return self.word("emit", owner, self._row([values[field] for field in self.output.fields]))
@@ -218,9 +244,9 @@ class _Rewriter(ast.NodeTransformer):
             case (("row" | "result"), [table, index]):
                 number = ast.Constant(self.source.outer(table).index)
                 return self.word(f"txn_{name}", owner, number, self.visit(index))
-            case "modify", [row, function, *given]:
+            case "modify", [row, function, *extra]:
                 index = self._index(function, self.translator.modifications)
-                return self.word("txn_modify", owner, self.visit(row), index, self._row(given))
+                return self.word("txn_modify", owner, self.visit(row), index, self._row(extra))
             case "require", [condition]:
                 return self.word("txn_hold", owner, self._called(condition, self.word("txn_request", owner)))
             case "require", [condition, *rows]:
@@ -234,7 +260,7 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Tuple([self.visit(value) for value in values], ast.Load())
 
     def _called(self, function: ast.expr, *args: ast.expr) -> ast.Call:
-        """A call of another function of the application, itself translated."""
+        """Return a call of another function of the application, which this translates, too."""
         name = f"_f_{ast.unparse(function)}"
         self.globals[name] = self.translator.translate(self.source.outer(function), self.output)
         return ast.Call(ast.Name(name, ast.Load()), list(args), [])

@@ -1,10 +1,12 @@
-"""State transactions executed directly: plan, state access and post-processing of an event in one kernel.
+"""State transactions executed directly: one kernel runs plan, state access and post-processing of an event.
 
-For who is alone with the tables: nothing is written down, dealt out or waited for. The plan function is compiled a
-second time, with a `txn` that acts at once. Nothing of a dropped event is ever done, conditions read the state before
-the event, and any false one rejects all of it: so a plan that is not written in this order (`plans.passes` says) is
-called several times, first to see whether it drops, then to check, then to act. Rows that a modification reads beside
-its own are copied when conditions are checked, and the event's results stand behind the copies.
+The runtime calls it for a thread that has the tables to itself, so the kernel writes no accesses down and waits for
+nothing. numba compiles the plan function a second time, with a `txn` that acts at once.
+
+A dropped event has no effect. Conditions read the state before the event, and any false one rejects the whole event.
+Most plans check before they act. The kernel calls any other plan several times (`plans.passes`): first to see whether
+it drops, then to check, then to act. The check copies the other rows that a modification reads. The event's results
+stand behind the copies.
 """
 
 from __future__ import annotations
@@ -15,21 +17,22 @@ from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
-from streaming_core.kernels import abi, shapes
+from streaming_core.kernels import abi, entry
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType, drop
 from streaming_core.kernels.memory import AHEAD, fetch, load_half, load_word, store_word
+from streaming_core.kernels.phases import stack_counters
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
-# Of the event at hand, on the kernel's stack: conditions that failed (in units of a decision word), reads, dropped;
-# bytes of rows kept for modifications that read them, and how many of these were used.
+# Offsets of the event's counters on the kernel's stack. FAILED counts failed conditions, in units of a decision word.
+# KEPT counts the bytes of rows copied for modifications, and USED how many of these modifications have used.
 FAILED, READS, GONE, KEPT, USED = 0, 8, 16, 24, 32
 
 
 class EventModel(models.StructModel):
-    """A `txn` that goes through the plan of one event: the kernel's context, counters on its stack, the event's row."""
+    """The model of a `txn` in direct execution: the kernel's context, counters on its stack, the event's row."""
 
     def __init__(self, manager, fe_type):
         members = [("context", types.voidptr), ("counters", types.voidptr), ("request", types.voidptr)]
@@ -37,7 +40,14 @@ class EventModel(models.StructModel):
 
 
 class DirectType(types.Type):
-    """`txn` where nobody else is at the tables: it looks for drops, checks conditions, acts on rows, or several."""
+    """`txn` of one thread that has the tables to itself.
+
+    Args:
+        bound: The tables.
+        modifications: Modifications by index.
+        conditions: Conditions by index.
+        what: What the pass does: "drop" looks for drops, "check" evaluates conditions, "act" changes rows.
+    """
 
     context, indexes, lookups = "context", abi.EXECUTE_INDEXES, abi.EXECUTE_LOOKUPS
 
@@ -55,7 +65,7 @@ def _held(context, builder, txn, value):
 
 
 def _row_at(builder, txn, held, row, number):
-    """Address of row `number` of the table that `row` names."""
+    """Return the address of row `number` of the table that `row` names."""
     tables = code.load(builder, held.context, abi.EXECUTE_TABLES, code.PTR, code.CONTEXT)
     base = code.load(builder, tables, 8 * row.table, code.PTR, code.CONTEXT)
     return code.at(builder, base, builder.mul(number, code.i64(txn.bound.tables[row.table].state[1])))
@@ -63,7 +73,7 @@ def _row_at(builder, txn, held, row, number):
 
 @intrinsic
 def _address(typingctx, txn, row):
-    """Address of a named row."""
+    """Return the address of a named row."""
 
     def codegen(context, builder, signature, args):
         held = _held(context, builder, txn, args[0])
@@ -74,7 +84,7 @@ def _address(typingctx, txn, row):
 
 @intrinsic(prefer_literal=True)
 def _known_row(typingctx, txn, table, key):
-    """Names a row whose key was checked before."""
+    """Name a row; an earlier pass has checked its key."""
 
     def codegen(context, builder, signature, args):
         return context.cast(builder, args[2], signature.args[2], types.int64)
@@ -94,7 +104,7 @@ def _arena(typingctx, txn):
 
 @intrinsic
 def request_row(typingctx, txn):
-    """The event's row."""
+    """Return the event's row."""
     row = RowType(txn.bound.event, header=True)
 
     def codegen(context, builder, signature, args):
@@ -117,7 +127,7 @@ def _is_accepted(typingctx, txn):
 
 
 def _counter(offset: int, value: int) -> Callable:
-    """An intrinsic that sets a counter of the event at hand."""
+    """Return an intrinsic that sets a counter of the event."""
 
     @intrinsic
     def count(typingctx, txn):
@@ -135,7 +145,7 @@ _fail, _drop = _counter(FAILED, tx.FAILED_UNIT), _counter(GONE, 1)
 
 @intrinsic
 def _copy_row(typingctx, txn, row):
-    """READ: the row as it is now, as far as it will be looked at, into the next result slot."""
+    """READ: copy the fields of a row that post-processing reads into the next result slot."""
     stride, (first, last) = txn.bound.result_stride, txn.bound.spans[row.table]
 
     def codegen(context, builder, signature, args):
@@ -154,7 +164,7 @@ def _copy_row(typingctx, txn, row):
 
 
 def _room(context, builder, held, begin, size: int):
-    """Address of the bytes begin..begin+size-1 of the results, which may move."""
+    """Return the address of the bytes begin..begin+size-1 of the results, which may move."""
     capacity = code.load(builder, held.context, abi.EXECUTE_CAPACITY, code.I64, code.CONTEXT)
     needed = builder.add(begin, code.i64(size))
     with builder.if_then(builder.icmp_unsigned(">", needed, capacity), likely=False):
@@ -167,7 +177,7 @@ def _room(context, builder, held, begin, size: int):
 
 @intrinsic
 def _keep_row(typingctx, txn, row):
-    """Copies the row, as it is before the event, behind those that were kept for its modifications."""
+    """Copy a row, as it is before the event, behind the earlier copies for modifications."""
     size = txn.bound.tables[row.table].state[1]
 
     def codegen(context, builder, signature, args):
@@ -182,7 +192,7 @@ def _keep_row(typingctx, txn, row):
 
 @intrinsic
 def _kept_row(typingctx, txn, row):
-    """Address of the next of the rows that were kept."""
+    """Return the address of the next copied row."""
     size = txn.bound.tables[row.table].state[1]
 
     def codegen(context, builder, signature, args):
@@ -197,7 +207,7 @@ def _kept_row(typingctx, txn, row):
 
 @intrinsic(prefer_literal=True)
 def _argument(typingctx, txn, word, value):
-    """The integer handed on to a modification or condition."""
+    """Return the integer argument of a modification or condition."""
 
     def codegen(context, builder, signature, args):
         return tx.checked_argument(context, builder, args[2], signature.args[2], word.literal_value)
@@ -209,7 +219,7 @@ def _argument(typingctx, txn, word, value):
 def _name(txn, table, key):
     if not isinstance(txn, DirectType):
         return None
-    # A dense row is checked the first time. The index of a table is asked each time.
+    # The first pass checks a dense row. Every pass looks up the index of a table.
     if txn.drops or (isinstance(table, types.IntegerLiteral) and txn.bound.indexes[table.literal_value]):
         return lambda txn, table, key: tx.name_row(txn, table, key)
     return lambda txn, table, key: _known_row(txn, table, key)
@@ -238,41 +248,41 @@ def _require(txn, condition, rows):
         return None
     if not txn.checks:
         return lambda txn, condition, rows: None
-    tables = tx.given_rows(rows)
+    tables = tx.row_tables(rows)
     function = txn.conditions[condition.literal_value]
-    given = [f"row_{j}(address(txn, rows[{j}]), 0, arena(txn))" for j in range(len(tables))] + ["request(txn)"]
+    operands = [f"row_{j}(address(txn, rows[{j}]), 0, arena(txn))" for j in range(len(tables))] + ["request(txn)"]
     if len(rows.types) > len(tables):
         argument = f"argument(txn, 'require', rows[{len(tables)}])"
-        given += [argument] if tx.takes_argument(function, len(tables)) else []
+        operands += [argument] if tx.takes_argument(function, len(tables)) else []
     namespace = {"function": function, "fail": _fail, "address": _address, "arena": _arena, "request": request_row}
     namespace["argument"] = _argument
     for j, table in enumerate(tables):
-        namespace[f"row_{j}"] = shapes.row_maker(txn.bound.tables[table], False)
-    source = f"def check(txn, condition, rows):\n    if not function({', '.join(given)}):\n        fail(txn)\n"
+        namespace[f"row_{j}"] = entry.row_maker(txn.bound.tables[table], False)
+    source = f"def check(txn, condition, rows):\n    if not function({', '.join(operands)}):\n        fail(txn)\n"
     exec(source, namespace)
     return namespace["check"]
 
 
 @overload(tx.txn_modify, prefer_literal=True)
-def _modify(txn, row, function, given):
+def _modify(txn, row, function, extra):
     if not isinstance(txn, DirectType):
         return None
-    act, others = txn.modifications[function.literal_value], tx.given_rows(given)
+    act, others = txn.modifications[function.literal_value], tx.row_tables(extra)
     namespace = {"act": act, "accepted": _is_accepted, "address": _address, "arena": _arena, "request": request_row}
     namespace |= {"argument": _argument, "keep": _keep_row, "kept": _kept_row}
-    namespace |= {f"row_{j}": shapes.row_maker(txn.bound.tables[t], False) for j, t in enumerate((row.table, *others))}
-    lines = [f"keep(txn, given[{j}])" for j in range(len(others))] if txn.checks else []
+    namespace |= {f"row_{j}": entry.row_maker(txn.bound.tables[t], False) for j, t in enumerate((row.table, *others))}
+    lines = [f"keep(txn, extra[{j}])" for j in range(len(others))] if txn.checks else []
     if txn.acts:
         rows = ["row_0(address(txn, row), 0, arena(txn))"]
         for j in range(len(others)):
-            lines.append(f"kept_{j} = kept(txn, given[{j}])")
+            lines.append(f"kept_{j} = kept(txn, extra[{j}])")
             rows.append(f"row_{j + 1}(kept_{j}, 0, 0)")
         if tx.takes_argument(act, 1 + len(others)):
-            lines.append(f"i = argument(txn, 'modify', given[{len(others)}])")
+            lines.append(f"i = argument(txn, 'modify', extra[{len(others)}])")
         rows += ["request(txn)", *(["i"] if tx.takes_argument(act, 1 + len(others)) else [])]
         lines += ["if accepted(txn):", f"    act({', '.join(rows)})"]
     body = "\n    ".join(lines or ["pass"])
-    exec(f"def modify(txn, row, function, given):\n    {body}\n", namespace)
+    exec(f"def modify(txn, row, function, extra):\n    {body}\n", namespace)
     return namespace["modify"]
 
 
@@ -300,12 +310,12 @@ def execute_kernel(
     post: Callable,
     output: Resolved,
 ) -> bytes:
-    """Every event from its plan to its outputs, one after the other; `passes` as `plans.passes` has them."""
-    make_row, size = shapes.row_maker(event, True), event.event[1]
-    make_out, make_post = shapes.maker(EmitterType(output), 3), shapes.maker(tx.PostType(bound), 2)
+    """Compile the kernel that runs each event from its plan to its outputs; `passes` comes from `plans.passes`."""
+    make_row, size = entry.row_maker(event, True), event.event[1]
+    make_out, make_post = entry.maker(EmitterType(output), 3), entry.maker(tx.PostType(bound), 2)
 
-    makers = [shapes.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]
-    make_first, make_second, make_third = (makers * 3)[:3]  # of which as many are used as there are passes
+    makers = [entry.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]
+    make_first, make_second, make_third = (makers * 3)[:3]  # a plan with fewer passes ignores the rest
     two, three = len(passes) >= 2, len(passes) == 3
     keeps = bool(bound.readers)
     further, event_mask = 4 * abi.SELECTION_AHEAD, (1 << 31) - 1  # the runtime marks entries by the highest bit
@@ -316,7 +326,7 @@ def execute_kernel(
             load_word(context, abi.EXECUTE_END), load_word(context, abi.EXECUTE_TEXT),
         )  # fmt: skip
         emitter, selection = load_word(context, abi.EXECUTE_EMITTER), load_word(context, abi.EXECUTE_SELECTION)
-        counters = shapes.stack_counters()
+        counters = stack_counters()
         dropped, rejected = 0, 0
         for i in range(begin, end):
             number = i if selection == 0 else load_half(selection, i * 4)
@@ -342,7 +352,7 @@ def execute_kernel(
                 plan(make_row(address, text, 0), make_third(context, counters, address))
             failed, results = load_word(counters, FAILED), load_word(context, abi.EXECUTE_RESULTS)
             if keeps:
-                results += load_word(counters, KEPT)  # behind these, the last of which is not needed any more
+                results += load_word(counters, KEPT)  # results follow the copies
             rejected += failed != 0
             store_word(results, -8, load_word(counters, READS))
             out = make_out(emitter, load_word(address, 0), number)
@@ -351,4 +361,4 @@ def execute_kernel(
         store_word(context, abi.EXECUTE_REJECTED, load_word(context, abi.EXECUTE_REJECTED) + rejected)
         return 0
 
-    return shapes.kernel(execute_events, abi.EXECUTE_ERROR)
+    return entry.kernel(execute_events, abi.EXECUTE_ERROR)

@@ -13,8 +13,10 @@ from streaming_core.language.record import Array, Resolved, Scalar
 
 
 class EmitterType(types.Type):
-    """What an operator knows as `out`: the emitter, and which input is being processed. `homes`: it may be given texts
-    that are none of the batch's; what is emitted names copies of them."""
+    """An operator's `out`: the emitter, and the input that the operator is processing.
+
+    `homes` says that the operator may emit texts that do not lie in the batch; the rows then refer to copies of them.
+    """
 
     def __init__(self, output: Resolved, homes: bool = False):
         self.output, self.homes = output, homes
@@ -29,7 +31,7 @@ class _Model(models.StructModel):
 
 
 def convert_values(context, builder, out: EmitterType, emitter, values: types.BaseTuple, packed) -> list:
-    """Every value in its field's own width, of an array its address; raises before anything is written."""
+    """Convert every value to the width of its field, an array to its address; raises before anything is written."""
     output = out.output
     converted = []
     for i, slot in enumerate(output.event[0].values()):
@@ -47,17 +49,17 @@ def convert_values(context, builder, out: EmitterType, emitter, values: types.Ba
 
 
 def _home(context, builder, emitter, text):
-    """Where in the batch's text a text is, or a copy of it that is put there."""
-    given, before = text.offset, builder.basic_block
-    with builder.if_then(builder.icmp_signed("<", given, code.i64(0)), likely=False):
+    """Return the offset in the batch's text of a text, or of a copy that the runtime puts there."""
+    offset_in_batch, before = text.offset, builder.basic_block
+    with builder.if_then(builder.icmp_signed("<", offset_in_batch, code.i64(0)), likely=False):
         home = code.load(builder, emitter, abi.EMITTER_HOME, code.PTR, code.CONTEXT)
-        found = code.call(builder, home, emitter, text.address, text.length)
-        none = builder.icmp_signed("<", found, code.i64(0))
+        offset_of_copy = code.call(builder, home, emitter, text.address, text.length)
+        none = builder.icmp_signed("<", offset_of_copy, code.i64(0))
         code.raise_if(context, builder, none, MemoryError, "no room for texts")
         inside = builder.basic_block
     offset = builder.phi(code.I64)
-    offset.add_incoming(given, before)
-    offset.add_incoming(found, inside)
+    offset.add_incoming(offset_in_batch, before)
+    offset.add_incoming(offset_of_copy, inside)
     return offset
 
 

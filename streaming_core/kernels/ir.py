@@ -24,8 +24,8 @@ def at(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value) -> ir.V
     return builder.gep(address, [i64(offset) if isinstance(offset, int) else offset])
 
 
-# What memory an access is to, for the optimiser: contexts and emitters never overlap rows, states, accesses or results.
-# Told so, it keeps a context's counters in registers while rows are written.
+# The memory of an access, for the optimiser: contexts and emitters never overlap rows, states, accesses or results.
+# With these tags, it keeps a context's counters in registers while a kernel writes rows.
 CONTEXT, ROW = "context", "row"
 
 
@@ -51,7 +51,7 @@ def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, offset: int
 
 
 def numba_type(scalar: Scalar) -> types.Type:
-    """What an operator sees of a scalar field."""
+    """Return the type that an operator sees of a scalar field."""
     if scalar.is_float:
         return types.float64
     return types.boolean if scalar.name == "boolean" else types.int64
@@ -81,17 +81,17 @@ def raise_if(context, builder: ir.IRBuilder, condition: ir.Value, error: type[Ex
 
 
 def kept_bits(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """A double as the i64 that is kept of it: of every NaN the same one."""
+    """Return the i64 that stands for a double; all NaNs have the same."""
     return builder.select(builder.fcmp_unordered("uno", value, value), i64(NAN_BITS), builder.bitcast(value, I64))
 
 
-def convert(context, builder: ir.IRBuilder, value: ir.Value, given: types.Type, scalar: Scalar, where: str) -> ir.Value:
-    """`value` as the field keeps it, in its own width; raises OverflowError when bits would be lost."""
+def convert(context, builder: ir.IRBuilder, value: ir.Value, kind: types.Type, scalar: Scalar, where: str) -> ir.Value:
+    """Convert `value`, of numba type `kind`, to the width of the field; raises OverflowError if it does not fit."""
     if scalar.is_float:
-        return kept_bits(builder, context.cast(builder, value, given, types.float64))
-    wide = context.cast(builder, value, given, types.int64)
+        return kept_bits(builder, context.cast(builder, value, kind, types.float64))
+    wide = context.cast(builder, value, kind, types.int64)
     if scalar.name == "boolean":
-        if isinstance(given, types.Boolean):
+        if isinstance(kind, types.Boolean):
             return builder.trunc(wide, I8)
     elif scalar.width == 8:
         return wide
@@ -102,9 +102,9 @@ def convert(context, builder: ir.IRBuilder, value: ir.Value, given: types.Type, 
     return builder.trunc(wide, ir.IntType(scalar.width * 8))
 
 
-def store_scalar(context, builder, value, given, address, offset, scalar: Scalar, where: str) -> None:
+def store_scalar(context, builder, value, kind, address, offset, scalar: Scalar, where: str) -> None:
     """Converts and stores."""
-    store(builder, convert(context, builder, value, given, scalar, where), address, offset, ROW)
+    store(builder, convert(context, builder, value, kind, scalar, where), address, offset, ROW)
 
 
 def call(builder: ir.IRBuilder, function: ir.Value, *args: ir.Value) -> ir.Value:
@@ -121,5 +121,5 @@ def checked_index(context, builder, index: ir.Value, length: ir.Value, what: str
 
 
 def copy(builder: ir.IRBuilder, target: ir.Value, source: ir.Value, size: int) -> None:
-    """memcpy of a fixed number of bytes (a multiple of 8 is copied in words)."""
+    """Copy a fixed number of bytes; LLVM copies a multiple of 8 in words."""
     cgutils.raw_memcpy(builder, target, source, i64(size), 1)

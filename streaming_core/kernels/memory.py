@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 from streaming_core.kernels import ir as code
 
 LINE = 64  # bytes of a cache line
-# A core fetches by itself what kernels read in a row, but not across a page. Of a long row, kernels read few lines.
+# A core prefetches consecutive lines, but not across a page. Of a long row, kernels read few lines.
 AHEAD, FETCHED = 1024, 256
 
 
@@ -80,10 +80,10 @@ def allocate(typingctx, arena, size):
 
     def codegen(context, builder, signature, args):
         place = builder.inttoptr(args[0], code.PTR)
-        found = code.call(builder, code.load(builder, place, 0, code.PTR), place, args[1])
-        none = builder.icmp_unsigned("==", found, code.i64(0))
+        block = code.call(builder, code.load(builder, place, 0, code.PTR), place, args[1])
+        none = builder.icmp_unsigned("==", block, code.i64(0))
         code.raise_if(context, builder, none, MemoryError, "no room for state")
-        return found
+        return block
 
     return types.int64(types.int64, types.int64), codegen
 

@@ -1,6 +1,6 @@
-"""The order of things in a transaction's plan, as its source has it: how often it has to be gone through.
+"""The order of steps in a transaction's plan, read from its source: how many passes the plan needs.
 
-A plan calls its `txn` by one name, and hands it on once to each function: the language has no other way.
+A plan calls its `txn` by one name, and passes it once to each function: the language has no other way.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from streaming_core.language.source import Source
 
 
 def passes(plan: Callable, readers: Collection[Callable] = ()) -> tuple[str, ...]:
-    """How often a transaction's plan has to be gone through to carry it out at once, and for what each time.
+    """Return the passes that carry out a transaction's plan at once, and what each does.
 
-    A dropped event's conditions are never evaluated, and conditions read the state before the event, as `readers` do,
-    modifications that read other rows: so what a plan does not do in this order on every path, or cannot be seen from
-    its source to do, takes one more pass.
+    A dropped event's conditions are never evaluated. Conditions read the state before the event, and so do `readers`:
+    modifications that read other rows. A plan may deviate from this order on some path, or hide its order from its
+    source. Then it takes one more pass.
     """
     order = _Order(readers)
     order.function(plan, 1, 0)
@@ -26,7 +26,7 @@ def passes(plan: Callable, readers: Collection[Callable] = ()) -> tuple[str, ...
 
 
 class _Order:
-    """Walks a plan's paths and those of the functions it hands its `txn` to, with what may have been done before."""
+    """Walks the paths of a plan, and of the functions that get its `txn`, with the steps that may precede."""
 
     CHECKED, ACTED = 1, 2
 

@@ -1,4 +1,4 @@
-"""A bound application, compiled: kernels and the description the runtime works from."""
+"""A bound application, compiled: its kernels, and the description from which the runtime works."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from streaming_core.language.record import Resolved, Scalar, Text
 from streaming_core.language.window import Window
 from streaming_core.storage import digest_of
 
-PARTITIONS = 40  # what keys are drawn by and `pat` counts by, unless the application has a parameter `gen_parts`
-# What all applications are compiled from.
+PARTITIONS = 40  # of keys and of `pat`, unless the application has a parameter `gen_parts`
+# The source of the compiler.
 _PACKAGE = Path(__file__).parent.parent
 _SOURCES = (_PACKAGE / "kernels", _PACKAGE / "language")
 _ADDRESSES = ("kernel", "flush", "keys", "update", "result", "slide", "plan", "apply", "post", "execute", "place")
-# What of a window is data of a program: with other numbers nothing is compiled anew.
+# Numbers of a window are data of a program: changing them recompiles nothing.
 _NUMBERS = ("advance", "size", "delay", "idle", "every")
 
 
 class _Noted(dict):
-    """Parameters that note which of them were read."""
+    """Parameters that record the names that code reads."""
 
     def __init__(self, params: dict[str, Any]):
         super().__init__(params)
@@ -49,15 +49,21 @@ class Program:
     """What the runtime needs to run an application. Keeps the kernels' addresses alive.
 
     Args:
-        kept: where kernels are kept.
-        whole: the program of the application that `app` is a part of, whose kernels it takes.
+        app: The application.
+        params: Its bound parameters.
+        kept: The folder of machine code.
+        whole: The program of the application that contains `app`; this program uses its kernels.
 
     Attributes:
-        description: the program of runtime/ABI.md, as a dict.
-        compile_seconds: time until the kernels were ready, reported apart from running.
-        event, output: resolved records; tables: (table, resolved row, number of rows), and by table `initial` the rows
-            that it starts with, `indexes` its index or None, `keys` those that it starts with (tables.keys);
-            states: (operator, resolved).
+        description: The program of runtime/ABI.md, as a dict.
+        compile_seconds: Time until the kernels were ready; runs report it apart.
+        event: The resolved event record.
+        output: The resolved output record.
+        tables: Table, resolved row and number of rows.
+        initial: The initial rows, by table.
+        indexes: The index of each table, or None.
+        keys: The initial keys of each table (tables.keys), or None.
+        states: Operator and resolved state.
     """
 
     def __init__(self, app: App, params: dict[str, Any], kept: machine_code.Kept, whole: Program | None = None):
@@ -96,20 +102,20 @@ class Program:
         self.compile_seconds = time.perf_counter() - started
 
     def part(self, app: App) -> Program:
-        """The program of a part of the application (App.upto, App.only), by the kernels that are compiled already."""
+        """Return the program of a part of the application (App.upto, App.only), with the kernels of this one."""
         return Program(app.check(), self.params, machine_code.Kept(None), self)
 
     @property
     def makes_texts(self) -> bool:
-        """Whether outputs may name texts that windows have kept."""
+        """Whether outputs may refer to texts in the state of windows."""
         return self.app.kind == "windowed"
 
     def json(self) -> str:
-        """The description as the runtime takes it."""
+        """Return the description as the runtime takes it."""
         return json.dumps(self.description)
 
     def _with_kernels(self) -> Iterator[dict]:
-        """The parts of the description that name kernels."""
+        """Yield the parts of the description that name kernels."""
         for entry in [*self.description.get("operators", []), self.description.get("transaction", {})]:
             yield entry
             if "window" in entry:
@@ -117,10 +123,10 @@ class Program:
                 yield from entry["window"]["streams"]
 
     def _kernels(self, kept: machine_code.Kept) -> tuple[dict[str, bytes], list]:
-        """What `compiler.compile_kernels` returns, as it is kept; compiled and kept if it is not.
+        """Load what `compiler.compile_kernels` returned earlier, or compile and store it.
 
-        Of the parameters those count that operators and records read, which the first to compile a source notes down:
-        how events are drawn is none of the machine code's business.
+        The address covers only the parameters that operators and records read. The first compilation of a source
+        records their names. Parameters of the generator do not change machine code.
         """
         described = copy.deepcopy({name: value for name, value in self.description.items() if name != "partitions"})
         for entry in described.get("operators", []):
@@ -130,7 +136,7 @@ class Program:
         written = [path.read_text() for path in sources(Path(self.app.file))]
         functions = (function for operator in self.app.operators for function in operator.functions.values())
         written += map(generated.text_of, functions)
-        keys = [index and index.key.name for index in self.indexes]
+        keys = [one and one.key.name for one in self.indexes]
         source = [compiler, written, self.app.name, described, keys]
         constants = [
             hashlib.sha256(tables.constant(self.app, c, self.params).tobytes()).hexdigest() for c in self.app.constants
@@ -139,19 +145,19 @@ class Program:
         def address(read: Iterable[str]) -> str:
             return digest_of([*source, {name: self.params[name] for name in read}, constants])
 
-        noted = digest_of(source)
-        known = kept.read(noted)
-        found = kept.read(address(json.loads(known["read"]))) if known else None
-        if found:
-            spans = json.loads(found.pop("spans"))
-            return found, spans
+        index_address = digest_of(source)
+        index = kept.read(index_address)
+        stored = kept.read(address(json.loads(index["read"]))) if index else None
+        if stored:
+            spans = json.loads(stored.pop("spans"))
+            return stored, spans
         params = _Noted(self.params)
-        # The compiler is imported only here: a run whose kernels are kept never loads it.
+        # Only here, because a run with stored kernels must not load the compiler.
         from streaming_core.kernels.compiler import compile_kernels
 
         kernels, spans = compile_kernels(self.app, params)
         kept.write(address(params.read), {**kernels, "spans": json.dumps(spans).encode()})
-        kept.write(noted, {"read": json.dumps(sorted(params.read)).encode()})
+        kept.write(index_address, {"read": json.dumps(sorted(params.read)).encode()})
         return kernels, spans
 
     def _dataflow(self) -> dict:
@@ -255,15 +261,15 @@ class Program:
 
 
 def _index(index: tables.Index) -> dict:
-    """The index of a table as the runtime takes it."""
+    """Describe the index of a table for the runtime."""
     return {"key": "text" if index.is_text else "integer", "inserts": index.inserts}
 
 
 def sources(file: Path) -> list[Path]:
-    """The file of an application, then what it imports of ours, itself or through others, but for the language."""
+    """Return the file of an application, then all our modules that it imports, also indirectly, but the language."""
     package = _PACKAGE
-    known = {*_SOURCES, package / "api.py", package / "__init__.py"}
-    found, pending = {file}, [file]
+    excluded = {*_SOURCES, package / "api.py", package / "__init__.py"}
+    files, pending = {file}, [file]
     while pending:
         names: set[str] = set()
         for node in ast.walk(ast.parse(pending.pop().read_text())):
@@ -275,29 +281,36 @@ def sources(file: Path) -> list[Path]:
             root, *inner = name.split(".")
             place = package.joinpath(*inner)
             for path in (place.with_suffix(".py"), place / "__init__.py"):
-                if root == package.name and path.is_file() and path not in found and not known & {path, *path.parents}:
-                    found.add(path)
+                if (
+                    root == package.name
+                    and path.is_file()
+                    and path not in files
+                    and not excluded & {path, *path.parents}
+                ):
+                    files.add(path)
                     pending.append(path)
-    return [file, *sorted(found - {file})]
+    return [file, *sorted(files - {file})]
 
 
 def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None = None) -> Program:
-    """Compiles a bound application, or loads what an earlier run compiled.
+    """Compile a bound application, or load the machine code of an earlier run.
 
     Args:
-        kept: where kernels are kept; None: where this process keeps machine code.
+        app: The application.
+        params: Its bound parameters.
+        kept: The folder of machine code; None: that of this process.
 
     Raises:
-        BadInput: an operator does not keep to the language; the line says where and why.
-        CommandFailed: it does, and does not compile.
+        BadInput: An operator breaks a rule of the language; the line says where and why.
+        CommandFailed: numba does not compile an operator that the language accepts.
     """
     accept(app.check(), params)
     return Program(app, params, kept or machine_code.kept())
 
 
 def describe_error(payload: bytes) -> str:
-    """`ZeroDivisionError: integer division by zero` from the pickled exception a kernel left behind."""
+    """Describe the pickled exception of a kernel, as in `ZeroDivisionError: integer division by zero`."""
     if not payload:
         return "unknown error"
-    error, args, _ = pickle.loads(payload)  # the location is the word's own, which tells a user nothing
+    error, args, _ = pickle.loads(payload)  # the location is in the word, not in the application
     return f"{error.__name__}: {args[0]}" if args else error.__name__

@@ -2,9 +2,9 @@
 
 The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, first: u64, ...}`. `data` holds one column
 of `capacity` values behind the other, in the fields' order and widths; row i has place `first + i` in each. Places do
-not wrap around, so a scan over a field is one over adjacent memory: when the last place is taken, the rows move to the
-front of their columns if they fill half of them at most, else to a block of twice the capacity, and the old one stays
-with the arena. So an append moves two rows at the most, seen over all of them, and capacity stays below four times the
+not wrap around, so a scan over a field reads adjacent memory. When the last place is full, the rows move to the front
+of their columns if they fill at most half of them. Else they move to a block of twice the capacity, and the old block
+stays with the arena. An append therefore moves two rows on average at most, and capacity stays below four times the
 greatest length.
 """
 
@@ -29,7 +29,7 @@ _head, _arena = part("address"), part("arena")
 
 @compiled
 def _reserve(head, arena, widths):
-    """Makes the place behind the last row's free. No operator can tell."""
+    """Free the place behind the last row; operators see no difference."""
     first, length, capacity = load_word(head, FIRST), load_half(head, LENGTH), load_half(head, CAPACITY)
     if first + length < capacity:
         return
@@ -65,19 +65,19 @@ def _empty(head):
 
 
 def _column(queue: QueueType, name: str) -> int:
-    """Bytes of the fields before this one, for every row there is room for."""
+    """Return the bytes of the fields before this one, for one row."""
     names = list(queue.fields)
     return sum(queue.fields[one].width for one in names[: names.index(name)])
 
 
 def _place_of(builder, queue: QueueType, name: str, capacity, place):
-    """Where the value of a field lies, from the columns' begin."""
+    """Return the offset of a field's value in the columns."""
     column = builder.mul(capacity, code.i64(_column(queue, name)))
     return builder.add(column, builder.mul(place, code.i64(queue.fields[name].width)))
 
 
 def _parts(context, builder, queue: QueueType, value):
-    """The columns, the length, the capacity and the first row's place."""
+    """Load the columns, the length, the capacity and the first row's place."""
     address = cgutils.create_struct_proxy(queue)(context, builder, value).address
 
     def load(offset, kind):
@@ -89,15 +89,15 @@ def _parts(context, builder, queue: QueueType, value):
 
 @intrinsic(prefer_literal=True)
 def _store(typingctx, queue, names, values):
-    """Writes a row behind the others, where there is room; raises before anything is written."""
+    """Write a row behind the others, into a free place; raises before anything is written."""
     written = names.literal_value.split()
 
     def codegen(context, builder, signature, args):
         columns, length, capacity, first = _parts(context, builder, queue, args[0])
         converted = []
-        for i, (name, given) in enumerate(zip(written, signature.args[2].types, strict=True)):
+        for i, (name, kind) in enumerate(zip(written, signature.args[2].types, strict=True)):
             value, where = builder.extract_value(args[2], i), f"{queue.record.name}.{name}"
-            converted.append(code.convert(context, builder, value, given, queue.fields[name], where))
+            converted.append(code.convert(context, builder, value, kind, queue.fields[name], where))
         place = builder.add(first, length)
         for name, value in zip(written, converted, strict=True):
             code.store(builder, value, columns, _place_of(builder, queue, name, capacity, place), code.ROW)
@@ -110,7 +110,7 @@ def _store(typingctx, queue, names, values):
 
 
 def queue_append(queue, names, values):
-    """`queue.append(...)`: the fields in one string, as they are written, and their values."""
+    """`queue.append(...)`: the fields in one string, in the order of the source, and their values."""
 
 
 @overload(queue_append, prefer_literal=True)
@@ -183,6 +183,7 @@ class _QueuedAttributes(AttributeTemplate):
     key = QueuedType
 
     def generic_resolve(self, row, name):
+        """Return the type of a field; None if the queue has no such field."""
         scalar = row.queue.fields.get(name)
         return code.numba_type(scalar) if scalar else None
 

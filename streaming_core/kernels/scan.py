@@ -39,7 +39,7 @@ class Scan:
 
 
 def matched(loop: ast.For) -> Scan | None:
-    """The scan that a loop is; None if it is none, or if it cannot be rewritten."""
+    """Return the scan that a loop is; None if it is no scan, or cannot be rewritten."""
     match loop:
         case ast.For(
             target=ast.Name(id=index),
@@ -119,17 +119,17 @@ def _is_apart(scan: Scan) -> bool:
 
 
 def rewritten(scan: Scan, number: int, loop: ast.For) -> list[ast.stmt]:
-    """The statements that take the place of `loop`. Their variables have `number` in their names."""
-    begin, end, count, found = (f"_{name}_{number}" for name in ("begin", "end", "count", "found"))
+    """Return the statements that replace `loop`; their variables have `number` in their names."""
+    begin, end, count, any_match = (f"_{name}_{number}" for name in ("begin", "end", "count", "any"))
     text = f"""
 {count} = len({scan.queue})
 {begin} = 0
 while {begin} < {count}:
     {end} = min({begin} + {CHUNK}, {count})
-    {found} = False
+    {any_match} = False
     for {scan.index} in range({begin}, {end}):
-        {found} = {found} | (CONDITION)
-    if {found}:
+        {any_match} = {any_match} | (CONDITION)
+    if {any_match}:
         for {scan.index} in range({begin}, {end}):
             if CONDITION:
                 pass
@@ -156,14 +156,14 @@ while {begin} < {count}:
 
 
 def _eager(node: ast.expr, scan: Scan) -> ast.expr:
-    """The condition, with all its comparisons evaluated, and rows read without a check of the index."""
+    """Return the condition without short-circuits, and with rows read without a check of the index."""
     match node:
         case ast.BoolOp(op=op, values=values):
             eager = [_eager(value, scan) for value in values]
-            made = eager[0]
+            joined = eager[0]
             for value in eager[1:]:
-                made = ast.BinOp(made, ast.BitAnd() if isinstance(op, ast.And) else ast.BitOr(), value)
-            return made
+                joined = ast.BinOp(joined, ast.BitAnd() if isinstance(op, ast.And) else ast.BitOr(), value)
+            return joined
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return ast.UnaryOp(ast.Not(), _eager(operand, scan))
     return _Unchecked(scan).visit(node)
@@ -174,6 +174,7 @@ class _Unchecked(ast.NodeTransformer):
         self.scan = scan
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Return an unchecked read for `queue[index]`."""
         if not _is_row(node, self.scan):
             return node
         arguments: list[ast.expr] = [ast.Name(self.scan.queue, ast.Load()), ast.Name(self.scan.index, ast.Load())]

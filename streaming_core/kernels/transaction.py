@@ -1,6 +1,7 @@
 """The words of a state transaction in compute mode (`plan`) and in post-processing.
 
-A plan does not touch any table: it writes down accesses (runtime/ABI.md) for the runtime to apply.
+A plan does not touch any table: it writes down accesses (runtime/ABI.md) for the runtime to apply. phases.py has the
+kernels, direct.py the words of direct execution.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ NO_CONDITION = (1 << 16) - 1  # the `fn` of a CAPTURE for a modification: no con
 
 @dataclass(eq=False)
 class Bound:
-    """The tables of a bound application, with their indexes and names, and what its plan turned out to do.
+    """The tables of a bound application, and what numba learns of its plan while it compiles it.
 
-    That is filled in while the plan is compiled.
-
-    `modifications` and `conditions` map what a plan names (function index and tables, a modification's own first) to
-    the `fn` of an access.
-    `spans` says which bytes of a table's rows a READ takes along, all of them until it is known what post-processing
-    looks at; `seen` collects that by table.
+    Attributes:
+        tables: Resolved rows, by table.
+        sizes: Number of rows, by table.
+        event: The event record.
+        indexes: The index of each table, or None.
+        names: The name of each table.
+        modifications: The `fn` of an access, by function index and tables, the modification's own first.
+        conditions: The `fn` of an access, by function index and tables.
+        spans: The bytes of a row that a READ copies, by table.
+        seen: The fields that post-processing reads, by table; None: nothing collects them.
     """
 
     tables: list[Resolved]
@@ -59,7 +64,7 @@ class Bound:
 
     @property
     def readers(self) -> set[int]:
-        """Modifications, by function index, that read other rows than their own."""
+        """Indexes of modifications that read other rows than their own."""
         return {function for function, tables in self.modifications if len(tables) > 1}
 
     @property
@@ -73,15 +78,15 @@ class Bound:
         return max(t.state[1] for t in self.tables)
 
     def spans_seen(self) -> list[tuple[int, int]]:
-        """The bytes, in whole words, between the first and the last field of each table that was seen."""
+        """Return the bytes, in whole words, from the first to the last field in `seen`, by table."""
         assert self.seen is not None
-        found = []
+        spans = []
         for table, names in zip(self.tables, self.seen, strict=True):
             slots = [table.state[0][name] for name in names]
             begin = min((slot.offset for slot in slots), default=0) & ~7
             end = -(-max((slot.offset + slot.size for slot in slots), default=0) // 8) * 8
-            found.append((begin, min(end, table.state[1])))
-        return found
+            spans.append((begin, min(end, table.state[1])))
+        return spans
 
 
 class PlanType(types.Type):
@@ -114,7 +119,7 @@ class NamedRow(types.Type):
 @register_model(PlanType)
 class _PlanModel(models.StructModel):
     def __init__(self, manager, fe_type):
-        # operations/reads point at the event's own counters on the kernel's stack.
+        # `counters` points at the event's counters on the kernel's stack.
         members = [("address", types.voidptr), ("event", types.int64), ("counters", types.voidptr)]
         super().__init__(manager, fe_type, members)
 
@@ -141,15 +146,15 @@ def txn_require(txn, condition, rows):
 
 
 def txn_request(txn):
-    """The event's row, for a condition that looks at nothing else."""
+    """The event's row, for a condition that reads nothing else."""
 
 
 def txn_hold(txn, holds):
-    """`txn.require(condition)`, of which `holds` is the value."""
+    """`txn.require(condition)`; `holds` is the condition's value."""
 
 
-def txn_modify(txn, row, function, given):
-    """`txn.modify(row, function, ...)`; `given`: other rows and an argument, as far as they are there."""
+def txn_modify(txn, row, function, extra):
+    """`txn.modify(row, function, ...)`; `extra` has the other rows and the argument, if any."""
 
 
 def txn_read(txn, row):
@@ -161,13 +166,13 @@ def txn_result(txn, table, i):
 
 
 def takes_argument(function: Dispatcher, rows: int) -> bool:
-    """Whether a modification or condition over `rows` rows is handed an integer behind rows and request."""
+    """Whether a modification or condition over `rows` rows takes an integer behind rows and request."""
     return function.py_func.__code__.co_argcount == rows + 2
 
 
 @intrinsic(prefer_literal=True)
 def name_row(typingctx, txn, table, key):
-    """Names the row of a key: its number in a dense table, or what the index finds."""
+    """Name the row of a key: its number in a dense table, or that in the index."""
     number = table.literal_value
     size, indexed = txn.bound.sizes[number], txn.bound.indexes[number]
 
@@ -181,7 +186,7 @@ def name_row(typingctx, txn, table, key):
 
 
 def _find(context, builder, txn, number: int, held, key, kind: types.Type):
-    """The row that a table's index finds for a key, or inserts."""
+    """Look up the row of a key in a table's index, or insert one."""
     key_type, name = txn.bound.indexes[number].key, txn.bound.names[number]
     address = getattr(cgutils.create_struct_proxy(txn)(context, builder, held), txn.context)
     indexes = code.load(builder, address, txn.indexes, code.PTR, code.CONTEXT)
@@ -214,8 +219,18 @@ READS, CONDITIONS, OPERATIONS, CAPTURE_WORDS, LATE, FAILED = 0, 8, 16, 24, 32, 4
 COUNTERS_SIZE = 48
 
 
-def _append(context, builder, plan, event, row, slot, fn, table, kind):
-    """Appends one access; `slot` and `row` are i64 values, the rest compile-time."""
+@dataclass(frozen=True)
+class _Access:
+    """What numba knows of an access while it compiles: its function, table and kind."""
+
+    fn: int
+    table: int
+    kind: int
+
+
+def _append(context, builder, held, row, slot, access: _Access):
+    """Append an access of a plan's event; `row` and `slot` are i64 values."""
+    plan = held.address
     length = code.load(builder, plan, abi.PLAN_LEN, code.I64, code.CONTEXT)
     full = builder.icmp_unsigned("==", length, code.load(builder, plan, abi.PLAN_CAP, code.I64, code.CONTEXT))
     with builder.if_then(full, likely=False):
@@ -223,22 +238,22 @@ def _append(context, builder, plan, event, row, slot, fn, table, kind):
         failed = builder.icmp_unsigned("!=", code.call(builder, grow, plan), code.i64(0))
         code.raise_if(context, builder, failed, MemoryError, "no room for accesses")
     accesses = code.load(builder, plan, abi.PLAN_ACCESSES, code.PTR, code.CONTEXT)
-    access = code.at(builder, accesses, builder.mul(length, code.i64(abi.ACCESS_SIZE)))
+    target = code.at(builder, accesses, builder.mul(length, code.i64(abi.ACCESS_SIZE)))
     # Two words: event and row are below 2^32, and so is the slot.
-    place = builder.or_(event, builder.shl(row, code.i64(8 * (abi.ACCESS_ROW - abi.ACCESS_EVENT))))
-    known = ((abi.ACCESS_FUNCTION, fn), (abi.ACCESS_TABLE, table), (abi.ACCESS_KIND, kind))
+    place = builder.or_(held.event, builder.shl(row, code.i64(8 * (abi.ACCESS_ROW - abi.ACCESS_EVENT))))
+    known = ((abi.ACCESS_FUNCTION, access.fn), (abi.ACCESS_TABLE, access.table), (abi.ACCESS_KIND, access.kind))
     what = builder.or_(slot, code.i64(sum(value << 8 * (at - abi.ACCESS_SLOT) for at, value in known)))
-    code.store(builder, place, access, abi.ACCESS_EVENT, code.ROW)
-    code.store(builder, what, access, abi.ACCESS_SLOT, code.ROW)
+    code.store(builder, place, target, abi.ACCESS_EVENT, code.ROW)
+    code.store(builder, what, target, abi.ACCESS_SLOT, code.ROW)
     code.store(builder, builder.add(length, code.i64(1)), plan, abi.PLAN_LEN, code.CONTEXT)
     return length
 
 
 def _bump(context, builder, plan, begin_address, used, size) -> tuple:
-    """Extends the event's area that begins at `*begin_address` and holds `used` bytes by `size`, contiguously.
+    """Extend the event's area, which begins at `*begin_address` and holds `used` bytes, by `size`.
 
-    When something else lies behind the area, or the chunk ends, the area moves: its address is stored anew. Returns
-    (address before, address after); what was written there is the caller's to copy.
+    When something else lies behind the area, or the chunk ends, the area moves, and its address changes. Returns
+    (address before, address after); the caller copies the content.
     """
     before = code.load(builder, begin_address, 0, code.I64, code.ROW)
     following = builder.ptrtoint(code.load(builder, plan, abi.PLAN_NEXT, code.PTR, code.CONTEXT), code.I64)
@@ -258,29 +273,29 @@ def _bump(context, builder, plan, begin_address, used, size) -> tuple:
     return before, after
 
 
-def checked_argument(context, builder, value, given: types.Type, word: str):
-    """The integer handed on to a modification or condition, as i64."""
-    argument = context.cast(builder, value, given, types.int64)
+def checked_argument(context, builder, value, kind: types.Type, word: str):
+    """Return the integer argument of a modification or condition, as i64."""
+    argument = context.cast(builder, value, kind, types.int64)
     beyond = builder.icmp_unsigned(">=", argument, code.i64(1 << 32))
     code.raise_if(context, builder, beyond, OverflowError, f"the argument of txn.{word} lies in 0..2^32-1")
     return argument
 
 
-def given_rows(given: types.BaseTuple) -> tuple[int, ...]:
-    """The tables of the rows that a condition or modification is given, which stand before the argument."""
-    return tuple(kind.table for kind in given.types if isinstance(kind, NamedRow))
+def row_tables(extra: types.BaseTuple) -> tuple[int, ...]:
+    """Return the tables of the rows of a condition or modification, which stand before the argument."""
+    return tuple(kind.table for kind in extra.types if isinstance(kind, NamedRow))
 
 
-def _argument(context, builder, given: types.BaseTuple, values, word: str):
-    """The integer behind the given rows, as i64; 0 when left out."""
-    n = len(given_rows(given))
-    if len(given.types) == n:
+def _argument(context, builder, extra: types.BaseTuple, values, word: str):
+    """Return the integer behind the rows, as i64; 0 if there is none."""
+    n = len(row_tables(extra))
+    if len(extra.types) == n:
         return code.i64(0)
-    return checked_argument(context, builder, builder.extract_value(values, n), types.unliteral(given.types[n]), word)
+    return checked_argument(context, builder, builder.extract_value(values, n), types.unliteral(extra.types[n]), word)
 
 
 def _late_if_operated(builder, held) -> None:
-    """What reads the state before the event and comes late has to move to the front (shapes.py)."""
+    """Mark an access that reads the state before the event but follows an operation; phases.py moves it."""
     operations = code.load(builder, held.counters, OPERATIONS, code.I64)
     with builder.if_then(builder.icmp_unsigned("!=", operations, code.i64(0)), likely=False):
         code.store(builder, code.i64(1), held.counters, LATE)
@@ -292,24 +307,24 @@ def _count(builder, held, counter: int) -> None:
 
 
 @intrinsic(prefer_literal=True)
-def _plan_modify(typingctx, txn, row, function, given):
-    others = given_rows(given)
+def _plan_modify(typingctx, txn, row, function, extra):
+    others = row_tables(extra)
     key = (function.literal_value, (row.table, *others))
     fn = txn.bound.modifications.setdefault(key, len(txn.bound.modifications))
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        slot = _argument(context, builder, given, args[3], "modify")
+        slot = _argument(context, builder, extra, args[3], "modify")
         if others:
-            # Captured as a condition's rows are, by one that always holds: so the event is not decided before they are.
+            # Capture the rows by a condition that always holds, so that no thread decides the event before that.
             _late_if_operated(builder, held)
-            slot = _capture(context, builder, held, txn.bound, args[3], slot, NO_CONDITION, others)
+            slot = _capture(context, builder, held, txn.bound, args[3], slot, _Captured(NO_CONDITION, others))
             _count(builder, held, CONDITIONS)
-        _append(context, builder, held.address, held.event, args[1], slot, fn, row.table, MODIFY)
+        _append(context, builder, held, args[1], slot, _Access(fn, row.table, MODIFY))
         _count(builder, held, OPERATIONS)
         return context.get_dummy_value()
 
-    return types.none(txn, row, function, given), codegen
+    return types.none(txn, row, function, extra), codegen
 
 
 @intrinsic
@@ -317,7 +332,7 @@ def _plan_read(typingctx, txn, row):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
         reads = code.load(builder, held.counters, READS, code.I64)
-        _append(context, builder, held.address, held.event, args[1], reads, 0, row.table, READ)
+        _append(context, builder, held, args[1], reads, _Access(0, row.table, READ))
         code.store(builder, builder.add(reads, code.i64(1)), held.counters, READS)
         _count(builder, held, OPERATIONS)
         return context.get_dummy_value()
@@ -327,35 +342,46 @@ def _plan_read(typingctx, txn, row):
 
 @intrinsic(prefer_literal=True)
 def _plan_require(typingctx, txn, condition, rows):
-    tables = given_rows(rows)
+    tables = row_tables(rows)
     key = (condition.literal_value, tables)
     fn = txn.bound.conditions.setdefault(key, len(txn.bound.conditions))
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
         _late_if_operated(builder, held)
-        extra = _argument(context, builder, rows, args[2], "require")
+        argument = _argument(context, builder, rows, args[2], "require")
         if len(tables) == 1:
             row = builder.extract_value(args[2], 0)
-            _append(context, builder, held.address, held.event, row, extra, fn, tables[0], CONDITION)
+            _append(context, builder, held, row, argument, _Access(fn, tables[0], CONDITION))
         else:
-            _capture(context, builder, held, txn.bound, args[2], extra, fn, tables)
+            _capture(context, builder, held, txn.bound, args[2], argument, _Captured(fn, tables))
         _count(builder, held, CONDITIONS)
         return context.get_dummy_value()
 
     return types.none(txn, condition, rows), codegen
 
 
-def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tables: tuple[int, ...]) -> ir.Value:
-    """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates. Returns
-    where the group begins, in words."""
+@dataclass(frozen=True)
+class _Captured:
+    """A condition over several rows: its `fn`, and the tables of the rows."""
+
+    fn: int
+    tables: tuple[int, ...]
+
+
+def _capture(context, builder, held, bound: Bound, rows, argument, condition: _Captured) -> ir.Value:
+    """Append the captures of a condition; returns the offset of their group, in words.
+
+    Each row's owner copies it into the group, and the last one evaluates the condition.
+    """
+    fn, tables = condition.fn, condition.tables
     size = 8 + len(tables) * bound.row_stride
     captures = code.load(builder, held.address, abi.PLAN_CAPTURES, code.PTR, code.CONTEXT)
     begin = code.at(builder, captures, builder.mul(held.event, code.i64(8)))
     words = code.load(builder, held.counters, CAPTURE_WORDS, code.I64)
     used = builder.mul(words, code.i64(8))
     before, after = _bump(context, builder, held.address, begin, used, code.i64(size))
-    # Groups already there move along: their counters are set.
+    # Earlier groups move along: their counters are set.
     with builder.if_then(builder.icmp_unsigned("!=", before, after), likely=False):
         cgutils.raw_memcpy(builder, builder.inttoptr(after, code.PTR), builder.inttoptr(before, code.PTR), used, 1)
     group = builder.add(after, used)
@@ -363,7 +389,7 @@ def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tabl
     code.store(builder, missing, builder.inttoptr(group, code.PTR), 0)
     for j, table in enumerate(tables):
         row = builder.extract_value(rows, j)
-        _append(context, builder, held.address, held.event, row, words, fn, table, CAPTURE + j)
+        _append(context, builder, held, row, words, _Access(fn, table, CAPTURE + j))
     code.store(builder, builder.add(words, code.i64(size // 8)), held.counters, CAPTURE_WORDS)
     return words
 
@@ -395,7 +421,7 @@ def _plan_fail(typingctx, txn):
 
 @intrinsic
 def reserve_results(typingctx, txn):
-    """Room for the results of the event's reads, when all of them are known; their number stands before them."""
+    """Reserve room for the results of the event's reads, after its plan; their number stands before them."""
     stride = txn.bound.result_stride
 
     def codegen(context, builder, signature, args):
@@ -435,10 +461,10 @@ def _post_result(typingctx, txn, table, i):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
         i = context.cast(builder, args[2], signature.args[2], types.int64)
         code.checked_index(context, builder, i, code.load(builder, held.results, -8, code.I64, code.ROW), "txn.result")
-        found = cgutils.create_struct_proxy(row)(context, builder)
+        result = cgutils.create_struct_proxy(row)(context, builder)
         offset = builder.sub(builder.mul(i, code.i64(stride)), code.i64(begin))
-        found.address = code.at(builder, held.results, offset)
-        return found._getvalue()
+        result.address = code.at(builder, held.results, offset)
+        return result._getvalue()
 
     return row(txn, table, types.unliteral(i)), codegen
 
@@ -471,10 +497,10 @@ def _hold(txn, holds):
 
 
 @overload(txn_modify, prefer_literal=True)
-def _modify(txn, row, function, given):
+def _modify(txn, row, function, extra):
     if not isinstance(txn, PlanType):
         return None
-    return lambda txn, row, function, given: _plan_modify(txn, row, function, given)
+    return lambda txn, row, function, extra: _plan_modify(txn, row, function, extra)
 
 
 @overload(txn_read)
@@ -497,6 +523,7 @@ class _PostAttributes(AttributeTemplate):
     key = PostType
 
     def resolve_accepted(self, txn):
+        """Return the type of `txn.accepted`."""
         return types.boolean
 
 

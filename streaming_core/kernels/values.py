@@ -1,4 +1,4 @@
-"""What operators hold in their hands: rows, texts, arrays and containers, as numba types over addresses."""
+"""Values of operators: rows, texts, arrays and containers, as numba types over addresses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None
 class RowType(types.Type):
     """A row of `resolved`: events and outputs with header, table rows and states without.
 
-    `seen`: collects the names of the fields that code asks for. `kept`: its texts outlive their block: they lie in the
-    state of a window, beside the row.
+    `seen` collects the names of the fields that code reads. `kept`: its texts outlive their block, because they lie in
+    the state of a window, beside the row.
     """
 
     def __init__(self, resolved: Resolved, header: bool, seen: set[str] | None = None, kept: bool = False):
@@ -84,7 +84,7 @@ class QueuedType(types.Type):
 
 
 text_type = TextType()
-_ELSEWHERE = -(1 << 62)  # what is added to a place in a text keeps it negative
+_ELSEWHERE = -(1 << 62)  # plus any offset in a text it stays negative
 _structure(RowType, ("address", types.voidptr), ("text", types.voidptr), ("arena", types.voidptr))
 _structure(TextType, ("address", types.voidptr), ("length", types.int64), ("offset", types.int64))
 _structure(ArrayType, ("address", types.voidptr))
@@ -122,6 +122,7 @@ class _RowAttributes(AttributeTemplate):
     key = RowType
 
     def generic_resolve(self, row, name):
+        """Return the type of a field; None if the row has no such field."""
         if name == "seq" and row.header:
             return types.int64
         slot = row.slots.get(name)
@@ -147,10 +148,10 @@ def _load_field(context, builder, kind, value, name):
             text.offset = builder.add(offset, code.i64(_ELSEWHERE)) if kind.kept else offset
             return text._getvalue()
         case _:
-            found = field_type(slot)
-            held = cgutils.create_struct_proxy(found)(context, builder)
+            field = field_type(slot)
+            held = cgutils.create_struct_proxy(field)(context, builder)
             held.address = code.at(builder, row.address, slot.offset)
-            if isinstance(found, GrowingType | QueueType):
+            if isinstance(field, GrowingType | QueueType):
                 held.arena = row.arena
             return held._getvalue()
 
@@ -166,8 +167,8 @@ def set_field(typingctx, row, name, value):
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(row)(context, builder, args[0])
-        given = signature.args[2]
-        code.store_scalar(context, builder, args[2], given, held.address, slot.offset, slot.type, where)
+        kind = signature.args[2]
+        code.store_scalar(context, builder, args[2], kind, held.address, slot.offset, slot.type, where)
         return context.get_dummy_value()
 
     return types.none(row, name, value), codegen
@@ -297,9 +298,9 @@ def _text_find(typingctx, text, byte, start):
         builder.position_at_end(search)
         here = code.load(builder, held.address, position, vector)
         bits = builder.bitcast(builder.icmp_unsigned("==", here, wanted), ir.IntType(_LANES))
-        found = builder.icmp_unsigned("!=", bits, bits.type(0))
+        has_match = builder.icmp_unsigned("!=", bits, bits.type(0))
         position.add_incoming(builder.add(position, code.i64(_LANES)), search)
-        builder.cbranch(found, hit, head)
+        builder.cbranch(has_match, hit, head)
         builder.position_at_end(hit)
         lane = builder.zext(builder.cttz(bits, code.I1(1)), code.I64)
         where = builder.add(position, lane)

@@ -1,5 +1,7 @@
-"""What operators hold of a window, and the kernels of windowed operators: keys of rows, rows that meet windows, windows
-that have expired or slid (runtime/ABI.md)."""
+"""Windows as operators see them, and the kernels of windowed operators (runtime/ABI.md).
+
+The kernels find the keys of rows, update windows with rows, and finish or slide windows.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import register_model
 
-from streaming_core.kernels import abi, shapes
+from streaming_core.kernels import abi, batches, entry
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.emitter import EmitterType, emit
 from streaming_core.kernels.memory import load_word, store_word
@@ -24,7 +26,7 @@ _SEQ_BYTES = 8
 
 
 class WindowType(types.Type):
-    """A window of a key: where its entry is, where the window begins and ends."""
+    """A window of a key: its entry, its start and its end."""
 
     def __init__(self, key: Resolved):
         self.row = RowType(key, header=True, kept=True)
@@ -43,6 +45,7 @@ class _WindowAttributes(AttributeTemplate):
     key = WindowType
 
     def generic_resolve(self, window, name):
+        """Return the type of a part of the window; None if it has no such part."""
         return {"start": types.int64, "end": types.int64, "key": window.row}.get(name)
 
 
@@ -58,32 +61,32 @@ def _load_part(context, builder, kind, value, name):
 
 
 def keys_kernel(keys: Callable, event: Resolved, key: Resolved) -> bytes:
-    """`keys(row, keys)` for every row, whose `ts` is one that has windows: a map to rows of the key."""
+    """Compile `keys(row, keys)` for every row; raises if the row's `ts` has no window."""
     most = MOST
 
-    @shapes.compiled
-    def checked(row, given):
+    @entry.compiled
+    def checked(row, out):
         if row.ts < -most or row.ts > most:
             raise OverflowError("ts has no window: it must lie in -2^61..2^61")
-        keys(row, given)
+        keys(row, out)
 
-    return shapes.map_kernel(checked, event, key, None)
+    return batches.map_kernel(checked, event, key, None)
 
 
 def field_key(field: str) -> Callable:
-    """The keys function of rows whose only key is a field of theirs."""
+    """Return the keys function of rows with a field as their only key."""
     namespace = {"emit": emit}
     exec(f"def keys(row, keys):\n    emit(keys, (row.{field},))", namespace)
-    return shapes.compiled(namespace["keys"])
+    return entry.compiled(namespace["keys"])
 
 
-@shapes.compiled
+@entry.compiled
 def no_keys(row, keys):
-    """The keys function of rows all of which have the same."""
+    """The keys function of an operator with the same keys for every row."""
 
 
 def states_at(key: Resolved, states: list[Resolved]) -> tuple[list[int], int]:
-    """Where in an entry the states of a key are, and the bytes of all of them."""
+    """Return the offsets of a key's states in an entry, and their total bytes."""
     first = at = abi.ENTRY_SIZE + key.event[1] - _SEQ_BYTES
     places = []
     for state in states:
@@ -92,9 +95,9 @@ def states_at(key: Resolved, states: list[Resolved]) -> tuple[list[int], int]:
     return places, at - first
 
 
-@shapes.compiled
+@entry.compiled
 def _earlier(entry, row):
-    """The start of a session that a row joins."""
+    """Return the start of a session that a row joins."""
     start = min(load_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE), row.ts)
     store_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE, start)
     return start
@@ -108,33 +111,33 @@ def window_kernel(
     output: Resolved | None,
     is_session: bool,
 ) -> bytes:
-    """`function(row, window, *states, out)` for rows that meet windows; without an event, of windows that have expired;
-    without an output, of windows that have slid.
+    """Compile `function(row, window, *states, out)` over windows.
 
+    Without an event, the function has no row and is about expired windows; without an output, about windows that slid.
     A session has its start before its entry, and `start` is that of the window of its latest row.
     """
-    given, before, begin = ["make_window(entry, begin, start + span)"], "0", "start"
+    operands, before, begin = ["make_window(entry, begin, start + span)"], "0", "start"
     if is_session:
         begin = "load_word(entry, abi.BEFORE_START - abi.BEFORE_SIZE)"
     namespace = {
         "function": function, "abi": abi, "load_word": load_word, "store_word": store_word,
-        "make_window": shapes.maker(WindowType(key), 3),
+        "make_window": entry.maker(WindowType(key), 3),
     }  # fmt: skip
     if event is not None:
-        namespace["make_row"] = shapes.row_maker(event, True)
-        given.insert(0, "make_row(address, text, 0)")
+        namespace["make_row"] = entry.row_maker(event, True)
+        operands.insert(0, "make_row(address, text, 0)")
         before = "load_word(rows, i * 8)"
         if is_session:
             begin = "earlier(entry, make_row(address, text, 0))"
             namespace["earlier"] = _earlier
     for number, (place, state) in enumerate(zip(states_at(key, states)[0], states, strict=True)):
-        namespace[f"make_state_{number}"] = shapes.row_maker(state, False)
+        namespace[f"make_state_{number}"] = entry.row_maker(state, False)
         arena = "load_word(entry, abi.BEFORE_ARENA - abi.BEFORE_SIZE)" if state.growing else "0"
-        given.append(f"make_state_{number}(entry + {place}, 0, {arena})")
+        operands.append(f"make_state_{number}(entry + {place}, 0, {arena})")
     if output is not None:
-        namespace["make_out"] = shapes.maker(EmitterType(output, homes=True), 3)
+        namespace["make_out"] = entry.maker(EmitterType(output, homes=True), 3)
         seq = "seq" if event is None else "load_word(address, 0)"
-        given.append(f"make_out(emitter, {seq}, i)")
+        operands.append(f"make_out(emitter, {seq}, i)")
     source = f"""
 def each_window(context):
     rows, n, entries = load_word(context, abi.WINDOW_ROWS), load_word(context, abi.WINDOW_N), load_word(context, abi.WINDOW_ENTRIES)
@@ -144,8 +147,8 @@ def each_window(context):
         store_word(context, abi.WINDOW_ERROR_AT, i)
         address, entry, start = {before}, load_word(entries, i * 8), load_word(starts, i * 8)
         begin = {begin}
-        function({", ".join(given)})
+        function({", ".join(operands)})
     return 0
 """  # noqa: E501
     exec(source, namespace)
-    return shapes.kernel(namespace["each_window"], abi.WINDOW_ERROR)
+    return entry.kernel(namespace["each_window"], abi.WINDOW_ERROR)

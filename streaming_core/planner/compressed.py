@@ -1,19 +1,17 @@
-"""The performance model once more, for searches: all plans with a replication at a time, as numbers of replicas by
-socket.
+"""The performance model once more, for searches: evaluates many plans of one replication at a time, as matrices.
 
-Replicas of an operator that have equal shares are exchangeable, so that how many of them a socket has says all: a
-*class* of them is a row of a matrix, a socket a column, and one more column, `nowhere`, has those that are not placed.
-Nothing lies between nowhere and a socket: who is there fetches for nothing, and is fetched from for nothing, which is
-what the paper's bound assumes of replicas not yet placed.
+Replicas of an operator with equal shares are exchangeable, so a plan is the number of them on each socket. A *class* of
+such replicas is a row of the matrix, and a socket is a column. One more column, `nowhere`, holds the replicas without a
+socket. Fetching between nowhere and a socket costs nothing, as the paper's bound assumes of replicas not yet placed.
 
-With every rate proportional to the ingress (model.py, sustained), what a class asks for is linear in where its
-producers are: asked = base + A (O n) L, where n are the numbers, O the rows that a replica puts out, A the cache lines
-that one fetches of each, L the latencies; and likewise in where its consumers are, from whom it gets back the memory
-that they have fetched. So a thousand plans are a few products of small matrices. Arrays of several plans have them on
-the middle axis.
+Every rate is proportional to the ingress (model.py, sustained). So the demand of a class is linear in the places of its
+producers: demand = base + A (O n) L. Here n are the numbers, O the rows that a replica puts out, A the cache lines that
+it fetches of each, L the latencies. It is likewise linear in the places of its consumers, because a producer regains
+the memory that they have fetched. A thousand plans are therefore a few products of small matrices. Arrays of several
+plans have the plans on the middle axis.
 
-A compression ratio of r puts r replicas of an operator into one *unit*, which is placed as a whole (BriskStream,
-section 4, heuristic 3). Replicas of unequal shares are put together in the order of their shares.
+A compression ratio of r puts r replicas of an operator into one *unit*, which has one socket (BriskStream, section 4,
+heuristic 3). Replicas of unequal shares form units in the order of their shares.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from streaming_core.planner.graph import Graph
+from streaming_core.planner.graph import Graph, Operator
 from streaming_core.planner.machine import NS, Machine
 from streaming_core.planner.model import ROUNDING, peak
 
@@ -32,7 +30,7 @@ Array: TypeAlias = np.ndarray
 
 @dataclass(frozen=True)
 class Class:
-    """Replicas of one operator that are exchangeable: their numbers, in units of `size`."""
+    """Exchangeable replicas of one operator, by number, in units of `size`."""
 
     operator: int
     shares: tuple[float, ...]
@@ -71,7 +69,7 @@ class Compressed:
         self._memory_limit = np.array([machine.memory(i) or np.inf for i in range(n)])
         self._channels = np.array([[machine.channel(i, j) or np.inf for j in range(n)] for i in range(n)])
         np.fill_diagonal(self._channels, np.inf)
-        self.twins = machine.twins
+        self.interchangeable = machine.interchangeable
         # Classes of producers and consumers, by pairs in topological order; and per class those of its producers.
         names = {operator.name: index for index, operator in enumerate(graph.operators)}
         self.producers: list[list[int]] = []
@@ -120,7 +118,7 @@ class Compressed:
         self._remembers = bool(np.isfinite(self._memory_limit).any() and self._memory.any())
 
     def _merge(self, rates: Array) -> None:
-        """Add up what merge threads ask for, of an event: on sockets, and at most on any other core."""
+        """Add up the demand of merge threads per event: on each socket, and the most on any other core."""
         graph, machine = self.graph, self.machine
         merging, self._least = np.zeros(self.sockets), 0.0
         apart: dict[int, float] = {}
@@ -130,106 +128,119 @@ class Compressed:
             rows = [
                 0.0 if one.producer is None else rates[self.slot[one.producer, one.stream]] for one in operator.inputs
             ]
-            asked = (operator.merge_ns or 0.0) * sum(r * share for r, share in zip(rows, shares, strict=True))
-            self._least = max(self._least, asked)
+            demand = (operator.merge_ns or 0.0) * sum(r * share for r, share in zip(rows, shares, strict=True))
+            self._least = max(self._least, demand)
             if (thread := machine.merge_core(number)) is not None:
-                merging[machine.socket_of(thread)] += asked
+                merging[machine.socket_of(thread)] += demand
             else:
                 core = (machine.threads + number) % (machine.threads + machine.spare)
-                apart[core] = apart.get(core, 0.0) + asked
+                apart[core] = apart.get(core, 0.0) + demand
         self.merging = merging / self.time
         self._least = max([self._least, *apart.values()]) / NS
 
     def nothing(self) -> Array:
-        """The plan in which nobody is placed."""
+        """Return the plan without any placed replica."""
         plan = np.zeros((len(self.classes), self.sockets + 1))
         plan[:, self.nowhere] = self.totals
         return plan
 
     def moved(self, plan: Array, unit: int, socket: int) -> Array:
-        """The plan with a unit of a class more on a socket, from nowhere."""
-        found = plan.copy()
-        found[unit, self.nowhere] -= self.sizes[unit]
-        found[unit, socket] += self.sizes[unit]
-        return found
+        """Return the plan with one more unit of a class on a socket, from nowhere."""
+        moved = plan.copy()
+        moved[unit, self.nowhere] -= self.sizes[unit]
+        moved[unit, socket] += self.sizes[unit]
+        return moved
 
     def places(self, plan: Array) -> dict[str, list[int]]:
-        """A whole plan as sockets of replicas. Those of a class are alike to the model, and not to the order: what an
-        event's windows put out is delivered replica by replica. The last ones are with the sink, which has its thread
-        while they wait for their turn; the first ones would keep it from what it waits for.
+        """Return the sockets of replicas, by operator, of a plan that places all of them.
+
+        Replicas of a class are alike to the model, but not to the runtime, which delivers the windows of an event
+        replica by replica. The last replicas share the sink's socket, because they wait for their turn while the sink
+        works. The first ones would keep the sink from the rows that it waits for.
         """
-        found = {operator.name: [0] * k for operator, k in zip(self.graph.operators, self.replicas, strict=True)}
+        sockets_of = {operator.name: [0] * k for operator, k in zip(self.graph.operators, self.replicas, strict=True)}
         sink = int(np.argmax(plan[self.of_operator[-1][0], : self.sockets]))
         order = np.array([sink, *(socket for socket in range(self.sockets) if socket != sink)])
         for a, one in enumerate(self.classes):
-            sockets = np.repeat(order, plan[a, order].astype(int))
-            for member, socket in zip(sorted(one.members, reverse=True), sockets, strict=True):
-                found[self.graph.operators[one.operator].name][member] = int(socket)
-        return found
+            members_sockets = np.repeat(order, plan[a, order].astype(int))
+            for member, socket in zip(sorted(one.members, reverse=True), members_sockets, strict=True):
+                sockets_of[self.graph.operators[one.operator].name][member] = int(socket)
+        return sockets_of
 
     # --- sustained -------------------------------------------------------------------------------------------------
 
-    def asked(self, plans: Array) -> Array:
-        """ns per event that a replica of each class asks for on each socket, where the others are as planned."""
+    def demand(self, plans: Array) -> Array:
+        """Compute the demand of a replica of each class on each socket, in ns per event, with the others as planned."""
         shape = plans.shape
         rows = self._emits @ plans.reshape(shape[0], -1)
         fetched = rows.reshape(-1, shape[-1]) @ self._unit_ns
-        asked = self._units @ fetched.reshape(rows.shape) + self.base[:, None]
+        demand = self._units @ fetched.reshape(rows.shape) + self.base[:, None]
         if self._regains:
-            asked += self._emits.T @ self.regaining(plans).reshape(rows.shape)
-        return asked.reshape(shape)
+            demand += self._emits.T @ self.regaining(plans).reshape(rows.shape)
+        return demand.reshape(shape)
 
     def regaining(self, plans: Array) -> Array:
-        """ns of a row of each stream, by plan and by the socket where it was put out, to get back what its consumers
-        have fetched."""
+        """Compute the ns per row of each stream to regain the lines that consumers have fetched.
+
+        The result is by stream, plan and the socket of the producer.
+        """
         handled = self._handled.T @ plans.reshape(plans.shape[0], -1)
         return handled.reshape(-1, *plans.shape[1:]) @ self._regaining_ns.T
 
-    def neighbours(self, here: Array, of_asked: Array, scale: float, exponent: int) -> Array:
+    def neighbours(self, here: Array, by_demand: Array, scale: float, exponent: int) -> Array:
         """Estimate to first order what one replica more of each class changes of a sum of powers of loads.
 
         It counts what other replicas ask for, memories and channels, by the socket of the replica.
 
         Args:
             here: Numbers by class and socket.
-            of_asked: The derivative of the sum by what a replica of each class asks for on each socket.
+            by_demand: The derivative of the sum by what a replica of each class asks for on each socket.
             scale: The load that counts as 1.
             exponent: The exponent of the powers.
         """
         n = self.sockets
-        found = self._emits.T @ ((self._units.T @ of_asked) @ self._unit_ns[:n, :n].T)
+        change = self._emits.T @ ((self._units.T @ by_demand) @ self._unit_ns[:n, :n].T)
         if self._regains:
-            found += self._handled @ ((self._emits @ of_asked) @ self._regaining_ns[:n, :n])
+            change += self._handled @ ((self._emits @ by_demand) @ self._regaining_ns[:n, :n])
         if self._remembers:
             load = self._memory @ here / self._memory_limit / scale
-            found += self._memory[:, None] * (exponent * load ** (exponent - 1) / (self._memory_limit * scale))
+            change += self._memory[:, None] * (exponent * load ** (exponent - 1) / (self._memory_limit * scale))
         if self._bounded:
             rows, taken = self._emits @ here, self._bytes.T @ here
             by = exponent * (rows.T @ taken / self._channels / scale) ** (exponent - 1) / (self._channels * scale)
-            found += self._emits.T @ (taken @ by.T) + self._bytes @ (rows @ by)
-        return found
+            change += self._emits.T @ (taken @ by.T) + self._bytes @ (rows @ by)
+        return change
 
-    def loads(self, plans: Array, asked: Array | None = None) -> tuple[Array, Array]:
-        """Per plan the seconds, of an event, of the resources beside replicas (sockets, memory, channels), and of
-        replicas (class, plan, socket), 0 where there are none. The largest of both is the inverse of the ingress
-        sustained."""
-        asked = self.asked(plans) if asked is None else asked
+    def loads(self, plans: Array, demand: Array | None = None) -> tuple[Array, Array]:
+        """Compute the loads of resources, in seconds per event.
+
+        Args:
+            plans: The plans.
+            demand: Their demand, if it is known.
+
+        Returns:
+            By plan and resource the loads of sockets, memory and channels; by class, plan and socket those of
+            replicas, 0 where there are none. The largest of both is the inverse of the sustained ingress.
+        """
+        demand = self.demand(plans) if demand is None else demand
         n = self.sockets
-        of_replicas = np.where(plans > 0, asked * (self.excess[:, None, None] / NS), 0.0)
-        found = [np.einsum("abi,abi->bi", plans, asked)[:, :n] / self.time + self.merging]
+        of_replicas = np.where(plans > 0, demand * (self.excess[:, None, None] / NS), 0.0)
+        shared = [np.einsum("abi,abi->bi", plans, demand)[:, :n] / self.time + self.merging]
         if self._remembers:
-            found.append(np.tensordot(self._memory, plans, 1)[:, :n] / self._memory_limit)
+            shared.append(np.tensordot(self._memory, plans, 1)[:, :n] / self._memory_limit)
         if self._bounded:
             shape = (-1, *plans.shape[1:])
             flat = plans.reshape(plans.shape[0], -1)
             rows = (self._emits @ flat).reshape(shape)[:, :, :n].transpose(1, 2, 0)
             taken = (self._bytes.T @ flat).reshape(shape)[:, :, :n].transpose(1, 0, 2)
-            found.append((rows @ taken / self._channels).reshape(plans.shape[1], -1))
-        return np.concatenate(found, axis=1), of_replicas
+            shared.append((rows @ taken / self._channels).reshape(plans.shape[1], -1))
+        return np.concatenate(shared, axis=1), of_replicas
 
     def pressure(self, plans: Array) -> Array:
-        """Seconds of an event where they are most: the inverse of the ingress that each plan sustains. Of those whose
-        replicas are not all placed it is the paper's relaxation: they fetch for nothing and need no room."""
+        """Compute the highest load of each plan, in seconds per event: the inverse of the ingress that it sustains.
+
+        For a plan with replicas nowhere, this is the paper's relaxation: these fetch for nothing and need no room.
+        """
         shared, of_replicas = self.loads(plans)
         return self._limited(np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2))))
 
@@ -238,33 +249,33 @@ class Compressed:
         return np.maximum(pressure, least) if least else pressure
 
     def bound(self, plans: Array) -> Array:
-        """At least as little pressure as any completion of each plan has; infinite if there is none.
+        """Compute a lower bound of the pressure of all completions of each plan; infinite if there is none.
 
-        Rates do not depend on places here. So placing one more replica takes nothing from what another asks for, and
-        adds to it what is fetched over a distance, and got back: all terms of the pressure only grow, and what they are
-        without it is a bound. Who is not placed will be on some socket with room, where he asks at least for what he
-        would ask there now; and all that is asked in the end is at least what is asked now, with that, and has to fit
-        in all sockets' time.
+        Rates do not depend on places here. Placing one more replica adds to the demand of others the rows fetched over
+        a distance, and lines regained. It takes nothing away. So all terms of the pressure only grow, and their values
+        without the replica are a bound. A replica without a socket will be on some socket with room, and its demand
+        there is at least that of now. The final demand is at least the sum of both, and has to fit in all sockets'
+        time.
         """
         n = self.sockets
-        asked = self.asked(plans)
-        shared, of_replicas = self.loads(plans, asked)
+        demand = self.demand(plans)
+        shared, of_replicas = self.loads(plans, demand)
         left = plans[:, :, self.nowhere]
         free = self.room[None, :] - plans[:, :, :n].sum(axis=0)
         possible = free[None, :, :] >= self.sizes[:, None, None]
-        least = np.where(possible, asked[:, :, :n], np.inf).min(axis=2)
+        least = np.where(possible, demand[:, :, :n], np.inf).min(axis=2)
         least = np.where(left > 0, least, 0.0)
         waiting = (least * (self.excess[:, None] / NS)).max(axis=0)
         with np.errstate(invalid="ignore"):
             total = np.where(left > 0, left * least, 0.0).sum(axis=0) + (self.merging * self.time).sum()
-        total = (total + np.einsum("abi,abi->b", plans[:, :, :n], asked[:, :, :n])) / self.time.sum()
-        found = np.maximum(np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2))), np.maximum(waiting, total))
-        return self._limited(found)
+        total = (total + np.einsum("abi,abi->b", plans[:, :, :n], demand[:, :, :n])) / self.time.sum()
+        pressure = np.maximum(np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2))), np.maximum(waiting, total))
+        return self._limited(pressure)
 
     # --- throughput -------------------------------------------------------------------------------------------------
 
     def overfed(self, plans: Array) -> Overfed:
-        """Rates at the ingress, who is over-supplied leaving rows; replicas nowhere fetch for nothing."""
+        """Estimate rates at the ingress; over-supplied replicas leave rows, and replicas nowhere fetch for nothing."""
         return Overfed(self, plans)
 
 
@@ -274,78 +285,125 @@ class Overfed:
     Attributes:
         throughput: R of each.
         processed: rows that a replica handles, per second, by class, plan and socket.
-        over_supplied: by operator and plan, how many times what its replicas can process comes to them; 0 if none is
-            over-supplied.
-        valid: whether constraints (3) to (5) hold of each; what is nowhere needs nothing.
+        over_supplied: by operator and plan, the rows that come divided by those that its replicas can process; 0 if
+            none is over-supplied.
+        valid: whether constraints (3) to (5) hold of each; replicas nowhere need nothing.
     """
 
     def __init__(self, of: Compressed, plans: Array):
-        graph, n = of.graph, of.sockets
-        offered = peak(graph, of.replicas[0]) if of.ingress is None else of.ingress
-        several = plans.shape[1]
+        graph, n, several = of.graph, of.sockets, plans.shape[1]
+        self._of, self._plans = of, plans
+        self._offered = peak(graph, of.replicas[0]) if of.ingress is None else of.ingress
+        self._emitted: dict[tuple[str, str], Array] = {}
+        self._regaining = of.regaining(plans) if of._regains else None
+        self._time, self._memory = np.zeros((several, n)), np.zeros((several, n))
+        self._traffic = np.zeros((several, n, n))
         self.processed = np.zeros(plans.shape)
         self.over_supplied = np.zeros((len(graph.operators), several))
         self.throughput = np.zeros(several)
-        emitted: dict[tuple[str, str], Array] = {}
-        regaining = of.regaining(plans) if of._regains else None
-        time, memory, traffic = np.zeros((several, n)), np.zeros((several, n)), np.zeros((several, n, n))
         for index, operator in enumerate(graph.operators):
-            # Per input: rows by socket and in all, and what fetching a line of each costs.
-            taken: list[tuple[Array | None, Array, Array | None]] = []
-            for one in operator.inputs:
-                if one.producer is None:
-                    taken.append((None, np.full(several, offered), None))
-                else:
-                    put_out = emitted[one.producer, one.stream]
-                    taken.append((put_out, put_out.sum(axis=1), put_out @ of._unit_ns))
-            out = {stream: np.zeros((several, n + 1)) for stream in operator.streams}
-            come, kept_rows, over = np.zeros(several), np.zeros(several), np.zeros(several, dtype=bool)
-            for a in of.of_operator[index]:
-                number = plans[a]
-                asked, rate = np.zeros((several, n + 1)), np.zeros(several)
-                rows_out = {stream: np.zeros(several) for stream in operator.streams}
-                moved = np.zeros((several, n + 1))
-                for one, share, (rows, total, fetched) in zip(
-                    operator.inputs, of.classes[a].shares, taken, strict=True
-                ):
-                    handled = total * share
-                    rate += handled
-                    asked += (handled * (one.ns + operator.others_ns) + total * one.read_ns)[:, None]
-                    for stream, selectivity in one.selectivity.items():
-                        rows_out[stream] += handled * selectivity
-                        if regaining is not None:
-                            asked += (handled * selectivity)[:, None] * regaining[of.slot[operator.name, stream]]
-                    if rows is not None and fetched is not None:
-                        asked += fetched * (share * of.machine.units(one.bytes) + of.machine.units(one.read_bytes))
-                        moved += rows * (share * one.bytes + one.read_bytes)
-                asked *= of.excess[a]
-                kept = np.divide(NS, asked, out=np.ones_like(asked), where=asked > NS)
-                self.processed[a] = rate[:, None] * kept
-                kept_number = number * kept
-                for stream, by_plan in rows_out.items():
-                    out[stream] += kept_number * by_plan[:, None]
-                time += (kept_number * asked)[:, :n]
-                memory += kept_number[:, :n] * rate[:, None] * (operator.memory_bytes or 0.0)
-                if of._bounded:
-                    traffic += moved[:, :n, None] * kept_number[:, None, :n]
-                come += rate * number.sum(axis=1)
-                kept_rows += rate * kept_number.sum(axis=1)
-                over |= ((number > 0) & (asked >= NS * (1 - ROUNDING))).any(axis=1)
-            times = np.divide(come, kept_rows, out=np.ones(several), where=kept_rows > 0)
-            self.over_supplied[index] = np.where(over, times, 0.0)
+            out = self._operator(index, operator)
             for stream, by_socket in out.items():
-                emitted[operator.name, stream] = by_socket
+                self._emitted[operator.name, stream] = by_socket
             if operator.kind == "sink":
                 self.throughput += sum(by_socket.sum(axis=1) for by_socket in out.values())
         self.valid = (
-            (time <= of.time * (1 + ROUNDING)).all(axis=1)
-            & (memory <= of._memory_limit * (1 + ROUNDING)).all(axis=1)
-            & (traffic <= of._channels * (1 + ROUNDING)).all(axis=(1, 2))
+            (self._time <= of.time * (1 + ROUNDING)).all(axis=1)
+            & (self._memory <= of._memory_limit * (1 + ROUNDING)).all(axis=1)
+            & (self._traffic <= of._channels * (1 + ROUNDING)).all(axis=(1, 2))
         )
+
+    def _arrivals(self, operator: Operator) -> list[_Arrivals]:
+        """Return the rows that come to each input of an operator."""
+        arrivals = []
+        for one in operator.inputs:
+            if one.producer is None:
+                arrivals.append(_Arrivals(np.full(self._plans.shape[1], self._offered)))
+            else:
+                rows = self._emitted[one.producer, one.stream]
+                arrivals.append(_Arrivals(rows.sum(axis=1), rows, rows @ self._of._unit_ns))
+        return arrivals
+
+    def _operator(self, index: int, operator: Operator) -> dict[str, Array]:
+        """Add the classes of an operator to the loads; returns its rows by stream, plan and socket."""
+        of, n, several = self._of, self._of.sockets, self._plans.shape[1]
+        arrivals = self._arrivals(operator)
+        out = {stream: np.zeros((several, n + 1)) for stream in operator.streams}
+        come, kept_rows, over = np.zeros(several), np.zeros(several), np.zeros(several, dtype=bool)
+        for a in of.of_operator[index]:
+            number = self._plans[a]
+            needs = self._needs(operator, a, arrivals)
+            demand = needs.demand * of.excess[a]
+            kept = np.divide(NS, demand, out=np.ones_like(demand), where=demand > NS)
+            self.processed[a] = needs.rate[:, None] * kept
+            kept_number = number * kept
+            for stream, by_plan in needs.rows_out.items():
+                out[stream] += kept_number * by_plan[:, None]
+            self._time += (kept_number * demand)[:, :n]
+            self._memory += kept_number[:, :n] * needs.rate[:, None] * (operator.memory_bytes or 0.0)
+            if of._bounded:
+                self._traffic += needs.moved[:, :n, None] * kept_number[:, None, :n]
+            come += needs.rate * number.sum(axis=1)
+            kept_rows += needs.rate * kept_number.sum(axis=1)
+            over |= ((number > 0) & (demand >= NS * (1 - ROUNDING))).any(axis=1)
+        times = np.divide(come, kept_rows, out=np.ones(several), where=kept_rows > 0)
+        self.over_supplied[index] = np.where(over, times, 0.0)
+        return out
+
+    def _needs(self, operator: Operator, a: int, arrivals: list[_Arrivals]) -> _Needs:
+        """Return what a replica of class a needs to handle all rows that come to it."""
+        of, n, several = self._of, self._of.sockets, self._plans.shape[1]
+        demand, rate, moved = np.zeros((several, n + 1)), np.zeros(several), np.zeros((several, n + 1))
+        rows_out = {stream: np.zeros(several) for stream in operator.streams}
+        for one, share, arrival in zip(operator.inputs, of.classes[a].shares, arrivals, strict=True):
+            handled = arrival.total * share
+            rate += handled
+            demand += (handled * (one.ns + operator.others_ns) + arrival.total * one.read_ns)[:, None]
+            for stream, selectivity in one.selectivity.items():
+                rows_out[stream] += handled * selectivity
+                if self._regaining is not None:
+                    demand += (handled * selectivity)[:, None] * self._regaining[of.slot[operator.name, stream]]
+            if arrival.rows is not None and arrival.fetched is not None:
+                units = of.machine.units
+                demand += arrival.fetched * (share * units(one.bytes) + units(one.read_bytes))
+                moved += arrival.rows * (share * one.bytes + one.read_bytes)
+        return _Needs(demand, rate, rows_out, moved)
+
+
+@dataclass(frozen=True)
+class _Arrivals:
+    """Rows per second of an input.
+
+    Attributes:
+        total: Of each plan.
+        rows: By plan and socket of the producer; None for events, which are everywhere.
+        fetched: ns to fetch one unit of each of these rows, by plan and socket of the consumer.
+    """
+
+    total: Array
+    rows: Array | None = None
+    fetched: Array | None = None
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """What one replica needs to handle its rows.
+
+    Attributes:
+        demand: ns per second, by plan and socket.
+        rate: Rows per second, by plan.
+        rows_out: Rows that it puts out per second, by stream and plan.
+        moved: Bytes per second from each socket, by plan.
+    """
+
+    demand: Array
+    rate: Array
+    rows_out: dict[str, Array]
+    moved: Array
 
 
 def _classes(graph: Graph, replicas: tuple[int, ...], ratio: int) -> list[Class]:
-    found = []
+    classes = []
     for index, (operator, number) in enumerate(zip(graph.operators, replicas, strict=True)):
         shares = [tuple(round(share, 15) for share in one) for one in operator.shares(number)]
         ordered = sorted(range(number), key=lambda member: (shares[member], member), reverse=True)
@@ -354,5 +412,5 @@ def _classes(graph: Graph, replicas: tuple[int, ...], ratio: int) -> list[Class]
             unit = ordered[start : start + ratio]
             mean = tuple(round(sum(column) / len(unit), 15) for column in zip(*(shares[m] for m in unit), strict=True))
             units.setdefault((mean, len(unit)), []).extend(unit)
-        found += [Class(index, mean, size, tuple(members)) for (mean, size), members in units.items()]
-    return found
+        classes += [Class(index, mean, size, tuple(members)) for (mean, size), members in units.items()]
+    return classes

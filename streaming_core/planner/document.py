@@ -1,4 +1,4 @@
-"""A document: a JSON file that people write, read strictly."""
+"""Documents: JSON files that people write, validated strictly."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Amount = Annotated[float, Field(ge=0.0)]  # of nanoseconds, bytes, rows
 
 
 class Document(BaseModel):
-    """What a file says, or a part of it: fields that are there, finite numbers, and nothing else."""
+    """The content of a file, or a part of it: declared fields and finite numbers only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The document in a file.
+        """Read the document in a file.
 
         Raises:
             BadInput: one line with file, field and reason.
@@ -36,11 +36,11 @@ class Document(BaseModel):
             raise BadInput(f"{path}: invalid JSON: {error}") from None
 
     def changed(self, **fields: Any) -> Self:
-        """The document with these fields in place of its own: checked, and without what was found of the old one."""
+        """Return the document with these fields replaced: validated again, without cached values."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | fields)
 
     def save(self, path: Path) -> None:
-        """Writes it to a file, whole or not at all.
+        """Write it to a file, whole or not at all.
 
         Raises:
             BadInput, CommandFailed: it cannot be written.

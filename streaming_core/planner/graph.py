@@ -1,12 +1,13 @@
-"""A graph: what a planner knows of an application, operator by operator (BriskStream, section 3.1 and table 8).
+"""A graph: an application as a planner sees it, operator by operator (BriskStream, section 3.1 and table 8).
 
-Operators stand in topological order, the source first. What an operator costs is said per input: of each row of a
-stream, the time to execute it and to put out what comes of it (T_e), its bytes (N), and the rows that come
-of it.
+Operators stand in topological order, the source first. The costs of an operator are per input. Each row of a stream has
+a time to execute it and to put out its outputs (T_e), its bytes (N), and its number of outputs.
 
-How rows are dealt to replicas follows from the operator's kind: by key to those of a partitioned one, each replica
-having the key groups that the runtime's owner map gives it; all rows to all replicas of a windowed one, of which each
-*handles* those of its keys and *reads* the others; and evenly to those of any other.
+The operator's kind decides how rows reach its replicas:
+
+- *partitioned*: by key, as the runtime's owner map assigns key groups to replicas.
+- *windowed*: every row to every replica. A replica *handles* the rows of its keys and *reads* the others.
+- others: evenly.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Kind = Literal["source", "stateless", "partitioned", "stateful", "windowed", "si
 
 
 class Input(Document):
-    """A stream that an operator takes."""
+    """An input stream of an operator."""
 
     producer: str | None = Field(description="Operator that emits the rows; null: the source, which reads the events.")
     stream: str = Field(DEFAULT, description="Stream of the producer.")
@@ -58,7 +59,7 @@ class Input(Document):
 
 
 class Operator(Document):
-    """One operator, as one replica of it was measured."""
+    """One operator, with the measured costs of one replica."""
 
     name: str = Field(min_length=1)
     kind: Kind
@@ -90,24 +91,24 @@ class Operator(Document):
 
     @property
     def replicas(self) -> int:
-        """The most that it may have."""
+        """The largest number of replicas."""
         return self.most or (1 if self.kind == "stateful" else GROUPS)
 
     @property
     def streams(self) -> list[str]:
-        """What it puts out, by name."""
+        """The names of its output streams."""
         return sorted({stream for one in self.inputs for stream in one.selectivity})
 
     def shares(self, number: int) -> list[list[float]]:
-        """Per replica and input the share of the rows that a replica handles, if there are so many."""
+        """Return the share of the rows that each of so many replicas handles, by replica and input."""
         if self.kind not in ("partitioned", "windowed"):
             return [[1 / number] * len(self.inputs) for _ in range(number)]
         bounds = [-(-replica * GROUPS // number) for replica in range(number + 1)]  # of OwnerMap::even
-        found = []
+        shares = []
         for start, stop in itertools.pairwise(bounds):
             weights = [(one.weights, (stop - start) / GROUPS) for one in self.inputs]
-            found.append([even if w is None else sum(w[start:stop]) / sum(w) for w, even in weights])
-        return found
+            shares.append([even if w is None else sum(w[start:stop]) / sum(w) for w, even in weights])
+        return shares
 
 
 class Pattern(Document):
@@ -123,8 +124,8 @@ class Pattern(Document):
 class Graph(Document):
     """An application and the workload it was measured with.
 
-    What its operators cost hangs on how many replicas they have, if it has been measured in several patterns; its own
-    operators are those of one replica each.
+    If it was measured in several patterns, the costs of an operator depend on the replicas. The graph's own operators
+    have the costs of one replica each.
     """
 
     app: str
@@ -167,62 +168,69 @@ class Graph(Document):
 
     @cached_property
     def by_name(self) -> Mapping[str, Operator]:
-        """The operators."""
+        """The operators, by name."""
         return {operator.name: operator for operator in self.operators}
 
     @property
     def sinks(self) -> list[Operator]:
-        """Those whose rows are the application's throughput."""
+        """The sinks; their rows are the application's throughput."""
         return [operator for operator in self.operators if operator.kind == "sink"]
 
     @cached_property
     def _near(self) -> Mapping[str, frozenset[str]]:
-        """Per operator itself, its producers and its consumers."""
-        found = {name: {name} for name in self.by_name}
+        """The operator, its producers and its consumers, by operator."""
+        near = {name: {name} for name in self.by_name}
         for operator in self.operators:
             for one in operator.inputs:
                 if one.producer is not None:
-                    found[operator.name].add(one.producer)
-                    found[one.producer].add(operator.name)
-        return {name: frozenset(near) for name, near in found.items()}
+                    near[operator.name].add(one.producer)
+                    near[one.producer].add(operator.name)
+        return {name: frozenset(names) for name, names in near.items()}
 
     def mergers(self, replicas: Sequence[int]) -> list[tuple[int, int]]:
-        """The replicas that have a merge task with a thread of its own, as operator and number.
+        """Return the replicas that have a merge task with a thread of its own, as operator and number.
 
         They are in the order of their threads: the runtime gives the first consumer the last thread.
         """
         number = dict(zip(self.by_name, replicas, strict=True))
-        found = []
+        mergers = []
         for index, operator in enumerate(self.operators):
             sources = sum(number[one.producer] for one in operator.inputs if one.producer is not None)
             if operator.merge_ns is not None and sources > 1:
-                found += [(index, replica) for replica in range(replicas[index])]
-        return found[::-1]
+                mergers += [(index, replica) for replica in range(replicas[index])]
+        return mergers[::-1]
 
     def replicated(self, replicas: Sequence[int]) -> Graph:
-        """The graph of operators with so many replicas: what each costs is what it cost in the pattern that is most
-        like it."""
+        """Return the graph with the costs of so many replicas.
+
+        Each operator has its costs in the most similar pattern.
+        """
         if not self.patterns:
             return self
         several = frozenset(operator.name for operator, n in zip(self.operators, replicas, strict=True) if n > 1)
         if several not in self._replicated:
-            likest = self.likest(several)
-            operators = [self.patterns[likest[name]].operators[index] for index, name in enumerate(self.by_name)]
+            most_similar = self.most_similar(several)
+            operators = [self.patterns[most_similar[name]].operators[index] for index, name in enumerate(self.by_name)]
             self._replicated[several] = self.changed(operators=operators, patterns=[])
         return self._replicated[several]
 
-    def likest(self, several: frozenset[str]) -> dict[str, int]:
-        """Per operator which of the patterns is most like one in which those named have several replicas: first in the
-        operator and its neighbours, then in all, then the first."""
+    def most_similar(self, several: frozenset[str]) -> dict[str, int]:
+        """Return the index of the most similar pattern for each operator.
 
-        def unlike(name: str, number: int) -> tuple[int, int]:
+        Patterns compare by the operator and its neighbours first, then by all operators; the first of equal ones wins.
+
+        Args:
+            several: The operators with several replicas.
+        """
+
+        def difference(name: str, number: int) -> tuple[int, int]:
             other = several ^ {*self.patterns[number].several}
             return len(other & self._near[name]), len(other)
 
-        return {name: min(range(len(self.patterns)), key=partial(unlike, name)) for name in self.by_name}
+        return {name: min(range(len(self.patterns)), key=partial(difference, name)) for name in self.by_name}
 
     def mapped(self, change: Callable[[Operator], Operator], **fields: Any) -> Graph:
-        """The graph with its operators changed, in all patterns."""
+        """Return the graph with its operators changed, in all patterns."""
         patterns = [
             pattern.changed(operators=[change(operator) for operator in pattern.operators]) for pattern in self.patterns
         ]
@@ -230,13 +238,13 @@ class Graph(Document):
         return self.changed(operators=operators, patterns=patterns, **fields)
 
     def on(self, machine: Machine) -> Graph:
-        """The graph with its times as they would be at the machine's clock, if both clocks are known."""
+        """Return the graph with its times scaled to the machine's clock, if both clocks are known."""
         if not machine.clock_ghz or not self.clock_ghz:
             return self
         return self.slowed(self.clock_ghz / machine.clock_ghz).changed(clock_ghz=machine.clock_ghz)
 
     def slowed(self, times: float) -> Graph:
-        """The graph of operators that take so many times as long."""
+        """Return the graph with all times multiplied."""
 
         def slower(operator: Operator) -> Operator:
             inputs = [

@@ -1,12 +1,12 @@
-"""Local improvement of a placement: the good plan that a search for a better one starts with.
+"""Local improvement of a placement: the good plan that starts the search for a better one.
 
-It minimises the pressure of `sustained`. One step rarely relieves every bottleneck, so steps are judged by a smooth
-maximum of all loads, in which a second bottleneck counts nearly as much as the first. A step moves one unit to another
-socket, or exchanges two units.
+It minimises the pressure of `sustained`. One step rarely relieves every bottleneck. So a smooth maximum of all loads
+judges steps: a second bottleneck counts nearly as much as the first. A step moves one unit to another socket, or
+exchanges two units.
 
 To evaluate every step exactly would take most of the search. So a first-order estimate ranks all steps, and only the
-most promising ones are evaluated. The estimate is exact in the times of the two sockets, and linear in what neighbours
-of the unit fetch.
+most promising ones are evaluated. The estimate is exact in the times of the two sockets, and linear in the rows that
+the unit's neighbours fetch.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def completed(problem: Compressed, plan: Array) -> Array:
             sockets = np.flatnonzero(free >= problem.sizes[unit]).tolist()
             if not sockets:
                 return plan
-            made = np.stack([problem.moved(plan, unit, socket) for socket in sockets], axis=1)
-            plan = made[:, _first(_smooth(problem, made))]
+            plans = np.stack([problem.moved(plan, unit, socket) for socket in sockets], axis=1)
+            plan = plans[:, _first(_smooth(problem, plans))]
     return plan
 
 
@@ -50,25 +50,25 @@ def improved(problem: Compressed, plan: Array, tries: int) -> Array:
     while True:
         estimate = _Estimate(problem, plan)
         for steps in (estimate.moves, estimate.exchanges):
-            made = steps(tries)
-            values = _smooth(problem, made) if made.shape[1] else np.array([np.inf])
+            plans = steps(tries)
+            values = _smooth(problem, plans) if plans.shape[1] else np.array([np.inf])
             if values.min() < now * (1 - ROUNDING):
                 break
         else:
             return best
-        plan, now = np.ascontiguousarray(made[:, _first(values)]), float(values.min())
+        plan, now = np.ascontiguousarray(plans[:, _first(values)]), float(values.min())
         pressure = float(problem.pressure(plan[:, None, :])[0])
         if pressure < best_pressure * (1 - ROUNDING):
             best, best_pressure = plan, pressure
 
 
 def _first(values: Array) -> int:
-    """The first of the least values, whatever they were rounded to."""
+    """Return the first of the least values, apart from rounding."""
     return int(np.flatnonzero(values <= values.min() * (1 + ROUNDING))[0])
 
 
 def _smooth(problem: Compressed, plans: Array) -> Array:
-    """The smooth maximum of all loads of each plan."""
+    """Compute the smooth maximum of all loads of each plan."""
     shared, of_replicas = problem.loads(plans)
     largest = np.maximum(shared.max(axis=1), of_replicas.max(axis=(0, 2)))
     scale = np.where(largest > 0, largest, 1.0)
@@ -78,7 +78,7 @@ def _smooth(problem: Compressed, plans: Array) -> Array:
 
 
 def _sharpened(loads: Array) -> Array:
-    """The power, by squaring: a dozen times as fast as numpy's."""
+    """Raise to the power SHARPNESS by squaring: a dozen times as fast as numpy's."""
     cubed = loads * loads * loads
     for _ in range(3):
         cubed *= cubed
@@ -86,30 +86,30 @@ def _sharpened(loads: Array) -> Array:
 
 
 class _Estimate:
-    """What each step would change of the sum of powers, to first order."""
+    """The change of the sum of powers by each step, to first order."""
 
     def __init__(self, problem: Compressed, plan: Array):
         n = problem.sockets
         self._problem, self._plan = problem, plan
         self._here = plan[:, :n]
         self._free = problem.room - self._here.sum(axis=0)
-        asked, sizes = problem.asked(plan[:, None, :])[:, 0, :n], problem.sizes[:, None]
+        demand, sizes = problem.demand(plan[:, None, :])[:, 0, :n], problem.sizes[:, None]
         times = problem.time
-        replicas = asked * (problem.excess[:, None] / NS)
-        sockets = (self._here * asked).sum(axis=0) / times + problem.merging
+        replicas = demand * (problem.excess[:, None] / NS)
+        sockets = (self._here * demand).sum(axis=0) / times + problem.merging
         scale = max(float(sockets.max()), float(np.where(self._here > 0, replicas, 0.0).max())) or 1.0
         self._sockets = sockets / scale
-        self._unit = sizes * asked / (times * scale)  # a unit's part of a socket's load
+        self._unit = sizes * demand / (times * scale)  # a unit's part of a socket's load
         powers = _sharpened(replicas / scale)
-        of_asked = self._here * (
+        by_demand = self._here * (
             SHARPNESS * (self._sockets ** (SHARPNESS - 1) / (times * scale))[None, :]
-            + SHARPNESS * powers / np.maximum(asked, 1e-300)
+            + SHARPNESS * powers / np.maximum(demand, 1e-300)
         )
-        # What a unit on a socket adds: as a replica, and by what its neighbours fetch, and get back.
-        self._adds = sizes * (powers + problem.neighbours(self._here, of_asked, scale, SHARPNESS))
+        # A unit adds its own load as a replica, and the rows that its neighbours fetch or regain.
+        self._adds = sizes * (powers + problem.neighbours(self._here, by_demand, scale, SHARPNESS))
 
     def moves(self, number: int) -> Array:
-        """The most promising plans in which one unit is on another socket."""
+        """Return the most promising plans in which one unit is on another socket."""
         n = self._problem.sockets
         units, sources = np.nonzero(self._here)
         targets = np.tile(np.arange(n), len(units))
@@ -121,12 +121,12 @@ class _Estimate:
         )
         change += self._adds[units, targets] - self._adds[units, sources]
         chosen = _lowest(change, number)
-        made = np.repeat(self._plan[:, None, :], len(chosen), axis=1)
-        self._move(made, units[chosen], sources[chosen], targets[chosen])
-        return made
+        plans = np.repeat(self._plan[:, None, :], len(chosen), axis=1)
+        self._move(plans, units[chosen], sources[chosen], targets[chosen])
+        return plans
 
     def exchanges(self, number: int) -> Array:
-        """The most promising plans in which two units have changed sockets."""
+        """Return the most promising plans in which two units have changed sockets."""
         sizes = self._problem.sizes
         units, places = np.nonzero(self._here)
         one, other = np.triu_indices(len(units), 1)
@@ -138,22 +138,22 @@ class _Estimate:
         change += self._changed(to, self._unit[a, to] - self._unit[b, to])
         change += self._adds[a, to] - self._adds[a, at] + self._adds[b, at] - self._adds[b, to]
         chosen = _lowest(change, number)
-        made = np.repeat(self._plan[:, None, :], len(chosen), axis=1)
-        self._move(made, a[chosen], at[chosen], to[chosen])
-        self._move(made, b[chosen], to[chosen], at[chosen])
-        return made
+        plans = np.repeat(self._plan[:, None, :], len(chosen), axis=1)
+        self._move(plans, a[chosen], at[chosen], to[chosen])
+        self._move(plans, b[chosen], to[chosen], at[chosen])
+        return plans
 
     def _changed(self, sockets: Array, more: Array) -> Array:
-        """What more load of sockets changes of the sum of powers."""
+        """Compute the change of the sum of powers by more load on sockets."""
         before = self._sockets[sockets]
         return _sharpened(before + more) - _sharpened(before)
 
-    def _move(self, made: Array, units: Array, sources: Array, targets: Array) -> None:
+    def _move(self, plans: Array, units: Array, sources: Array, targets: Array) -> None:
         number, sizes = np.arange(len(units)), self._problem.sizes[units]
-        made[units, number, sources] -= sizes
-        made[units, number, targets] += sizes
+        plans[units, number, sources] -= sizes
+        plans[units, number, targets] += sizes
 
 
 def _lowest(values: Array, number: int) -> Array:
-    """The places of the lowest values, in a fixed order."""
+    """Return the indexes of the lowest values, in a fixed order."""
     return np.argsort(values, kind="stable")[:number]

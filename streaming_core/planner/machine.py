@@ -1,7 +1,7 @@
-"""A machine: sockets, their cores, and what memory costs within and between them (BriskStream, section 3.1).
+"""A machine: sockets, their cores, and the cost of memory within and between them (BriskStream, section 3.1).
 
-A socket is what shares local memory. On a small machine it may be one thread, so that two threads are a machine with
-two sockets. What is not known of a machine is null, and constrains no plan.
+The threads of a socket share local memory. On a small machine a socket may be one thread, so two threads are a machine
+with two sockets. An unknown figure is null, and constrains no plan.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from streaming_core.errors import BadInput, unknown
 from streaming_core.planner.document import Amount, Document
 
 MACHINES = Path(__file__).with_name("machines")
-NS = 1e9  # nanoseconds in a second: the time that one core has in it
+NS = 1e9  # nanoseconds in a second
 
 Positive = Annotated[float, Field(gt=0.0)]
 
 
 class Machine(Document):
-    """A host, as plans are made for it."""
+    """A host, as planners see it."""
 
     name: str
     source: str = Field("", description="Origin of the figures.")
@@ -74,7 +74,16 @@ class Machine(Document):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        n = self.sockets
+        self._check_sizes(self.sockets)
+        self._check_rates()
+        self._check_numbers()
+        for i, row in enumerate(self.latency):
+            if row[i] > min(row):
+                raise ValueError(f"latency: in row {i}, the diagonal ({row[i]}) must be the minimum ({min(row)})")
+        return self
+
+    def _check_sizes(self, n: int) -> None:
+        """Raise ValueError unless there is one value for each socket, or for each pair of sockets."""
         if self.capacity is not None and len(self.capacity) != n:
             raise ValueError(f"capacity must have one value for each of {n} sockets, got {len(self.capacity)}")
         for field in ("latency", "bandwidth", "streams", "rewriting"):
@@ -84,36 +93,38 @@ class Machine(Document):
                     raise ValueError(f"{field} must have {n} rows of {n} values, one for each socket")
         if not self.latency:
             raise ValueError(f"latency must have {n} rows of {n} values, one for each socket")
+
+    def _check_rates(self) -> None:
+        """Raise ValueError unless every rate between two sockets is known."""
         for field in ("streams", "rewriting"):
             for i, row in enumerate(getattr(self, field) or []):
                 if unknown := [j for j, rate in enumerate(row) if rate is None and i != j]:
                     raise ValueError(f"{field}: the value of row {i}, column {unknown[0]} is missing")
+
+    def _check_numbers(self) -> None:
+        """Raise ValueError unless the numbers of threads are 0 to n-1, each on one core."""
         if self.numbers is not None:
             if [len(threads) for threads in self.numbers] != self.cores:
                 raise ValueError("numbers must have one number for each core")
             if sorted(thread for threads in self.numbers for thread in threads) != list(range(self.threads)):
                 raise ValueError(f"numbers must be 0 to {self.threads - 1}, each exactly once")
-        for i, row in enumerate(self.latency):
-            if row[i] > min(row):
-                raise ValueError(f"latency: in row {i}, the diagonal ({row[i]}) must be the minimum ({min(row)})")
-        return self
 
     @property
     def sockets(self) -> int:
-        """Their number."""
+        """The number of sockets."""
         return len(self.cores)
 
     @property
     def threads(self) -> int:
-        """Cores of all sockets."""
+        """The number of cores of all sockets."""
         return sum(self.cores)
 
     def thread(self, socket: int, core: int) -> int:
-        """The number of a socket's core."""
+        """Return the number of the thread on a socket's core."""
         return sum(self.cores[:socket]) + core if self.numbers is None else self.numbers[socket][core]
 
     def merge_core(self, number: int) -> int | None:
-        """The thread of a plan that shares its core with merge thread `number`; None: it has a core of its own.
+        """Return the thread of a plan that shares its core with merge thread `number`; None if it has its own core.
 
         The runtime numbers merge threads after those of the plan, and binds thread i to core i modulo the cores.
         """
@@ -121,46 +132,48 @@ class Machine(Document):
         return core if core < self.threads else None
 
     def socket_of(self, thread: int) -> int:
-        """The socket of a thread."""
+        """Return the socket of a thread."""
         if self.numbers is not None:
             return next(i for i, threads in enumerate(self.numbers) if thread in threads)
         return next(i for i in range(self.sockets) if thread < sum(self.cores[: i + 1]))
 
     def room(self, socket: int) -> int | None:
-        """Most replicas on a socket; None: any number."""
+        """Return the most replicas on a socket; None: any number."""
         return None if self.replicas_per_core is None else self.cores[socket] * self.replicas_per_core
 
     def time(self, socket: int) -> float:
-        """C: nanoseconds of processor time per second."""
+        """Return C: nanoseconds of processor time per second."""
         return self.capacity[socket] if self.capacity else self.cores[socket] * NS
 
     def memory(self, socket: int) -> float | None:
-        """B: bytes per second of local memory; None: unknown."""
+        """Return B: bytes per second of local memory; None: unknown."""
         return self.bandwidth[socket][socket] if self.bandwidth else None
 
     def channel(self, producer: int, consumer: int) -> float | None:
-        """Q: bytes per second from one socket to another; None: unknown."""
+        """Return Q: bytes per second from one socket to another; None: unknown."""
         return self.bandwidth[producer][consumer] if self.bandwidth else None
 
     def fetch(self, size: float, producer: int, consumer: int) -> float:
-        """T_f of so many bytes: nothing on one socket."""
+        """Return T_f of so many bytes in ns; 0 within one socket."""
         return self.units(size) * self.unit_ns[producer][consumer]
 
     def units(self, size: float) -> float:
-        """How much there is to fetch of so many bytes: their cache lines, or they themselves."""
+        """Return the units to fetch of so many bytes: cache lines, or bytes if `streams` is set."""
         return size if self.streams else float(-(-size // self.line_bytes))
 
     @cached_property
     def unit_ns(self) -> list[list[float]]:
-        """ns for each of them; row: socket of the producer, column: of the consumer."""
+        """The ns to fetch a unit; row: socket of the producer, column: of the consumer."""
         if self.streams:
             return self._per_byte(self.streams)
         return [[0.0 if i == j else ns for j, ns in enumerate(row)] for i, row in enumerate(self.latency)]
 
     @cached_property
     def regaining_ns(self) -> list[list[float]]:
-        """ns that a producer takes to get back a byte that a consumer has fetched, before it is written again; rows
-        and columns as of unit_ns."""
+        """The ns that a producer takes to regain a byte that a consumer has fetched.
+
+        Rows and columns are those of unit_ns. A producer regains a byte before it writes it again.
+        """
         return self._per_byte(self.rewriting or [[None] * self.sockets] * self.sockets)
 
     def _per_byte(self, rates: list[list[float | None]]) -> list[list[float]]:
@@ -170,8 +183,8 @@ class Machine(Document):
         return [[ns(i, j) for j in range(self.sockets)] for i in range(self.sockets)]
 
     @cached_property
-    def twins(self) -> list[list[bool]]:
-        """Whether two sockets differ in nothing but their number: exchanging them changes nothing of the machine."""
+    def interchangeable(self) -> list[list[bool]]:
+        """Whether two sockets differ only in their number, by pair: exchanging them does not change the machine."""
         n = self.sockets
         about = [(self.room(i), self.time(i)) for i in range(n)]
         matrices: list[Any] = [self.unit_ns, self.regaining_ns] + ([self.bandwidth] if self.bandwidth else [])
@@ -188,10 +201,10 @@ class Machine(Document):
 
     @classmethod
     def named(cls, name: str | Path) -> Machine:
-        """One of those that ship with the planner, by its name, else that of a file.
+        """Return a machine that ships with the planner, by its name, else the one in a file.
 
         Raises:
-            BadInput: no such machine, or a file that describes none.
+            BadInput: There is no such machine, or the file describes none.
         """
         known = sorted(path.stem for path in MACHINES.glob("*.json"))
         if str(name) in known:
@@ -201,7 +214,7 @@ class Machine(Document):
         return cls.read(Path(name))
 
     def first(self, sockets: int) -> Machine:
-        """Its first sockets alone; all, if there are no more."""
+        """Return the machine with its first sockets only, or with all if it has no more."""
 
         def square(matrix: list[list[Any]] | None) -> list[list[Any]] | None:
             return None if matrix is None else [row[:sockets] for row in matrix[:sockets]]
@@ -219,10 +232,11 @@ class Machine(Document):
 
     @classmethod
     def of_threads(cls, threads: int, latency: float | Sequence[Sequence[float]] = 0.0) -> Machine:
-        """A small host: a socket is one thread, which goes round any number of replicas.
+        """Return a small host: a socket is one thread, which runs any number of replicas in turn.
 
         Args:
-            latency: of a line that another thread has written, in ns; or of each pair of threads.
+            threads: The number of threads.
+            latency: ns to fetch a line that another thread has written, for all pairs of threads or for each.
         """
         if isinstance(latency, (int, float)):
             latency = [[0.0 if i == j else float(latency) for j in range(threads)] for i in range(threads)]

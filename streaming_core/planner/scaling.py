@@ -1,19 +1,18 @@
 """Scaling: how many replicas each operator has (BriskStream, section 4 and appendix C, algorithm 1).
 
-`topological` is the paper's. It places the replicas. The first operator in reverse topological order that is
-over-supplied then gets as many replicas more as it is over-supplied times, or one more. If no placement is valid, the
-operator that could not be placed gets one more (appendix D). It ends where no operator is over-supplied, or where there
-is no room.
+`topological` is the paper's algorithm. It places the replicas, and takes the first over-supplied operator in reverse
+topological order. That operator gets as many more replicas as the over-supply demands, or one more. If no placement is
+valid, the operator without a place gets one more (appendix D). The algorithm ends when no operator is over-supplied, or
+no room is left.
 
-`balanced` is ours, for what a plan sustains. It works the other way round: it aims at an ingress a little above the one
-sustained, gives every operator the replicas that it needs for that by what they ask for now, and places the new ones.
-It ends where no aim is reached. It starts with replicas that take a part of the room if they fetch nothing, as the
-paper proposes (appendix D), and with each measured pattern. Where replications are few, it looks at all of them
-instead. Then its plan is the best one while the budget lasts, or one of fewer replicas that is as good within
-Graph.tolerance.
+`balanced` is ours, and maximises the sustained ingress. It aims at an ingress a little above the sustained one, gives
+every operator the replicas that this takes at its present demand, and places the new ones. It ends when it reaches no
+aim. It starts with replicas that would use a part of the room if they fetched nothing, as the paper proposes
+(appendix D), and with each measured pattern. Where replications are few, it examines all of them instead. Then its plan
+is the best one while the budget lasts, or one of fewer replicas that is as good within Graph.tolerance.
 
-To both, cores of a socket that take any number of replicas share what is asked of it as they like; which replica is on
-which of them is decided afterwards (placed.py). Where this matters, a machine has a socket for each thread.
+For both, the cores of a socket that take any number of replicas share its load freely. placed.py later assigns replicas
+to cores. Where that matters, a machine has a socket for each thread.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from streaming_core.planner.graph import Graph, Pattern
 from streaming_core.planner.improvement import completed, improved
 from streaming_core.planner.machine import NS, Machine
 from streaming_core.planner.model import ROUNDING, peak
-from streaming_core.planner.placement import Found, Search, place
+from streaming_core.planner.placement import Outcome, Search, place
 
-BISECTIONS = 8  # of the ingress: the last one changes it by less than a hundredth of the range, in logarithms
+BISECTIONS = 8  # of the ingress: the last changes it by less than a hundredth of the range, in logarithms
 
 
 @dataclass(frozen=True)
@@ -63,16 +62,21 @@ class Effort:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A replication with its placement. `value`: by the objective it was made for; `placements`: how many were
-    searched."""
+    """A replication with its placement.
+
+    Attributes:
+        problem: The replication.
+        outcome: The outcome of its search, with a plan.
+        placements: The number of placement searches.
+    """
 
     problem: Compressed
-    found: Found
+    outcome: Outcome
     placements: int
 
 
 def limit(graph: Graph, machine: Machine) -> int:
-    """Replicas in all: what there is room for; where a thread takes any number, one of each operator on each."""
+    """Return the largest number of replicas: the room, or one of each operator per thread where room is unlimited."""
     rooms = [machine.room(socket) for socket in range(machine.sockets)]
     known = [room for room in rooms if room is not None]
     return sum(known) if len(known) == len(rooms) else machine.threads * len(graph.operators)
@@ -81,22 +85,22 @@ def limit(graph: Graph, machine: Machine) -> int:
 def topological(
     graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int, by_one: bool = False
 ) -> Scaled | None:
-    """Algorithm 1, with appendix D. None if no replication has a valid placement."""
+    """Run algorithm 1 with appendix D; None if no replication has a valid placement."""
     most, best, placements = limit(graph, machine), None, 0
     replicas = [1] * len(graph.operators)
     while True:
         problem = Compressed(graph, machine, tuple(replicas), ingress, ratio)
-        found = place(problem, search)
+        outcome = place(problem, search)
         placements += 1
-        if found.plan is None:
-            index = found.failed
+        if outcome.plan is None:
+            index = outcome.failed
             if index is None or replicas[index] == graph.operators[index].replicas:
                 return best
             more = 1
         else:
-            if best is None or found.value > best.found.value * (1 + ROUNDING):
-                best = Scaled(problem, found, placements)
-            over = problem.overfed(found.plan[:, None, :]).over_supplied[:, 0].tolist()
+            if best is None or outcome.value > best.outcome.value * (1 + ROUNDING):
+                best = Scaled(problem, outcome, placements)
+            over = problem.overfed(outcome.plan[:, None, :]).over_supplied[:, 0].tolist()
             over = [times if replicas[i] < graph.operators[i].replicas else 0.0 for i, times in enumerate(over)]
             index = next((i for i in reversed(range(len(over))) if over[i]), None)
             if index is None:
@@ -110,12 +114,11 @@ def topological(
 def attainable(
     graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int, by_one: bool = False
 ) -> Scaled | None:
-    """Algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
+    """Run algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
 
     The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
-    constraints at the source's own peak rate. Then the ingress is searched by bisection. It starts
-    with one for which a plan is known. If algorithm 1 finds none there within its budget, it starts with half of it,
-    a quarter, and so on.
+    constraints at the source's own peak rate. Then a bisection searches the ingress. It starts with one for which a
+    plan is known. If algorithm 1 finds none there within its budget, it starts with half of it, a quarter, and so on.
     """
     best = topological(graph, machine, search, ingress, ratio, by_one)
     if best is not None:
@@ -124,7 +127,7 @@ def attainable(
     singles = _placed(problem, problem.nothing(), Effort().tries)
     if singles is None:
         return None
-    low, high = singles.found.value * (1 - 1e-6), ingress or peak(graph, 1)
+    low, high = singles.outcome.value * (1 - 1e-6), ingress or peak(graph, 1)
     for _ in range(BISECTIONS):
         middle = low if best is None else math.sqrt(low * high)
         scaled = topological(graph, machine, search, middle, ratio, by_one)
@@ -132,7 +135,7 @@ def attainable(
             best, low = scaled, middle
         elif best is not None:
             high = middle
-        else:  # there is a plan, which the search did not reach within its budget
+        else:  # a plan exists, but the search did not reach it within its budget
             low, high = middle / 2, middle
     return best
 
@@ -140,7 +143,7 @@ def attainable(
 def balanced(
     graph: Graph, machine: Machine, ingress: float | None = None, effort: Effort | None = None
 ) -> Scaled | None:
-    """The plan that sustains most, of those tried. None if not even one replica of each operator can be placed."""
+    """Search the plan that sustains most; None if there is no room for one replica of each operator."""
     most, effort = limit(graph, machine), effort or Effort()
     if len(graph.operators) > most:
         return None
@@ -148,13 +151,13 @@ def balanced(
     best, placements = None, 0
     enough = _bound(graph, ingress) * (1 - ROUNDING)
     for within, first in _starts(graph, machine, most, effort):
-        if best is not None and best.found.value >= enough:
+        if best is not None and best.outcome.value >= enough:
             break
         problem = Compressed(within, machine, first, ingress)
         climbed = _placed(problem, problem.nothing(), effort.tries)
         while climbed is not None:
             placements += climbed.placements
-            if best is None or climbed.found.value > best.found.value * (1 + ROUNDING):
+            if best is None or climbed.outcome.value > best.outcome.value * (1 + ROUNDING):
                 best = climbed
             climbed = _grown(climbed, most, effort)
     if best is None:
@@ -163,16 +166,16 @@ def balanced(
         return _best_of_all(best, few, placements, effort.nodes_of_few)
     draw = random.Random(0)
     for _ in range(effort.ruins):
-        again = _placed(best.problem, _ruined(best.problem, best.found.plan, draw), effort.tries)
+        again = _placed(best.problem, _ruined(best.problem, best.outcome.plan, draw), effort.tries)
         placements += 1
-        if again is not None and again.found.value > best.found.value * (1 + ROUNDING):
+        if again is not None and again.outcome.value > best.outcome.value * (1 + ROUNDING):
             best = again
-    found = place(best.problem, Search(best_fit=False, budget=effort.nodes), best.found.plan)
-    return Scaled(best.problem, found, placements + 1)
+    outcome = place(best.problem, Search(best_fit=False, budget=effort.nodes), best.outcome.plan)
+    return Scaled(best.problem, outcome, placements + 1)
 
 
 def _starts(graph: Graph, machine: Machine, most: int, effort: Effort) -> Iterator[tuple[Graph, tuple[int, ...]]]:
-    """Graphs and replications to climb from.
+    """Yield graphs and replications to climb from.
 
     A second replica may cost more than it gains, and only others make up for it. So a climb for each measured pattern
     keeps to one replica of the operators that have one in it.
@@ -186,7 +189,7 @@ def _starts(graph: Graph, machine: Machine, most: int, effort: Effort) -> Iterat
 
 
 def _bound(graph: Graph, ingress: float | None) -> float:
-    """At least as much as any plan sustains: an operator has no more than its most replicas, at the least cost."""
+    """Compute an upper bound of what plans sustain: every operator has its most replicas, at the least cost."""
     nowhere, singles = Machine.of_threads(1), (1,) * len(graph.operators)
     patterns = [pattern.operators for pattern in graph.patterns] or [graph.operators]
     bases = [Compressed(graph.changed(operators=one, patterns=[]), nowhere, singles).base for one in patterns]
@@ -195,13 +198,13 @@ def _bound(graph: Graph, ingress: float | None) -> float:
 
 
 def _limited(graph: Graph, pattern: Pattern) -> Graph:
-    """The graph of operators of which those have one replica that have one in the pattern."""
+    """Return the graph with one replica at most of each operator that has one in the pattern."""
     several = {*pattern.several}
     return graph.mapped(lambda operator: operator if operator.name in several else operator.changed(most=1))
 
 
 def replications(graph: Graph, most: int) -> Iterator[tuple[int, ...]]:
-    """All that have at most so many replicas."""
+    """Yield all replications of at most so many replicas."""
 
     def of(index: int, left: int) -> Iterator[tuple[int, ...]]:
         if index == len(graph.operators):
@@ -216,34 +219,36 @@ def replications(graph: Graph, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placements: int, nodes: int) -> Scaled:
-    """Branch and bound of each replication whose bound leaves hope; of plans that are as good, as far as can be told,
-    that of fewest replicas."""
+    """Search each replication whose bound allows a better plan.
+
+    Of plans that are equally good within the tolerance, the one of fewest replicas wins.
+    """
     graph, machine, ingress = climbed.problem.application, climbed.problem.machine, climbed.problem.ingress
     margin = max(ROUNDING, graph.tolerance)
     best: Scaled | None = None
     complete, left = True, nodes
     for numbers in sorted(replications, key=lambda numbers: (sum(numbers), numbers)):
         problem = Compressed(graph, machine, numbers, ingress)
-        # What is clearly worse than the plan that climbing has found need not be found.
-        enough = climbed.found.value * (1 - 3 * margin)
+        # The search may skip plans that are clearly worse than the one from climbing.
+        enough = climbed.outcome.value * (1 - 3 * margin)
         if best is not None:
             more = sum(numbers) > sum(best.problem.replicas)
-            enough = max(enough, best.found.value * (1 + (margin if more else ROUNDING)))
+            enough = max(enough, best.outcome.value * (1 + (margin if more else ROUNDING)))
         if 1 / float(problem.bound(problem.nothing()[:, None, :])[0]) <= enough:
             continue
-        found = place(problem, Search(best_fit=False, budget=left), floor=enough)
-        placements, left = placements + 1, left - found.nodes
-        complete = complete and found.complete
-        if found.plan is not None:
-            best = Scaled(problem, found, placements)
-    if best is None or climbed.found.value > best.found.value * (1 + margin):
+        outcome = place(problem, Search(best_fit=False, budget=left), floor=enough)
+        placements, left = placements + 1, left - outcome.nodes
+        complete = complete and outcome.complete
+        if outcome.plan is not None:
+            best = Scaled(problem, outcome, placements)
+    if best is None or climbed.outcome.value > best.outcome.value * (1 + margin):
         best = climbed  # the budget did not last
-    return Scaled(best.problem, replace(best.found, complete=complete), placements)
+    return Scaled(best.problem, replace(best.outcome, complete=complete), placements)
 
 
 def _grown(best: Scaled, most: int, effort: Effort) -> Scaled | None:
-    """A better plan with other replicas; None if none was found."""
-    problem, plan = best.problem, best.found.plan
+    """Search a better plan with other replicas; None if there is none among those tried."""
+    problem, plan = best.problem, best.outcome.plan
     assert plan is not None
     tried = {problem.replicas}
     for aim in effort.aims:
@@ -252,25 +257,25 @@ def _grown(best: Scaled, most: int, effort: Effort) -> Scaled | None:
             continue
         tried.add(replicas)
         grown = Compressed(problem.application, problem.machine, replicas, problem.ingress)
-        found = _placed(grown, carried(problem, plan, grown), effort.tries)
-        if found is not None and found.found.value > best.found.value * (1 + ROUNDING):
-            return replace(found, placements=len(tried) - 1)
+        candidate = _placed(grown, carried(problem, plan, grown), effort.tries)
+        if candidate is not None and candidate.outcome.value > best.outcome.value * (1 + ROUNDING):
+            return replace(candidate, placements=len(tried) - 1)
     return None
 
 
 def _placed(problem: Compressed, plan: Array, tries: int) -> Scaled | None:
-    """A plan completed and improved; None if there is no room for it."""
+    """Complete and improve a plan; None if there is no room for it."""
     plan = completed(problem, plan)
     if plan[:, problem.nowhere].any():
         return None
     plan = improved(problem, plan, tries)
-    return Scaled(problem, Found(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False), 1)
+    return Scaled(problem, Outcome(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False), 1)
 
 
-def _ruined(problem: Compressed, given: Array | None, draw: random.Random) -> Array:
-    """A plan without what is of some operators, or on some sockets."""
-    assert given is not None
-    plan = given.copy()
+def _ruined(problem: Compressed, whole: Array | None, draw: random.Random) -> Array:
+    """Return a plan without the replicas of some operators, or on some sockets."""
+    assert whole is not None
+    plan = whole.copy()
     if draw.random() < 0.5:
         sockets = draw.sample(range(problem.sockets), max(1, problem.sockets // 4))
         rows = [*range(len(problem.classes))]
@@ -285,7 +290,7 @@ def _ruined(problem: Compressed, given: Array | None, draw: random.Random) -> Ar
 
 
 def _start(graph: Graph, machine: Machine, most: float) -> tuple[int, ...]:
-    """About so many replicas in all, in proportion to what operators ask for that fetch nothing."""
+    """Return a replication of about so many replicas, in proportion to demand without fetching."""
     problem = Compressed(graph, machine, (1,) * len(graph.operators))
     base = [float(problem.base[classes].max()) for classes in problem.of_operator]
 
@@ -304,27 +309,27 @@ def _start(graph: Graph, machine: Machine, most: float) -> tuple[int, ...]:
 
 
 def _wanted(now: Scaled, aim: float) -> tuple[int, ...]:
-    """Replicas that it takes to sustain so many times the ingress, by what those that there are ask for."""
-    problem, plan = now.problem, now.found.plan
+    """Return the replicas needed for `aim` times the sustained ingress, at the present demand."""
+    problem, plan = now.problem, now.outcome.plan
     assert plan is not None
-    asked = problem.loads(plan[:, None, :])[1].max(axis=(1, 2))
+    demand = problem.loads(plan[:, None, :])[1].max(axis=(1, 2))
     wanted = []
     for operator, classes, k in zip(problem.graph.operators, problem.of_operator, problem.replicas, strict=True):
-        need = math.ceil(aim * now.found.value * float(asked[classes].max()) * k - ROUNDING)
+        need = math.ceil(aim * now.outcome.value * float(demand[classes].max()) * k - ROUNDING)
         wanted.append(min(operator.replicas, max(1, need)))
     return tuple(wanted)
 
 
 def carried(before: Compressed, plan: Array, problem: Compressed) -> Array:
-    """Another replication's plan with the operators' replicas where they were; of fewer, where they ask for least."""
-    made = problem.nothing()
-    asked = before.asked(plan[:, None, :])[:, 0]
+    """Carry a plan over to another replication: replicas stay, and an operator with fewer keeps the cheapest."""
+    carried_plan = problem.nothing()
+    demand = before.demand(plan[:, None, :])[:, 0]
     for old, new in zip(before.of_operator, problem.of_operator, strict=True):
         there = plan[old].sum(axis=0)[: problem.sockets]
-        nearest = np.argsort(asked[old[0], : problem.sockets], kind="stable").tolist()
+        nearest = np.argsort(demand[old[0], : problem.sockets], kind="stable").tolist()
         for unit in new:
             for socket in nearest:
-                while made[unit, problem.nowhere] > 0 and there[socket] >= problem.sizes[unit]:
-                    made = problem.moved(made, unit, socket)
+                while carried_plan[unit, problem.nowhere] > 0 and there[socket] >= problem.sizes[unit]:
+                    carried_plan = problem.moved(carried_plan, unit, socket)
                     there[socket] -= problem.sizes[unit]
-    return made
+    return carried_plan

@@ -1,14 +1,14 @@
-"""Strategies: how a plan is found, by name.
+"""Strategies: ways to find a plan, by name.
 
-- `balanced`, the default and ours: replicas by what is sustained; places by local improvement and branch and bound.
-- `rlas`: algorithms 1 and 2 of the paper with appendix D, by R, with the paper's bound and all its heuristics.
-- `rlas_fix_l`, `rlas_fix_u`: as `rlas`, for a machine on which every row is fetched over the greatest distance, or
-  none.
-- `first_fit`: replicas of `rlas`, in topological order each on the first socket with room.
-- `round_robin`: replicas of `rlas`, on the sockets in turn.
-- `os`: replicas of `rlas`, wherever the operating system runs their threads.
-- `random`: replicas and places are drawn.
-- `exhaustive`: all plans are looked at: the judge of the others, on small instances.
+- `balanced`, the default and ours, maximises the sustained ingress. It scales by demand, and places by local
+  improvement, then branch and bound.
+- `rlas` runs algorithms 1 and 2 of the paper with appendix D, by R, with the paper's bound and all its heuristics.
+- `rlas_fix_l` and `rlas_fix_u` run `rlas` for a machine that fetches every row over the greatest distance, or none.
+- `first_fit` takes the replicas of `rlas`, in topological order, each on the first socket with room.
+- `round_robin` takes the replicas of `rlas`, on the sockets in turn.
+- `os` takes the replicas of `rlas`, and the operating system places their threads.
+- `random` draws replicas and places.
+- `exhaustive` examines all plans: the reference for the others, on small instances.
 """
 
 from __future__ import annotations
@@ -26,22 +26,31 @@ from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.graph import Graph, Operator
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.model import ROUNDING, Places, peak
-from streaming_core.planner.placed import Placed, dealt
+from streaming_core.planner.placed import Placed, assign_cores
 from streaming_core.planner.placement import Search
 from streaming_core.planner.scaling import Scaled
 
 DEFAULT = "balanced"
 # Strategies of the paper, for which a profile states the median of T_e. Others get the mean.
 PUBLISHED = ("rlas", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin", "os")
-COMPRESSION = 5  # replicas of a unit, as in the paper
-PAPER_BUDGET = 40  # nodes of each placement: the paper's search ends by itself on small instances alone
-RELAXATION = 1.25  # by which first fit relaxes a constraint that it cannot keep
+COMPRESSION = 5  # replicas per unit, as in the paper
+PAPER_BUDGET = 40  # nodes per placement: the paper's search ends within any budget only on small instances
+RELAXATION = 1.25  # the factor by which first fit relaxes a constraint that it cannot keep
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a plan is wanted for: an application at the machine's clock; events per second, None: as many as can be
-    taken."""
+    """The input of a strategy.
+
+    Attributes:
+        graph: The application, at the machine's clock.
+        machine: The machine.
+        ingress: Offered events per second; None: as many as the plan can take.
+        seed: Of `random`.
+        compression: Replicas per unit of `rlas`.
+        by_one: Whether `rlas` scales operators by one replica, as the authors' code does, not by their over-supply.
+        replicas: Those that `first_fit`, `round_robin` and `os` place; None: those of `rlas`.
+    """
 
     graph: Graph
     machine: Machine
@@ -62,16 +71,21 @@ def plan(
     by_one: bool = False,
     replicas: tuple[int, ...] | None = None,
 ) -> Placed:
-    """The plan that a strategy finds. The same for the same input.
+    """Find a plan. The same input gives the same plan.
 
-    Args: ingress: events per second that are offered; None: as many as can be taken. seed: of `random`. compression,
-        by_one: of `rlas`: replicas of a unit; whether operators are scaled by one, as the authors' code
-            does, not by how many times they are over-supplied. replicas: those that `first_fit`, `round_robin` and `os`
-            place; None: those of `rlas`, which takes another search.
+    Args:
+        strategy: The name of the strategy.
+        graph: The application.
+        machine: The machine.
+        ingress: Offered events per second; None: as many as the plan can take.
+        seed: Of `random`.
+        compression: Replicas per unit of `rlas`.
+        by_one: Whether `rlas` scales operators by one replica, as the authors' code does, not by their over-supply.
+        replicas: Those that `first_fit`, `round_robin` and `os` place; None: those of `rlas`, which takes its search.
 
     Raises:
-        BadInput: no such strategy, no room for the operators, no ingress where the source costs nothing, or an instance
-            that is too large for `exhaustive`.
+        BadInput: No such strategy, no room for the operators, no ingress for a source without cost, or an instance too
+            large for `exhaustive`.
     """
     check(strategy)
     if compression < 1:
@@ -90,35 +104,35 @@ def check(strategy: str) -> None:
 
 
 def balanced(task: Task) -> Placed:
-    """Ours; see scaling.balanced."""
+    """Maximise the sustained ingress; see scaling.balanced."""
     scaled = scaling.balanced(task.graph, task.machine, task.ingress)
     if scaled is None:
         raise _no_room(task)
-    return _placed("balanced", task, scaled)
+    return _from_scaled("balanced", task, scaled)
 
 
 def rlas(task: Task) -> Placed:
-    """The paper's: by R, with its bound."""
-    return _placed("rlas", task, _rlas(task), proved=False)
+    """Run the paper's algorithms: by R, with its bound."""
+    return _from_scaled("rlas", task, _rlas(task), proved=False)
 
 
 def rlas_fix_l(task: Task) -> Placed:
-    """T_f is the greatest there is, wherever replicas are."""
+    """Run `rlas` with the greatest T_f between all replicas."""
     return _fixed("rlas_fix_l", task, max(map(max, task.machine.unit_ns)))
 
 
 def rlas_fix_u(task: Task) -> Placed:
-    """T_f is nothing."""
+    """Run `rlas` with T_f = 0."""
     return _fixed("rlas_fix_u", task, 0.0)
 
 
 def first_fit(task: Task) -> Placed:
-    """Put each replica on the first socket where constraints hold, at the ingress that is sustained without fetching.
+    """Put each replica on the first socket where constraints hold, at the ingress sustained without fetching.
 
-    If there is none, relax what is violated on the first socket with room, and pack everything anew.
+    If there is none, relax the violated constraints of the first socket with room, and pack everything anew.
     """
     problem = Compressed(task.graph, task.machine, _replicas(task), task.ingress)
-    # What the replicas sustain where nothing is fetched, and no socket is fuller than others.
+    # The ingress that the replicas sustain without fetching, on evenly loaded sockets.
     nothing = problem.nothing()[:, None, :]
     ingress = 1 / float(problem.bound(nothing)[0])
     units = [unit for unit, total in enumerate(problem.totals.tolist()) for _ in range(total)]
@@ -128,31 +142,31 @@ def first_fit(task: Task) -> Placed:
         for unit in units:
             here = current[:, : problem.sockets].sum(axis=0)
             sockets = np.flatnonzero(problem.room - here >= 1).tolist()
-            made = np.stack([problem.moved(current, unit, socket) for socket in sockets], axis=1)
-            loads = problem.loads(made)[0] * ingress
+            plans = np.stack([problem.moved(current, unit, socket) for socket in sockets], axis=1)
+            loads = problem.loads(plans)[0] * ingress
             exceeded = loads > slack * (1 + ROUNDING)
             fitting = np.flatnonzero(~exceeded.any(axis=1))
             if not len(fitting):
                 violated = exceeded[0]
                 break
-            current = np.ascontiguousarray(made[:, fitting[0]])
+            current = np.ascontiguousarray(plans[:, fitting[0]])
         if violated is None:
-            return _made("first_fit", task, problem.places(current))
+            return _plan_of("first_fit", task, problem.places(current))
         slack = np.where(violated, slack * RELAXATION, slack)
 
 
 def round_robin(task: Task) -> Placed:
-    """Replica n of all on socket n modulo their number, else on the next with room."""
-    return _made("round_robin", task, _in_turn(task))
+    """Put replica n of all on socket n modulo their number, else on the next with room."""
+    return _plan_of("round_robin", task, _in_turn(task))
 
 
 def os(task: Task) -> Placed:
-    """Threads that nobody binds; tasks are dealt to them in turn."""
-    return _made("os", task, _in_turn(task), pinned=False)
+    """Assign tasks to threads in turn, and bind no thread to a core."""
+    return _plan_of("os", task, _in_turn(task), pinned=False)
 
 
 def random_(task: Task) -> Placed:
-    """Operators that are drawn get one more until there is no room; then replicas are put where there is, by lot."""
+    """Draw operators that get one more replica until no room is left; then draw a socket for each replica."""
     draw = random.Random(task.seed)
     graph, machine = task.graph, task.machine
     most = scaling.limit(graph, machine)
@@ -170,11 +184,11 @@ def random_(task: Task) -> Placed:
         socket = draw.choice([i for i in range(machine.sockets) if left[i] > 0])
         left[socket] -= 1
         sockets[name].append(socket)
-    return _made("random", task, sockets)
+    return _plan_of("random", task, sockets)
 
 
 def exhaustive(task: Task) -> Placed:
-    """Of all plans that sustain most one of fewest replicas."""
+    """Find a plan of fewest replicas among all that sustain most."""
     most = scaling.limit(task.graph, task.machine)
     problems, plans = [], 0
     for replicas in scaling.replications(task.graph, most):
@@ -187,14 +201,14 @@ def exhaustive(task: Task) -> Placed:
             )
     best: Scaled | None = None
     for problem in problems:
-        found = placement.exhaustive(problem)
+        outcome = placement.exhaustive(problem)
         fewer = best is not None and sum(problem.replicas) < sum(best.problem.replicas)
-        enough = 0.0 if best is None else best.found.value * (1 + (-ROUNDING if fewer else ROUNDING))
-        if found.plan is not None and (best is None or found.value > enough):
-            best = Scaled(problem, found, len(problems))
+        enough = 0.0 if best is None else best.outcome.value * (1 + (-ROUNDING if fewer else ROUNDING))
+        if outcome.plan is not None and (best is None or outcome.value > enough):
+            best = Scaled(problem, outcome, len(problems))
     if best is None:
         raise _no_room(task)
-    return _placed("exhaustive", task, best)
+    return _from_scaled("exhaustive", task, best)
 
 
 STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
@@ -223,7 +237,7 @@ def _replicas(task: Task) -> tuple[int, ...]:
 
 
 def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
-    """A plan for a machine on which a line always takes so long; told of by the true one."""
+    """Plan for a machine with the same fetch time everywhere; the estimate is for the true machine."""
     n, units = task.machine.sockets, task.machine.units
 
     def fixed(operator: Operator) -> Operator:
@@ -243,7 +257,7 @@ def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
     graph = task.graph.mapped(fixed)
     machine = task.machine.changed(streams=None, rewriting=None, latency=[[0.0] * n for _ in range(n)])
     scaled = _rlas(replace(task, graph=graph, machine=machine))
-    return _placed(name, task, scaled, proved=False)
+    return _from_scaled(name, task, scaled, proved=False)
 
 
 def _in_turn(task: Task) -> dict[str, list[int]]:
@@ -266,18 +280,18 @@ def _rooms(machine: Machine) -> list[float]:
     return [math.inf if room is None else room for room in rooms]
 
 
-def _placed(name: str, task: Task, scaled: Scaled, proved: bool | None = None) -> Placed:
-    found = scaled.found
-    assert found.plan is not None
-    sockets = scaled.problem.places(found.plan)
-    shown = found.complete if proved is None else proved
-    return _made(name, task, sockets, placements=scaled.placements, proved=shown)
+def _from_scaled(name: str, task: Task, scaled: Scaled, proved: bool | None = None) -> Placed:
+    outcome = scaled.outcome
+    assert outcome.plan is not None
+    sockets = scaled.problem.places(outcome.plan)
+    shown = outcome.complete if proved is None else proved
+    return _plan_of(name, task, sockets, placements=scaled.placements, proved=shown)
 
 
-def _made(
+def _plan_of(
     name: str, task: Task, sockets: Places, pinned: bool = True, placements: int = 1, proved: bool = False
 ) -> Placed:
-    cores = dealt(task.graph, task.machine, sockets)
+    cores = assign_cores(task.graph, task.machine, sockets)
     return Placed(name, task.graph, task.machine, sockets, cores, task.ingress, pinned, placements, proved)
 
 

@@ -18,7 +18,7 @@ from streaming_core.api import Counter, Map, Queue, Ring, Set, TopK, boolean, f6
 from streaming_core.kernels.values import GrowingType, QueueType, RingType
 from streaming_core.language.record import CONTAINERS, Record, Scalar
 from streaming_core.language.typed.expressions import METHODS
-from streaming_core.oracle.interpreter import twins
+from streaming_core.oracle.interpreter import containers as plain
 
 
 @record
@@ -92,13 +92,13 @@ class Use:
 
 
 def declared() -> dict[type, set[str]]:
-    """Every method that the oracle's types, the interpreter's twins or the kernels know."""
+    """Every method that the oracle's types, the interpreter's containers or the kernels know."""
     methods: dict[type, set[str]] = {kind: set(METHODS[kind]) for kind in CONTAINERS}
     samples = {Ring: i64, Set: i64, Map: (i64, i64), Counter: i64, TopK: 2, Queue: Wide}
     for kind in CONTAINERS:
         sample = kind(i64, 2) if kind is Ring else kind(*np.atleast_1d(np.array(samples[kind], object)))
-        twin = type(twins.twin(sample, 2, "field"))
-        own = {name for name, value in inspect.getmembers(twin, inspect.isfunction) if not name.startswith("_")}
+        box = type(plain.empty(sample, 2, "field"))
+        own = {name for name, value in inspect.getmembers(box, inspect.isfunction) if not name.startswith("_")}
         # Names of the interpreter for operators, and methods of its base class that a set and a counter lack.
         own -= {"export", "stored", "length", "contains", "item", "copy"} | (INHERITED.get(kind, set()))
         methods[kind] |= own

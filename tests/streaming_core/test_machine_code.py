@@ -15,7 +15,7 @@ from streaming_core.kernels.program import compile_app, sources
 from streaming_core.machine_code import Kept
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop import machine as loops
-from streaming_core.oracle.loop.tools import tools
+from streaming_core.oracle.loop.memory_functions import memory_functions
 
 KEPT = machine_code.kept  # tests/conftest.py disables this for all other tests
 PARTS = {"one": b"first\n\0part", "two": b"", "three": bytes(range(256))}
@@ -56,7 +56,7 @@ def counted(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    tools()  # all loops have them: compiled before anything is counted
+    memory_functions()  # all loops have them: compiled before anything is counted
     monkeypatch.setattr(machine_code, "kept", KEPT)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
     return tmp_path / "home"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streaming_core.language.record import Array, Resolved, Ring, Scalar, Text
 from streaming_core.oracle import events
-from streaming_core.oracle.interpreter import twins
+from streaming_core.oracle.interpreter import containers
 
 
 def row_class(resolved: Resolved, header: bool) -> type:
@@ -33,7 +33,7 @@ def zero(resolved: Resolved) -> Callable[[], Any]:
                 one = "0.0" if item.is_float else "False" if item.name == "boolean" else "0"
                 values.append(f"[{one}] * {slot.count}")
             case _:
-                makers[f"_new_{name}"] = lambda slot=slot: twins.twin(
+                makers[f"_new_{name}"] = lambda slot=slot: containers.empty(
                     slot.type, slot.count, f"{resolved.name}.{slot.name}"
                 )
                 values.append(f"_new_{name}()")

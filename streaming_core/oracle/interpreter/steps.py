@@ -13,7 +13,7 @@ from streaming_core.language.application import Table
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import NAN, Text
 from streaming_core.language.typed import Program
-from streaming_core.oracle.interpreter import twins
+from streaming_core.oracle.interpreter import arithmetic
 from streaming_core.oracle.interpreter.rows import copier, export, row_class, zero
 from streaming_core.oracle.interpreter.source import Source
 
@@ -43,10 +43,11 @@ class Step:
         make: Any = row_class(output, header=True)
         self.namespace: dict[str, Any] = {
             "_append": self.rows.append, "_Out": make, "_seq": self.seq, "_count_dropped": self._count_dropped,
-            "_wrap": twins.wrap, "_shift_left": twins.shift_left, "_shift_right": twins.shift_right,
-            "_truncate": twins.truncate, "_narrow": twins.narrow, "_item": twins.item, "_slice": twins.text_slice,
-            "_find": twins.text_find, "_nan": NAN, "_inf": math.inf, "_negative": twins.negative, "_float": float,
-            "_set_item": twins.set_item, "_bool": bool, "len": len, "min": min, "max": max, "abs": abs, "range": range,
+            "_wrap": arithmetic.wrap, "_shift_left": arithmetic.shift_left, "_shift_right": arithmetic.shift_right,
+            "_truncate": arithmetic.truncate, "_narrow": arithmetic.narrow, "_item": arithmetic.item,
+            "_slice": arithmetic.text_slice, "_find": arithmetic.text_find, "_negative": arithmetic.negative,
+            "_set_item": arithmetic.set_item, "_nan": NAN, "_inf": math.inf, "_float": float, "_bool": bool,
+            "len": len, "min": min, "max": max, "abs": abs, "range": range,
         }  # fmt: skip
         self.printer = Source(shared.program, self.namespace, is_last)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK
-from streaming_core.oracle.loop.tools import tools
+from streaming_core.oracle.loop.memory_functions import memory_functions
 
 
 def word_at(address: int) -> int:
@@ -38,7 +38,7 @@ def column_of(values: np.ndarray, slot: Any, text: np.ndarray | None) -> pa.Arra
             np.cumsum(lengths, out=offsets[1:])
             data = np.empty(int(offsets[-1]) + 1, np.uint8)
             begins = np.ascontiguousarray(values["offset"].astype(np.int64)) + text.ctypes.data
-            tools()["gather"](begins.ctypes.data, len(begins), offsets.ctypes.data, data.ctypes.data)
+            memory_functions()["gather"](begins.ctypes.data, len(begins), offsets.ctypes.data, data.ctypes.data)
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
             return pa.Array.from_buffers(pa.large_binary(), len(values), buffers).cast(pa.binary())
         case Array(item):

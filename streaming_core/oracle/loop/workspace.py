@@ -18,7 +18,7 @@ from streaming_core.language.window import Bounds
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.loop.machine import Machine
-from streaming_core.oracle.loop.tools import tools
+from streaming_core.oracle.loop.memory_functions import memory_functions
 
 
 class Workspace:
@@ -57,12 +57,12 @@ class Workspace:
         self.key_maps = {table: np.zeros(layout.MAP_BYTES // 8, np.int64) for table in self.indexes}
         self.maps: list[tuple[Operator, int]] = []
         self.windows: list[tuple[Bounds, np.ndarray]] = []
-        self._tools = tools()
+        self._functions = memory_functions()
         for table in self.indexes:
             self._open_index(table)
         # Loaded now, because they are needed when nothing can be loaded any more.
         memory = self.context, self.maps, self.windows, self.key_maps, self._blocks
-        weakref.finalize(self, _give_back, self._tools, *memory, emitters)
+        weakref.finalize(self, _give_back, self._functions, *memory, emitters)
 
     def _ends(self, sink: Operator) -> bool:
         """Whether the sink takes what the last operator puts out, and nobody else does."""
@@ -90,26 +90,26 @@ class Workspace:
             if operator.key is None:
                 view(address, 8 * (self.program.resolved(operator.kept).state[1] // 8))[:] = 0
             else:
-                self._tools["release"](word_at(address + layout.ENTRIES))
+                self._functions["release"](word_at(address + layout.ENTRIES))
                 view(address, layout.MAP_BYTES)[:] = 0
                 self.open_map(operator, address)
         for bounds, words in self.windows:
-            self._tools["windows_release"](words.ctypes.data)
+            self._functions["windows_release"](words.ctypes.data)
             self.open_windows(bounds, words)
-        self._tools["release_arena"](self.ctx)
+        self._functions["release_arena"](self.ctx)
         for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
             self.context[word // 8] = 0
         for i in range(len(self.operators)):
             view(self.emitter(i) + layout.DROPPED, 8)[:] = 0
         for table, block in self.key_maps.items():
-            self._tools["release"](word_at(block.ctypes.data + layout.ENTRIES))
+            self._functions["release"](word_at(block.ctypes.data + layout.ENTRIES))
             self._open_index(table)
 
     def open_map(self, operator: Operator, table: int) -> None:
         """Makes an operator's empty map."""
         slot = self.program.resolved(operator.input).event[0][operator.keyed_by]
         state = self.program.resolved(operator.kept).state[1]
-        if not self._tools["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
+        if not self._functions["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
             raise RunFailed("out of memory")
 
     def _open_index(self, table: Table) -> None:
@@ -117,14 +117,14 @@ class Workspace:
         indexed, block = self.indexes[table], self.key_maps[table]
         block[:] = 0
         address, keys = block.ctypes.data, tables.keys(self.app, table, self.program.params)
-        complete = self._tools["map_open"](address, 8, 3 if indexed.is_text else 2)
+        complete = self._functions["map_open"](address, 8, 3 if indexed.is_text else 2)
         if isinstance(keys, list):
             offsets = np.cumsum([0, *map(len, keys)], dtype=np.int64)
             content = np.frombuffer(b"".join(keys) + bytes(16), np.uint8)
             where = content.ctypes.data, offsets.ctypes.data
-            complete = complete and self._tools["enter_texts"](self.ctx, address, *where, len(keys))
+            complete = complete and self._functions["enter_texts"](self.ctx, address, *where, len(keys))
         elif keys is not None:
-            complete = complete and self._tools["enter_integers"](self.ctx, address, keys.ctypes.data, len(keys))
+            complete = complete and self._functions["enter_integers"](self.ctx, address, keys.ctypes.data, len(keys))
         if not complete:
             raise RunFailed("out of memory")
 
@@ -149,7 +149,7 @@ class Workspace:
                 addresses = self._entries(text, address)
                 numbers = np.zeros(len(addresses), np.int64)
                 where = addresses.ctypes.data, len(addresses), 24 if text else 16, numbers.ctypes.data
-                self._tools["copy_states"](address, *where)
+                self._functions["copy_states"](address, *where)
                 keys, rows = self._keys(text, addresses), rows[numbers - 1]
             found[table.name] = self._states_table(self.program.resolved(table.row), rows, keys)
         for operator, address in self.maps:
@@ -162,7 +162,7 @@ class Workspace:
             text = self._has_text_keys(operator)
             addresses = self._entries(text, address)
             rows = np.zeros(len(addresses), dtype)
-            self._tools["copy_states"](
+            self._functions["copy_states"](
                 address, addresses.ctypes.data, len(addresses), 24 if text else 16, rows.ctypes.data
             )
             found[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
@@ -174,20 +174,20 @@ class Workspace:
     def _entries(self, text: bool, table: int) -> np.ndarray:
         """The entries of a map that are in use, ascending by key."""
         addresses = np.empty(int(word_at(table + layout.USED)), np.int64)
-        self._tools["entries_in_use"](table, 0 if text else 8, addresses.ctypes.data)
+        self._functions["entries_in_use"](table, 0 if text else 8, addresses.ctypes.data)
         order = pc.sort_indices(self._keys(text, addresses)).to_numpy()
         return np.ascontiguousarray(addresses[order])
 
     def _keys(self, text: bool, addresses: np.ndarray) -> pa.Array:
         if not text:
             keys = np.empty(len(addresses), np.int64)
-            self._tools["copy_integer_keys"](addresses.ctypes.data, len(addresses), keys.ctypes.data)
+            self._functions["copy_integer_keys"](addresses.ctypes.data, len(addresses), keys.ctypes.data)
             return pa.array(keys)
         offsets = np.zeros(len(addresses) + 1, np.int64)
         given = addresses.ctypes.data, len(addresses), offsets.ctypes.data
-        self._tools["copy_text_keys"](*given, 0)
+        self._functions["copy_text_keys"](*given, 0)
         data = np.empty(offsets[-1] + 1, np.uint8)
-        self._tools["copy_text_keys"](*given, data.ctypes.data)
+        self._functions["copy_text_keys"](*given, data.ctypes.data)
         large = pa.Array.from_buffers(
             pa.large_binary(), len(addresses), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
@@ -220,7 +220,7 @@ class Workspace:
 
 
 def _give_back(
-    tools: dict[str, Machine],
+    functions: dict[str, Machine],
     context: np.ndarray,
     maps: list[tuple[Operator, int]],
     windows: list[tuple[Bounds, np.ndarray]],
@@ -230,12 +230,12 @@ def _give_back(
 ) -> None:
     """Frees what a loop has allocated; `blocks` holds those that the maps begin in."""
     ctx = context.ctypes.data
-    tools["release_arena"](ctx)
+    functions["release_arena"](ctx)
     for _, words in windows:
-        tools["windows_release"](words.ctypes.data)
+        functions["windows_release"](words.ctypes.data)
     owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
     owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
     owners += [table + layout.ENTRIES for operator, table in maps if operator.key is not None]
     owners += [block.ctypes.data + layout.ENTRIES for block in key_maps.values()]
     for owner in owners:
-        tools["release"](word_at(owner))
+        functions["release"](word_at(owner))

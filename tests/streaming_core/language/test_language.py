@@ -124,7 +124,7 @@ def test_a_numba_failure_is_not_blamed_on_the_application(make, package, monkeyp
     def fail(*_):
         raise TypingError("two lines\nof words", Loc(app.operators[1].functions["process"].__code__.co_filename, line))
 
-    monkeypatch.setattr("streaming_core.kernels.shapes.kernel", fail)
+    monkeypatch.setattr("streaming_core.kernels.entry.kernel", fail)
     monkeypatch.setattr("streaming_core.oracle.loop.loop.programs", fail)
     who = "app accepted" if make is Loop else rf"operator operate \(accepted.py:{line}\)"
     with pytest.raises(

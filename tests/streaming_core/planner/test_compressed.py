@@ -73,9 +73,9 @@ def test_units_of_a_ratio_hold_every_replica_once():
 
 def test_sockets_are_equivalent_if_exchanging_them_changes_nothing():
     alike = Machine.of_threads(3, 80)
-    assert Compressed(drawn.paper("fd"), alike, (1, 1, 1, 1)).twins == [[True] * 3] * 3
+    assert Compressed(drawn.paper("fd"), alike, (1, 1, 1, 1)).interchangeable == [[True] * 3] * 3
     other = Machine.of_threads(3, [[0, 80, 80], [80, 0, 80], [90, 80, 0]])
-    assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).twins[0] == [True, False, False]
+    assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).interchangeable[0] == [True, False, False]
     for rates in ("streams", "rewriting"):
         other = alike.changed(**{rates: [[None, 1e9, 1e9], [1e9, None, 1e9], [2e9, 1e9, None]]})
-        assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).twins[0] == [True, False, False]
+        assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).interchangeable[0] == [True, False, False]

@@ -88,8 +88,8 @@ def test_every_windowed_replica_reads_all_rows():
     windowed = work(kind="windowed", taken={"read_ns": 30.0, "read_bytes": 8.0})
     prediction = estimate(pipeline(windowed), TWO, {"source": [0], "work": [0, 1], "sink": [0]}, 1e6)
     near, far = prediction.of("work")
-    assert near.asked == pytest.approx(5e5 * 200 + 1e6 * 30)
-    assert far.asked == pytest.approx(5e5 * (200 + 100) + 1e6 * (30 + 50))
+    assert near.demand == pytest.approx(5e5 * 200 + 1e6 * 30)
+    assert far.demand == pytest.approx(5e5 * (200 + 100) + 1e6 * (30 + 50))
     assert prediction.throughput == 2e6
     assert prediction.traffic[0][1] == 5e5 * 100 + 1e6 * 8
 

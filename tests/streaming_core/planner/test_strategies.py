@@ -9,7 +9,7 @@ from streaming_core.planner import placement, scaling
 from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.graph import Graph, Input, Operator
 from streaming_core.planner.machine import Machine
-from streaming_core.planner.placed import Placed, dealt
+from streaming_core.planner.placed import Placed, assign_cores
 from streaming_core.planner.placement import Search
 from streaming_core.planner.strategies import STRATEGIES, plan
 from tests.differential.streams import examine
@@ -73,7 +73,7 @@ def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
     assert graph.operators[failed.failed].name == "predictor"
     scaled = scaling.topological(graph, machine, search, 5e5, 5)
     assert scaled.problem.replicas == (1, 1, 8, 1)
-    assert scaled.found.value == pytest.approx(5e5)
+    assert scaled.outcome.value == pytest.approx(5e5)
 
 
 def test_papers_search_lowers_the_ingress_when_replicas_share_cores():
@@ -130,7 +130,7 @@ def test_papers_scaling_replicates_over_supplied_operators():
     # 5 * 10^5 events of 9000 ns are 4.5 seconds of the predictor.
     assert by_ratio.problem.replicas == (1, 1, 6, 1)
     assert by_one.problem.replicas == (1, 1, 5, 1)
-    assert by_ratio.found.value == by_one.found.value == pytest.approx(5e5)
+    assert by_ratio.outcome.value == by_one.outcome.value == pytest.approx(5e5)
 
 
 def test_an_operator_stays_within_its_replica_limit():
@@ -153,7 +153,7 @@ def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
     machine = Machine(name="one", cores=[2, 1], replicas_per_core=None, latency=[[0.0, 0.0], [0.0, 0.0]])
     sockets = {"source": [1], "parser": [0], "splitter": [0], "counter": [0, 0, 0, 0, 0], "sink": [0]}
     # An event needs 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
-    cores = dealt(graph, machine, sockets)
+    cores = assign_cores(graph, machine, sockets)
     assert cores == {"source": [0], "parser": [0], "splitter": [0], "counter": [1, 1, 0, 1, 0], "sink": [1]}
 
 

@@ -1,8 +1,8 @@
-"""Where an event's rows lie, without access to them: this decides whose event it is.
+"""Positions of an event's rows, without access to them: they decide the thread that owns the event.
 
-A row's place is its relative position in its table, in 2^16ths, so that tables of all sizes are cut alike. The plan
-function is compiled once more, with a `txn` that only keeps the lowest and the highest row that it names. It keeps them
-for each size of tables, and their places follow after the plan.
+A row's position is relative to its table, in 2^16ths, so that owners get equal parts of tables of all sizes. numba
+compiles the plan function once more, with a `txn` that only records the lowest and the highest row that it names. It
+records them for each size of tables, and derives their positions after the plan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, register_model
 
-from streaming_core.kernels import abi, shapes
+from streaming_core.kernels import abi, entry
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.direct import EventModel, request_row
@@ -27,13 +27,13 @@ NONE = 1 << 32  # the lowest row while there is none; the highest is then 0
 
 
 class PlaceType(types.Type):
-    """`txn` that takes note of rows."""
+    """`txn` that records rows."""
 
     context, indexes, lookups = "context", abi.PLACE_INDEXES, abi.PLACE_LOOKUPS
 
     def __init__(self, bound: tx.Bound):
         self.bound = bound
-        # Of the event at hand, on the kernel's stack: per size its lowest and its highest row.
+        # The kernel's stack holds the event's lowest and highest row for each size.
         self.sizes = sorted(set(bound.sizes))
         super().__init__(f"Place({id(bound):x})")
 
@@ -43,7 +43,7 @@ register_model(PlaceType)(EventModel)
 
 @intrinsic
 def _note(typingctx, txn, row):
-    """Keeps a row that an event names."""
+    """Record a row that an event names."""
     begin = 16 * txn.sizes.index(txn.bound.sizes[row.table])
 
     def codegen(context, builder, signature, args):
@@ -124,8 +124,8 @@ def _require(txn, condition, rows):
 
 
 @overload(tx.txn_modify, prefer_literal=True)
-def _modify(txn, row, function, given):
-    return (lambda txn, row, function, given: None) if isinstance(txn, PlaceType) else None
+def _modify(txn, row, function, extra):
+    return (lambda txn, row, function, extra: None) if isinstance(txn, PlaceType) else None
 
 
 @overload(tx.txn_read)
@@ -138,11 +138,14 @@ def _drop(txn):
     return (lambda txn: None) if isinstance(txn, PlaceType) else None
 
 
-def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
-    """For every event the lowest and the highest place of its rows; (2^16 - 1, 0) where it names none."""
-    make_row, size = shapes.row_maker(event, True), event.event[1]
+def positions_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
+    """Compile the kernel that writes the lowest and highest position of each event's rows.
+
+    An event without rows gets (2^16 - 1, 0).
+    """
+    make_row, size = entry.row_maker(event, True), event.event[1]
     kind = PlaceType(bound)
-    make_txn = shapes.maker(kind, 3)
+    make_txn = entry.maker(kind, 3)
     area, reset, places_of = _counting(kind)
 
     def place_events(context):
@@ -160,4 +163,4 @@ def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_half(places, number * 4, places_of(counters))
         return 0
 
-    return shapes.kernel(place_events, abi.PLACE_ERROR)
+    return entry.kernel(place_events, abi.PLACE_ERROR)

@@ -7,83 +7,11 @@ from collections import namedtuple
 from functools import cache
 from typing import Any
 
-from streaming_core.language.record import NAN, Counter, Map, Queue, Record, Ring, Scalar, Set, TopK
+from streaming_core.language.record import Counter, Map, Queue, Record, Ring, Scalar, Set, TopK
+from streaming_core.oracle.interpreter.arithmetic import kept, narrow, wrap
 
 
-def wrap(value: int) -> int:
-    """`value` modulo 2^64, as a signed 64-bit integer."""
-    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
-
-
-def shift_left(value: int, count: int) -> int:
-    """`value << count` modulo 2^64."""
-    if not 0 <= count <= 63:
-        raise ValueError("shift count outside 0..63")
-    return wrap(value << count)
-
-
-def shift_right(value: int, count: int) -> int:
-    """`value >> count` with sign."""
-    if not 0 <= count <= 63:
-        raise ValueError("shift count outside 0..63")
-    return value >> count
-
-
-def truncate(value: float) -> int:
-    """`int(value)`; outside 64 bits, or not a number: OverflowError."""
-    if not -9223372036854775808.0 <= value < 9223372036854775808.0:
-        raise OverflowError("int() of a float outside 64 bits")
-    return int(value)
-
-
-def narrow(value: int, scalar: Scalar, where: str) -> int:
-    """`value` if the field can hold it, else OverflowError."""
-    if not scalar.low <= value <= scalar.high:
-        raise OverflowError(f"{where}: the value {value} does not fit {scalar.name}")
-    return value
-
-
-def kept(value: float) -> float:
-    """A double as it is kept: of NaNs there is one."""
-    return value if value == value else NAN
-
-
-def item(items: Any, index: int) -> Any:
-    """`items[index]`; negative positions are out of range."""
-    if not 0 <= index < len(items):
-        raise IndexError(f"index {index} out of range 0..{len(items) - 1}")
-    return items[index]
-
-
-def negative() -> Any:
-    """What stands for an item at a negative position."""
-    raise IndexError("index is negative")
-
-
-def set_item(items: list, index: int, value: Any) -> None:
-    """`items[index] = value`; negative positions are out of range."""
-    if not 0 <= index < len(items):
-        raise IndexError(f"index {index} out of range 0..{len(items) - 1}")
-    items[index] = value
-
-
-def text_slice(text: bytes, low: int, high: int) -> bytes:
-    """`text[low:high]`; negative bounds are an error."""
-    if low < 0 or high < 0:
-        raise IndexError("text: slice bounds are not negative")
-    return text[low:high]
-
-
-def text_find(text: bytes, byte: int, start: int) -> int:
-    """Position of the first `byte` at or after `start`, or -1."""
-    if start < 0:
-        raise IndexError("text: a search does not start before the text")
-    if not 0 <= byte <= 255:
-        raise ValueError("text: a byte lies in 0..255")
-    return text.find(byte, start)
-
-
-class RingTwin:
+class PlainRing:
     """The last `capacity` values, oldest first."""
 
     __slots__ = ("capacity", "head", "items", "scalar", "where")
@@ -108,8 +36,8 @@ class RingTwin:
     def length(self) -> int:
         return len(self.items)
 
-    def copy(self) -> RingTwin:
-        other = RingTwin(self.scalar, self.capacity, self.where)
+    def copy(self) -> PlainRing:
+        other = PlainRing(self.scalar, self.capacity, self.where)
         other.items, other.head = self.items[:], self.head
         return other
 
@@ -125,7 +53,7 @@ class RingTwin:
         return self.items[self.head :] + self.items[: self.head]
 
 
-class MapTwin:
+class PlainMap:
     """Integer keys to values in insertion order; a set is a map of its keys, a counter one of counts."""
 
     __slots__ = ("key", "keys", "places", "value", "values", "where")
@@ -181,7 +109,7 @@ class MapTwin:
         return [{"key": k, "value": v} for k, v in zip(self.stored(), self.values, strict=True)]
 
 
-class SetTwin(MapTwin):
+class PlainSet(PlainMap):
     """Distinct integers in insertion order."""
 
     __slots__ = ()
@@ -194,13 +122,13 @@ class SetTwin(MapTwin):
         self.keys.append(key)
         return True
 
-    at = MapTwin.key_at
+    at = PlainMap.key_at
 
     def export(self) -> list:
         return self.stored()
 
 
-class CounterTwin(MapTwin):
+class PlainCounter(PlainMap):
     """Integer keys to counts in insertion order."""
 
     __slots__ = ()
@@ -220,7 +148,7 @@ class CounterTwin(MapTwin):
         return super().get(key, 0)
 
 
-class TopKTwin:
+class PlainTopK:
     """The `capacity` best (score, key) pairs, score descending then key ascending."""
 
     __slots__ = ("capacity", "pairs", "where")
@@ -264,7 +192,7 @@ def _row(record: Record) -> Any:
     return namedtuple(record.name, list(record.fields))
 
 
-class QueueTwin:
+class PlainQueue:
     """Rows, oldest first, as many as are appended and not yet removed."""
 
     __slots__ = ("first", "make", "rows", "where")
@@ -300,19 +228,19 @@ class QueueTwin:
         return [row._asdict() for row in self.rows[self.first :]]
 
 
-def twin(declared: Any, count: int, where: str) -> Any:
+def empty(declared: Any, count: int, where: str) -> Any:
     """An empty container of the declared type. `count`: its capacity, where it has one."""
     match declared:
         case Ring(item=scalar):
-            return RingTwin(scalar, count, where)
+            return PlainRing(scalar, count, where)
         case Set(item=scalar):
-            return SetTwin(scalar, None, where)
+            return PlainSet(scalar, None, where)
         case Map(key=key, value=value):
-            return MapTwin(key, value, where)
+            return PlainMap(key, value, where)
         case Counter(key=key):
-            return CounterTwin(key, None, where)
+            return PlainCounter(key, None, where)
         case TopK():
-            return TopKTwin(count, where)
+            return PlainTopK(count, where)
         case Queue(item=record):
-            return QueueTwin(record, where)
+            return PlainQueue(record, where)
     raise AssertionError(declared)

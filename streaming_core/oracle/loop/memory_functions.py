@@ -28,8 +28,8 @@ _ARGUMENTS = {
 
 
 @cache
-def tools() -> dict[str, Machine]:
+def memory_functions() -> dict[str, Machine]:
     """The functions, by name."""
     functions = {function.__name__: function for function in _ARGUMENTS}
     arguments = {function.__name__: count for function, count in _ARGUMENTS.items()}
-    return programs("tools", arguments, lambda: functions, {})
+    return programs("memory functions", arguments, lambda: functions, {})

@@ -1,4 +1,4 @@
-"""The vocabulary the translator writes with, name by name (dialect.py)."""
+"""The vocabulary of the translator: words by name (dialect.py)."""
 
 from __future__ import annotations
 

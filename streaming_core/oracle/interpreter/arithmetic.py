@@ -1,0 +1,80 @@
+"""Arithmetic, and access to texts and arrays, where plain Python differs from the language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaming_core.language.record import NAN, Scalar
+
+
+def wrap(value: int) -> int:
+    """`value` modulo 2^64, as a signed 64-bit integer."""
+    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def shift_left(value: int, count: int) -> int:
+    """`value << count` modulo 2^64."""
+    if not 0 <= count <= 63:
+        raise ValueError("shift count outside 0..63")
+    return wrap(value << count)
+
+
+def shift_right(value: int, count: int) -> int:
+    """`value >> count` with sign."""
+    if not 0 <= count <= 63:
+        raise ValueError("shift count outside 0..63")
+    return value >> count
+
+
+def truncate(value: float) -> int:
+    """`int(value)`; outside 64 bits, or not a number: OverflowError."""
+    if not -9223372036854775808.0 <= value < 9223372036854775808.0:
+        raise OverflowError("int() of a float outside 64 bits")
+    return int(value)
+
+
+def narrow(value: int, scalar: Scalar, where: str) -> int:
+    """`value` if the field can hold it, else OverflowError."""
+    if not scalar.low <= value <= scalar.high:
+        raise OverflowError(f"{where}: the value {value} does not fit {scalar.name}")
+    return value
+
+
+def kept(value: float) -> float:
+    """A double as it is kept: of NaNs there is one."""
+    return value if value == value else NAN
+
+
+def item(items: Any, index: int) -> Any:
+    """`items[index]`; negative positions are out of range."""
+    if not 0 <= index < len(items):
+        raise IndexError(f"index {index} out of range 0..{len(items) - 1}")
+    return items[index]
+
+
+def negative() -> Any:
+    """What stands for an item at a negative position."""
+    raise IndexError("index is negative")
+
+
+def set_item(items: list, index: int, value: Any) -> None:
+    """`items[index] = value`; negative positions are out of range."""
+    if not 0 <= index < len(items):
+        raise IndexError(f"index {index} out of range 0..{len(items) - 1}")
+    items[index] = value
+
+
+def text_slice(text: bytes, low: int, high: int) -> bytes:
+    """`text[low:high]`; negative bounds are an error."""
+    if low < 0 or high < 0:
+        raise IndexError("text: slice bounds are not negative")
+    return text[low:high]
+
+
+def text_find(text: bytes, byte: int, start: int) -> int:
+    """Position of the first `byte` at or after `start`, or -1."""
+    if start < 0:
+        raise IndexError("text: a search does not start before the text")
+    if not 0 <= byte <= 255:
+        raise ValueError("text: a byte lies in 0..255")
+    return text.find(byte, start)
