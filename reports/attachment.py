@@ -9,12 +9,13 @@ import base64
 
 from markupsafe import Markup
 
-from reports.engines import Comparison
-from reports.history import Run
-from reports.hosts import HostRow
-from reports.inputs import Inputs
-from reports.outcome import outcome
-from reports.pages import HERE, Pages
+from reports.history.run import Run
+from reports.pages import Pages
+from reports.site import HERE
+from reports.views.engines import Comparison
+from reports.views.hosts import HostRow
+from reports.views.inputs import Inputs
+from reports.views.outcome import outcome
 
 MOST = 30  # cells that the file shows in full
 

@@ -23,45 +23,37 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import benchmarks, columns, data_docs, engines, morning, results, series, suites, times
-from reports.beside import Beside, before
-from reports.built import Built
+from reports import results, times
+from reports.charts import series
 from reports.estimate import expected
-from reports.evidence import evidence
-from reports.history import (
-    Cell,
-    History,
-    Run,
-    human_micros,
-    human_nano,
-    human_rate,
-    revision,
-    short,
-    started,
-)
-from reports.hosts import FACTS, HostRow
-from reports.inputs import Inputs
-from reports.lanes import lanes
-from reports.menu import DBT, GLOSSARY, entries
-from reports.outcome import outcome, outcome_of_state
-from reports.performance import MOST_POINTS, Performance
-from reports.sparkline import Sparkline
-from reports.stages import Stages
-from reports.state import state as state_of
-from reports.tiles import TREND
+from reports.history.cell import Cell
+from reports.history.load import MOST_RUNS, History
+from reports.history.run import Run, RunAge
+from reports.history.state import state as state_of
+from reports.history.text import human_micros, human_nano, human_rate, revision, short
+from reports.site import DBT, GLOSSARY, HERE, beside_name, entries, file_name
+from reports.views import benchmarks, columns, data_docs, engines, overview, suites
+from reports.views.beside import Beside, before
+from reports.views.built import Built
+from reports.views.cell import evidence
+from reports.views.hosts import FACTS, HostRow
+from reports.views.inputs import Inputs
+from reports.views.lanes import lanes
+from reports.views.outcome import outcome, outcome_of_state
+from reports.views.performance import MOST_POINTS, Performance
+from reports.views.sparkline import Sparkline
+from reports.views.stages import Stages
+from reports.views.tiles import TREND
 from streaming_core.regression import fleet
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
-from streaming_core.storage import write_text
 
-HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
 SHOWN_RUNS = 15
 NOW = re.compile("<!--now (?P<part>[a-z]+)-->.*?<!--/now-->\n?", re.DOTALL)
@@ -90,7 +82,7 @@ class Pages:
             nano=human_nano,
             short=short,
             revision=revision,
-            started=started,
+            started=times.started,
             time=times.html,
             mark=MARKS,
             trend=TREND,
@@ -133,9 +125,9 @@ class Pages:
         return NOW.sub(lambda found: self._env.get_template(f"now_{found['part']}.html").render(**values), index)
 
     def _now(self, queued: Sequence[str], now: datetime | None) -> dict:
-        night, run_ids = morning.last_night(self.history), self.history.run_ids()
-        days = morning.Seen.before(night.run_id, run_ids[-1]).days if night else 0
-        unfinished = morning.unfinished(self.history)
+        night, run_ids = overview.last_night(self.history), self.history.run_ids()
+        days = RunAge.before(night.run_id, run_ids[-1]).days if night else 0
+        unfinished = overview.unfinished(self.history)
         return {
             "night": night,
             "days_since_night": days,
@@ -147,15 +139,15 @@ class Pages:
         }
 
     @cached_property
-    def _coverage(self) -> morning.Coverage:
-        return morning.coverage(self.history)
+    def _coverage(self) -> overview.Coverage:
+        return overview.coverage(self.history)
 
     def _sparkline(self, cell: Cell) -> Sparkline | None:
         return Sparkline.of(self.speed.history_of(cell))
 
     def runs(self) -> str:
         """Every run, and when each way ran last."""
-        lines = [morning.line(self.history, run_id) for run_id in reversed(self.history.run_ids())]
+        lines = [overview.line(self.history, run_id) for run_id in reversed(self.history.run_ids())]
         return self.render("runs.html", root="", here="Runs", run=None, earlier=lines, coverage=self._coverage)
 
     def empty(self, here: str = "Overview") -> str:
@@ -194,7 +186,7 @@ class Pages:
 
     def overview(self, run: Run) -> str:
         """What is wrong in a run and what is slower, then its grid."""
-        earlier = [morning.line(self.history, run_id) for run_id in self.history.run_ids()[-SHOWN_RUNS:]]
+        earlier = [overview.line(self.history, run_id) for run_id in self.history.run_ids()[-SHOWN_RUNS:]]
         return self.render(
             "run.html",
             root="../",
@@ -342,9 +334,7 @@ class Pages:
 
     def _missing(self, shown: str) -> str | None:
         """A newer nightly, or without nightlies a newer comparable run, that the marts lack."""
-        newer = self.history.comparable(
-            one for one in reversed(self.history.run_ids()[-morning.LOOKED :]) if one > shown
-        )
+        newer = self.history.comparable(one for one in reversed(self.history.run_ids()[-MOST_RUNS:]) if one > shown)
         nightly = is_nightly(self.history.plan(shown))
         return next((run_id for run_id, one in newer.items() if one.is_nightly or not nightly), None)
 
@@ -362,26 +352,6 @@ class Pages:
         """A template, filled in; `root` leads from the page to the reports, `here` is its name in the head."""
         shown = {"pages": entries(self.history.home, here), "glossary": f"{root}{GLOSSARY}"} | values
         return self._env.get_template(template).render(root=root, here=here, **shown)
-
-
-def write(path: Path, text: str) -> None:
-    """Put a page where readers find it, whole or not at all, unless it is there already."""
-    try:
-        if path.read_text() == text:
-            return
-    except (OSError, ValueError):
-        pass
-    write_text(path, text)
-
-
-def file_name(run_id: str) -> str:
-    """The name of the run as one file (attachment.py), in any folder."""
-    return f"lockstep-{run_id}.html"
-
-
-def beside_name(run_id: str) -> str:
-    """The name of the page that compares a run with that one."""
-    return f"beside-{run_id}.html"
 
 
 def _speed_headline(cells: list[dict]) -> str:

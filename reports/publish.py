@@ -9,10 +9,10 @@ from pathlib import Path
 
 from jobs.command import run_stage
 from reports.attachment import attachment
-from reports.beside import before
-from reports.history import History
-from reports.menu import DATA_DOCS, DOCS, GLOSSARY
-from reports.pages import HERE, Pages, beside_name, file_name, write
+from reports.history.load import History
+from reports.pages import Pages
+from reports.site import DATA_DOCS, DOCS, GLOSSARY, HERE, beside_name, file_name, write
+from reports.views.beside import before
 from streaming_core import ending
 from streaming_core.regression.home import Home
 from streaming_core.storage import held, write_json
@@ -50,10 +50,10 @@ def publish(home: Home, run_id: str) -> str:
 def performance(home: Home, pages: Pages | None = None) -> Path:
     """Writes the performance page, which needs no run, as benchmarks have figures of their own; and the overview and
     the list of runs, which it leads to. Returns where it is."""
-    from reports import charts  # its library takes a second to load, and refresh needs none
+    from reports.charts import vega  # its library takes a second to load, and `refresh` needs none
 
     reports, pages = home.reports, pages or Pages(History(home))
-    charts.reuse(path.read_text() for path in (reports / "charts").glob("bench-*.svg"))
+    vega.reuse(path.read_text() for path in (reports / "charts").glob("bench-*.svg"))
     page, svgs = pages.performance()
     _write_all(home, svgs)
     write(reports / "style.css", (HERE / "style.css").read_text())

@@ -19,6 +19,11 @@ def text(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
+def started(run_id: str) -> str:
+    """`2026-01-31 02:00 UTC`: the time of a run's request."""
+    return text(of_run(run_id))
+
+
 def html(moment: datetime | str | None, only_day: bool = False) -> Markup:
     """`text` as a `<time>`; empty without a time.
 

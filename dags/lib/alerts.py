@@ -28,7 +28,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from infra.checkout import home
 from reports.history import Cell, History, Run, revision, short, started
-from reports.pages import file_name
+from reports.site import file_name
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.project import TITLE, named
 from streaming_core.regression.verdict import WRONG

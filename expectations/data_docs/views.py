@@ -16,7 +16,7 @@ from great_expectations.render.renderer.page_renderer import ExpectationSuitePag
 from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 
-from reports.menu import HERE, MENU
+from reports.site import HERE, MENU
 from streaming_core.regression.project import TITLE
 
 OURS = Path(__file__).parent / "templates"

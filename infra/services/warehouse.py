@@ -32,10 +32,10 @@ from infra import checkout
 from infra.services import months
 from infra.services.months import PROJECT, Months
 from infra.services.spark import Server, ServerLost
-from reports.built import write_results
 from reports.history import History
-from reports.menu import DBT
-from reports.pages import Pages, write
+from reports.pages import Pages
+from reports.site import DBT, write
+from reports.views.built import write_results
 from streaming_core import ending
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.regression.home import Home

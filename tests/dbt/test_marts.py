@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reports.built import Built
 from reports.history import History
 from reports.pages import Pages
+from reports.views.built import Built
 from streaming_core.regression.verdict import is_green
 from streaming_core.regression.warehouse import rows as raw_rows
 from streaming_core.run.way import RunSpec

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reports.history import History
-from reports.stages import Stages
+from reports.views.stages import Stages
 from streaming_core.regression.fleet import claims
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX

@@ -13,9 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports import benchmarks, charts, publish, results, series
+from reports import publish, results
+from reports.charts import benchmark, series
 from reports.history import History
 from reports.pages import Pages
+from reports.views import benchmarks
 from streaming_core.bench import components, ordered, rlas, tstream_sentences
 from streaming_core.bench import suite as suites
 from streaming_core.bench.report import VERSION
@@ -277,7 +279,7 @@ def test_series_that_have_one_colour_have_different_markers_in_chart_and_legend(
     assert len(drawn) == 50
     assert len(set(drawn)) == 25
     bars = [{"x": way, "y": 1.0, "line": way} for way in ways]
-    svg = charts.benchmark(bars, plot("way", y="to_loop", kind="bar"), {way: i for i, way in enumerate(ways)}, (90, 90))
+    svg = benchmark.draw(bars, plot("way", y="to_loop", kind="bar"), {way: i for i, way in enumerate(ways)}, (90, 90))
     filled = re.findall(r'roledescription="bar" d=".+?" fill="(.+?)" fill-opacity="(.+?)"', svg)
     assert len(filled) == len(set(filled)) == 25
 
@@ -411,7 +413,7 @@ def test_make_report_draws_benchmarks_before_the_first_run(home):
 
 def test_bars_of_a_latency_stand_on_zero_and_so_have_a_height():
     points = [{"x": x, "y": y, "line": "one"} for x, y in (("a", 1000.0), ("b", 4000.0))]
-    svg = charts.benchmark(points, plot("placement", y="p99_us", kind="bar"), {"one": 1}, (200, 100))
+    svg = benchmark.draw(points, plot("placement", y="p99_us", kind="bar"), {"one": 1}, (200, 100))
     heights = [float(h) for h in re.findall(r'roledescription="bar" d="[^"]*?v([0-9.]+)h', svg)]
     assert [round(h) for h in heights] == [25, 100]
 
@@ -419,7 +421,7 @@ def test_bars_of_a_latency_stand_on_zero_and_so_have_a_height():
 def test_points_are_drawn_beside_the_line_where_both_are_equal():
     lines = ("random", "random", "found")
     found = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
-    svg = charts.benchmark(found, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
+    svg = benchmark.draw(found, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
     assert svg.count('aria-roledescription="point"') == 3
     assert svg.count('aria-roledescription="line mark"') == 1
     assert "predicted events/s" in svg
@@ -435,17 +437,17 @@ def test_intervals_are_drawn_as_error_bars(kind):
     places = ("a", "b") if kind == "bar" else (1, 2)
     points = [bar(1.0, 4.0, places[0]), bar(1.0, 2.0, places[1], 1.5)]
     points[1].pop("low")
-    svg = charts.benchmark(points, plot(x, y="to_loop", kind=kind), {"one": 1}, (200, 100))
+    svg = benchmark.draw(points, plot(x, y="to_loop", kind=kind), {"one": 1}, (200, 100))
     [height] = re.findall(r'<line aria-label="interval"[^>]* y2="-([0-9.]+)"', svg)
     assert float(height) > 50, "three quarters of the chart"
 
 
 def test_the_loop_has_a_band_and_no_interval_goes_below_a_logarithmic_scale():
     level = bar(1.0, 4.0, 1, level=True, dashed=True)
-    svg = charts.benchmark([level, bar(1.0, 4.0, 1)], plot(y="to_loop"), {"one": 1}, (200, 100))
+    svg = benchmark.draw([level, bar(1.0, 4.0, 1)], plot(y="to_loop"), {"one": 1}, (200, 100))
     assert svg.count('aria-label="interval" role') == 2
     points = [bar(0.0, 4e3, 1, 2e3), bar(1e3, 4e3, 2, 2e3)]
-    svg = charts.benchmark(points, plot(y="p99_us"), {"one": 1}, (200, 100))
+    svg = benchmark.draw(points, plot(y="p99_us"), {"one": 1}, (200, 100))
     assert svg.count('aria-label="interval" role') == 1
     assert "NaN" not in svg
     assert "Infinity" not in svg

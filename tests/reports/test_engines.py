@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
-from reports import engines
 from reports.history import History
 from reports.publish import publish
+from reports.views import engines
 from streaming_core.engines import registry
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import Home

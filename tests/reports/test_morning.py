@@ -7,12 +7,13 @@ import re
 
 import pytest
 
-from reports import morning
 from reports.history import History
-from reports.morning import STALE
-from reports.pages import HERE, Pages, write
+from reports.history.state import state
+from reports.pages import Pages
 from reports.publish import summary
-from reports.state import state
+from reports.site import HERE, write
+from reports.views import overview as morning
+from reports.views.overview import STALE
 from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from reports.history import History
-from reports.outcome import events
 from reports.pages import Pages
-from reports.performance import Measured, Performance
 from reports.publish import publish
+from reports.views.outcome import events
+from reports.views.performance import Measured, Performance
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
 from reports.history import History
+from reports.history.speed import Speed, heading, sentence
 from reports.publish import publish
-from reports.speed import Speed, heading, sentence
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline

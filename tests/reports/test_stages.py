@@ -6,7 +6,7 @@ import pytest
 
 from reports.history import History
 from reports.pages import Pages
-from reports.stages import WIDTH, Stages
+from reports.views.stages import WIDTH, Stages
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 from tests.reports import past_runs

@@ -24,7 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from infra import checkout
 from infra.airflow import connections, stops
 from reports.history import History
-from reports.pages import HERE, Pages
+from reports.pages import Pages
+from reports.site import HERE
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID
 from streaming_core.regression.project import TITLE

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from reports.history import human_rate
-from reports.performance import Point
+from reports.history.text import human_rate
+from reports.views.performance import Point
 
 WIDTH, HEIGHT, EDGE = 50, 16, 3  # of the picture, and what the line keeps from its edge
 MOST = 20  # builds, the newest ones

@@ -6,20 +6,17 @@ Days are counted back from the newest run, so that a page in a file is the same 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
 
-from reports import times
 from reports.estimate import expected
-from reports.history import History, matrix_text, started
+from reports.history.load import MOST_RUNS, History
+from reports.history.run import RunAge
+from reports.history.text import matrix_text
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import records, state_of
 from streaming_core.run.way import executors_of
 from streaming_core.storage import left_json
-
-STALE = 7  # days after which a result is stale
-LOOKED = 200  # runs that count, the newest first
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class Unfinished:
 def unfinished(history: History) -> list[Unfinished]:
     """The runs in progress, oldest first."""
     found = []
-    for run_id in history.run_ids()[-LOOKED:]:
+    for run_id in history.run_ids()[-MOST_RUNS:]:
         if state_of(history.home, run_id) != "in_progress" or (plan := history.plan(run_id)).get("refused"):
             continue
         server = records(history.home, run_id).get(Stage.SPARK_SERVER, {})
@@ -82,30 +79,6 @@ def unfinished(history: History) -> list[Unfinished]:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """When a way ran last: the run, and its distance in days to the newest run."""
-
-    run_id: str
-    days: int
-
-    @classmethod
-    def before(cls, run_id: str, newest: str) -> Self:
-        """The run and its distance to the newest run."""
-        return cls(run_id, (times.of_run(newest).date() - times.of_run(run_id).date()).days)
-
-    @property
-    def text(self) -> str:
-        """`2026-01-02, 3 days before`."""
-        ago = {0: "", 1: ", a day before"}.get(self.days, f", {self.days} days before")
-        return f"{started(self.run_id)[:10]}{ago}"
-
-    @property
-    def stale(self) -> bool:
-        """Whether it is more than a week older than the newest run."""
-        return self.days > STALE
-
-
-@dataclass(frozen=True)
 class Coverage:
     """When each way of each application ran last.
 
@@ -114,7 +87,7 @@ class Coverage:
         unread: the applications whose files cannot be loaded.
     """
 
-    ways: dict[str, dict[str, dict[str, Seen]]] = field(default_factory=dict)
+    ways: dict[str, dict[str, dict[str, RunAge]]] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
     @property
@@ -126,12 +99,12 @@ class Coverage:
 def coverage(history: History) -> Coverage:
     """When each way ran last. Only cells that ran to their end count, and no bounds."""
     kinds = registry.kinds()
-    found: dict[str, dict[str, dict[str, Seen]]] = {
+    found: dict[str, dict[str, dict[str, RunAge]]] = {
         app: {name: {} for name in executors_of(kind)} for app, kind in kinds.items()
     }
     ids = history.run_ids()
-    for run_id in reversed(ids[-LOOKED:]):
-        seen = Seen.before(run_id, ids[-1])
+    for run_id in reversed(ids[-MOST_RUNS:]):
+        seen = RunAge.before(run_id, ids[-1])
         for app, executor, strategy in history.ways(run_id):
             if executor in found.get(app, {}):
                 found[app][executor].setdefault(strategy, seen)

@@ -14,8 +14,10 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from reports import times
-from reports.history import NOTHING, Cell, Run, human_rate, lines, short_json
-from reports.tasks import Tasks
+from reports.history.cell import Cell
+from reports.history.run import Run
+from reports.history.text import NOTHING, human_rate, lines, short_json
+from reports.views.tasks import Tasks
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home

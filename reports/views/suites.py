@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from reports import benchmarks, results
-from reports.history import NOTHING, human_micros, human_nano, human_rate
-from reports.performance import slug
+from reports import results
+from reports.history.text import NOTHING, human_micros, human_nano, human_rate
+from reports.views import benchmarks
+from reports.views.performance import slug
 from streaming_core.bench.report import passes
 
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts: five, four, or two in a row
@@ -59,7 +60,7 @@ def _charts(
     svgs: dict[str, str], suite: dict, experiment: dict, numbers: dict[str, int]
 ) -> tuple[list[list[dict]], set[str]]:
     """The charts of an experiment by row of the page, and the labels of their lines."""
-    from reports import charts  # its library takes a second to load, and readers of pages need none
+    from reports.charts import benchmark  # its library takes a second to load, and readers of pages need none
 
     labels: set[str] = set()
     groups: list[list[dict]] = []
@@ -70,7 +71,7 @@ def _charts(
             href = f"charts/bench-{slug(suite['place'])}-{slug(experiment['name'])}-{len(svgs)}.svg"
             points = benchmarks.points(chart)
             size = FIVE if len(group) == 5 else NARROW if len(group) > 2 else BROAD
-            svgs[href] = charts.benchmark(points, chart["plot"], numbers, size)
+            svgs[href] = benchmark.draw(points, chart["plot"], numbers, size)
             about = benchmarks.about(chart, results.processor(experiment["host"]))
             groups[-1].append({"title": chart["title"], "about": about, "href": href})
             labels |= {point["line"] for point in points if "line" in point}

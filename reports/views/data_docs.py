@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.history import History, Run
+from reports.history.load import History
+from reports.history.run import Run
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage
 from streaming_core.storage import left_json, write_json

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reports import series
+from reports.charts import series
 
 WIDTH, MARGIN, HEIGHT, GAP = 1040, 110, 24, 10  # of the picture, left of its bars, of a bar, between two
 CHARACTER = 7  # what a character of a label takes

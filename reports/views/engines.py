@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reports.evidence import Engine, attempt_of, engine_of, is_other
-from reports.history import LOOKED_BACK, NOTHING, Cell, History, Run
-from reports.hosts import HostRow
+from reports.history.cell import Cell
+from reports.history.load import MOST_RUNS, History
+from reports.history.run import Run
+from reports.history.text import NOTHING
+from reports.views.cell import Engine, attempt_of, engine_of, is_other
+from reports.views.hosts import HostRow
 from streaming_core.regression.home import Home
 from streaming_core.run.way import EXECUTORS
 
@@ -102,7 +105,7 @@ class Comparison:
     @classmethod
     def last(cls, history: History) -> Comparison | None:
         """The comparison of the newest finished run that has cells of other engines; None without such a run."""
-        for run_id in list(reversed(history.run_ids()))[:LOOKED_BACK]:
+        for run_id in list(reversed(history.run_ids()))[:MOST_RUNS]:
             if _has_others(history.plan(run_id)):
                 run = history.run(run_id)
                 if run.status.state == "finished":

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from reports import results, series
+from reports import results
+from reports.charts import series
 from streaming_core.bench.report import VERSION, value
 from streaming_core.storage import left_json
 

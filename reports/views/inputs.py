@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from reports.history import Cell, Run
+from reports.history.cell import Cell
+from reports.history.run import Run
 from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import Check, Provenance, provenance_of
 from streaming_core.regression.stages import Stage

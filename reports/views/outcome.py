@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from reports.engines import others
-from reports.grid import panels
-from reports.history import Cell, Results, Run, human_rate, short_json
-from reports.state import State
-from reports.tiles import tiles
+from reports.history.cell import Cell
+from reports.history.run import Results, Run
+from reports.history.state import State
+from reports.history.text import human_rate, short_json
+from reports.views.engines import others
+from reports.views.grid import panels
+from reports.views.tiles import tiles
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.matrix import omissions
 

@@ -1,4 +1,8 @@
-"""The menu at the top of every page, those of Great Expectations and of dbt included."""
+"""The site of the pages: its menu, the names of its files, and how a file is written.
+
+The menu is at the top of every page, those of Great Expectations and of dbt included. All links between pages of runs
+come from here.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streaming_core.regression.home import Home
+from streaming_core.storage import write_text
 
 
 class Entry(NamedTuple):
@@ -42,3 +47,23 @@ def entries(home: Home, here: str) -> list[dict]:
         return not entry.missing or entry.name == here or (home.reports / entry.href).exists()
 
     return [{"name": one.name, "href": one.href if exists(one) else None, "why": one.missing} for one in MENU]
+
+
+def write(path: Path, text: str) -> None:
+    """Put a page where readers find it, whole or not at all, unless it is there already."""
+    try:
+        if path.read_text() == text:
+            return
+    except (OSError, ValueError):
+        pass
+    write_text(path, text)
+
+
+def file_name(run_id: str) -> str:
+    """The name of the run as one file (attachment.py), in any folder."""
+    return f"lockstep-{run_id}.html"
+
+
+def beside_name(run_id: str) -> str:
+    """The name of the page that compares a run with that one."""
+    return f"beside-{run_id}.html"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.speed import JUDGED, Speed
+from reports.history.speed import JUDGED, Speed
 from streaming_core.regression.home import Home
 
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from reports.engines import Comparison
-from reports.history import Cell, History, human_rate, matrix_text, named, started
-from reports.morning import LOOKED
-from reports.outcome import events
+from reports.history.cell import Cell
+from reports.history.load import MOST_RUNS, History
+from reports.history.text import human_rate, matrix_text, named
+from reports.times import started
+from reports.views.engines import Comparison
+from reports.views.outcome import events
 from streaming_core.regression.comparable import Input
 
 MOST_POINTS = 60  # runs of a history, the newest ones
@@ -151,7 +153,7 @@ class Performance:
     def default(self) -> tuple[str | None, str]:
         """The run that the page shows if no run is picked, and why: like the state, it prefers nightlies."""
         measured = [one.run_id for one in self.runs]
-        comparable = self._history.comparable(measured[:LOOKED])
+        comparable = self._history.comparable(measured[:MOST_RUNS])
         for run_id, one in comparable.items():
             if one.is_nightly:
                 return run_id, "the last nightly with measurements"
@@ -169,14 +171,14 @@ class Performance:
 
     def draw_engines(self, compared: Comparison) -> tuple[dict[str, str], list[Chart]]:
         """The charts of a comparison with other engines: file below the reports -> SVG, and a chart for each group."""
-        from reports import charts
+        from reports.charts import benchmark, vega
 
         numbers = {name: number for number, name in enumerate(compared.names)}
         svgs, found = {}, []
         for number, group in enumerate(compared.groups):
             if points := group.points:
                 href = f"{compared.run.run_id}/charts/engines-{slug(group.app)}-{number}.svg"
-                svgs[href] = charts.benchmark(points, ENGINES, numbers, (charts.WIDTH, charts.HEIGHT))
+                svgs[href] = benchmark.draw(points, ENGINES, numbers, (vega.WIDTH, vega.HEIGHT))
                 found.append(Chart("Beside other engines", f"{group.app}, {group.about}", href))
         return svgs, found
 
@@ -199,9 +201,9 @@ class Performance:
 
     def draw_history(self, points: list[Point]) -> str:
         """The history of a cell as SVG."""
-        from reports import charts
+        from reports.charts import runs
 
-        return charts.history([point.row for point in points][-MOST_POINTS:], self.strategies)
+        return runs.history([point.row for point in points][-MOST_POINTS:], self.strategies)
 
     def _groups(self, run_id: str) -> Iterator[tuple[str, str, str, list[dict]]]:
         """Place, application, events and host of rows that may stand in one chart, and these rows."""
@@ -219,7 +221,7 @@ class Performance:
     def _section(
         self, svgs: dict[str, str], run_id: str, place: str, app: str, about: str, rows: list[dict]
     ) -> Section:
-        from reports import charts  # its library takes a second to load, and readers of pages need none
+        from reports.charts import runs  # its library takes a second to load, and readers of pages need none
 
         found: list[Chart] = []
 
@@ -228,21 +230,21 @@ class Performance:
             svgs[href] = draw(chosen, self.strategies)
             found.append(Chart(title, f"{app}, {about}", href))
 
-        add("throughput", "Throughput by threads", charts.throughput, rows)
+        add("throughput", "Throughput by threads", runs.throughput, rows)
         cells = {row["cell"] for row in rows}
         for kind, title in LATENCIES.items():
             of_kind = [r for r in self._latency if r["run_id"] == run_id and r["kind"] == kind and r["cell"] in cells]
             if of_kind:
-                add(f"latency-{kind}", title, charts.latency, of_kind)
+                add(f"latency-{kind}", title, runs.latency, of_kind)
         for threads in sorted({row["threads"] for row in rows}):
             text = f"{threads} thread{'s' * (threads != 1)}"
             mine = [row for row in rows if row["threads"] == threads]
             ratios = self._ratios(run_id, {row["cell"] for row in mine})
             if len({row["run_id"] for row in ratios}) > 1:
-                add(f"speed-t{threads}", f"Ratio to the compiled loop over runs, {text}", charts.speed, ratios)
+                add(f"speed-t{threads}", f"Ratio to the compiled loop over runs, {text}", runs.speed, ratios)
             past = self._past(run_id, {row["series"] for row in mine})
             if len({row["run_id"] for row in past}) > 1:
-                add(f"history-t{threads}", f"History over builds, {text}", charts.history, past)
+                add(f"history-t{threads}", f"History over builds, {text}", runs.history, past)
         best = max(rows, key=lambda row: (row["order"] != "none", row["median_events_per_s"] or 0))
         fastest = (
             f"fastest {human_rate(best['median_events_per_s'])} events/s: {app}/{best['strategy']}/t{best['threads']}"
