@@ -157,7 +157,7 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
     try:
         run = History(home()).run(run_id)
     except BadInput:  # the run has no plan
-        run = Run(run_id=run_id, plan={}, cells=[])
+        run = Run(home=home(), run_id=run_id, plan={}, cells=[])
     # A slowdown is news only in the run that found it.
     gated = [cell for cell in run.gated if cell.gate and cell.gate.verdict == "slower"]
     slower = gated + [

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ Values = list[dict[str, Any]]
 DASHED = {"strokeDash": [4, 3]}
 
 
-def draw(points: Values, plot: dict[str, Any], numbers: dict[str, int], size: tuple[int, int]) -> str:
+def draw(points: Values, plot: dict[str, Any], numbers: Mapping[str, int], size: tuple[int, int]) -> str:
     """Draw one chart of a benchmark suite.
 
     Args:
@@ -108,7 +108,7 @@ class _Chart:
     series: list[int]
 
     @classmethod
-    def of(cls, points: Values, plot: dict[str, Any], numbers: dict[str, int]) -> _Chart:
+    def of(cls, points: Values, plot: dict[str, Any], numbers: Mapping[str, int]) -> _Chart:
         """The chart of some points; the arguments are those of `draw`."""
         title, factor, shape, logarithmic = UNITS.get(plot["y"], (plot["y"], 1, "~s", False))
         logarithmic = logarithmic and plot["kind"] == "line"  # a bar stands on zero
@@ -116,11 +116,12 @@ class _Chart:
             point | {name: point[name] * factor for name in ("y", "low", "high") if name in point} for point in points
         ]
         ticks: dict[str, Any] = {"values": [10.0**n for n in range(-3, 6)]} if logarithmic else {"tickCount": 4}
+        scale: dict[str, Any] = {"type": "log"} if logarithmic else {"zero": True}
         y = {
             "field": "y",
             "type": "quantitative",
             "title": title,
-            "scale": {"type": "log"} if logarithmic else {"zero": True},
+            "scale": scale,
             "axis": {"format": shape, **ticks},
         }
         lines = list(dict.fromkeys(point["line"] for point in points if "line" in point))

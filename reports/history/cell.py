@@ -16,7 +16,7 @@ from reports.history.text import named
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.decisions import Decision
 from streaming_core.regression.verdict import Verdict, is_green, of
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import EXECUTORS, RunSpec
 
 
 class Outcome(NamedTuple):
@@ -75,6 +75,11 @@ class Cell:
         """`sl/owners/t2`, `sl/owners/t2 on numa-a`: the short name of a cell."""
         on = f" on {self.host}" if self.host else ""
         return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}{on}"
+
+    @property
+    def is_of_other_engine(self) -> bool:
+        """Whether an engine other than Lockstep's executors runs it."""
+        return self.spec.executor not in EXECUTORS
 
     @cached_property
     def _judged(self) -> Verdict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -25,11 +25,12 @@ from streaming_core.regression.decisions import Decision
 from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.stages import Stage
-from streaming_core.regression.status import Status, records, state_of, status_of
+from streaming_core.regression.status import Status, state_of, status_of
 from streaming_core.regression.verdict import WRONG
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import left_json
 
+Row = dict[str, Any]  # a row of a raw table or a mart, by column
 MOST_RUNS = 200  # the newest runs, to which every search in the past is limited
 
 
@@ -65,15 +66,27 @@ class History:
         """The input of each cell of a run, by the cell's name, from its plan, else from its raw rows."""
         return planned_inputs(plan) if plan else {row["cell"]: loaded_input(row) for row in self.rows("cells", run_id)}
 
+    def estimate(self, run_id: str) -> str:
+        """The time that a run was expected to take, as a sentence (estimate.py); empty without an estimate."""
+        return left_json(self.home.run(run_id) / "estimate.json").get("sentence", "")
+
+    def summary(self, run_id: str) -> dict:
+        """The summary that was published with the pages of a run; {} before that."""
+        return left_json(self.home.report(run_id, "summary.json"))
+
+    def is_in_progress(self, run_id: str) -> bool:
+        """Whether a run has neither ended nor been stopped."""
+        return state_of(self.home, run_id) == "in_progress"
+
     def comparable(self, run_ids: Iterable[str]) -> dict[str, Comparable]:
         """The comparable ones of these runs, in their order."""
-        found = {}
+        runs = {}
         for run_id in run_ids:
             plan = self.plan(run_id)
             inputs = self.inputs(run_id, plan)
             if is_comparable(plan, state_of(self.home, run_id), len(inputs)):
-                found[run_id] = Comparable(is_nightly(plan), inputs)
-        return found
+                runs[run_id] = Comparable(is_nightly(plan), inputs)
+        return runs
 
     def latest(self) -> Run | None:
         """The newest run, or None before the first."""
@@ -110,7 +123,9 @@ class History:
             Cell(name, warehouse.spec_of(row), row["workload_address"], row["is_bound"])
             for name, row in sorted(facts.items())
         ]
-        status, tasks = status_of(self.home, run_id), records(self.home, run_id)
+        status = status_of(self.home, run_id)
+        run = Run(home=self.home, run_id=run_id, plan=plan, cells=cells, status=status, note=self._note(run_id))
+        tasks = run.records
         by_name = {cell.name: cell for cell in cells}
         for table, put in (("verdicts", "checks"), ("violations", "violations"), ("samples", "samples")):
             for row in self.rows(table, run_id):
@@ -126,10 +141,13 @@ class History:
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
             cell.run_id, cell.input = run_id, inputs.get(cell.name)
-        note = left_json(gate.note_path(self.home, run_id)).get("note", "")
         if error := (tasks.get(Stage.SPEED_GATE) or {}).get("error"):
-            note = f"the task {Stage.SPEED_GATE} failed: {error}"
-        return Run(run_id=run_id, plan=plan, cells=cells, status=status, note=note)
+            run.note = f"the task {Stage.SPEED_GATE} failed: {error}"
+        return run
+
+    def _note(self, run_id: str) -> str:
+        """Why the speed gate had nothing to compare a run with; empty if it had."""
+        return left_json(self.home.run(run_id) / gate.NOTE).get("note", "")
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
         """The fields `red_since` and `green_builds` of `Results`.
@@ -205,11 +223,11 @@ class History:
         ran = [row for row in self.rows("cells", run_id) if row["status"] == "ok" and not row["is_bound"]]
         return {(row["app"], row["executor"], named(row["strategy"], row["order"])) for row in ran}
 
-    def rows(self, table: str, run_id: str) -> list[dict]:
+    def rows(self, table: str, run_id: str) -> list[Row]:
         """One run's rows of a raw table; [] when it has none."""
         return warehouse.rows(self.home, table, run_id) or []
 
-    def mart(self, name: str) -> list[dict]:
+    def mart(self, name: str) -> list[Row]:
         """All rows of a mart; [] when dbt has not built it."""
         folder = self.home.root / "warehouse" / "marts" / name
         files = sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")

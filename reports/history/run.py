@@ -11,19 +11,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Self
+from pathlib import Path
+from typing import Any
 
 from reports import times
 from reports.history import gate, speed
 from reports.history.cell import Cell
 from reports.history.gate import Gate
 from reports.history.text import matrix_text, revision, short
+from streaming_core.regression import fleet
 from streaming_core.regression.comparable import Input
+from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import Preflight, preflights_of
+from streaming_core.regression.provenance import Provenance, provenance_of
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import Status
+from streaming_core.regression.status import records as stage_records
 from streaming_core.regression.verdict import VERDICTS, WRONG, is_green
-
-STALE = 7  # days after which a result is stale
 
 
 @dataclass
@@ -148,12 +152,63 @@ class Results:
 
 @dataclass(kw_only=True)
 class Run(Results):
-    """One run of the matrix."""
+    """One run of the matrix.
 
+    Attributes:
+        home: the LOCKSTEP_HOME that has its files.
+        run_id: its id, which other runs and links know it by.
+        plan: the content of its plan.json; {} if that file is gone.
+        status: how far it got.
+        note: why the speed gate had nothing to compare with.
+    """
+
+    home: Home
     run_id: str
     plan: dict
     status: Status = field(default_factory=Status)
     note: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its plan, records and attempts."""
+        return self.home.run(self.run_id)
+
+    def report(self, name: str) -> Path:
+        """The file of one of its pages."""
+        return self.home.report(self.run_id, name)
+
+    def attempts(self, cell: Cell) -> Path:
+        """The folder of all attempts at a cell."""
+        return self.home.cell(self.run_id, cell.name)
+
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """The records of its tasks, by task."""
+        return stage_records(self.home, self.run_id)
+
+    @cached_property
+    def preflights(self) -> list[Preflight]:
+        """The checks of its hosts before the first cell."""
+        return preflights_of(self.home, self.run_id)
+
+    @cached_property
+    def provenance(self) -> dict[str, Provenance]:
+        """The origins of its workloads, by address."""
+        return provenance_of(self.home, self.run_id)
+
+    @cached_property
+    def claims(self) -> dict[str, fleet.Claim]:
+        """The claims of hosts on its cells, by cell."""
+        return fleet.claims(self.home, self.run_id)
+
+    @cached_property
+    def losses(self) -> dict[str, str]:
+        """The hosts that it lost, with the reasons."""
+        return fleet.losses(self.home, self.run_id)
+
+    def why_unused(self, host: str) -> str | None:
+        """The reason why a host can run none of its cells; None if it can."""
+        return fleet.why_unused(self.home, self.run_id, host)
 
     @property
     def gate_note(self) -> str:
@@ -218,27 +273,3 @@ class Run(Results):
         if self.status.state == "died":
             return f"Died {when}: its process ended"
         return f"Stopped{f' by {self.status.by}' if self.status.by else ''} {when}"
-
-
-@dataclass(frozen=True)
-class RunAge:
-    """A run and its distance in days to the newest run."""
-
-    run_id: str
-    days: int
-
-    @classmethod
-    def before(cls, run_id: str, newest: str) -> Self:
-        """The run and its distance to the newest run."""
-        return cls(run_id, (times.of_run(newest).date() - times.of_run(run_id).date()).days)
-
-    @property
-    def text(self) -> str:
-        """`2026-01-02, 3 days before`."""
-        ago = {0: "", 1: ", a day before"}.get(self.days, f", {self.days} days before")
-        return f"{times.started(self.run_id)[:10]}{ago}"
-
-    @property
-    def stale(self) -> bool:
-        """Whether it is more than a week older than the newest run."""
-        return self.days > STALE

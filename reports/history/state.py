@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from reports.history.cell import Cell
 from reports.history.load import MOST_RUNS, Comparable, History
-from reports.history.run import Results, Run, RunAge
+from reports.history.run import Results, Run
+from reports.times import RunAge
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.stages import Stage

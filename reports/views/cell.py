@@ -1,30 +1,32 @@
-"""The evidence on one cell: rows that differ, commands that reproduce it, and facts about the execution."""
+"""The page of a cell: the rows that differ, its measured passes, and the facts about its execution.
+
+Read `CellView` first: it is what the page and the file of a run show. Facts are pairs of name and value; those without
+a value are left out.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
-import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from reports import times
+from reports import reproduce, times
 from reports.history.cell import Cell
 from reports.history.run import Run
 from reports.history.text import NOTHING, human_rate, lines, short_json
 from reports.views.tasks import Tasks
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
-from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import COUNTS
 from streaming_core.run.report import LOG
-from streaming_core.run.way import AXES, EXECUTORS, NAMED_PLANS, WINDOW_OPTIONS, RunSpec
-from streaming_core.storage import canonical_json, left_json
+from streaming_core.storage import left_json
 
 LOG_LINES = 12  # of a failed cell's log
 LOGS = ("The end of its log", "The end of the engine's log")
@@ -43,31 +45,97 @@ class Engine(NamedTuple):
         return f"{self.system} ({versions})" if versions else self.system
 
 
-def evidence(home: Home, run: Run, cell: Cell) -> dict:
-    """What templates show of a cell."""
-    attempt, report, exit_record = attempt_of(home, run, cell)
-    is_unordered = cell.spec.order == "none" and cell.verdict in ("equal", "invariant_broken")
-    logs = [attempt.with_name(f"{attempt.name}.stderr.log"), attempt / LOG] if attempt else []
-    logs = logs if cell.verdict == "failed" else []
-    return {
-        "cell": cell,
-        "headline": f"{cell.label} {cell.outcome.sentence}{', apart from the order' if is_unordered else ''}",
-        "evidence": list(_differences(cell)),
-        "passes": list(_per_event(cell.samples)),
-        "tasks": Tasks.of(report),
-        "logs": [(title, shown) for title, log in zip(LOGS, logs, strict=False) if (shown := lines(log, LOG_LINES))],
-        "commands": _commands(run, cell, report, home),
-        "facts": list(_facts(cell, report, exit_record)),
-        "engine": engine_of(cell, report) if is_other(cell) else None,
-    }
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt at a cell: its folder, its report.json and its exit.json; {} for a file that is gone."""
+
+    folder: Path
+    report: dict[str, Any]
+    exit_record: dict[str, Any]
 
 
-def is_other(cell: Cell) -> bool:
-    """Whether another engine runs the cell."""
-    return cell.spec.executor not in EXECUTORS
+@dataclass(frozen=True)
+class DifferingRow:
+    """A row that differs from the oracle, or that breaks an invariant."""
+
+    kind: str
+    seq: int | None
+    sub: int | None
+    expected: Markup | str
+    actual: Markup | str
+    event: str | None
 
 
-def engine_of(cell: Cell, report: dict) -> Engine:
+@dataclass(frozen=True)
+class Difference:
+    """The rows that differ in one check: its name, the first rows, and how many there are, in words."""
+
+    name: str
+    rows: list[DifferingRow]
+    total: str
+
+
+@dataclass(frozen=True)
+class MeasuredPass:
+    """A pass: its row of the raw samples, and its processor time and energy per event; None if not measured."""
+
+    row: dict[str, Any]
+    cpu_ns: float | None
+    energy_nj: float | None
+
+
+@dataclass(frozen=True)
+class CellView:
+    """The evidence on a cell.
+
+    Attributes:
+        cell: the cell.
+        headline: its outcome in a sentence.
+        differences: the rows that differ, by check.
+        passes: the measured passes.
+        tasks: what its threads did; None for an executor without tasks.
+        logs: title and last lines of the logs of a failed cell.
+        commands: the shell commands that reproduce it (reproduce.py).
+        facts: name and value of all that is known of its execution.
+        engine: the other engine that ran it; None for an executor of Lockstep.
+    """
+
+    cell: Cell
+    headline: str
+    differences: list[Difference]
+    passes: list[MeasuredPass]
+    tasks: Tasks | None
+    logs: list[tuple[str, list[str]]]
+    commands: list[str]
+    facts: list[tuple[str, object]]
+    engine: Engine | None
+
+    @classmethod
+    def of(cls, run: Run, cell: Cell) -> CellView:
+        """The evidence on a cell of a run."""
+        attempt = attempt_of(run, cell)
+        report, exit_record = (attempt.report, attempt.exit_record) if attempt else ({}, {})
+        is_unordered = cell.spec.order == "none" and cell.verdict in ("equal", "invariant_broken")
+        return cls(
+            cell=cell,
+            headline=f"{cell.label} {cell.outcome.sentence}{', apart from the order' if is_unordered else ''}",
+            differences=list(_differences(cell)),
+            passes=list(_per_event(cell.samples)),
+            tasks=Tasks.of(report),
+            logs=_logs(attempt.folder) if attempt and cell.verdict == "failed" else [],
+            commands=reproduce.commands(run, cell, report),
+            facts=list(_facts(cell, report, exit_record)),
+            engine=engine_of(cell, report) if cell.is_of_other_engine else None,
+        )
+
+
+def _logs(attempt: Path) -> list[tuple[str, list[str]]]:
+    """Title and last lines of the logs of an attempt that have lines."""
+    logs = zip(LOGS, (attempt.with_name(f"{attempt.name}.stderr.log"), attempt / LOG), strict=True)
+    return [(title, tail) for title, log in logs if (tail := lines(log, LOG_LINES))]
+
+
+def engine_of(cell: Cell, report: dict[str, Any]) -> Engine:
     """What is known of the engine of a cell: from the report, else from the manifest, else its name only."""
     if facts := report.get("host", {}).get("engine"):
         return Engine(facts["system"], {name: version for name, version in facts.items() if name != "system"})
@@ -77,29 +145,28 @@ def engine_of(cell: Cell, report: dict) -> Engine:
         return Engine(cell.spec.executor, {})
 
 
-def attempt_of(home: Home, run: Run, cell: Cell) -> tuple[Path | None, dict, dict]:
-    """Folder, report.json and exit.json of the attempt in the warehouse, else of the last one."""
-    folder = home.cell(run.run_id, cell.name)
+def attempt_of(run: Run, cell: Cell) -> Attempt | None:
+    """The attempt that the warehouse holds, else the last one; None without any."""
+    folder = run.attempts(cell)
     number = cell.facts.get("attempt")
     folders = (path for path in folder.glob("attempt-[0-9]*") if path.is_dir())
     attempts = sorted(folders, key=lambda path: int(path.name.removeprefix("attempt-")))
     attempt = folder / f"attempt-{number}" if number else attempts[-1] if attempts else None
     if attempt is None or not attempt.is_dir():
-        return None, {}, {}
-    return attempt, left_json(attempt / "report.json"), left_json(attempt / "exit.json")
+        return None
+    return Attempt(attempt, left_json(attempt / "report.json"), left_json(attempt / "exit.json"))
 
 
-def _differences(cell: Cell) -> Iterator[dict]:
-    totals = {row["check"]: row for row in cell.checks}
-    for check, rows in itertools.groupby(cell.violations, key=lambda row: row["check"]):
-        known = totals.get(check, {})
-        shown = [
-            {**row, **dict(zip(("expected", "actual"), _marked(row["expected"], row["actual"]), strict=True))}
-            for row in rows
+def _differences(cell: Cell) -> Iterator[Difference]:
+    checks = {row["check"]: row for row in cell.checks}
+    for check, violations in itertools.groupby(cell.violations, key=lambda row: row["check"]):
+        rows = [
+            DifferingRow(row["kind"], row["seq"], row["sub"], *_marked(row["expected"], row["actual"]), row["event"])
+            for row in violations
         ]
-        total = sum(known.get(name) or 0 for name in COUNTS)
+        total = sum(checks.get(check, {}).get(name) or 0 for name in COUNTS)
         noun = "rows that break it" if check.startswith("invariant:") else "differing rows"
-        yield {"name": check, "rows": shown, "total": f"{max(total, len(shown)):,} {noun}"}
+        yield Difference(check, rows, f"{max(total, len(rows)):,} {noun}")
 
 
 def _marked(expected: str | None, actual: str | None) -> tuple[Markup | str, Markup | str]:
@@ -119,7 +186,8 @@ def _fields(text: str | None) -> dict | None:
     return value if isinstance(value, dict) else None
 
 
-def _plain(row: dict, other: dict | None = None) -> Markup:
+def _plain(row: dict[str, Any], other: dict | None = None) -> Markup:
+    """A row as `name: value` lines. Values that the other row does not share are marked."""
     out = []
     for name, value in row.items():
         shown = escape(json.dumps(value, ensure_ascii=False))
@@ -129,89 +197,21 @@ def _plain(row: dict, other: dict | None = None) -> Markup:
     return Markup("\n".join(out))
 
 
-class _Expanded(str):
-    """A path that the shell expands. All other words of a command are quoted."""
-
-
-def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
-    """Shell lines that repeat the comparison, as often as they are pasted, from nothing but the checkout."""
-    spec, regression = cell.spec, run.plan.get("regression", {})
-    planned: dict = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
-    events = planned.get("events") or cell.facts.get("events") or regression.get("events", 0)
-    seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
-    settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]
-    workload, oracle, output = (_Expanded(f'"$again"/{name}') for name in ("workload", "oracle", "run"))
-    options, files = _options(spec, (report.get("planned") or {}).get("plan"))
-    generate = [["generate", spec.app, "--events", events, "--seed", seed, "--out", workload, *settings]]
-    # No generator makes imported events: they are in the folder of the import.
-    if name := planned.get("data"):
-        workload, generate = _Expanded(shlex.quote(str(home.imported(spec.app, name)))), []
-    commands = [
-        *generate,
-        ["oracle", spec.app, "--input", workload, "--out", oracle],
-        ["run", spec.app, "--input", workload, "--out", output, *options],
-        ["diff", output, oracle],
-    ]
-    shell = [_shell("streaming-core", words) for words in commands]
-    if not cell.is_bound:  # a bound keeps no invariant
-        shell.append(_shell("lockstep", ["invariants", output, "--input", workload]))
-    install = [_shell("lockstep", ["engines", "install", spec.executor])] if is_other(cell) else []
-    return ["again=$(mktemp -d)", *install, *files, *shell]
-
-
-def _shell(command: str, words: list) -> str:
-    quoted = (word if isinstance(word, _Expanded) else shlex.quote(str(word)) for word in words)
-    return " ".join([f".venv/bin/{command}", *quoted])
-
-
-def _options(spec: RunSpec, plan_in_report: dict | None) -> tuple[list, list[str]]:
-    """The options of the run, and the shell lines that write the files that it reads."""
-    options = ["--executor", spec.executor, "--threads", spec.threads]
-    for axis, value in _strategies(spec).items():
-        options += [f"--{axis}", value]
-    options += [f"--{switch}" for switch in spec.options() if spec.option(switch) is True]
-    for option, field in spec.options().items():
-        if field.annotation is int and spec.option(option) != field.default:
-            options += [f"--{option.replace('_', '-')}", spec.option(option)]
-    options += ["--thresholds", ",".join(map(str, numbers))] if (numbers := spec.option("thresholds")) else []
-    options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
-    options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
-    options += ["--seconds", spec.seconds] if spec.seconds != RunSpec.model_fields["seconds"].default else []
-    # A search may find another plan on another machine, so the commands name the plan of this run.
-    plan = plan_in_report if spec.needs_plan else spec.option("plan")
-    if "plan" in spec.options() and not plan:
-        options += ["--plan", next(word for word, named in NAMED_PLANS.items() if named == spec.option("plan"))]
-    files = []
-    for option, value in (("plan", plan), ("schedule", spec.model_dump(mode="json")["schedule"])):
-        if value:
-            path = _Expanded(f'"$again"/{option}.json')
-            files.append(f"echo {shlex.quote(canonical_json(value))} > {path}")
-            options += [f"--{option}", path]
-    options += ["--pin"] if spec.needs_plan and plan else []
-    return options, files
-
-
-def _strategies(spec: RunSpec) -> dict[str, object]:
-    """Its strategies by axis; those of windows only if they differ from the default."""
-    chosen = {axis: value for axis in AXES if (value := spec.option(axis)) is not None}
-    return {axis: value for axis, value in chosen.items() if axis not in WINDOW_OPTIONS or value != AXES[axis][0]}
-
-
-def _seed(facts: dict) -> object:
+def _seed(facts: dict[str, Any]) -> object:
     return "imported" if facts.get("seed") is None else facts["seed"]
 
 
-def _facts(cell: Cell, report: dict, exit_record: dict) -> Iterator[tuple[str, object]]:
+def _facts(cell: Cell, report: dict[str, Any], exit_record: dict[str, Any]) -> Iterator[tuple[str, object]]:
     parts = _way(cell, report), _input(cell, report), _provenance(cell, exit_record), _host(cell, report, exit_record)
     for name, value in itertools.chain.from_iterable(parts):
         if value not in (None, ""):
             yield name, value
 
 
-def _way(cell: Cell, report: dict) -> list[tuple[str, object]]:
+def _way(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:
     spec = cell.spec
     words = [f"executor {spec.executor}"]
-    words += [f"{axis} {value}" for axis, value in _strategies(spec).items() if axis != "order"]
+    words += [f"{axis} {value}" for axis, value in reproduce.strategies(spec).items() if axis != "order"]
     words += ["plan from the planner"] if spec.needs_plan else []
     words += [f"{len(schedule)} reconfigurations"] if (schedule := spec.option("schedule")) else []
     words += [f"{spec.threads} thread{'s' * (spec.threads > 1)}"]
@@ -228,7 +228,7 @@ def _way(cell: Cell, report: dict) -> list[tuple[str, object]]:
     ]
 
 
-def _input(cell: Cell, report: dict) -> list[tuple[str, object]]:
+def _input(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:
     facts = cell.facts
     params = report.get("workload", {}).get("params") or cell.spec.params
     return [
@@ -239,7 +239,7 @@ def _input(cell: Cell, report: dict) -> list[tuple[str, object]]:
     ]
 
 
-def _provenance(cell: Cell, exit_record: dict) -> list[tuple[str, object]]:
+def _provenance(cell: Cell, exit_record: dict[str, Any]) -> list[tuple[str, object]]:
     facts = cell.facts
     return [
         ("digest of outputs", facts.get("output_digest")),
@@ -257,7 +257,7 @@ def _time(value: datetime | str | None) -> Markup:
     return times.html(datetime.fromisoformat(value) if isinstance(value, str) else value)
 
 
-def _host(cell: Cell, report: dict, exit_record: dict) -> list[tuple[str, object]]:
+def _host(cell: Cell, report: dict[str, Any], exit_record: dict[str, Any]) -> list[tuple[str, object]]:
     facts, host = cell.facts, report.get("host", {})
     loads = [facts.get("load_before"), facts.get("load_after")]
     joules, seconds, peak = (facts.get(name) for name in ("energy_joules", "compile_seconds", "peak_memory_bytes"))
@@ -276,7 +276,7 @@ def _host(cell: Cell, report: dict, exit_record: dict) -> list[tuple[str, object
     ]
 
 
-def _disturbance(facts: dict) -> str:
+def _disturbance(facts: dict[str, Any]) -> str:
     """What other work did to the cores during the measurement (run/disturbance.py); empty without a record."""
     if facts.get("others") is None:
         return ""
@@ -287,8 +287,8 @@ def _disturbance(facts: dict) -> str:
     return ", ".join([others, steal, lost, *([f"{' to '.join(mhz)} MHz"] if mhz else [])])
 
 
-def _plan(report: dict) -> str:
-    """The plan that the planner found, and the error of its prediction; empty without one."""
+def _plan(report: dict[str, Any]) -> str:
+    """The planner's plan, and the error of its prediction; empty without one."""
     planned = report.get("planned")
     if not planned:
         return ""
@@ -300,8 +300,8 @@ def _plan(report: dict) -> str:
     return f"on threads: {threads} ({planned['strategy']}: {predicted})"
 
 
-def _changes(report: dict) -> str:
-    """How the load has changed since the planner found the plan, and the plan that fits it now."""
+def _changes(report: dict[str, Any]) -> str:
+    """How the load has changed since the planner chose the plan, and the plan that fits it now."""
     planned = report.get("planned") or {}
     clauses = [
         f"{operator} has {times:.1f} times its part of the work"
@@ -313,9 +313,9 @@ def _changes(report: dict) -> str:
     return "; ".join(clauses)
 
 
-def _per_event(samples: list[dict]) -> Iterator[dict]:
-    """Measured passes with nanoseconds of processor time and nanojoules per event."""
+def _per_event(samples: list[dict[str, Any]]) -> Iterator[MeasuredPass]:
+    """The passes with nanoseconds of processor time and nanojoules per event."""
     for row in samples:
-        spent = {"cpu_ns": row.get("cpu_seconds"), "energy_nj": row.get("energy_joules")}
-        known = {name: total for name, total in spent.items() if total is not None and row["events"]}
-        yield row | dict.fromkeys(spent) | {name: total * 1e9 / row["events"] for name, total in known.items()}
+        totals = (row.get("cpu_seconds"), row.get("energy_joules"))
+        cpu, energy = (total * 1e9 / row["events"] if total is not None and row["events"] else None for total in totals)
+        yield MeasuredPass(row, cpu, energy)

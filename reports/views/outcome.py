@@ -1,54 +1,105 @@
-"""What templates show of cells, those of a run or those of the state: what is wrong, what is slower, the grid."""
+"""The outcome of a run or of the state: tiles, what is wrong, what is slower, and the grid.
+
+The template cells.html prints an `Outcome`. The template outcome.html prints the `Request` of a run above it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from reports.history.cell import Cell
 from reports.history.run import Results, Run
 from reports.history.state import State
 from reports.history.text import human_rate, short_json
 from reports.views.engines import others
-from reports.views.grid import panels
-from reports.views.tiles import tiles
+from reports.views.grid import Panel, panels
+from reports.views.tiles import Tile, tiles
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.matrix import omissions
 
 MOST = 8  # lines of what is wrong, slower or stale, before the others are folded away
 
 
-def outcome(run: Run) -> dict:
-    """The result of a run, for templates."""
-    heading = "Nothing broke" if run.status.state == "finished" else "Nothing was judged"
-    regression = run.plan.get("regression", {})
-    return _of_cells(run, run.faulty_cells, heading) | {
-        "run": run,
-        "own": run.run_id,
-        "request": {} if run.cells else {name: short_json(value) for name, value in regression.items()},
-        "events": events(run.inputs),
-        "omissions": omissions(run.plan),
-    }
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of cells.
+
+    Attributes:
+        results: the cells and the sentences about them.
+        red: the cells that are wrong.
+        heading: the heading above them.
+        own: the run whose page this is; empty for the state.
+        tiles: the tiles at the top.
+        panels: the grid.
+        dated: whether the cells are from several runs.
+        acknowledged: whether a red cell was acknowledged.
+        others: the names of other engines among the executors.
+        most: how many lines of a table are not folded away.
+    """
+
+    results: Results
+    red: list[Cell]
+    heading: str
+    own: str
+    tiles: list[Tile]
+    panels: list[Panel]
+    dated: bool
+    acknowledged: bool
+    others: list[str]
+    most: int = MOST
+
+    @classmethod
+    def of(cls, results: Results, red: list[Cell], heading: str, own: str = "") -> Outcome:
+        """The outcome of some results; `heading` is for results without a red cell."""
+        cells = results.cells
+        return cls(
+            results=results,
+            red=red,
+            heading="What broke" if red else heading,
+            own=own,
+            tiles=tiles(results),
+            panels=panels(cells),
+            dated=len({cell.run_id for cell in cells}) > 1,
+            acknowledged=any(cell.acknowledged for cell in cells),
+            others=others(cells),
+        )
+
+    @classmethod
+    def of_run(cls, run: Run) -> Outcome:
+        """The outcome of a run."""
+        heading = "Nothing broke" if run.status.state == "finished" else "Nothing was judged"
+        return cls.of(run, run.faulty_cells, heading, run.run_id)
+
+    @classmethod
+    def of_state(cls, state: State) -> Outcome:
+        """The outcome of the state."""
+        return cls.of(state, state.faulty_cells, "Nothing broke")
 
 
-def outcome_of_state(state: State) -> dict:
-    """The result of the state, for templates."""
-    return _of_cells(state, state.faulty_cells, "Nothing broke") | {"own": ""}
+@dataclass(frozen=True)
+class Request:
+    """The request of a run.
 
+    Attributes:
+        run: the run.
+        request: name and value of its fields, if the run planned no cell.
+        events: how many events each application took.
+        omissions: the cells that its matrix leaves out.
+    """
 
-def _of_cells(results: Results, red: list[Cell], heading: str) -> dict:
-    return {
-        "results": results,
-        "heading": "What broke" if red else heading,
-        "tiles": tiles(results),
-        "panels": panels(results.cells),
-        "dated": len({cell.run_id for cell in results.cells}) > 1,
-        "red": red,
-        "acknowledged": any(cell.acknowledged for cell in results.cells),
-        "most": MOST,
-        "text_of": _text,
-        "others": others(results.cells),
-    }
+    run: Run
+    request: dict[str, str]
+    events: str
+    omissions: list[str]
+
+    @classmethod
+    def of(cls, run: Run) -> Request:
+        """The request of a run."""
+        regression = run.plan.get("regression", {})
+        request = {} if run.cells else {name: short_json(value) for name, value in regression.items()}
+        return cls(run, request, events(run.inputs), omissions(run.plan))
 
 
 def events(inputs: Mapping[str, Input]) -> str:
@@ -62,5 +113,6 @@ def events(inputs: Mapping[str, Input]) -> str:
     return "; ".join([*others, *rest])
 
 
-def _text(cell: Cell) -> str:
+def figure(cell: Cell) -> str:
+    """The figure of a cell in the grid: its events per second, or its outcome if it is red."""
     return cell.outcome.word if cell.red else human_rate(cell.events_per_s)

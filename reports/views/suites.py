@@ -1,15 +1,21 @@
-"""The benchmark's suites on the performance page: their charts, and the figures behind them."""
+"""The benchmark's suites on the performance page: their charts, and the figures behind them.
+
+`draw` turns folders of results into suites for the page. benchmarks.py reads the results and chooses what to show.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from reports import results
+from reports.history.load import Row
 from reports.history.text import NOTHING, human_micros, human_nano, human_rate
+from reports.site import slug
 from reports.views import benchmarks
-from reports.views.performance import slug
+from reports.views.benchmarks import Experiment
 from streaming_core.bench.report import passes
 
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts: five, four, or two in a row
@@ -28,83 +34,163 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def draw(*folders: Path) -> tuple[dict[str, str], list[dict]]:
-    """The suites of these folders of results: file below the reports -> SVG, and the suites for templates."""
-    suites = benchmarks.suites(folders, results.sources())
+@dataclass(frozen=True)
+class Card:
+    """A chart on the page: its title, what it is about, and its path below the reports."""
+
+    title: str
+    about: str
+    href: str
+
+
+@dataclass(frozen=True)
+class LegendLine:
+    """A line of a legend, and the number of its series (charts/series.py)."""
+
+    label: str
+    number: int
+
+
+@dataclass(frozen=True)
+class FigureLine:
+    """A line of the table of figures.
+
+    Attributes:
+        named: the texts that name the row.
+        cells: each figure and its interval, as text.
+        result: the result of the row, a key of `benchmarks.RESULTS`.
+    """
+
+    named: list[str]
+    cells: list[tuple[str, str]]
+    result: str
+
+
+@dataclass(frozen=True)
+class FigureTable:
+    """The figures of an experiment: the columns that name a row, the titles of the figures, and the lines."""
+
+    columns: list[str]
+    figures: list[str]
+    lines: list[FigureLine]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> FigureTable:
+        """The table of an experiment."""
+        columns = list(dict.fromkeys(["app", "way", *experiment["varies"], "threads"]))
+        columns = [name for name in columns if name != "at_s"]
+        rows = passes(experiment["rows"])
+        figures = [
+            figure
+            for figure in FIGURES
+            if figure[0] not in columns and any(row.get(figure[0]) is not None for row in rows)
+        ]
+        lines = [
+            FigureLine(
+                [_text(benchmarks.value(row, name)) for name in columns],
+                [_figure(row, column, write) for column, _, write in figures],
+                row["result"],
+            )
+            for row in rows
+        ]
+        return cls(columns, [title for _, title, _ in figures], lines)
+
+
+@dataclass(frozen=True)
+class ExperimentView:
+    """An experiment on the page.
+
+    Attributes:
+        content: the experiment and the facts of its result, as JSON.
+        groups: its charts, by row of the page.
+        legend: the lines of its charts.
+        table: its figures.
+        wrong: how many of its results differ from the loop's.
+        warning: which components have changed since; empty if none has.
+        round_trip: the round trip between two cores.
+        passes: its passes and rounds.
+        size: its cells, and the time that they took.
+    """
+
+    content: Experiment
+    groups: list[list[Card]]
+    legend: list[LegendLine]
+    table: FigureTable
+    wrong: int
+    warning: str
+    round_trip: str
+    passes: str
+    size: str
+
+
+@dataclass(frozen=True)
+class SuiteView:
+    """A suite on the page: its name, title, machine, anchor and experiments."""
+
+    name: str
+    title: str
+    machine: str
+    place: str
+    experiments: list[ExperimentView]
+
+
+def draw(folders: Iterable[Path]) -> tuple[dict[str, str], list[SuiteView]]:
+    """Draw the suites of some folders of results.
+
+    Returns:
+        The charts as SVG by their paths below the reports, and the suites.
+    """
     svgs: dict[str, str] = {}
-    names: list[str] = []
-    for suite in suites:
-        names.append(suite["name"])
-        number = names.count(suite["name"])  # of the machine
-        suite["place"] = suite["name"] if number == 1 else f"{suite['name']}-{number}"
+    views: list[SuiteView] = []
+    for suite in benchmarks.suites(folders, results.sources()):
+        number = 1 + sum(view.name == suite.name for view in views)  # of the machine
+        place = suite.name if number == 1 else f"{suite.name}-{number}"
         numbers = benchmarks.numbers(suite)
-        for experiment in suite["experiments"]:
-            groups, labels = _charts(svgs, suite, experiment, numbers)
-            legend = [{"label": label, "number": numbers[label]} for label in numbers if label in labels]
-            experiment |= {"groups": groups, "legend": legend} | _about(experiment) | _figures(experiment)
-    return svgs, suites
+        experiments = [_experiment(svgs, place, experiment, numbers) for experiment in suite.experiments]
+        views.append(SuiteView(suite.name, suite.title, suite.machine, place, experiments))
+    return svgs, views
 
 
-def _about(experiment: dict) -> dict:
-    """What the page says of how an experiment was measured."""
+def _experiment(svgs: dict[str, str], place: str, experiment: Experiment, numbers: Mapping[str, int]) -> ExperimentView:
+    """The view of an experiment of the suite at an anchor; adds its charts to `svgs`."""
+    groups, labels = _charts(svgs, place, experiment, numbers)
     outdated = experiment["outdated"]
-    return {
-        "warning": results.warning(outdated) if outdated else "",
-        "round_trip": results.round_trip(experiment["host"]),
-        "passes": results.passes(experiment),
-        "size": results.size(experiment),
-    }
+    return ExperimentView(
+        content=experiment,
+        groups=groups,
+        legend=[LegendLine(label, number) for label, number in numbers.items() if label in labels],
+        table=FigureTable.of(experiment),
+        wrong=sum(row["result"] == "different" for row in experiment["rows"]),
+        warning=results.warning(outdated) if outdated else "",
+        round_trip=results.round_trip(experiment["host"]),
+        passes=results.passes(experiment),
+        size=results.size(experiment),
+    )
 
 
 def _charts(
-    svgs: dict[str, str], suite: dict, experiment: dict, numbers: dict[str, int]
-) -> tuple[list[list[dict]], set[str]]:
+    svgs: dict[str, str], place: str, experiment: Experiment, numbers: Mapping[str, int]
+) -> tuple[list[list[Card]], set[str]]:
     """The charts of an experiment by row of the page, and the labels of their lines."""
     from reports.charts import benchmark  # its library takes a second to load, and readers of pages need none
 
     labels: set[str] = set()
-    groups: list[list[dict]] = []
+    groups: list[list[Card]] = []
     for group in filter(None, benchmarks.charts(experiment)):
         if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two single charts share a row
             groups.append([])
         for chart in group:
-            href = f"charts/bench-{slug(suite['place'])}-{slug(experiment['name'])}-{len(svgs)}.svg"
+            href = f"charts/bench-{slug(place)}-{slug(experiment['name'])}-{len(svgs)}.svg"
             points = benchmarks.points(chart)
             size = FIVE if len(group) == 5 else NARROW if len(group) > 2 else BROAD
-            svgs[href] = benchmark.draw(points, chart["plot"], numbers, size)
+            svgs[href] = benchmark.draw(points, chart.plot, numbers, size)
             about = benchmarks.about(chart, results.processor(experiment["host"]))
-            groups[-1].append({"title": chart["title"], "about": about, "href": href})
+            groups[-1].append(Card(chart.title, about, href))
             labels |= {point["line"] for point in points if "line" in point}
     return groups, labels
 
 
-def _figures(experiment: dict) -> dict:
-    """The table of an experiment."""
-    rows = experiment["rows"]
-    columns = list(dict.fromkeys(["app", "way", *experiment["varies"], "threads"]))
-    columns = [name for name in columns if name != "at_s"]
-    shown = passes(rows)
-    figures = [
-        figure
-        for figure in FIGURES
-        if figure[0] not in columns and any(row.get(figure[0]) is not None for row in shown)
-    ]
-    return {
-        "wrong": sum(row["result"] == "different" for row in rows),
-        "columns": columns,
-        "figures": [title for _, title, _ in figures],
-        "lines": [
-            {
-                "named": [_text(benchmarks.value(row, name)) for name in columns],
-                "cells": [_figure(row, column, write) for column, _, write in figures],
-                "result": row["result"],
-            }
-            for row in shown
-        ],
-    }
-
-
-def _figure(row: dict, column: str, write: Callable[[float], str]) -> tuple[str, str]:
+def _figure(row: Row, column: str, write: Callable[[float], str]) -> tuple[str, str]:
     """A figure and its interval, as text."""
     value, ends = row.get(column), results.interval(row, column)
     if value is None:

@@ -1,11 +1,14 @@
-"""What the tasks of a pinned run did: of a pass, per thread, how long each task executed rows and handed them on, and
-how long the thread waited (BriskStream, figure 8: execute, others, and what is left).
+"""What the tasks of a pinned run did, as a bar for each thread.
+
+A task executes rows and hands them on. The rest of the thread's time is waiting. These are the parts of figure 8 of
+BriskStream: execute, others, and the remaining time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from reports.charts import series
 
@@ -27,17 +30,55 @@ class Part:
 
 @dataclass(frozen=True)
 class Bar:
+    """The bar of a thread: its name, its distance from the top, and its parts."""
+
     thread: str
     y: int
     parts: list[Part]
 
 
 @dataclass(frozen=True)
+class TaskRow:
+    """A task and its thread.
+
+    Attributes:
+        name: the operator, or the name of the work in front of it.
+        thread: the number of the thread.
+        series: the series whose colour it has.
+        rows_in: the rows that it took.
+        rows_out: the rows that it handed on.
+        execute: the share of the pass in which it executed rows.
+        others: the share of the pass in which it handed rows on.
+        execute_row: nanoseconds to execute a row; None without rows.
+        others_row: nanoseconds to hand a row on; None without rows.
+    """
+
+    name: str
+    thread: int
+    series: int
+    rows_in: int
+    rows_out: int
+    execute: float
+    others: float
+    execute_row: float | None
+    others_row: float | None
+
+
+@dataclass(frozen=True)
 class Tasks:
-    """`rows`: per task what it did, threads in turn; times in nanoseconds of a row, shares of the pass."""
+    """The tasks of a pass.
+
+    Attributes:
+        bars: a bar for each thread.
+        rows: the tasks, in the order of the report.
+        seconds: the time of the pass.
+        width: the width of the picture.
+        margin: the width left of its bars.
+        bar: the height of a bar.
+    """
 
     bars: list[Bar]
-    rows: list[dict]
+    rows: list[TaskRow]
     seconds: float
     width: int = WIDTH
     margin: int = MARGIN
@@ -45,56 +86,69 @@ class Tasks:
 
     @property
     def height(self) -> int:
+        """The height of the picture."""
         return len(self.bars) * (HEIGHT + GAP)
 
     @classmethod
-    def of(cls, report: dict) -> Tasks | None:
-        """Of a report, as JSON: of its median pass at peak rate, or of the first pass; None: it has no tasks."""
+    def of(cls, report: dict[str, Any]) -> Tasks | None:
+        """The tasks of the median pass at peak rate, or of the first pass.
+
+        Args:
+            report: the content of a report.json.
+
+        Returns:
+            None if the report has no tasks.
+        """
         passes = [sample for sample in report.get("samples", []) if sample.get("tasks") and sample["seconds"]]
         peaks = [sample for sample in passes if sample["kind"] == "peak"] or passes[:1]
         if not peaks:
             return None
-        # The pass that is the report's peak (RunReport.peak), which a plan's prediction was held against.
+        # The pass that is the report's peak (RunReport.peak), with which a plan's prediction was compared.
         chosen = sorted(peaks, key=lambda sample: -sample["seconds"])[len(peaks) // 2]
-        tasks, nanoseconds = chosen["tasks"], chosen["seconds"] * 1e9
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(_name(task) for task in tasks))}
-        rows = [
-            task
-            | {
-                "name": _name(task),
-                "series": numbers[_name(task)],
-                "execute": task["execute_ns"] / nanoseconds,
-                "others": task["others_ns"] / nanoseconds,
-                "execute_row": task["execute_ns"] / task["rows_in"] if task["rows_in"] else None,
-                "others_row": task["others_ns"] / task["rows_in"] if task["rows_in"] else None,
-            }
-            for task in tasks
-        ]
+        rows = _rows(chosen["tasks"], chosen["seconds"] * 1e9)
         cores = report.get("binding") or []
         bars = []
         for thread in range(report["spec"]["threads"]):
-            mine = [row for row in rows if row["thread"] == thread]
             core = f", core {cores[thread]}" if thread < len(cores) else ""
-            bars.append(Bar(f"thread {thread}{core}", thread * (HEIGHT + GAP), list(_parts(mine))))
+            parts = _parts([row for row in rows if row.thread == thread])
+            bars.append(Bar(f"thread {thread}{core}", thread * (HEIGHT + GAP), list(parts)))
         return cls(bars, rows, chosen["seconds"])
 
 
-def _name(task: dict) -> str:
-    """The operator; of those in front of it, what they do for it."""
-    return {"keys": f"keys of {task['operator']}", "merge": f"merge for {task['operator']}"}.get(
-        task["role"], task["operator"]
-    )
+def _rows(tasks: list[dict[str, Any]], nanoseconds: float) -> list[TaskRow]:
+    """The tasks of a pass that took so many nanoseconds."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(_name(task) for task in tasks))}
+    return [
+        TaskRow(
+            name=_name(task),
+            thread=task["thread"],
+            series=numbers[_name(task)],
+            rows_in=task["rows_in"],
+            rows_out=task["rows_out"],
+            execute=task["execute_ns"] / nanoseconds,
+            others=task["others_ns"] / nanoseconds,
+            execute_row=task["execute_ns"] / task["rows_in"] if task["rows_in"] else None,
+            others_row=task["others_ns"] / task["rows_in"] if task["rows_in"] else None,
+        )
+        for task in tasks
+    ]
 
 
-def _parts(rows: list[dict]) -> Iterator[Part]:
-    # Clocks of tasks and of the pass are different ones: a bar is no longer than it may be.
-    whole = (WIDTH - MARGIN) / max(1.0, sum(row["execute"] + row["others"] for row in rows))
+def _name(task: dict[str, Any]) -> str:
+    """The operator; for a task in front of it, the work that the task does for it."""
+    names = {"keys": f"keys of {task['operator']}", "merge": f"merge for {task['operator']}"}
+    return names.get(task["role"], task["operator"])
+
+
+def _parts(rows: list[TaskRow]) -> Iterator[Part]:
+    # The clocks of the tasks differ from the clock of the pass, so the sum may exceed 1. A bar never exceeds its width.
+    whole = (WIDTH - MARGIN) / max(1.0, sum(row.execute + row.others for row in rows))
     x = float(MARGIN)
     for row in rows:
-        for what, opacity, said in (("execute", 1.0, "executing"), ("others", 0.45, "handing on")):
-            width = row[what] * whole
-            label = row["name"] if what == "execute" and width > CHARACTER * len(row["name"]) + 8 else ""
-            yield Part(
-                x, width, series.colour(row["series"]), opacity, label, f"{row['name']}, {said}: {row[what]:.1%}"
-            )
-            x += width
+        colour, width = series.colour(row.series), row.execute * whole
+        label = row.name if width > CHARACTER * len(row.name) + 8 else ""
+        yield Part(x, width, colour, 1.0, label, f"{row.name}, executing: {row.execute:.1%}")
+        x += width
+        width = row.others * whole
+        yield Part(x, width, colour, 0.45, "", f"{row.name}, handing on: {row.others:.1%}")
+        x += width

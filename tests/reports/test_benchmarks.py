@@ -173,16 +173,16 @@ def test_of_every_experiment_the_newest_figures_count(home):
     (home.reports / "bench" / "tstream-torn.json").write_text("{")
     (home.reports / "bench" / "20260104T000000Z.json").write_text('{"results": [], "version": 1}')
     [suite] = suites_of(home.reports / "bench")
-    assert [e["name"] for e in suite["experiments"]] == ["schemes", "skew", "pools"]
-    assert [e["made_at"][:10] for e in suite["experiments"]] == ["2026-01-02", "2026-01-02", "2026-01-01"]
-    assert suite["experiments"][1]["rows"][1]["events_per_s"] == 2e6
+    assert [e["name"] for e in suite.experiments] == ["schemes", "skew", "pools"]
+    assert [e["made_at"][:10] for e in suite.experiments] == ["2026-01-02", "2026-01-02", "2026-01-01"]
+    assert suite.experiments[1]["rows"][1]["events_per_s"] == 2e6
 
 
 def test_committed_results_and_own_ones_are_shown_together(home, committed):
     write_json(committed / "tstream.json", result("2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 2e6)])]))
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)]), experiment("pools", [])])
     [suite] = suites_of(committed, home.reports / "bench")
-    assert [(e["name"], e["made_at"][:10]) for e in suite["experiments"]] == [
+    assert [(e["name"], e["made_at"][:10]) for e in suite.experiments] == [
         ("skew", "2026-01-02"),
         ("pools", "2026-01-01"),
     ]
@@ -212,7 +212,7 @@ def test_a_quick_measurement_counts_only_without_another_one(home):
     quick = [experiment("skew", [row("lock", 2e6)]), experiment("pools", [row("lock", 3e6)])]
     measured(home, "2026-01-02T00:00:00Z", quick, quick=True)
     [suite] = suites_of(home.reports / "bench")
-    assert [(e["name"], e["quick"]) for e in suite["experiments"]] == [("skew", False), ("pools", True)]
+    assert [(e["name"], e["quick"]) for e in suite.experiments] == [("skew", False), ("pools", True)]
     assert page_of(home)[0].count("these figures say nothing about speed") == 1
 
 
@@ -231,8 +231,8 @@ def test_a_result_that_differs_is_said_and_in_no_chart(home):
         home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("pat", 9e6, result="different")])]
     )
     [suite] = suites_of(home.reports / "bench")
-    [[chart]] = benchmarks.charts(suite["experiments"][0])
-    assert [r["way"] for r in chart["rows"]] == ["loop", "lock"]
+    [[chart]] = benchmarks.charts(suite.experiments[0])
+    assert [r["way"] for r in chart.rows] == ["loop", "lock"]
     text = Outline(page_of(home)[0]).text
     assert "1 of 3 results differ from the loop's" in text
     assert "differs" in text
@@ -247,8 +247,8 @@ def test_stacked_bars_show_the_most_threads_or_all_thread_counts():
         plot("threads", "steps", kind="parts", loop=False),
     ]
     most, each, [stepped] = benchmarks.charts(experiment("schemes", rows, kinds))
-    assert [[(r["way"], r["threads"]) for r in chart["rows"]] for chart in most] == [[("tstream", 2), ("owners", 2)]]
-    assert [[(r["way"], r["threads"]) for r in chart["rows"]] for chart in each] == [
+    assert [[(r["way"], r["threads"]) for r in chart.rows] for chart in most] == [[("tstream", 2), ("owners", 2)]]
+    assert [[(r["way"], r["threads"]) for r in chart.rows] for chart in each] == [
         [("tstream", 1), ("tstream", 2)],
         [("owners", 2)],
     ]

@@ -6,7 +6,8 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reports.estimate import estimate, expected
+from reports.estimate import estimate
+from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 
@@ -49,7 +50,7 @@ def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
     asked = plan(home, 3, ["a", "b"])
     said = estimate(home, asked, ["here"])
     assert said == "2 cells, about 4 minutes, from the times of the last runs on this host"
-    assert expected(home, asked["run_id"]) == said
+    assert History(home).estimate(asked["run_id"]) == said
     assert (
         estimate(home, plan(home, 4, ["c"]), ["here"])
         == "1 cell, about 2 minutes, from the times of the last runs on this host"
@@ -66,7 +67,7 @@ def test_what_is_not_known_is_said(tmp_path):
     )
     assert estimate(home, plan(home, 3, ["a", "b"]), ["there"]) == f"2 cells; {nothing}"
     assert estimate(home, plan(home, 4, ["a", "b"], events=999), ["here"]) == f"2 cells; {nothing}"
-    assert expected(home, "20260101T000000Z-ffffffff") == ""
+    assert History(home).estimate("20260101T000000Z-ffffffff") == ""
 
 
 def test_hosts_share_the_cells(tmp_path):

@@ -10,8 +10,7 @@ from infra.checkout import ROOT
 from reports.history import History
 from reports.site import HERE
 from reports.views.grid import panels
-from reports.views.performance import Point
-from reports.views.sparkline import Sparkline
+from reports.views.sparkline import Point, Sparkline
 from reports.views.tiles import tiles
 from streaming_core.regression.home import Home
 from tests.reports import past_runs

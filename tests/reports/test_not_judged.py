@@ -47,7 +47,7 @@ def run_of(trends: list[Speed], gated: list[Gate], note: str) -> Run:
         cell.speed = trends[number] if number < len(trends) else None
         cell.gate = gated[number] if number < len(gated) else None
         cells.append(cell)
-    return Run(run_id=past_runs.LAST, plan={}, cells=cells, note=note)
+    return Run(home=Home(), run_id=past_runs.LAST, plan={}, cells=cells, note=note)
 
 
 @given(speeds, gates, st.sampled_from(("", "no earlier night is green")))
