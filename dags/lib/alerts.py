@@ -163,7 +163,7 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
     slower = gated + [
         cell
         for cell in run.speeds
-        if cell.speed and cell.speed.verdict == "slower" and cell.speed.found_run == run_id and cell not in gated
+        if cell.speed and cell.speed.verdict == "slower" and cell.speed.detected_in == run_id and cell not in gated
     ]
     mismatch = any(cell.verdict in WRONG for cell in run.cells)
     failure = any(cell.red and cell.verdict not in WRONG for cell in run.cells) or (exception and not mismatch)

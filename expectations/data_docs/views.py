@@ -141,7 +141,7 @@ class PageView(_Ours, DefaultJinjaPageView):
 
 
 class NoIndex:
-    """Builds no first page: `reports/data_docs.py` makes it. Great Expectations would read all results for its own."""
+    """Builds no first page: `Pages.data_docs` makes it. Great Expectations would read all results for its own."""
 
     def __init__(self, **settings: Any):
         """Accept what Great Expectations passes to the builder of an index."""

@@ -87,9 +87,9 @@ class Results:
 
     @property
     def speeds(self) -> list[Cell]:
-        """The cells whose speed has changed: slower ones first, then what was found last."""
+        """The cells whose speed has changed: slower ones first, then the newest changes."""
         changed = [cell for cell in self.cells if cell.speed and cell.speed.changed]
-        last = sorted(changed, key=lambda cell: (cell.speed and cell.speed.found_run) or "", reverse=True)
+        last = sorted(changed, key=lambda cell: (cell.speed and cell.speed.detected_in) or "", reverse=True)
         return sorted(last, key=lambda cell: cell.speed is not None and cell.speed.verdict == "faster")
 
     @property

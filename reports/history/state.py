@@ -68,17 +68,17 @@ class State(Results):
         return sorted(cells, key=lambda cell: (-self.ages[cell.run_id].days, cell.name))
 
     def unknown(self, executors: Mapping[str, Iterable[str]]) -> list[str]:
-        """What has no state: `q1`, an application; `wc on pinned`, an application on an executor that fits it.
+        """The ways without a state: `q1`, an application; `wc on pinned`, an application on an executor.
 
         Args:
             executors: by application, those that fit it.
         """
         known = {(cell.spec.app, cell.spec.executor) for cell in self.cells}
-        found = []
+        names = []
         for app, fitting in executors.items():
             lacking = [name for name in fitting if (app, name) not in known]
-            found += [f"{app} on {name}" for name in lacking] if app in self.inputs else [app]
-        return found
+            names += [f"{app} on {name}" for name in lacking] if app in self.inputs else [app]
+        return names
 
 
 def state(history: History) -> State | None:

@@ -223,7 +223,7 @@ def test_marts_have_the_columns_that_are_documented(built):
 
 
 def test_the_run_keeps_what_dbt_said_of_each_model_and_test_and_its_page_shows_it(built):
-    results = Built.of(built.home, GREEN)
+    results = Built.of(History(built.home).run(GREEN))
     manifest = json.loads((built.home.root / "warehouse" / "dbt" / "manifest.json").read_text())["nodes"].values()
     for kind, nodes in (("model", results.models), ("test", results.tests)):
         assert {one.name for one in nodes} == {node["name"] for node in manifest if node["resource_type"] == kind}

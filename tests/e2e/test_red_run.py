@@ -149,7 +149,7 @@ def test_everything_after_the_core_runs_happened(result):
 
 
 def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
-    found = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
+    found = Stages.of(History(Home(world["LOCKSTEP_HOME"])).run(result["run_id"]))
     # The speed gate is off in this run.
     assert {stage.name for stage in found.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
     (cells,) = [stage for stage in found.stages if stage.name == "run_core"]

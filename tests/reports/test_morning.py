@@ -12,8 +12,8 @@ from reports.history.state import state
 from reports.pages import Pages
 from reports.publish import summary
 from reports.site import HERE, write
-from reports.views import overview as morning
-from reports.views.overview import STALE
+from reports.times import STALE, RunAge
+from reports.views import overview
 from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
@@ -105,15 +105,15 @@ def test_every_run_is_in_the_list_also_one_that_was_refused_or_never_published(h
 def test_a_line_says_what_the_run_says(home):
     history = History(home)
     nightly(home, LAST)
-    before = [morning.line(history, run_id) for run_id in RUN_IDS]
+    before = [overview.line(history, run_id) for run_id in RUN_IDS]
     published(home, *RUN_IDS)
-    assert [morning.line(History(home), run_id) for run_id in RUN_IDS] == before
+    assert [overview.line(History(home), run_id) for run_id in RUN_IDS] == before
     assert (before[-1].slower, before[-1].matrix, before[-1].green) == (1, "nightly 3f2a91c0", False)
 
 
 def test_what_has_not_run_for_long_or_never_is_named(home):
     past_runs.add(home, LATER, applications=["wc"])
-    found = morning.coverage(History(home))
+    found = overview.coverage(History(home))
     seen = {
         f"{app}/{strategy}": one
         for app, executors in found.ways.items()
@@ -128,15 +128,15 @@ def test_what_has_not_run_for_long_or_never_is_named(home):
     unknown = set(state(History(home)).unknown(found.ways))
     assert {"q1", "wc on pinned", "wc on morsel"} <= unknown
     assert not {"gs", "wc", "wc on pooled"} & unknown
-    assert morning.Seen(LAST, STALE + 1).stale
-    assert not morning.Seen(LAST, STALE).stale
+    assert RunAge(LAST, STALE + 1).stale
+    assert not RunAge(LAST, STALE).stale
     text = Outline(Pages(History(home)).runs()).text
     assert "serial 2026-01-05, 15 days before" in text
 
 
 def test_an_application_that_cannot_be_loaded_is_said_to_be_so(home, package):
     (package / "unready.py").write_text("app = 1\n")
-    found = morning.coverage(History(home))
+    found = overview.coverage(History(home))
     assert (found.ways, found.unread) == ({}, ["unready"])
 
 

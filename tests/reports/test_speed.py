@@ -24,7 +24,7 @@ SLOWER = Speed(
     smallest=0.048,
     since_at=datetime(2026, 1, 4, 2, tzinfo=UTC),
     since_build="abc",
-    found_run="r4",
+    detected_in="r4",
     change=-0.051,
     change_low=-0.064,
     change_high=-0.038,
@@ -90,7 +90,7 @@ def test_a_verdict_says_how_much_since_when_how_sure_and_what_would_be_found(spe
 
 
 def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
-    older = Speed(**SLOWER.__dict__ | {"found_run": "r1"})
+    older = Speed(**SLOWER.__dict__ | {"detected_in": "r1"})
     cells = [(f"a{n}", "b", older) for n in range(3)] + [("new", "b", SLOWER), ("same", "", Speed("unchanged"))]
     said = sentence(cells, len(cells))
     assert said.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")

@@ -21,13 +21,13 @@ def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     run_id = History(home).run_ids()[-1]
-    assert Stages.of(home, run_id) is None
+    assert Stages.of(History(home).run(run_id)) is None
     assert "Where the time went" not in Pages(History(home)).overview(History(home).run(run_id))
     note(home, run_id, "run_core", 110, 118, "a.pooled.t2.1")
     note(home, run_id, "plan_matrix", 100, 102)
     note(home, run_id, "run_core", 120, 124, "a.pooled.t1.1")
     note(home, run_id, "dbt_build", 124, 140)
-    found = Stages.of(home, run_id)
+    found = Stages.of(History(home).run(run_id))
     assert [(stage.name, stage.seconds) for stage in found.stages] == [
         ("plan_matrix", 2),
         ("run_core", 12),

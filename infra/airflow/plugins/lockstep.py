@@ -60,7 +60,7 @@ SITE_POLICY = (
 )
 SITE_KINDS = {**KINDS, ".js": "text/javascript", ".png": "image/png"}
 FILE = re.compile(r"lockstep-.*\.html")  # a run as one file (reports/attachment.py)
-BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/beside.py)
+BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/views/beside.py)
 # Pages of requests that are refused, by status code. They say nothing about what exists.
 REFUSALS = {
     401: "Log in to Airflow to see this page.",
