@@ -222,7 +222,6 @@ class Pages:
             headline = "The warehouse has no measurements yet"
         else:
             headline = "No run has been measured yet"
-        own = run.run_id if run else ""
         page = PerformancePage(
             headline=headline,
             run=shown,
@@ -230,15 +229,15 @@ class Pages:
             suites=suite_views,
             engines=compared,
             charts=cards,
-            own=own,
+            own=run.run_id if run else "",
             results=benchmarks.RESULTS,
         )
         place = Place("../" if run else "", "Performance")
-        measured = [self._measured(shown, why, own)] if shown else []
+        measured = [self._measured(shown, why, is_own=run is not None)] if shown else []
         return self.render("performance.html", place, page, *measured), drawing.svgs | svgs | pictures
 
-    def _measured(self, run: Run, why: str, own: str) -> MeasuredRun:
-        """What a performance page shows of a run; `own` is the id of the run whose page it is."""
+    def _measured(self, run: Run, why: str, is_own: bool) -> MeasuredRun:
+        """What a performance page shows of a run; `is_own` if it is the page of that run alone."""
         figures = [one for section in self.speed.draw(run).sections for one in section.figures]
         hosts: dict[str, list[str]] = {}
         for one in self.speed.runs:
@@ -246,11 +245,11 @@ class Pages:
                 hosts.setdefault(host, []).append(one.run_id)
         return MeasuredRun(
             why=why,
-            missing=None if own else self._missing(run),
+            missing=None if is_own else self._missing(run),
             elsewhere=self.speed.elsewhere(run),
             runs=self.speed.runs,
             hosts=hosts,
-            links={one.run_id: one.page(self.reports, is_own=one.run_id == own) for one in self.speed.runs},
+            links={one.run_id: one.page(self.reports, is_own and one.run_id == run.run_id) for one in self.speed.runs},
             gated=any(one.gate for one in figures),
             energy=any(one.energy_nj is not None for one in figures),
         )

@@ -51,14 +51,21 @@ class Outcome:
     most: int = MOST
 
     @classmethod
-    def of(cls, results: Results, red: list[Cell], heading: str, own: str = "") -> Outcome:
-        """The outcome of some results; `heading` is for results without a red cell."""
+    def of(cls, results: Results, red: list[Cell], heading: str, run: Run | None = None) -> Outcome:
+        """The outcome of some results.
+
+        Args:
+            results: the results.
+            red: the cells that are wrong.
+            heading: the heading of results without a red cell.
+            run: the run whose results they are; None for the state.
+        """
         cells = results.cells
         return cls(
             results=results,
             red=red,
             heading="What broke" if red else heading,
-            own=own,
+            own=run.run_id if run else "",
             tiles=tiles(results),
             panels=panels(cells),
             dated=len({cell.run_id for cell in cells}) > 1,
@@ -70,7 +77,7 @@ class Outcome:
     def of_run(cls, run: Run) -> Outcome:
         """The outcome of a run."""
         heading = "Nothing broke" if run.status.state == "finished" else "Nothing was judged"
-        return cls.of(run, run.faulty_cells, heading, run.run_id)
+        return cls.of(run, run.faulty_cells, heading, run)
 
     @classmethod
     def of_state(cls, state: State) -> Outcome:
