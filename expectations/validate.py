@@ -21,9 +21,10 @@ from pyspark.sql import SparkSession
 
 from expectations.suites import DataSet, Expectation, cells, invariants, outputs, samples, verdicts, violations
 from reports import times
-from reports.data_docs import results_path, write_results
 from reports.history import History
-from reports.pages import Pages, write
+from reports.pages import Pages
+from reports.site import write
+from reports.views.data_docs import results_path, write_results
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.expectations import CRITICAL, SEVERITIES, WARNING
 from streaming_core.regression.home import RUN_ID, Home

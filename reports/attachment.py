@@ -6,48 +6,56 @@ Styles and pictures are inside. Links lead to places in the file. It has no scri
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.engines import Comparison
-from reports.history import Run
-from reports.hosts import HostRow
-from reports.inputs import Inputs
-from reports.outcome import outcome
-from reports.pages import HERE, Pages
+from reports.history.run import Run
+from reports.pages import Pages
+from reports.site import HERE, SingleFile
+from reports.views.cell import CellView
+from reports.views.outcome import Outcome, Request
+from reports.views.performance import Section
+from reports.views.run import RunView
 
 MOST = 30  # cells that the file shows in full
 
 
+@dataclass(frozen=True)
+class Attachment:
+    """The parts that only the file has.
+
+    Attributes:
+        style: the style sheet.
+        details: the evidence on wrong and slower cells.
+        more: the number of such cells that the file leaves out.
+        sections: the charts, by application.
+        pictures: the charts as data, by their paths below the reports.
+    """
+
+    style: Markup
+    details: list[CellView]
+    more: int
+    sections: list[Section]
+    pictures: dict[str, str]
+
+
 def attachment(pages: Pages, run: Run) -> str:
     """The file of a run, as HTML."""
-    shown = [cell for cell in run.cells if cell.red]
-    shown += [cell for cell in run.slower if not cell.red]
-    names = {cell.name for cell in shown[:MOST]}
-    svgs, sections = pages.speed.draw(run.run_id)
-    pictures = {href: _data(svg) for href, svg in svgs.items()}
-    return pages.render(
-        "attachment.html",
-        root="",
-        here="",
-        glossary="",  # no documentation is beside a mailed file
+    cells = [cell for cell in run.cells if cell.red]
+    cells += [cell for cell in run.slower if not cell.red]
+    drawing = pages.speed.draw(run)
+    view = Attachment(
         # A style sheet of ours, which an escape would break.
         style=Markup((HERE / "style.css").read_text()),
-        inputs=Inputs.of(pages.history.home, run),
-        inputs_page="#inputs",
-        coverage=None,
-        file=None,
-        of_cell=lambda cell: f"#{cell.name}" if cell.name in names else None,
-        of_run=lambda run_id: None,
-        details=[pages.evidence(run, cell) for cell in shown[:MOST]],
-        more=len(shown) - len(names),
-        sections=sections,
-        pictures=pictures,
-        hosts=HostRow.of_run(pages.history.home, run.run_id),
-        engines=Comparison.of(pages.history.home, run),
-        charts=[],
-        **outcome(run),
+        details=[CellView.of(run, cell) for cell in cells[:MOST]],
+        more=len(cells[MOST:]),
+        sections=drawing.sections,
+        pictures={href: _data(svg) for href, svg in drawing.svgs.items()},
     )
+    place = SingleFile(shown=frozenset(cell.name for cell in cells[:MOST]))
+    parts = Outcome.of_run(run), Request.of(run), RunView.of(run, inputs_page="#inputs"), view
+    return pages.render("attachment.html", place, *parts)
 
 
 def _data(svg: str) -> str:

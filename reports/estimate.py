@@ -65,11 +65,6 @@ def estimate(home: Home, planned: dict, hosts: Sequence[str]) -> str:
     return sentence
 
 
-def expected(home: Home, run_id: str) -> str:
-    """The estimate for a run; empty without one."""
-    return left_json(home.run(run_id) / "estimate.json").get("sentence", "")
-
-
 def machines(home: Home, hosts: Sequence[str]) -> list[str]:
     """The machines behind connections, as the newest run that looked at them names them; unknown ones are left out."""
     known = {LOCAL: gethostname()}
@@ -95,7 +90,7 @@ def _duration(seconds: float) -> str:
 
 def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
     """The time that a plan will take, from the runs before it; the arguments are those of `estimate`."""
-    asked = _size(planned)
+    size = _size(planned)
     shares = {cell["cell"]: max(1, len(hosts)) if is_of_engine(cell) else 1 for cell in planned["cells"]}
     took: dict[str, float] = {}
     around: list[float] = []
@@ -107,7 +102,7 @@ def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
             for cell in plan.get("cells", [])
         }
         known = {name: times for name, times in cells.items() if times is not None}
-        if _size(plan) == asked:
+        if _size(plan) == size:
             took = {name: end - begin for name, (begin, end) in known.items() if name in shares} | took
         end = home.report(run_id, "summary.json")
         if known and len(known) == len(cells) and end.exists():

@@ -1,25 +1,31 @@
 """Writes the pages of one run, and the pages that every run changes.
 
-As a command, `python -m reports.publish --run RUN_ID`, it is a stage of every run.
+As a command, `python -m reports.publish --run RUN_ID`, it is a stage of every run. `publish` turns the id into a `Run`;
+every module below it takes the run.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from jobs.command import run_stage
 from reports.attachment import attachment
-from reports.beside import before
-from reports.history import History
-from reports.menu import DATA_DOCS, DOCS, GLOSSARY
-from reports.pages import HERE, Pages, beside_name, file_name, write
+from reports.history.load import History
+from reports.history.run import Run
+from reports.pages import Pages
+from reports.site import DATA_DOCS, DOCS, GLOSSARY, HERE, Place, beside_name, file_name, write
+from reports.views.beside import before
 from streaming_core import ending
 from streaming_core.regression.home import Home
 from streaming_core.storage import held, write_json
 
 
 def publish(home: Home, run_id: str) -> str:
-    """Writes everything; returns the run's sentence.
+    """Write the pages of a run, and the pages that every run changes.
+
+    Returns:
+        The sentence of the run.
 
     Raises:
         BadInput: there is no such run.
@@ -27,33 +33,43 @@ def publish(home: Home, run_id: str) -> str:
     history = History(home)
     run = history.run(run_id)
     pages = Pages(history)
-    write(home.reports / DATA_DOCS, pages.data_docs())  # first: menus link to what is there
-    write(home.report(run_id, file_name(run_id)), attachment(pages, run))
-    for cell in run.cells:
-        write(home.report(run_id, f"{cell.name}.html"), pages.cell(run, cell))
-        _write_all(home, pages.cell_chart(cell))
-    if (earlier := before(history, run)) is not None:
-        write(home.report(run_id, beside_name(earlier)), pages.beside(run, history.run(earlier)))
-    write(home.report(run_id, "inputs.html"), pages.inputs(run))
-    if (built := pages.built(run)) is not None:
-        write(home.report(run_id, "warehouse.html"), built)
-    write(home.report(run_id, "index.html"), pages.overview(run))
-    write_json(home.report(run_id, "summary.json"), summary(run))
-    if any(one.run_id == run_id for one in pages.speed.runs):
-        page, svgs = pages.performance(run_id)
-        _write_all(home, svgs)
-        write(home.report(run_id, "performance.html"), page)
+    write(home.reports / DATA_DOCS, pages.data_docs())  # first: menus link only to pages that exist
+    _publish_run(pages, run)
     performance(home, pages)
     return run.sentence
 
 
+def _publish_run(pages: Pages, run: Run) -> None:
+    """Write the pages of a run."""
+    write(run.report(file_name(run.run_id)), attachment(pages, run))
+    for cell in run.cells:
+        write(run.report(f"{cell.name}.html"), pages.cell(run, cell))
+        _write_all(run.home, pages.cell_chart(cell))
+    if (earlier := before(pages.history, run)) is not None:
+        write(run.report(beside_name(earlier)), pages.beside(run, pages.history.run(earlier)))
+    write(run.report("inputs.html"), pages.inputs(run))
+    if (built := pages.built(run)) is not None:
+        write(run.report("warehouse.html"), built)
+    write(run.report("index.html"), pages.overview(run))
+    write_json(run.report("summary.json"), summary(run))
+    if pages.speed.has_measured(run):
+        page, svgs = pages.performance(run)
+        _write_all(run.home, svgs)
+        write(run.report("performance.html"), page)
+
+
 def performance(home: Home, pages: Pages | None = None) -> Path:
-    """Writes the performance page, which needs no run, as benchmarks have figures of their own; and the overview and
-    the list of runs, which it leads to. Returns where it is."""
-    from reports import charts  # its library takes a second to load, and refresh needs none
+    """Write the performance page, and the overview and the list of runs, which lead to it.
+
+    The page needs no run, because benchmarks have figures of their own.
+
+    Returns:
+        The path of the performance page.
+    """
+    from reports.charts import vega  # its library takes a second to load, and `refresh` needs none
 
     reports, pages = home.reports, pages or Pages(History(home))
-    charts.reuse(path.read_text() for path in (reports / "charts").glob("bench-*.svg"))
+    vega.reuse(path.read_text() for path in (reports / "charts").glob("bench-*.svg"))
     page, svgs = pages.performance()
     _write_all(home, svgs)
     write(reports / "style.css", (HERE / "style.css").read_text())
@@ -61,7 +77,7 @@ def performance(home: Home, pages: Pages | None = None) -> Path:
     for page_of_site in (DOCS, GLOSSARY):  # a reader of files has no documentation site beside them
         write(reports / page_of_site, pages.docs())
     latest = pages.history.latest()
-    write(reports / "inputs.html", pages.inputs(latest, "", "Inputs") if latest else pages.empty("Inputs"))
+    write(reports / "inputs.html", pages.inputs(latest, Place(here="Inputs")) if latest else pages.empty("Inputs"))
     with held(reports / "index.html"):
         write(reports / "index.html", pages.index())
     write(reports / "runs.html", pages.runs())
@@ -81,8 +97,8 @@ def refresh(home: Home) -> None:
             write(index, Pages(History(home)).refresh(index.read_text()))
 
 
-def summary(run) -> dict:
-    """The run in a few words, for machines."""
+def summary(run: Run) -> dict[str, Any]:
+    """The run in a few words, for programs."""
     return {
         "run_id": run.run_id,
         "origin": run.origin,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Self
 
 from markupsafe import Markup
 
 MINUTE, HOUR, DAY = 60, 3600, 86400  # in seconds
+STALE = 7  # days after which a result is stale
 
 
 def of_run(run_id: str) -> datetime:
@@ -17,6 +20,11 @@ def of_run(run_id: str) -> datetime:
 def text(moment: datetime) -> str:
     """`2026-01-31 02:00 UTC`."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def started(run_id: str) -> str:
+    """`2026-01-31 02:00 UTC`: the time of a run's request."""
+    return text(of_run(run_id))
 
 
 def html(moment: datetime | str | None, only_day: bool = False) -> Markup:
@@ -51,3 +59,27 @@ def age(moment: datetime | str, now: datetime | None) -> str:
     size, unit = next((size, unit) for size, unit in units if seconds >= size)
     count = int(seconds // size)
     return f"{count} {unit}{'s' * (count != 1)} ago"
+
+
+@dataclass(frozen=True)
+class RunAge:
+    """A run and its distance in days to the newest run."""
+
+    run_id: str
+    days: int
+
+    @classmethod
+    def before(cls, run_id: str, newest: str) -> Self:
+        """The run and its distance to the newest run."""
+        return cls(run_id, (of_run(newest).date() - of_run(run_id).date()).days)
+
+    @property
+    def text(self) -> str:
+        """`2026-01-02, 3 days before`."""
+        ago = {0: "", 1: ", a day before"}.get(self.days, f", {self.days} days before")
+        return f"{started(self.run_id)[:10]}{ago}"
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is more than a week older than the newest run."""
+        return self.days > STALE

@@ -28,7 +28,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from infra.checkout import home
 from reports.history import Cell, History, Run, revision, short, started
-from reports.pages import file_name
+from reports.site import file_name
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.project import TITLE, named
 from streaming_core.regression.verdict import WRONG
@@ -157,13 +157,13 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
     try:
         run = History(home()).run(run_id)
     except BadInput:  # the run has no plan
-        run = Run(run_id=run_id, plan={}, cells=[])
+        run = Run(home=home(), run_id=run_id, plan={}, cells=[])
     # A slowdown is news only in the run that found it.
     gated = [cell for cell in run.gated if cell.gate and cell.gate.verdict == "slower"]
     slower = gated + [
         cell
         for cell in run.speeds
-        if cell.speed and cell.speed.verdict == "slower" and cell.speed.found_run == run_id and cell not in gated
+        if cell.speed and cell.speed.verdict == "slower" and cell.speed.detected_in == run_id and cell not in gated
     ]
     mismatch = any(cell.verdict in WRONG for cell in run.cells)
     failure = any(cell.red and cell.verdict not in WRONG for cell in run.cells) or (exception and not mismatch)

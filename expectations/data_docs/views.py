@@ -16,7 +16,7 @@ from great_expectations.render.renderer.page_renderer import ExpectationSuitePag
 from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 
-from reports.menu import HERE, MENU
+from reports.site import HERE, MENU
 from streaming_core.regression.project import TITLE
 
 OURS = Path(__file__).parent / "templates"
@@ -141,7 +141,7 @@ class PageView(_Ours, DefaultJinjaPageView):
 
 
 class NoIndex:
-    """Builds no first page: `reports/data_docs.py` makes it. Great Expectations would read all results for its own."""
+    """Builds no first page: `Pages.data_docs` makes it. Great Expectations would read all results for its own."""
 
     def __init__(self, **settings: Any):
         """Accept what Great Expectations passes to the builder of an index."""

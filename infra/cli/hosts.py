@@ -14,7 +14,7 @@ from rich.text import Text
 
 from infra.airflow import home as airflow_home
 from infra.checkout import ROOT
-from reports.hosts import FACTS, HostRow
+from reports.views.hosts import FACTS, HostRow
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.exit_codes import ExitCode
 from streaming_core.regression.preflight import Preflight

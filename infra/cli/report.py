@@ -15,12 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reports import engines
 from reports.attachment import attachment
-from reports.beside import Beside
 from reports.history import Cell, History, Run, human_micros, human_rate, short
-from reports.pages import Pages, beside_name
+from reports.pages import Pages
 from reports.publish import performance
+from reports.site import beside_name
+from reports.views import engines
+from reports.views.beside import Beside
 from streaming_core.errors import BadInput, refusal
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import omissions

@@ -15,7 +15,7 @@ from infra import checkout
 from infra.airflow import home as airflow_home
 from infra.airflow.regression import AirflowRun, TaskChange, follow, wait_for_turn
 from infra.cli.report import print_run
-from reports.estimate import expected
+from reports.history import History
 from streaming_core.errors import RunFailed
 from streaming_core.process import Noted
 from streaming_core.regression.fleet import claims, is_on_spark
@@ -55,7 +55,7 @@ class Progress:
         for cell in left_json(home.run(run_id) / "plan.json").get("cells", []):
             stage = Stage.RUN_ON_SPARK if is_on_spark(cell) else Stage.RUN_CORE
             self._cells.setdefault(stage, set()).add(cell["cell"])
-        sentence = expected(home, run_id)
+        sentence = History(home).estimate(run_id)
         self.note = f"{sentence}; {self.note}"
         if not self.console.is_terminal:
             self.console.print(f"  {sentence}", highlight=False, soft_wrap=True)

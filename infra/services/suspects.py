@@ -28,10 +28,10 @@ from infra.services.build import Build
 from infra.services.measurement import Place
 from infra.services.pairs import Budget
 from jobs.run_folder import read_plan
-from reports.gate import note_path
 from reports.history import History, revision, short, started
+from reports.history.gate import note_path
+from reports.history.speed import JUDGED
 from reports.publish import publish
-from reports.speed import JUDGED
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression import warehouse

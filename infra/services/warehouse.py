@@ -3,7 +3,7 @@
 `build` is a stage of every run (`python -m infra.services.warehouse`). It builds every mart, and tests every
 constraint. Of most marts, it makes only the months that changed since the last build (`infra/services/months.py`). The
 file runs/<run id>/dbt.json keeps what dbt said of each model and test, and a page of the run shows it
-(`reports/built.py`).
+(`reports/views/built.py`).
 
 `document` builds, and writes dbt's documentation. A build does so only after a change of the project, because dbt needs
 seconds for it. `rebuild` first removes everything that a build can make again: the marts and dbt's own files.
@@ -32,10 +32,10 @@ from infra import checkout
 from infra.services import months
 from infra.services.months import PROJECT, Months
 from infra.services.spark import Server, ServerLost
-from reports.built import write_results
 from reports.history import History
-from reports.menu import DBT
-from reports.pages import Pages, write
+from reports.pages import Pages
+from reports.site import DBT, write
+from reports.views.built import write_results
 from streaming_core import ending
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.regression.home import Home

@@ -21,7 +21,8 @@ from dags.lib.decisions import question
 from infra.airflow import connections
 from reports.attachment import attachment
 from reports.history import History, short
-from reports.pages import Pages, file_name, write
+from reports.pages import Pages
+from reports.site import file_name, write
 from streaming_core.regression.project import PREFIX, TITLE, named
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reports.built import Built
 from reports.history import History
 from reports.pages import Pages
+from reports.views.built import Built
 from streaming_core.regression.verdict import is_green
 from streaming_core.regression.warehouse import rows as raw_rows
 from streaming_core.run.way import RunSpec
@@ -223,7 +223,7 @@ def test_marts_have_their_documented_columns(built):
 
 
 def test_run_keeps_and_shows_the_dbt_result_of_each_model_and_test(built):
-    results = Built.of(built.home, GREEN)
+    results = Built.of(History(built.home).run(GREEN))
     manifest = json.loads((built.home.root / "warehouse" / "dbt" / "manifest.json").read_text())["nodes"].values()
     for kind, nodes in (("model", results.models), ("test", results.tests)):
         assert {one.name for one in nodes} == {node["name"] for node in manifest if node["resource_type"] == kind}

@@ -41,7 +41,7 @@ from rich.table import Table
 from infra.services.build import Build
 from infra.services.pairs import one_side
 from reports.history import Cell, History, Run, short
-from reports.speed import JUDGED
+from reports.history.speed import JUDGED
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.run.way import RunSpec

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from reports.history import History
-from reports.pages import file_name
+from reports.site import file_name
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID

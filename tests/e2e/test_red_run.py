@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reports.history import History
-from reports.stages import Stages
+from reports.views.stages import Stages
 from streaming_core.regression.fleet import claims
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
@@ -149,7 +149,7 @@ def test_all_stages_after_the_core_runs_ran(result):
 
 
 def test_time_of_every_stage_is_recorded(world, result, run):
-    record = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
+    record = Stages.of(History(Home(world["LOCKSTEP_HOME"])).run(result["run_id"]))
     # The speed gate is off in this run.
     assert {stage.name for stage in record.stages} == {*Stage} - {Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT}
     (cells,) = [stage for stage in record.stages if stage.name == "run_core"]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from expectations import validate
 from expectations.suites import invariants, outputs
 from jobs import load_metrics, validate_outputs
-from reports.menu import MENU
+from reports.site import MENU
 from streaming_core.errors import BadInput, RunFailed
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
 from tests.support.accessibility import THEMES, violations_of_all

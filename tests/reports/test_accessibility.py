@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reports.data_docs import write_results
 from reports.history import History
-from reports.menu import DBT
-from reports.pages import Pages, write
+from reports.pages import Pages
 from reports.publish import publish
+from reports.site import DBT, write
+from reports.views.data_docs import write_results
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
 from streaming_core.regression.provenance import Check, Provenance, provenance_of, record

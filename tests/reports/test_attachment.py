@@ -11,8 +11,9 @@ import pytest
 from reports import attachment as module
 from reports.attachment import attachment
 from reports.history import History
-from reports.pages import Pages, file_name
+from reports.pages import Pages
 from reports.publish import publish
+from reports.site import file_name
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
 from tests.infra.cli.conftest import lockstep

@@ -13,9 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports import benchmarks, charts, publish, results, series
+from reports import publish, results
+from reports.charts import benchmark, series
 from reports.history import History
 from reports.pages import Pages
+from reports.views import benchmarks
 from streaming_core.bench import components, ordered, rlas, tstream_sentences
 from streaming_core.bench import suite as suites
 from streaming_core.bench.report import VERSION
@@ -171,16 +173,16 @@ def test_newest_figures_of_each_experiment_count(home):
     (home.reports / "bench" / "tstream-torn.json").write_text("{")
     (home.reports / "bench" / "20260104T000000Z.json").write_text('{"results": [], "version": 1}')
     [suite] = suites_of(home.reports / "bench")
-    assert [e["name"] for e in suite["experiments"]] == ["schemes", "skew", "pools"]
-    assert [e["made_at"][:10] for e in suite["experiments"]] == ["2026-01-02", "2026-01-02", "2026-01-01"]
-    assert suite["experiments"][1]["rows"][1]["events_per_s"] == 2e6
+    assert [e["name"] for e in suite.experiments] == ["schemes", "skew", "pools"]
+    assert [e["made_at"][:10] for e in suite.experiments] == ["2026-01-02", "2026-01-02", "2026-01-01"]
+    assert suite.experiments[1]["rows"][1]["events_per_s"] == 2e6
 
 
 def test_committed_and_local_results_are_shown_together(home, committed):
     write_json(committed / "tstream.json", result("2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 2e6)])]))
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)]), experiment("pools", [])])
     [suite] = suites_of(committed, home.reports / "bench")
-    assert [(e["name"], e["made_at"][:10]) for e in suite["experiments"]] == [
+    assert [(e["name"], e["made_at"][:10]) for e in suite.experiments] == [
         ("skew", "2026-01-02"),
         ("pools", "2026-01-01"),
     ]
@@ -210,7 +212,7 @@ def test_quick_measurement_counts_only_as_the_only_one(home):
     quick = [experiment("skew", [row("lock", 2e6)]), experiment("pools", [row("lock", 3e6)])]
     measured(home, "2026-01-02T00:00:00Z", quick, quick=True)
     [suite] = suites_of(home.reports / "bench")
-    assert [(e["name"], e["quick"]) for e in suite["experiments"]] == [("skew", False), ("pools", True)]
+    assert [(e["name"], e["quick"]) for e in suite.experiments] == [("skew", False), ("pools", True)]
     assert page_of(home)[0].count("these figures say nothing about speed") == 1
 
 
@@ -229,8 +231,8 @@ def test_different_result_is_named_and_in_no_chart(home):
         home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("pat", 9e6, result="different")])]
     )
     [suite] = suites_of(home.reports / "bench")
-    [[chart]] = benchmarks.charts(suite["experiments"][0])
-    assert [r["way"] for r in chart["rows"]] == ["loop", "lock"]
+    [[chart]] = benchmarks.charts(suite.experiments[0])
+    assert [r["way"] for r in chart.rows] == ["loop", "lock"]
     text = Outline(page_of(home)[0]).text
     assert "1 of 3 results differ from the loop's" in text
     assert "differs" in text
@@ -245,8 +247,8 @@ def test_stacked_bars_show_the_most_threads_or_all_thread_counts():
         plot("threads", "steps", kind="parts", loop=False),
     ]
     most, each, [stepped] = benchmarks.charts(experiment("schemes", rows, kinds))
-    assert [[(r["way"], r["threads"]) for r in chart["rows"]] for chart in most] == [[("tstream", 2), ("owners", 2)]]
-    assert [[(r["way"], r["threads"]) for r in chart["rows"]] for chart in each] == [
+    assert [[(r["way"], r["threads"]) for r in chart.rows] for chart in most] == [[("tstream", 2), ("owners", 2)]]
+    assert [[(r["way"], r["threads"]) for r in chart.rows] for chart in each] == [
         [("tstream", 1), ("tstream", 2)],
         [("owners", 2)],
     ]
@@ -277,7 +279,7 @@ def test_series_of_one_colour_have_different_markers(home):
     assert len(drawn) == 50
     assert len(set(drawn)) == 25
     bars = [{"x": way, "y": 1.0, "line": way} for way in ways]
-    svg = charts.benchmark(bars, plot("way", y="to_loop", kind="bar"), {way: i for i, way in enumerate(ways)}, (90, 90))
+    svg = benchmark.draw(bars, plot("way", y="to_loop", kind="bar"), {way: i for i, way in enumerate(ways)}, (90, 90))
     filled = re.findall(r'roledescription="bar" d=".+?" fill="(.+?)" fill-opacity="(.+?)"', svg)
     assert len(filled) == len(set(filled)) == 25
 
@@ -412,7 +414,7 @@ def test_make_report_draws_benchmarks_before_the_first_run(home):
 
 def test_latency_bars_start_at_zero():
     points = [{"x": x, "y": y, "line": "one"} for x, y in (("a", 1000.0), ("b", 4000.0))]
-    svg = charts.benchmark(points, plot("placement", y="p99_us", kind="bar"), {"one": 1}, (200, 100))
+    svg = benchmark.draw(points, plot("placement", y="p99_us", kind="bar"), {"one": 1}, (200, 100))
     heights = [float(h) for h in re.findall(r'roledescription="bar" d="[^"]*?v([0-9.]+)h', svg)]
     assert [round(h) for h in heights] == [25, 100]
 
@@ -420,7 +422,7 @@ def test_latency_bars_start_at_zero():
 def test_points_are_drawn_against_the_diagonal():
     lines = ("random", "random", "found")
     points = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
-    svg = charts.benchmark(points, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
+    svg = benchmark.draw(points, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
     assert svg.count('aria-roledescription="point"') == 3
     assert svg.count('aria-roledescription="line mark"') == 1
     assert "predicted events/s" in svg
@@ -436,17 +438,17 @@ def test_intervals_are_drawn_as_error_bars(kind):
     places = ("a", "b") if kind == "bar" else (1, 2)
     points = [bar(1.0, 4.0, places[0]), bar(1.0, 2.0, places[1], 1.5)]
     points[1].pop("low")
-    svg = charts.benchmark(points, plot(x, y="to_loop", kind=kind), {"one": 1}, (200, 100))
+    svg = benchmark.draw(points, plot(x, y="to_loop", kind=kind), {"one": 1}, (200, 100))
     [height] = re.findall(r'<line aria-label="interval"[^>]* y2="-([0-9.]+)"', svg)
     assert float(height) > 50, "three quarters of the chart"
 
 
 def test_loop_has_a_band_and_intervals_stay_on_the_logarithmic_scale():
     level = bar(1.0, 4.0, 1, level=True, dashed=True)
-    svg = charts.benchmark([level, bar(1.0, 4.0, 1)], plot(y="to_loop"), {"one": 1}, (200, 100))
+    svg = benchmark.draw([level, bar(1.0, 4.0, 1)], plot(y="to_loop"), {"one": 1}, (200, 100))
     assert svg.count('aria-label="interval" role') == 2
     points = [bar(0.0, 4e3, 1, 2e3), bar(1e3, 4e3, 2, 2e3)]
-    svg = charts.benchmark(points, plot(y="p99_us"), {"one": 1}, (200, 100))
+    svg = benchmark.draw(points, plot(y="p99_us"), {"one": 1}, (200, 100))
     assert svg.count('aria-label="interval" role') == 1
     assert "NaN" not in svg
     assert "Infinity" not in svg

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from reports.beside import Beside, before
 from reports.history import History
-from reports.pages import Pages, beside_name
+from reports.pages import Pages
 from reports.publish import publish
+from reports.site import beside_name
+from reports.views.beside import Beside, before
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.content import from_elsewhere

@@ -9,9 +9,9 @@ from threading import Thread
 import pytest
 
 from reports.history import History
-from reports.menu import DATA_DOCS, DBT
-from reports.pages import Pages, write
+from reports.pages import Pages
 from reports.publish import publish
+from reports.site import DATA_DOCS, DBT, write
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.support.browser import CHROMIUM, Browser

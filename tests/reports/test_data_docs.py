@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from reports.data_docs import write_results
-from reports.menu import DATA_DOCS, DBT, MENU
 from reports.pages import Pages
 from reports.publish import publish
+from reports.site import DATA_DOCS, DBT, MENU
+from reports.views.data_docs import write_results
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import end

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
-from reports import engines
 from reports.history import History
 from reports.publish import publish
+from reports.views import engines
 from streaming_core.engines import registry
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import Home
@@ -163,7 +163,7 @@ def test_newest_finished_run_with_other_engines_is_compared(home):
     past_runs.add(home, RUN_IDS[1], 1)
     history = History(home)
     assert engines.Comparison.last(history).run.run_id == RUN
-    assert engines.Comparison.of(home, history.run(RUN_IDS[1])) is None
+    assert engines.Comparison.of(history.run(RUN_IDS[1])) is None
 
 
 def test_ratios_are_written_short():

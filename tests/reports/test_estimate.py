@@ -6,7 +6,8 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reports.estimate import estimate, expected
+from reports.estimate import estimate
+from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 
@@ -49,7 +50,7 @@ def test_estimate_is_the_last_time_of_cells_and_other_stages(tmp_path):
     planned = plan(home, 3, ["a", "b"])
     text = estimate(home, planned, ["here"])
     assert text == "2 cells, about 4 minutes, from the times of the last runs on this host"
-    assert expected(home, planned["run_id"]) == text
+    assert History(home).estimate(planned["run_id"]) == text
     assert (
         estimate(home, plan(home, 4, ["c"]), ["here"])
         == "1 cell, about 2 minutes, from the times of the last runs on this host"
@@ -66,7 +67,7 @@ def test_estimate_names_cells_without_a_known_time(tmp_path):
     )
     assert estimate(home, plan(home, 3, ["a", "b"]), ["there"]) == f"2 cells; {nothing}"
     assert estimate(home, plan(home, 4, ["a", "b"], events=999), ["here"]) == f"2 cells; {nothing}"
-    assert expected(home, "20260101T000000Z-ffffffff") == ""
+    assert History(home).estimate("20260101T000000Z-ffffffff") == ""
 
 
 def test_hosts_share_the_cells(tmp_path):

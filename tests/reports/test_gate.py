@@ -11,8 +11,8 @@ from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
 from infra.services.decisions import append
-from reports.gate import Gate, sentence
 from reports.history import History
+from reports.history.gate import Gate, sentence
 from reports.publish import publish
 from streaming_core.regression.home import Home
 from tests.reports import past_runs

@@ -7,12 +7,11 @@ import re
 import pytest
 
 from infra.checkout import ROOT
-from reports.grid import panels
 from reports.history import History
-from reports.pages import HERE
-from reports.performance import Point
-from reports.sparkline import Sparkline
-from reports.tiles import tiles
+from reports.site import HERE
+from reports.views.grid import panels
+from reports.views.sparkline import Point, Sparkline
+from reports.views.tiles import tiles
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST

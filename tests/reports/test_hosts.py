@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reports.hosts import HostRow
 from reports.publish import publish
+from reports.views.hosts import HostRow
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import Preflight, preflights_of, record
 from tests.reports import past_runs

@@ -7,12 +7,13 @@ import re
 
 import pytest
 
-from reports import morning
 from reports.history import History
-from reports.morning import STALE
-from reports.pages import HERE, Pages, write
+from reports.history.state import state
+from reports.pages import Pages
 from reports.publish import summary
-from reports.state import state
+from reports.site import HERE, write
+from reports.times import STALE, RunAge
+from reports.views import overview
 from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
@@ -105,15 +106,15 @@ def test_list_includes_refused_and_unpublished_runs(home):
 def test_list_line_equals_the_verdict_of_its_run(home):
     history = History(home)
     nightly(home, LAST)
-    before = [morning.line(history, run_id) for run_id in RUN_IDS]
+    before = [overview.line(history, run_id) for run_id in RUN_IDS]
     published(home, *RUN_IDS)
-    assert [morning.line(History(home), run_id) for run_id in RUN_IDS] == before
+    assert [overview.line(History(home), run_id) for run_id in RUN_IDS] == before
     assert (before[-1].slower, before[-1].matrix, before[-1].green) == (1, "nightly 3f2a91c0", False)
 
 
 def test_ways_without_a_recent_run_are_named(home):
     past_runs.add(home, LATER, applications=["wc"])
-    coverage = morning.coverage(History(home))
+    coverage = overview.coverage(History(home))
     seen = {
         f"{app}/{strategy}": one
         for app, executors in coverage.ways.items()
@@ -128,15 +129,15 @@ def test_ways_without_a_recent_run_are_named(home):
     unknown = set(state(History(home)).unknown(coverage.ways))
     assert {"q1", "wc on pinned", "wc on morsel"} <= unknown
     assert not {"gs", "wc", "wc on pooled"} & unknown
-    assert morning.Seen(LAST, STALE + 1).stale
-    assert not morning.Seen(LAST, STALE).stale
+    assert RunAge(LAST, STALE + 1).stale
+    assert not RunAge(LAST, STALE).stale
     text = Outline(Pages(History(home)).runs()).text
     assert "serial 2026-01-05, 15 days before" in text
 
 
 def test_unloadable_application_is_named(home, package):
     (package / "unready.py").write_text("app = 1\n")
-    coverage = morning.coverage(History(home))
+    coverage = overview.coverage(History(home))
     assert (coverage.ways, coverage.unread) == ({}, ["unready"])
 
 

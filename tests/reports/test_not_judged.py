@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
-from reports import gate, speed
-from reports.gate import Gate
-from reports.history import Cell, History, Run
+from reports.history import Cell, History, Run, gate, speed
+from reports.history.gate import Gate
+from reports.history.speed import Speed
 from reports.publish import publish
-from reports.speed import Speed
-from reports.tiles import tiles
+from reports.views.tiles import tiles
 from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
@@ -48,7 +47,7 @@ def run_of(trends: list[Speed], gated: list[Gate], note: str) -> Run:
         cell.speed = trends[number] if number < len(trends) else None
         cell.gate = gated[number] if number < len(gated) else None
         cells.append(cell)
-    return Run(run_id=past_runs.LAST, plan={}, cells=cells, note=note)
+    return Run(home=Home(), run_id=past_runs.LAST, plan={}, cells=cells, note=note)
 
 
 @given(speeds, gates, st.sampled_from(("", "no earlier night is green")))

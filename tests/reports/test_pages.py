@@ -15,7 +15,7 @@ import pytest
 from reports.history import History
 from reports.pages import Pages
 from reports.publish import publish
-from reports.tasks import Tasks
+from reports.views.tasks import Tasks
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import VERDICTS

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from reports.history import History
-from reports.outcome import events
 from reports.pages import Pages
-from reports.performance import Measured, Performance
 from reports.publish import publish
+from reports.views.outcome import events
+from reports.views.performance import Measured, Performance
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
@@ -81,9 +81,10 @@ def test_every_chart_title_names_application_events_and_host(home):
 
 
 def test_history_holds_runs_of_the_same_events_on_the_same_host_only(home):
-    svgs, _ = Performance(History(home)).draw(ELSEWHERE)
+    performance = Performance(History(home))
+    svgs = performance.draw(History(home).run(ELSEWHERE)).svgs
     assert not [name for name in svgs if "history" in name or "speed" in name], "no other run is like it"
-    svgs, _ = Performance(History(home)).draw(LAST)
+    svgs = performance.draw(History(home).run(LAST)).svgs
     histories = {name: drawn(svg) for name, svg in svgs.items() if "/history-" in name}
     assert {Path(name).name for name in histories} == {
         f"history-t{threads}-{app}.svg" for app in ("gs", "sl", "wc") for threads in (1, 2)

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
 from reports.history import History
+from reports.history.speed import Speed, heading, sentence
 from reports.publish import publish
-from reports.speed import Speed, heading, sentence
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
@@ -24,7 +24,7 @@ SLOWER = Speed(
     smallest=0.048,
     since_at=datetime(2026, 1, 4, 2, tzinfo=UTC),
     since_build="abc",
-    found_run="r4",
+    detected_in="r4",
     change=-0.051,
     change_low=-0.064,
     change_high=-0.038,
@@ -90,7 +90,7 @@ def test_speed_verdict_states_change_start_interval_and_detection_limit(speed, t
 
 
 def test_sentence_names_slower_cells_first_and_counts_the_rest():
-    older = Speed(**SLOWER.__dict__ | {"found_run": "r1"})
+    older = Speed(**SLOWER.__dict__ | {"detected_in": "r1"})
     cells = [(f"a{n}", "b", older) for n in range(3)] + [("new", "b", SLOWER), ("same", "", Speed("unchanged"))]
     text = sentence(cells, len(cells))
     assert text.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")

@@ -6,7 +6,7 @@ import pytest
 
 from reports.history import History
 from reports.pages import Pages
-from reports.stages import WIDTH, Stages
+from reports.views.stages import WIDTH, Stages
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 from tests.reports import past_runs
@@ -21,13 +21,13 @@ def test_time_is_split_into_cells_and_other_stages(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
     run_id = History(home).run_ids()[-1]
-    assert Stages.of(home, run_id) is None
+    assert Stages.of(History(home).run(run_id)) is None
     assert "Where the time went" not in Pages(History(home)).overview(History(home).run(run_id))
     note(home, run_id, "run_core", 110, 118, "a.pooled.t2.1")
     note(home, run_id, "plan_matrix", 100, 102)
     note(home, run_id, "run_core", 120, 124, "a.pooled.t1.1")
     note(home, run_id, "dbt_build", 124, 140)
-    record = Stages.of(home, run_id)
+    record = Stages.of(History(home).run(run_id))
     assert [(stage.name, stage.seconds) for stage in record.stages] == [
         ("plan_matrix", 2),
         ("run_core", 12),

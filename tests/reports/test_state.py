@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from reports.history import History
-from reports.pages import HERE, Pages, write
+from reports.history.state import state
+from reports.pages import Pages
 from reports.publish import publish, refresh
-from reports.state import state
+from reports.site import HERE, write
 from streaming_core.regression.comparable import is_comparable, is_nightly
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse

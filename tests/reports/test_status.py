@@ -11,8 +11,9 @@ import pytest
 
 from reports.attachment import attachment
 from reports.history import History, Run
-from reports.pages import Pages, file_name
+from reports.pages import Pages
 from reports.publish import publish
+from reports.site import file_name
 from streaming_core.errors import RunFailed
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home

@@ -14,9 +14,9 @@ from urllib.parse import quote
 from rich.progress import Progress
 
 from infra.checkout import ROOT
-from reports.beside import before
 from reports.history import Cell, History, Run
-from reports.pages import beside_name, file_name
+from reports.site import beside_name, file_name
+from reports.views.beside import before
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import DAG_ID
 from tests.e2e.scheduled import Airflow, free_port

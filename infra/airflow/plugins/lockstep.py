@@ -24,7 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from infra import checkout
 from infra.airflow import connections, stops
 from reports.history import History
-from reports.pages import HERE, Pages
+from reports.pages import Pages
+from reports.site import HERE
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID
 from streaming_core.regression.project import TITLE
@@ -59,7 +60,7 @@ SITE_POLICY = (
 )
 SITE_KINDS = {**KINDS, ".js": "text/javascript", ".png": "image/png"}
 FILE = re.compile(r"lockstep-.*\.html")  # a run as one file (reports/attachment.py)
-BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/beside.py)
+BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/views/beside.py)
 # Pages of requests that are refused, by status code. They say nothing about what exists.
 REFUSALS = {
     401: "Log in to Airflow to see this page.",

@@ -16,8 +16,8 @@ from infra.services.measurement import UNMEASURED
 from infra.services.pairs import Budget
 from infra.services.suspects import NotJudged
 from jobs.raw import write_raw
-from reports.gate import note_path
 from reports.history import History
+from reports.history.gate import note_path
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run import provenance

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from streaming_core.regression.home import Home
+from reports.history.run import Run
 from streaming_core.regression.stages import WITH_CELLS
-from streaming_core.regression.status import records
 
 WIDTH, HEIGHT = 560, 12  # of a stage's bar
 LEAST = 2  # a width that can be seen
@@ -47,13 +46,13 @@ class Stages:
         return 1 - self.cells / self.seconds
 
     @classmethod
-    def of(cls, home: Home, run_id: str) -> Stages | None:
+    def of(cls, run: Run) -> Stages | None:
         """The recorded stages of a run that have ended; None without any.
 
         When the pages are written, the stage that writes them and the stages after it are not among them.
         """
         stages: dict[str, list[tuple[float, float, str]]] = {}
-        for name, record in records(home, run_id).items():
+        for name, record in run.records.items():
             if record.get("ended") is not None:
                 stages.setdefault(record["stage"], []).append((record["began"], record["ended"], name))
         spans = [span for tasks in stages.values() for span in tasks]

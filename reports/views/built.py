@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from reports.history.run import Run
 from streaming_core.regression.home import Home
 from streaming_core.storage import left_json, write_json
 
+RESULTS = "dbt.json"  # a file in a run's folder
 STATES = {"success": "built", "pass": "passed", "fail": "failed", "error": "failed", "skipped": "skipped"}
 
 
@@ -61,9 +62,9 @@ class Built:
     tests: list[Node]
 
     @classmethod
-    def of(cls, home: Home, run_id: str) -> Built | None:
+    def of(cls, run: Run) -> Built | None:
         """What dbt built in a run; None if the run kept nothing."""
-        content = left_json(_path(home, run_id))
+        content = left_json(run.folder / RESULTS)
         if not content:
             return None
         nodes = [Node(**one) for one in content["nodes"]]
@@ -93,7 +94,7 @@ def _count(nodes: list[Node], noun: str) -> str:
 
 
 def write_results(home: Home, run_id: str, results: Iterable[Any]) -> None:
-    """Keep what dbt said in a run.
+    """Keep the results of dbt in a run.
 
     Args:
         home: LOCKSTEP_HOME.
@@ -101,7 +102,7 @@ def write_results(home: Home, run_id: str, results: Iterable[Any]) -> None:
         results: The results of `dbt build`.
     """
     nodes = [vars(_node(home, one)) for one in results if str(one.node.resource_type) in ("model", "test")]
-    write_json(_path(home, run_id), {"nodes": nodes})
+    write_json(home.run(run_id) / RESULTS, {"nodes": nodes})
 
 
 def _node(home: Home, result: Any) -> Node:
@@ -118,7 +119,3 @@ def _node(home: Home, result: Any) -> Node:
 def _rows(home: Home, mart: str) -> int:
     folder = home.root / "warehouse" / "marts" / mart
     return sum(pq.read_metadata(path).num_rows for path in folder.rglob("*.parquet") if path.name[0] not in "._")
-
-
-def _path(home: Home, run_id: str) -> Path:
-    return home.run(run_id) / "dbt.json"

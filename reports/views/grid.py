@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from reports.history import Cell
+from reports.history.cell import Cell
 from streaming_core.regression.comparable import Input
 
 

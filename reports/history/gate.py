@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.speed import JUDGED, Speed
+from reports.history.speed import JUDGED, Speed
 from streaming_core.regression.home import Home
+
+NOTE = "gate.json"  # a file in a run's folder
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Gate(Speed):
 
 def note_path(home: Home, run_id: str) -> Path:
     """The file with the reason for a speed gate that had nothing to compare a run with: `{"note": ...}`."""
-    return home.run(run_id) / "gate.json"
+    return home.run(run_id) / NOTE
 
 
 OTHER_PACKAGES = "both builds ran with the packages of this build, not with those of the baseline's lock file"

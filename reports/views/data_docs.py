@@ -10,11 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.history import History, Run
+from markupsafe import Markup
+
+from reports.history.load import History
+from reports.history.run import Run
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage
 from streaming_core.storage import left_json, write_json
 
+RESULTS = "expectations.json"  # a file in a run's folder
 SHOWN_RUNS = 30
 STATES = {
     "stopped": "the run was stopped",
@@ -67,7 +71,7 @@ class Judgement:
 
 def results_path(home: Home, run_id: str) -> Path:
     """The file with the results of a run."""
-    return home.run(run_id) / "expectations.json"
+    return home.run(run_id) / RESULTS
 
 
 def write_results(home: Home, run_id: str, sets: dict[str, dict]) -> None:
@@ -75,9 +79,9 @@ def write_results(home: Home, run_id: str, sets: dict[str, dict]) -> None:
     write_json(results_path(home, run_id), sets)
 
 
-def judgement(history: History, run: Run) -> Judgement:
+def judgement(run: Run) -> Judgement:
     """The judgement of a run, from its results and its status."""
-    sets = {name: DataSet(**one) for name, one in left_json(results_path(history.home, run.run_id)).items()}
+    sets = {name: DataSet(**one) for name, one in left_json(run.folder / RESULTS).items()}
     # A critical expectation that does not hold fails its stage, too: that is a judgement.
     failed = [stage.label for stage in run.failures if not (sets and stage == Stage.EXPECTATIONS)]
     state = run.status.state
@@ -95,7 +99,7 @@ def judgements(history: History) -> list[Judgement]:
     for run_id in reversed(history.run_ids()):
         run = history.run(run_id)
         if run.cells:
-            known.append(judgement(history, run))
+            known.append(judgement(run))
         if len(known) == SHOWN_RUNS:
             break
     return known
@@ -110,3 +114,27 @@ def headline(known: list[Judgement]) -> str:
         return f"The newest run is not judged: {newest.not_judged}"
     held = len(newest.sets) - len(newest.broken)
     return f"{held} of {len(newest.sets)} data sets of the newest run meet their expectations"
+
+
+@dataclass(frozen=True)
+class DataDocs:
+    """The first page of the Data Docs.
+
+    Attributes:
+        judgements: the judgements of the last runs, the newest first.
+        headline: its heading.
+        names: the names of all data sets.
+        suites: the names of the data sets with a page of their expectations.
+        style: the style sheet, which the page holds itself.
+    """
+
+    judgements: list[Judgement]
+    headline: str
+    names: list[str]
+    suites: set[str]
+    style: Markup
+
+    @classmethod
+    def of(cls, known: list[Judgement], suites: set[str], style: Markup) -> DataDocs:
+        """The page of some judgements; the other arguments are as in `DataDocs`."""
+        return cls(known, headline(known), sorted({name for one in known for name in one.sets}), suites, style)

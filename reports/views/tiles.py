@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from reports.history import Cell, Results
+from reports.history.cell import Cell
+from reports.history.run import Results
 
 TREND = {
     "slower": "▼",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from reports.history.run import Run
 from streaming_core.regression import fleet
-from streaming_core.regression.home import Home
-from streaming_core.regression.preflight import preflights_of
 
 
 class Lane(NamedTuple):
@@ -26,13 +25,13 @@ class Lane(NamedTuple):
     fault: str
 
 
-def lanes(home: Home, run_id: str) -> list[Lane]:
+def lanes(run: Run) -> list[Lane]:
     """The lanes of a run; [] for a run on this machine alone."""
-    known = preflights_of(home, run_id)
+    known = run.preflights
     if [one.host for one in known] == [fleet.LOCAL]:
         return []
-    lost = {name: f"lost: {reason}" for name, reason in fleet.losses(home, run_id).items()}
+    lost = {name: f"lost: {reason}" for name, reason in run.losses.items()}
     left_out = {one.host: f"left out: {one.reason}" for one in known if one.reason}
-    cells = Counter(claim.host for claim in fleet.claims(home, run_id).values() if claim.is_over)
+    cells = Counter(claim.host for claim in run.claims.values() if claim.is_over)
     faults = left_out | lost
     return [Lane(one.host, one.machine, cells[one.host], faults.get(one.host, "")) for one in known]

@@ -16,7 +16,7 @@ ENOUGH = 15  # nights; the mart compares the last three with the others (macros/
 
 @dataclass(frozen=True)
 class Speed:
-    """A row of the mart `speed`."""
+    """A row of the mart `speed`. The run that detected a change is its column `found_run`."""
 
     verdict: str
     to_loop: float | None = None
@@ -26,7 +26,7 @@ class Speed:
     since_run: str | None = None
     since_at: datetime | None = None
     since_build: str | None = None
-    found_run: str | None = None
+    detected_in: str | None = None
     change: float | None = None
     change_low: float | None = None
     change_high: float | None = None
@@ -40,7 +40,8 @@ class Speed:
     @classmethod
     def of(cls, row: dict) -> Self:
         """The verdict in a row that may have other columns too."""
-        return cls(**{name: row[name] for name in cls.__dataclass_fields__ if name in row})
+        columns = {name: {"detected_in": "found_run"}.get(name, name) for name in cls.__dataclass_fields__}
+        return cls(**{name: row[column] for name, column in columns.items() if column in row})
 
     @property
     def changed(self) -> bool:
@@ -134,7 +135,7 @@ def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
     clauses = [] if any(counts[verdict] for verdict in JUDGED) else [f"no verdict on {_cells(measurable)}"]
     for verdict in ("slower", "faster"):
         # The newest change comes first.
-        changed = sorted((one for one in known if one[2].verdict == verdict), key=lambda one: one[2].found_run or "")
+        changed = sorted((one for one in known if one[2].verdict == verdict), key=lambda one: one[2].detected_in or "")
         for label, build, speed in changed[: -4 if len(changed) > 3 else None : -1]:
             clauses.append(f"{label} is {speed.text} since build {build}, {speed.since}")
         if len(changed) > 3:

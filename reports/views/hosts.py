@@ -1,11 +1,11 @@
-"""What was seen of the hosts of a run, in words, for its page and for `lockstep hosts`."""
+"""The hosts of a run in words, as its preflight saw them, for its page and for `lockstep hosts`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from streaming_core.regression.home import Home
-from streaming_core.regression.preflight import Preflight, preflights_of
+from reports.history.run import Run
+from streaming_core.regression.preflight import Preflight
 
 SHORT = 12  # digits of a build's digest
 
@@ -47,9 +47,9 @@ class HostRow(NamedTuple):
         )
 
     @classmethod
-    def of_run(cls, home: Home, run_id: str) -> list[HostRow]:
+    def of_run(cls, run: Run) -> list[HostRow]:
         """The hosts of a run."""
-        return [cls.of(one) for one in preflights_of(home, run_id)]
+        return [cls.of(one) for one in run.preflights]
 
     @property
     def facts(self) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from reports.history import Cell, History, Run
+from reports.history.cell import Cell
+from reports.history.load import History
+from reports.history.run import Run
 from streaming_core.storage import left_json
 
 LOOKED = 15  # earlier runs, searched for one that shares a cell

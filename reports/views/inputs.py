@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from reports.history import Cell, Run
-from streaming_core.regression.home import Home
-from streaming_core.regression.provenance import Check, Provenance, provenance_of
+from reports.history.cell import Cell
+from reports.history.run import Run
+from streaming_core.regression.provenance import Check, Provenance
 from streaming_core.regression.stages import Stage
-from streaming_core.regression.status import records
 
 MOST_REASONS = 50  # of an import that a page lists
 READ = "each cell reads all rows: digest and order match the manifest"
@@ -106,10 +105,10 @@ class Inputs:
     workloads: list[InputView]
 
     @classmethod
-    def of(cls, home: Home, run: Run) -> Inputs:
+    def of(cls, run: Run) -> Inputs:
         """The inputs of a run, as its preparation recorded them; of others, what the plan knows."""
-        known = provenance_of(home, run.run_id)
-        error = records(home, run.run_id).get(Stage.PREPARE_WORKLOADS, {}).get("error")
+        known = run.provenance
+        error = run.records.get(Stage.PREPARE_WORKLOADS, {}).get("error")
         missing = f"prepare workloads failed: {error}" if error else "prepare workloads recorded no checks"
         views = []
         for address in dict.fromkeys(cell.workload for cell in run.cells):

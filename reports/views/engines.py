@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reports.evidence import Engine, attempt_of, engine_of, is_other
-from reports.history import LOOKED_BACK, NOTHING, Cell, History, Run
-from reports.hosts import HostRow
-from streaming_core.regression.home import Home
+from reports.history.cell import Cell
+from reports.history.load import MOST_RUNS, History
+from reports.history.run import Run
+from reports.history.text import NOTHING
+from reports.views.cell import Engine, attempt_of, engine_of
+from reports.views.hosts import HostRow
 from streaming_core.run.way import EXECUTORS
 
 LIMIT = "handwritten"  # the engine whose loops are the limit (infra/engines/handwritten)
@@ -86,27 +88,25 @@ class Comparison:
         return [line.cell for group in self.groups for line in group.lines if line.cell.red]
 
     @classmethod
-    def of(cls, home: Home, run: Run) -> Comparison | None:
+    def of(cls, run: Run) -> Comparison | None:
         """The comparison of a run; None if it has no cells of other engines."""
         engines = others(run.cells)
         if not engines:
             return None
         known = ratios(run.cells)
-        keys = dict.fromkeys(_key(cell) for cell in run.cells if is_other(cell))
-        groups = [_group(home, run, [cell for cell in run.cells if _key(cell) == key], known) for key in keys]
-        hosts = [
-            f"{one.machine or one.host}, {one.processor}" for one in HostRow.of_run(home, run.run_id) if one.is_fit
-        ]
-        return cls(run, groups, {name: _versions(home, run, name) for name in engines}, hosts)
+        keys = dict.fromkeys(_key(cell) for cell in run.cells if cell.is_of_other_engine)
+        groups = [_group(run, [cell for cell in run.cells if _key(cell) == key], known) for key in keys]
+        hosts = [f"{one.machine or one.host}, {one.processor}" for one in HostRow.of_run(run) if one.is_fit]
+        return cls(run, groups, {name: _versions(run, name) for name in engines}, hosts)
 
     @classmethod
     def last(cls, history: History) -> Comparison | None:
         """The comparison of the newest finished run that has cells of other engines; None without such a run."""
-        for run_id in list(reversed(history.run_ids()))[:LOOKED_BACK]:
+        for run_id in list(reversed(history.run_ids()))[:MOST_RUNS]:
             if _has_others(history.plan(run_id)):
                 run = history.run(run_id)
                 if run.status.state == "finished":
-                    return cls.of(history.home, run)
+                    return cls.of(run)
         return None
 
 
@@ -116,7 +116,7 @@ def _has_others(plan: dict) -> bool:
 
 def others(cells: Iterable[Cell]) -> list[str]:
     """The names of the other engines of these cells."""
-    return list(dict.fromkeys(cell.spec.executor for cell in cells if is_other(cell)))
+    return list(dict.fromkeys(cell.spec.executor for cell in cells if cell.is_of_other_engine))
 
 
 def ratios(cells: list[Cell]) -> dict[str, Ratios]:
@@ -160,7 +160,7 @@ def _ratios(cell: Cell, cells: list[Cell]) -> Ratios:
     if cell.verdict != "equal" or not cell.events_per_s:
         return Ratios()
     same = [one for one in cells if _key(one) == _key(cell)]
-    best = _fastest(one for one in same if not is_other(one))
+    best = _fastest(one for one in same if not one.is_of_other_engine)
     limit = _fastest(one for one in same if one.spec.executor == LIMIT)
     return Ratios(cell.to_loop, _over(cell, best), _over(cell, limit))
 
@@ -171,12 +171,12 @@ def _over(cell: Cell, other: Cell | None) -> float | None:
     return speeds[0] / speeds[1] if speeds[0] and speeds[1] else None
 
 
-def _group(home: Home, run: Run, cells: list[Cell], known: dict[str, Ratios]) -> Group:
+def _group(run: Run, cells: list[Cell], known: dict[str, Ratios]) -> Group:
     """The comparison of the cells of one application on one host."""
     host = cells[0].facts.get("host")
     about = ", ".join(filter(None, [cells[0].input.text if cells[0].input else "", host]))
     lines = [
-        Line(cell, name, _engine(home, run, cell).system if is_other(cell) else "Lockstep", known[cell.name])
+        Line(cell, name, _engine(run, cell).system if cell.is_of_other_engine else "Lockstep", known[cell.name])
         for name, cell in _chosen(cells)
     ]
     return Group(cells[0].spec.app, about, lines)
@@ -186,19 +186,19 @@ def _chosen(cells: list[Cell]) -> Iterator[tuple[str, Cell]]:
     """By threads, our fastest cell, then the cells of other engines, those of the limit last; each with its line."""
     for threads in sorted({cell.spec.threads for cell in cells}):
         same = [cell for cell in cells if cell.spec.threads == threads]
-        if best := _fastest(cell for cell in same if not is_other(cell)):
+        if best := _fastest(cell for cell in same if not cell.is_of_other_engine):
             yield OURS, best
-        engines = [cell for cell in same if is_other(cell)]
+        engines = [cell for cell in same if cell.is_of_other_engine]
         for cell in sorted(engines, key=lambda cell: (cell.spec.executor == LIMIT, cell.spec.executor)):
             yield cell.spec.executor, cell
 
 
-def _versions(home: Home, run: Run, name: str) -> str:
+def _versions(run: Run, name: str) -> str:
     """What an engine is, and the versions that one of its reports has."""
-    engines = [_engine(home, run, cell) for cell in run.cells if cell.spec.executor == name]
+    engines = [_engine(run, cell) for cell in run.cells if cell.spec.executor == name]
     return max(engines, key=lambda engine: len(engine.versions)).text
 
 
-def _engine(home: Home, run: Run, cell: Cell) -> Engine:
-    _, report, _ = attempt_of(home, run, cell)
-    return engine_of(cell, report)
+def _engine(run: Run, cell: Cell) -> Engine:
+    attempt = attempt_of(run, cell)
+    return engine_of(cell, attempt.report if attempt else {})

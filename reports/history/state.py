@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reports.history import Cell, Comparable, History, Results, Run
-from reports.morning import LOOKED, Seen
+from reports.history.cell import Cell
+from reports.history.load import MOST_RUNS, Comparable, History
+from reports.history.run import Results, Run
+from reports.times import RunAge
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.stages import Stage
@@ -28,11 +30,11 @@ class State(Results):
 
     Attributes:
         runs: the runs that judged them, newest first.
-        seen: by run, how many days before the newest run of all it judged them.
+        ages: by run, how many days before the newest run of all it judged them.
     """
 
     runs: list[Run]
-    seen: dict[str, Seen]
+    ages: dict[str, RunAge]
 
     @property
     def green(self) -> bool:
@@ -62,27 +64,27 @@ class State(Results):
     @property
     def stale(self) -> list[Cell]:
         """The cells that were judged more than a week before the newest run, the longest ago first."""
-        cells = [cell for cell in self.cells if self.seen[cell.run_id].stale]
-        return sorted(cells, key=lambda cell: (-self.seen[cell.run_id].days, cell.name))
+        cells = [cell for cell in self.cells if self.ages[cell.run_id].stale]
+        return sorted(cells, key=lambda cell: (-self.ages[cell.run_id].days, cell.name))
 
     def unknown(self, executors: Mapping[str, Iterable[str]]) -> list[str]:
-        """What has no state: `q1`, an application; `wc on pinned`, an application on an executor that fits it.
+        """The ways without a state: `q1`, an application; `wc on pinned`, an application on an executor.
 
         Args:
             executors: by application, those that fit it.
         """
         known = {(cell.spec.app, cell.spec.executor) for cell in self.cells}
-        found = []
+        names = []
         for app, fitting in executors.items():
             lacking = [name for name in fitting if (app, name) not in known]
-            found += [f"{app} on {name}" for name in lacking] if app in self.inputs else [app]
-        return found
+            names += [f"{app} on {name}" for name in lacking] if app in self.inputs else [app]
+        return names
 
 
 def state(history: History) -> State | None:
     """The state, from the last runs; None before the first comparable run."""
     run_ids = history.run_ids()
-    comparable = history.comparable(reversed(run_ids[-LOOKED:]))
+    comparable = history.comparable(reversed(run_ids[-MOST_RUNS:]))
     subject, runs = _subject(comparable), []
     cells: dict[str, Cell | None] = dict.fromkeys(subject)
     for run_id, one in comparable.items():
@@ -101,7 +103,7 @@ def state(history: History) -> State | None:
         },
         red_since={name: since for run in runs for name, since in run.red_since.items() if _from(cells, name, run)},
         runs=runs,
-        seen={run.run_id: Seen.before(run.run_id, run_ids[-1]) for run in runs},
+        ages={run.run_id: RunAge.before(run.run_id, run_ids[-1]) for run in runs},
     )
 
 

@@ -7,11 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from reports.history import human_rate
-from reports.performance import Point
+from reports.history.load import Row
+from reports.history.text import human_rate
 
 WIDTH, HEIGHT, EDGE = 50, 16, 3  # of the picture, and what the line keeps from its edge
 MOST = 20  # builds, the newest ones
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run in the history of a cell: its row of the mart `throughput`, and its ratio to the compiled loop."""
+
+    row: Row
+    to_loop: float | None
 
 
 @dataclass(frozen=True)

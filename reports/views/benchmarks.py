@@ -1,18 +1,20 @@
-"""What the engine's own benchmark has measured, for the performance page: the newest figures of every experiment.
+"""The results of the engine's benchmark: the newest figures of every experiment, for the performance page.
 
-Reads the results that are committed in docs/benchmarks, and those that `streaming-core bench --suite NAME` and
-`--import` leave in reports/bench. A file that cannot be read, or that another version of the engine has written, is
-passed over.
+The module reads the committed results in docs/benchmarks. It also reads those that `streaming-core bench --suite NAME`
+and `--import` leave in reports/bench. It skips a file that it cannot read, and a file of another version of the engine.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports import results, series
+from reports import results
+from reports.charts import series
+from reports.history.load import Row
 from streaming_core.bench.report import VERSION, value
 from streaming_core.storage import left_json
 
@@ -28,30 +30,57 @@ RESULTS = {
 FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells", "sources")
 
 
-def suites(folders: Iterable[Path], current: dict[str, str]) -> list[dict[str, Any]]:
-    """Suites by name and machine, each with its experiments: of an experiment, the newest measurement on that machine.
+Experiment = dict[str, Any]  # an experiment of a result's JSON, with the FACTS of the result, and `outdated`
 
-    A measurement with `--quick` counts only if there is no other. An experiment has the facts of its result, and the
-    `outdated` components of it.
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite on one machine: of each experiment, the newest measurement."""
+
+    name: str
+    machine: str
+    title: str
+    experiments: list[Experiment]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of an experiment: its plot, as the suite declares it, the rows that it shows, and its title."""
+
+    plot: dict[str, Any]
+    rows: list[Row]
+    title: str
+
+
+def suites(folders: Iterable[Path], current: dict[str, str]) -> list[Suite]:
+    """Read the suites, sorted by name and machine.
+
+    A measurement with `--quick` counts only if there is no other.
 
     Args:
-        folders: where results are.
+        folders: the folders of the results.
         current: the digests of all components in the checkout.
     """
     read = [result for folder in folders for path in sorted(folder.glob("*.json")) if (result := _read(path))]
-    newest: dict[tuple[str, str], dict[str, Any]] = {}
+    by_key: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for result in sorted(read, key=lambda result: (not result["quick"], result["made_at"])):
-        key = result["suite"], results.machine(result)
-        suite = newest.setdefault(key, {"name": key[0], "machine": key[1], "experiments": {}})
-        suite["title"] = result["title"]
+        by_key.setdefault((result["suite"], results.machine(result)), []).append(result)
+    return [
+        Suite(name, machine, of_key[-1]["title"], _newest(of_key, current))
+        for (name, machine), of_key in sorted(by_key.items())
+    ]
+
+
+def _newest(of_suite: list[dict[str, Any]], current: dict[str, str]) -> list[Experiment]:
+    """The newest measurement of each experiment, from the results of a suite, oldest first."""
+    known: dict[str, Experiment] = {}
+    for result in of_suite:
         facts = {fact: result[fact] for fact in FACTS} | {"outdated": results.outdated(result, current)}
-        # The order of the newest file counts, because only it knows of experiments that came later.
-        known = suite["experiments"]
-        for experiment in result["experiments"]:
-            known[experiment["name"]] = experiment | facts
+        known |= {experiment["name"]: experiment | facts for experiment in result["experiments"]}
+        # The order of the newest file counts, because only it has the experiments that came later.
         order = result["order"] + [name for name in known if name not in result["order"]]
-        suite["experiments"] = {name: known[name] for name in order if name in known}
-    return [newest[key] | {"experiments": list(newest[key]["experiments"].values())} for key in sorted(newest)]
+        known = {name: known[name] for name in order if name in known}
+    return list(known.values())
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -60,14 +89,14 @@ def _read(path: Path) -> dict[str, Any] | None:
     return result if is_suite and all(fact in result for fact in FACTS) else None
 
 
-def numbers(suite: dict[str, Any]) -> dict[str, int]:
-    """Which series of the page every line of a suite is (series.py), in the order in which they first appear.
+def numbers(suite: Suite) -> dict[str, int]:
+    """The series of the page (charts/series.py) that each line of a suite is, in the order in which lines appear.
 
-    The loop, which all are measured by, is the grey one, and no other line is.
+    The loop, to which the ways are compared, is the grey series. No other line is grey.
     """
     labels: dict[str, int] = {"loop": series.GREY}
     free = (number for number in itertools.count() if number % len(series.COLOURS) != series.GREY)
-    for experiment in suite["experiments"]:
+    for experiment in suite.experiments:
         for plot in experiment["plots"]:
             for row in experiment["rows"]:
                 if plot["kind"] != "parts" and (name := label(row, plot)) not in labels:
@@ -75,8 +104,8 @@ def numbers(suite: dict[str, Any]) -> dict[str, int]:
     return labels
 
 
-def label(row: dict[str, Any], plot: dict[str, Any]) -> str:
-    """What tells a row's line from others of its chart."""
+def label(row: Row, plot: dict[str, Any]) -> str:
+    """The label of a row's line in its chart."""
     if row["way"] == "loop" and "app" not in plot["lines"]:
         return "loop"
     words = []
@@ -92,13 +121,13 @@ def label(row: dict[str, Any], plot: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def charts(experiment: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """The charts of an experiment, by plot: a plot and the rows shown, one per value of the column it is told apart by.
+def charts(experiment: Experiment) -> list[list[Chart]]:
+    """The charts of an experiment, by plot: one for each value of the column that the plot is split by.
 
-    A result that is not the loop's is no figure and in no chart.
+    No chart shows a result that differs from the loop's.
     """
     right = [row for row in experiment["rows"] if row["result"] != "different"]
-    drawn: list[list[dict[str, Any]]] = []
+    drawn: list[list[Chart]] = []
     for plot in experiment["plots"]:
         rows = [row for row in right if plot["loop"] or row["way"] != "loop"]
         if plot["kind"] == "parts":
@@ -112,14 +141,14 @@ def charts(experiment: dict[str, Any]) -> list[list[dict[str, Any]]]:
         for group in dict.fromkeys(value(row, plot["by"]) if plot["by"] else "" for row in rows):
             chosen = [row for row in rows if not plot["by"] or value(row, plot["by"]) == group]
             title = f"{group}: {plot['title']}" if plot["by"] else plot["title"]
-            drawn[-1].append({"plot": plot, "rows": chosen, "title": title})
+            drawn[-1].append(Chart(plot, chosen, title))
     return drawn
 
 
-def about(chart: dict[str, Any], machine: str) -> str:
+def about(chart: Chart, machine: str) -> str:
     """`gs, sl; 1,000 to 100,000 events; a processor, 2 cores`: the applications, events and machine of a chart."""
-    apps = ", ".join(sorted({str(row["app"]) for row in chart["rows"]}))
-    counts = [row["events"] for row in chart["rows"] if "events" in row]
+    apps = ", ".join(sorted({str(row["app"]) for row in chart.rows}))
+    counts = [row["events"] for row in chart.rows if "events" in row]
     if not counts:
         return f"{apps}; simulated"
     ends = sorted({min(counts), max(counts)})
@@ -127,10 +156,10 @@ def about(chart: dict[str, Any], machine: str) -> str:
     return f"{apps}; {events} event{'s' * (ends != [1])}; {machine}"
 
 
-def points(chart: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a chart draws, as charts.benchmark takes it."""
-    plot, drawn = chart["plot"], []
-    for row in chart["rows"]:
+def points(chart: Chart) -> list[dict[str, Any]]:
+    """The points of a chart, in the form that charts/benchmark.py takes."""
+    plot, drawn = chart.plot, []
+    for row in chart.rows:
         x = value(row, plot["x"])
         x = x.removeprefix("shared_") if isinstance(x, str) else x
         if plot["kind"] == "parts":
@@ -141,7 +170,7 @@ def points(chart: dict[str, Any]) -> list[dict[str, Any]]:
             point = {"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed}
             if ends := results.interval(row, plot["y"]):
                 point["low"], point["high"] = ends
-            # What does not vary with threads is a level to be held against.
+            # The loop does not vary with threads, so it is a level that readers compare with.
             point["level"] = row["way"] == "loop" and plot["x"] == "threads"
             drawn.append(point)
     return drawn

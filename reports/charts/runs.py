@@ -1,0 +1,181 @@
+"""The charts of runs: throughput, latency, the history over builds, and the ratio to the compiled loop over runs.
+
+Every function takes rows of one mart, and the names of all strategies of the page, so that a strategy keeps its colour.
+"""
+
+from __future__ import annotations
+
+from reports.charts import series, vega
+from reports.history.text import short
+
+PERCENTILES = {"p50": "p50", "p95": "p95", "p99": "p99", "p99.9": "p999"}  # by how people write them
+
+
+def throughput(rows: list[dict], strategies: list[str]) -> str:
+    """Events per second by threads, one line per strategy, a bar from the slowest to the fastest pass.
+
+    Args:
+        rows: rows of the mart `throughput` of one run and one application.
+        strategies: all strategies of the page, for the colours.
+    """
+    values = [
+        _pick(row, "strategy", "threads", median="median_events_per_s", low="min_events_per_s", high="max_events_per_s")
+        for row in rows
+    ]
+    x = {"field": "threads", "type": "ordinal", "title": "threads", "axis": {"labelAngle": 0}}
+    colour = _colour(strategies)
+    shape = _shape(strategies)
+    return vega.svg(
+        values,
+        [
+            {
+                "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.35},
+                "encoding": {"x": x, "y": _rate("low"), "y2": {"field": "high"}, "color": colour},
+            },
+            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": _rate("median"), "color": colour}},
+            {
+                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
+                "encoding": {"x": x, "y": _rate("median"), "color": colour, "shape": shape},
+            },
+        ],
+    )
+
+
+def latency(rows: list[dict], strategies: list[str]) -> str:
+    """Latency percentiles on a logarithmic scale, one line per strategy and thread count.
+
+    Args:
+        rows: rows of the mart `latency` of one run, one application and one kind.
+        strategies: all strategies of the page, for the colours.
+    """
+    values = [
+        {"strategy": row["strategy"], "threads": row["threads"], "percentile": name, "us": row[f"{column}_us"]}
+        for row in rows
+        for name, column in PERCENTILES.items()
+        if row[f"{column}_us"]
+    ]
+    encoding = {
+        "x": {
+            "field": "percentile",
+            "type": "ordinal",
+            "title": None,
+            "sort": list(PERCENTILES),
+            "axis": {"labelAngle": 0},
+        },
+        "y": {
+            "field": "us",
+            "type": "quantitative",
+            "title": "µs",
+            "scale": {"type": "log"},
+            "axis": {"format": "~s", "values": [10.0**n for n in range(8)]},
+        },
+        "color": _colour(strategies),
+        "detail": {"field": "threads"},
+        "strokeDash": {
+            "field": "threads",
+            "type": "ordinal",
+            "title": "threads",
+            "legend": {
+                "symbolType": "stroke",
+                "symbolStrokeColor": vega.INK,
+                "symbolStrokeWidth": 1.5,
+                "symbolSize": 400,
+            },
+        },
+    }
+    plain = {name: value for name, value in encoding.items() if name != "strokeDash"}
+    plain |= {"shape": _shape(strategies)}
+    return vega.svg(values, _line(encoding, plain))
+
+
+def history(rows: list[dict], strategies: list[str]) -> str:
+    """Events per second over builds: a point per run, and a line per strategy through the medians of the builds.
+
+    Args:
+        rows: rows of the mart `throughput`, those of one strategy of one series, in the order of their runs.
+        strategies: all strategies of the page, for the colours.
+    """
+    order = list(dict.fromkeys(short(row["build"]) for row in rows))
+    values = [
+        _pick(row, "strategy", "series", median="median_events_per_s") | {"build": short(row["build"])} for row in rows
+    ]
+    x = {
+        "field": "build",
+        "type": "ordinal",
+        "title": "builds, oldest first",
+        "sort": order,
+        "scale": {"domain": order},
+        "axis": {"labelAngle": -40, "labelOverlap": True},
+    }
+    encoding = {"x": x, "y": _rate("median"), "color": _colour(strategies)}
+    middle = encoding | {"y": _rate("median") | {"aggregate": "median"}, "detail": {"field": "series"}}
+    return vega.svg(values, _line(middle, encoding | {"shape": _shape(strategies)}))
+
+
+def speed(rows: list[dict], strategies: list[str]) -> str:
+    """Ratios to the compiled loop over runs, one line per strategy, a bar where a change is said to have begun.
+
+    Args:
+        rows: rows of the mart `speed` of one application and one thread count, all runs.
+        strategies: all strategies of the page, for the colours.
+    """
+    values = [_pick(row, "strategy", "run_id", "series", median="to_loop") for row in rows]
+    began = {(row["series"], row["since_run"], row["strategy"]) for row in rows if row["since_run"]}
+    marks = [{"series": series, "run_id": run_id, "strategy": strategy} for series, run_id, strategy in sorted(began)]
+    x = _over_runs(rows)
+    y = {
+        "field": "median",
+        "type": "quantitative",
+        "title": "times the loop",
+        "scale": {"zero": False},
+        "axis": {"tickCount": 4, "format": "~r"},
+    }
+    encoding = {"x": x, "y": y, "color": _colour(strategies), "detail": {"field": "series"}}
+    points = encoding | {"shape": _shape(strategies)}
+    bars = {"x": x, "color": _colour(strategies)}
+    layers = _line(encoding, points)
+    bar = {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "description": "change"}
+    layers += [{"data": {"values": marks}, "mark": bar, "encoding": bars}] if marks else []
+    return vega.svg(values, layers)
+
+
+def _line(encoding: dict, points: dict) -> list[dict]:
+    """A line, and its points, which are encoded apart."""
+    return [
+        {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
+        {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": points},
+    ]
+
+
+def _over_runs(rows: list[dict]) -> dict:
+    order = sorted({row["run_id"] for row in rows})
+    return {
+        "field": "run_id",
+        "type": "ordinal",
+        "title": "runs, oldest first",
+        "sort": order,
+        "scale": {"domain": order},
+        "axis": {"labels": False, "ticks": False},
+    }
+
+
+def _pick(row: dict, *same: str, **renamed: str) -> dict:
+    return {name: row[name] for name in same} | {name: row[source] for name, source in renamed.items()}
+
+
+def _rate(field: str) -> dict:
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": "events/s",
+        "scale": {"zero": True},
+        "axis": {"format": "~s", "tickCount": 4},
+    }
+
+
+def _colour(strategies: list[str]) -> dict:
+    return vega.look("strategy", strategies, [series.colour(i) for i in range(len(strategies))])
+
+
+def _shape(strategies: list[str]) -> dict:
+    return vega.look("strategy", strategies, [series.marker(i) for i in range(len(strategies))])

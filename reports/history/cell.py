@@ -1,0 +1,128 @@
+"""One cell of a run: how it was executed, its checks and measurements, and the outcome in words.
+
+`History` (load.py) fills in the rows. A cell derives its verdict from them, so both always agree. Read `Cell` first.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from reports.history.gate import Gate
+from reports.history.speed import Speed
+from reports.history.text import named
+from streaming_core.regression.comparable import Input
+from streaming_core.regression.decisions import Decision
+from streaming_core.regression.verdict import Verdict, is_green, of
+from streaming_core.run.way import EXECUTORS, RunSpec
+
+
+class Outcome(NamedTuple):
+    """The outcome of a cell: `word` where room is short, `sentence` behind the cell's name."""
+
+    word: str
+    sentence: str
+
+
+OUTCOMES = {
+    "equal": Outcome("equal", "equals the oracle"),
+    "different": Outcome("differs", "differs from the oracle"),
+    "invariant_broken": Outcome("breaks an invariant", "equals the oracle, but both break an invariant"),
+    "failed": Outcome("failed", "failed"),
+    "not_run": Outcome("did not run", "did not run"),
+    # These have the verdict not_run.
+    "not_compared": Outcome("was not compared", "was not compared"),
+    "stopped": Outcome("was stopped", "was stopped"),
+    "not_comparable": Outcome("bound", "is a bound: it never counts as right or wrong"),
+}
+
+
+@dataclass
+class Cell:
+    """One planned cell of a run and its outcome.
+
+    `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
+    `speed` and `gate`, the verdicts on its speed over the nights and beside another commit, are there once the marts
+    are, of a cell that is equal and was measured so. `acknowledged`: by whom and why its redness was acknowledged.
+    `run_id` and `input`: the run that judged it, and the events that it took there. `host`: the connection of its host,
+    if every host of the run had this cell (placement `every`).
+    """
+
+    name: str
+    spec: RunSpec
+    workload: str
+    is_bound: bool
+    checks: list[dict] = field(default_factory=list)
+    violations: list[dict] = field(default_factory=list)
+    samples: list[dict] = field(default_factory=list)
+    facts: dict = field(default_factory=dict)
+    speed: Speed | None = None
+    gate: Gate | None = None
+    acknowledged: Decision | None = None
+    run_id: str = ""
+    input: Input | None = None
+    host: str = ""
+
+    @property
+    def strategy(self) -> str:
+        """The name in comparisons of speed: the spec's strategy, and whether it keeps order."""
+        return named(self.spec.strategy, self.spec.order)
+
+    @property
+    def label(self) -> str:
+        """`sl/owners/t2`, `sl/owners/t2 on numa-a`: the short name of a cell."""
+        on = f" on {self.host}" if self.host else ""
+        return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}{on}"
+
+    @property
+    def is_of_other_engine(self) -> bool:
+        """Whether an engine other than Lockstep's executors runs it."""
+        return self.spec.executor not in EXECUTORS
+
+    @cached_property
+    def _judged(self) -> Verdict:
+        return of(self.facts | {"is_bound": self.is_bound}, self.checks, self.samples)
+
+    @property
+    def verdict(self) -> str:
+        """One of VERDICTS; of a run that is not loaded yet, as far as it is known."""
+        return self._judged.verdict
+
+    @property
+    def reason(self) -> str:
+        """One line on why it is not equal; empty when it is."""
+        return self._judged.reason or ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict in words."""
+        by_status = {"ok": "not_compared", "stopped": "stopped"}
+        name = by_status.get(self.facts.get("status", ""), "not_run") if self.verdict == "not_run" else self.verdict
+        return OUTCOMES[name]
+
+    @property
+    def red(self) -> bool:
+        """Whether this cell makes its run red."""
+        return not is_green([self.verdict])
+
+    def _peak(self, column: str) -> float | None:
+        values = [row[column] for row in self.samples if row["kind"] == "peak" and row[column] is not None]
+        return statistics.median(values) if values else None
+
+    @property
+    def events_per_s(self) -> float | None:
+        """Median over the passes at peak rate."""
+        return self._peak("events_per_s")
+
+    @property
+    def to_loop(self) -> float | None:
+        """Speed relative to the compiled loop, the median over the passes at peak rate; None without that loop."""
+        peaks = [row for row in self.samples if row["kind"] == "peak" and row.get("loop_seconds") and row["seconds"]]
+        return statistics.median(row["loop_seconds"] / row["seconds"] for row in peaks) if peaks else None
+
+    @property
+    def p99_us(self) -> float | None:
+        """Processing latency, 99th percentile in microseconds, median over the passes at peak rate."""
+        return self._peak("processing_p99_us")

@@ -1,0 +1,275 @@
+"""A run, and the results that a run and the state (state.py) have in common.
+
+`Results` sums up cells: how many are right, and how fast they are. `Run` adds the plan, the status and the files of one
+run. Code that has a run passes it on. Only `History.run` (load.py) turns an id into a run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from reports import times
+from reports.history import gate, speed
+from reports.history.cell import Cell
+from reports.history.gate import Gate
+from reports.history.text import matrix_text, revision, short
+from streaming_core.regression import fleet
+from streaming_core.regression.comparable import Input
+from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import Preflight, preflights_of
+from streaming_core.regression.provenance import Provenance, provenance_of
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import Status
+from streaming_core.regression.status import records as stage_records
+from streaming_core.regression.verdict import VERDICTS, WRONG, is_green
+
+
+@dataclass
+class Results:
+    """The results of cells, in words: whether each is right, and how fast it is.
+
+    Attributes:
+        cells: the cells, those of one application next to each other.
+        green_builds: by name of a wrong cell, the build since which it is wrong, if an earlier one was better.
+        red_since: by name of a red cell, the first run of the unbroken series in which it is red.
+    """
+
+    cells: list[Cell]
+    green_builds: dict[str, str] = field(default_factory=dict)
+    red_since: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Cells per verdict, every verdict named."""
+        counts = Counter(cell.verdict for cell in self.cells)
+        return {verdict: counts.get(verdict, 0) for verdict in VERDICTS}
+
+    @property
+    def build(self) -> str:
+        """Revision of the engine that ran; empty when nothing did."""
+        return next((cell.facts["build"] for cell in self.cells if cell.facts.get("build")), "")
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names of the machines that core runs went to."""
+        return sorted({cell.facts["host"] for cell in self.cells if cell.facts.get("host")})
+
+    @property
+    def inputs(self) -> dict[str, Input]:
+        """The events of each application."""
+        return {cell.spec.app: cell.input for cell in self.cells if cell.input}
+
+    def _sentence(self, failed_stages: Iterable[Stage]) -> str:
+        """How many cells are right, which are not, and which stages failed."""
+        judged = [cell for cell in self.cells if not cell.is_bound]
+        bounds = [cell for cell in self.cells if cell.is_bound]
+        equal = sum(cell.verdict == "equal" for cell in judged)
+        text = f"{equal} of {len(judged)} cells equal{'s' * (equal == 1)} the oracle"
+        if self.counts["invariant_broken"]:
+            text += f" and keep{'s its' if equal == 1 else ' their'} invariants"
+        if equal == len(judged):
+            text = "The one cell equals the oracle" if equal == 1 else f"All {equal} cells equal the oracle"
+        red = [cell for cell in self.cells if cell.red]
+        if red:
+            text += "; " + "; ".join(self._complaint(cell) for cell in red[:3])
+            if len(red) > 3:
+                text += f"; and {len(red) - 3} more"
+        elif bounds:
+            text += f" ({len(bounds)} bound{'s' * (len(bounds) > 1)} beside them)"
+        labels = list(dict.fromkeys(stage.label for stage in failed_stages))
+        return f"{text}; but {', '.join(labels)} failed" if labels else text
+
+    @property
+    def speeds(self) -> list[Cell]:
+        """The cells whose speed has changed: slower ones first, then the newest changes."""
+        changed = [cell for cell in self.cells if cell.speed and cell.speed.changed]
+        last = sorted(changed, key=lambda cell: (cell.speed and cell.speed.detected_in) or "", reverse=True)
+        return sorted(last, key=lambda cell: cell.speed is not None and cell.speed.verdict == "faster")
+
+    @property
+    def speed_sentence(self) -> str:
+        """The speed of its cells in one sentence. Speed turns no run red."""
+        known = [(cell.label, short(cell.speed.since_build), cell.speed) for cell in self.cells if cell.speed]
+        return speed.sentence(known, sum(cell.verdict == "equal" for cell in self.cells))
+
+    @property
+    def speed_heading(self) -> str:
+        """The heading of the speed section of its page."""
+        return speed.heading(cell.speed for cell in self.cells if cell.speed)
+
+    @property
+    def gate_note(self) -> str:
+        """Why the speed gate had nothing to compare with; empty if it had, or did not run."""
+        return ""
+
+    @property
+    def gates(self) -> list[tuple[str, Gate]]:
+        """Label and verdict of each cell that the gate measured, or was to measure."""
+        return [(cell.label, cell.gate) for cell in self.cells if cell.gate]
+
+    @property
+    def against(self) -> str:
+        """`v1.2 (abc123456)`: the commit that the gate measured too; empty if it measured no cell."""
+        return next((revision(one.baseline_ref, one.baseline) for _, one in self.gates), "")
+
+    @property
+    def gated(self) -> list[Cell]:
+        """The cells that differ from the other commit, or were not judged: slower ones first."""
+        words = ("slower", "different", "failed", "faster", "not_judged")
+        changed = [cell for cell in self.cells if cell.gate and cell.gate.verdict in words]
+        return sorted(changed, key=lambda cell: words.index(cell.gate.verdict) if cell.gate else 0)
+
+    @property
+    def slower(self) -> list[Cell]:
+        """The cells that the trend or the gate calls slower."""
+        trend = [cell for cell in self.speeds if cell.speed and cell.speed.verdict == "slower"]
+        return trend + [
+            cell for cell in self.gated if cell.gate and cell.gate.verdict == "slower" and cell not in trend
+        ]
+
+    @property
+    def gate_sentence(self) -> str:
+        """The speed of its build compared with another commit, in one sentence. It turns no run red."""
+        return gate.sentence(self.against, self.gates, self.gate_note)
+
+    def _complaint(self, cell: Cell) -> str:
+        text = f"{cell.label} {cell.outcome.word}"
+        since = self.green_builds.get(cell.name)
+        if cell.verdict in WRONG and cell.facts.get("build"):
+            text += f" since build {short(since)}" if since else f" in build {short(cell.facts['build'])}"
+        return text
+
+    def cell(self, name: str) -> Cell | None:
+        """The cell of that name."""
+        return next((cell for cell in self.cells if cell.name == name), None)
+
+
+@dataclass(kw_only=True)
+class Run(Results):
+    """One run of the matrix.
+
+    Attributes:
+        home: the LOCKSTEP_HOME that has its files.
+        run_id: its id, which other runs and links know it by.
+        plan: the content of its plan.json; {} if that file is gone.
+        status: how far it got.
+        note: why the speed gate had nothing to compare with.
+    """
+
+    home: Home
+    run_id: str
+    plan: dict
+    status: Status = field(default_factory=Status)
+    note: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its plan, records and attempts."""
+        return self.home.run(self.run_id)
+
+    def report(self, name: str) -> Path:
+        """The file of one of its pages."""
+        return self.home.report(self.run_id, name)
+
+    def attempts(self, cell: Cell) -> Path:
+        """The folder of all attempts at a cell."""
+        return self.home.cell(self.run_id, cell.name)
+
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """The records of its tasks, by task."""
+        return stage_records(self.home, self.run_id)
+
+    @cached_property
+    def preflights(self) -> list[Preflight]:
+        """The checks of its hosts before the first cell."""
+        return preflights_of(self.home, self.run_id)
+
+    @cached_property
+    def provenance(self) -> dict[str, Provenance]:
+        """The origins of its workloads, by address."""
+        return provenance_of(self.home, self.run_id)
+
+    @cached_property
+    def claims(self) -> dict[str, fleet.Claim]:
+        """The claims of hosts on its cells, by cell."""
+        return fleet.claims(self.home, self.run_id)
+
+    @cached_property
+    def losses(self) -> dict[str, str]:
+        """The hosts that it lost, with the reasons."""
+        return fleet.losses(self.home, self.run_id)
+
+    def why_unused(self, host: str) -> str | None:
+        """The reason why a host can run none of its cells; None if it can."""
+        return fleet.why_unused(self.home, self.run_id, host)
+
+    @property
+    def gate_note(self) -> str:
+        """Why the speed gate had nothing to compare with; empty if it had, or did not run."""
+        return self.note
+
+    @property
+    def green(self) -> bool:
+        """Whether the run finished, no stage failed, and every planned cell is equal or a declared bound."""
+        finished = self.status.state == "finished" and not self.status.failures
+        return finished and is_green(cell.verdict for cell in self.cells)
+
+    @property
+    def faulty_cells(self) -> list[Cell]:
+        """The red cells. A run that ended early says so in its sentence, so its cells that never ran are no faults."""
+        finished = self.status.state == "finished"
+        return [cell for cell in self.cells if cell.red and (finished or cell.verdict != "not_run")]
+
+    @property
+    def failures(self) -> dict[Stage, str]:
+        """The failed stages and why they failed, without those that fail because a cell is red."""
+        red = any(cell.red for cell in self.cells)
+        return {
+            stage: error
+            for stage, error in self.status.failures.items()
+            if not (red and stage in (Stage.VALIDATE_OUTPUTS, Stage.EXPECTATIONS))
+        }
+
+    @property
+    def started(self) -> str:
+        """The time of its request: `2026-01-31 02:00 UTC`."""
+        return times.started(self.run_id)
+
+    @property
+    def origin(self) -> str:
+        """The Airflow run it belongs to, or `cli`."""
+        return self.plan.get("origin", "")
+
+    @property
+    def matrix(self) -> str:
+        """The named matrix of its request; empty without one."""
+        return matrix_text(self.plan)
+
+    @property
+    def refused(self) -> str:
+        """Why nothing of it was run; empty if it was accepted."""
+        return self.plan.get("refused", "")
+
+    @property
+    def sentence(self) -> str:
+        """What a person needs to know first."""
+        if self.refused:
+            return f"Refused: {self.refused}"
+        return self._sentence(self.failures) if self.status.state == "finished" else self._unfinished()
+
+    def _unfinished(self) -> str:
+        cells = f"{self.status.cells} of {len(self.cells)} cells"
+        if self.status.state == "in_progress":
+            return f"In progress: {cells} have run"
+        ended = datetime.fromtimestamp(self.status.ended or 0, UTC)
+        when = f"at {times.text(ended)} after {cells}"
+        if self.status.state == "died":
+            return f"Died {when}: its process ended"
+        return f"Stopped{f' by {self.status.by}' if self.status.by else ''} {when}"

@@ -1,0 +1,136 @@
+"""The site of the pages: its menu, the names of its files, and how a file is written.
+
+The menu is at the top of every page, those of Great Expectations and of dbt included. All links between pages of runs
+come from here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from reports.history.cell import Cell
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_text
+
+
+class Entry(NamedTuple):
+    """A page of the menu: its name, its path below the reports, and why it may be missing."""
+
+    name: str
+    href: str
+    missing: str = ""
+
+
+DATA_DOCS, DBT, DOCS = "data_docs/index.html", "dbt/index.html", "docs/index.html"
+GLOSSARY = "docs/glossary.html"
+MENU = (
+    Entry("Overview", "index.html"),
+    Entry("Runs", "runs.html"),
+    Entry("Inputs", "inputs.html"),
+    Entry("Performance", "performance.html"),
+    Entry("Expectations", DATA_DOCS, "The first run makes this page."),
+    Entry("Warehouse", DBT, "The first run that builds the warehouse makes this page."),
+    Entry("Docs", DOCS),
+)
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page is, and how it links to the pages of cells and runs.
+
+    Attributes:
+        root: leads from the page to the reports: empty, or `../`.
+        here: the name of the page in the menu; empty for a page that the menu lacks.
+    """
+
+    root: str = ""
+    here: str = ""
+
+    @property
+    def glossary(self) -> str:
+        """The link to the glossary; empty if no documentation is beside the page."""
+        return self.root + GLOSSARY
+
+    def of_cell(self, cell: Cell) -> str | None:
+        """The link to the page of a cell; None if the page cannot link to it."""
+        return f"{self.root}{cell.run_id}/{cell.name}.html"
+
+    def of_run(self, run_id: str) -> str | None:
+        """The link to the page of a run; None if the page cannot link to it."""
+        return f"{self.root}{run_id}/index.html"
+
+
+@dataclass(frozen=True)
+class SingleFile(Place):
+    """The place of a page that readers mail: it links only to cells that it shows itself.
+
+    Attributes:
+        shown: the names of these cells.
+    """
+
+    shown: frozenset[str] = frozenset()
+
+    @property
+    def glossary(self) -> str:
+        """Empty: no documentation is beside a mailed file."""
+        return ""
+
+    def of_cell(self, cell: Cell) -> str | None:
+        """The anchor of a cell that the file shows."""
+        return f"#{cell.name}" if cell.name in self.shown else None
+
+    def of_run(self, run_id: str) -> str | None:
+        """None: no other run is beside a mailed file."""
+        return None
+
+
+@dataclass(frozen=True)
+class MenuItem:
+    """An entry as a template shows it: its name, its path below the reports, and why that is None."""
+
+    name: str
+    href: str | None
+    why: str
+
+
+def entries(home: Home, here: str) -> list[MenuItem]:
+    """The entries for a template; a page that does not exist yet has no `href`, and a reason.
+
+    Args:
+        home: The LOCKSTEP_HOME with the pages.
+        here: The name of the page that the menu is on.
+    """
+
+    def exists(entry: Entry) -> bool:
+        return not entry.missing or entry.name == here or (home.reports / entry.href).exists()
+
+    return [MenuItem(one.name, one.href if exists(one) else None, one.missing) for one in MENU]
+
+
+def write(path: Path, text: str) -> None:
+    """Put a page in its place, whole or not at all, unless it is there already."""
+    try:
+        if path.read_text() == text:
+            return
+    except (OSError, ValueError):
+        pass
+    write_text(path, text)
+
+
+def file_name(run_id: str) -> str:
+    """The name of a run as one file (attachment.py), in any folder."""
+    return f"lockstep-{run_id}.html"
+
+
+def beside_name(run_id: str) -> str:
+    """The name of the page that compares a run with this one."""
+    return f"beside-{run_id}.html"
+
+
+def slug(name: str) -> str:
+    """A name as part of a file's name, whatever is in it."""
+    return re.sub(r"[^a-z0-9-]", "_", name.lower())[:60]
