@@ -1,4 +1,4 @@
-"""What two results of an application have to have in common: everything, or, without order, what it declares.
+"""The parts that two results of an application must share: everything, or, without order, what it declares.
 
 A result is summed up as two digests, one of outputs, one of final state. Those of an engine's run and of the oracle's
 are the same if and (as far as 64 bits tell) only if the results agree.

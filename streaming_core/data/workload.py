@@ -36,8 +36,8 @@ from streaming_core.language.tables import called
 from streaming_core.storage import digest_of
 
 CHUNK = 250_000  # events in a part
-_SLICE = 1 << 15  # events a generator is asked for at a time: what it works on stays in the cache
-_AGAIN = 100  # of them, how many are made a second time
+_SLICE = 1 << 15  # events of one call of a generator, so that its data stays in the cache
+_AGAIN = 100  # events of a slice that the generator makes a second time
 T = TypeVar("T")
 _KEYS = {
     "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf",
@@ -220,7 +220,7 @@ def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
 
 
 def write_part(directory: Path, index: int, table: pa.Table) -> dict[str, Any]:
-    """Writes part `index` below `directory` and returns its entry for `seal`. Any process, any order."""
+    """Write part `index` below `directory`, and return its entry for `seal`. Processes can write in any order."""
     path = part_path(Path(directory) / "events", index)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, table, use_dictionary=False, row_group_size=_SLICE * 2)
@@ -237,7 +237,7 @@ def seal(
     parts: Iterable[dict[str, Any]],
     repeatable: bool = False,
 ) -> dict[str, Any]:
-    """Writes the manifest over parts that lie in `directory`, and returns it.
+    """Write the manifest of the parts in `directory`, and return it.
 
     Args:
         directory: The folder of the workload.
@@ -411,7 +411,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Source:
-    """Events of an application, in order, in the parts that a manifest tells of: a workload, or a recording."""
+    """Events of an application, in order, in the parts that a manifest lists: a workload, or a recording."""
 
     directory: Path
     manifest: dict[str, Any]
@@ -428,7 +428,7 @@ class Source:
 
     @property
     def parts(self) -> Parts:
-        """The files, which lie in the folder whatever its manifest says."""
+        """The files in the folder, whether or not the manifest lists them."""
         return Parts([storage.below(self.directory, *part["file"].split("/")) for part in self.manifest["parts"]])
 
     @property
@@ -443,7 +443,7 @@ class Source:
 
     @property
     def start(self) -> int:
-        """The seq of the first event, if seq counts the rows; 0 but for a micro-batch."""
+        """The seq of the first event, if seq counts the rows; 0 except for a micro-batch."""
         return self.manifest.get("start", 0)
 
     def check_parts(self) -> None:
@@ -459,7 +459,7 @@ class Source:
                 raise BadInput(f"{path} must have {entry['rows']} rows, got {part.rows}")
 
     def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
-        """The rows in order, `rows_per_block` a table but for the last.
+        """The rows in order, `rows_per_block` in each table except the last.
 
         Raises:
             BadInput: A part is damaged, rows are missing or out of order, or the rows have another digest than the
@@ -479,7 +479,7 @@ class Source:
         cut: int | None = None,
         reading: Callable[[Iterable[pa.Table]], Iterable[pa.Table]] = iter,
     ) -> Iterator[tuple[T, tuple[int, int]]]:
-        """The rows behind those that were read, decoded.
+        """Return the rows after those that were read, decoded.
 
         Args:
             read: The number of rows that were read, and the sum of their hashes.
@@ -518,7 +518,7 @@ class Source:
 
 
 class Workload(Source):
-    """A workload that was opened: its manifest is there, its parts are complete and have the right columns."""
+    """An open workload. It has a manifest, and its parts are complete and have the right columns."""
 
     kind, leading, consecutive = "workload", ("seq",), True
 
@@ -555,7 +555,7 @@ def check_request(
 
 
 def read(directory: Path, app: App | str | None = None, params: dict[str, Any] | None = None) -> Workload:
-    """Opens the workload in `directory`.
+    """Open the workload in `directory`.
 
     Args:
         directory: The folder of the workload.

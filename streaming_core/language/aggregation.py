@@ -1,4 +1,4 @@
-"""Aggregates of windows: declarations that become windowed operators (language/window.py).
+"""Aggregates of windows: declarations that become windowed operators (language/windowed.py).
 
     clicks.key_by("user").window(tumbling("1m")).count()
     orders.key_by("shop").window(sliding("1h", every="5m")).sum("price")
@@ -48,13 +48,13 @@ class Windowing(Protocol):
         """The module of its application."""
 
     def window(self, *, size: int | str, advance: int | str | None, kind: str, delay: int | str | None) -> Any:
-        """Windows over it."""
+        """Begin a windowed operator over the stream."""
 
     def process(self, fn: Callable, state: Record, output: Record) -> Any:
-        """A stateful operator over it."""
+        """Declare a stateful operator over the stream."""
 
     def key_by(self, key: str) -> Any:
-        """It, keyed by a field."""
+        """Key the stream by a field."""
 
 
 class WindowedStream:
@@ -86,7 +86,6 @@ class WindowedStream:
         early: int | str | None = None,
         lateness: int | str | None = None,
     ):
-        """Declare nothing yet."""
         app = f"app {stream._app.name}"
         if not isinstance(extent, Extent | CountWindow):
             raise BadInput(
@@ -138,7 +137,7 @@ class WindowedStream:
         return str(rows)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, with the methods that there are."""
+        """Raise AttributeError, with the known methods."""
         near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate", "late"))
         raise AttributeError(
             f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k, aggregate and late"
@@ -202,7 +201,7 @@ class WindowedStream:
     def _windowed(
         self, update: Callable, state: Record, result: Callable, output: Record, again: Callable | None = None
     ) -> Any:
-        """The windowed operator; with `again`, united with the one that calls it for late rows too."""
+        """Declare the windowed operator; with `again`, unite it with a second one, which also takes late rows."""
         extent = self._extent
         assert isinstance(extent, Extent)
         size, advance, kind = extent.size, extent.advance, extent.kind
@@ -215,7 +214,7 @@ class WindowedStream:
         return results.union(late.key_by(self._key).apply(again, state, output))
 
     def _again(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable | None:
-        """The update function that emits the result again for a late row; None: windows take no late rows."""
+        """Return the update function that emits the result again for a late row; None if windows take no late rows."""
         if self._whole_delay is None:
             return None
         body = "\n        ".join(emission)
@@ -226,7 +225,7 @@ class WindowedStream:
         )
 
     def _marked(self, name: str) -> Any:
-        """The rows, each with the watermark that results leave by."""
+        """Return the stream with, in each row, the watermark that decides when results leave."""
         fields = self._stream._record.fields
         if _WATERMARK in fields:
             raise BadInput(f"{name}: the field name {_WATERMARK!r} is reserved; rename the field")
@@ -293,7 +292,7 @@ class WindowedStream:
         fields: dict[str, tuple[FieldType, str]],
         loop: str = "",
     ) -> Any:
-        """The operator: its state, the statement that a row executes, and the fields that leave, with their values."""
+        """Declare an operator from its state, the statement that runs for a row, and the fields of the result."""
         record = self._stream._record
         if clash := sorted({self._key} & {"ts", *fields}):
             raise BadInput(f"{name}: the key {clash[0]} has the name of a field of the result; rename it with flat_map")
@@ -319,7 +318,7 @@ class WindowedStream:
         return self._windowed(self._early(name, update, emission, {}), _counted(name, kept), result, output)
 
     def _early(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable:
-        """The update function of a window from which a result also leaves after some rows."""
+        """Return the update function of a window that also emits results after every few rows."""
         body = "\n        ".join(emission)
         return self._written(
             f"def {name}(row, window, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
@@ -330,7 +329,7 @@ class WindowedStream:
     def _of_rows(
         self, name: str, update: str, emission: list[str], state: Record, output: Record, names: dict[str, Any]
     ) -> Any:
-        """The partitioned operator of a window of some rows. Its state begins anew after the last of them."""
+        """Declare the partitioned operator of a window of rows; its state starts again after the last row."""
         kept = _counted(name, state)
         body = "\n        ".join(
             [*emission, *(line for field, kind in kept.fields.items() for line in _zero(field, kind))]
@@ -343,19 +342,19 @@ class WindowedStream:
         return self._stream.key_by(self._key).process(function, state=kept, output=output)
 
     def _written(self, text: str, names: dict[str, Any]) -> Callable:
-        """The function with this source, which can name these and the application."""
+        """Compile a function from this source, which can use these names and `app`."""
         return generated.function(self._stream._module, text, {**names, "app": self._stream._app})
 
 
 def _counted(name: str, state: Record) -> Record:
-    """A state that also counts its rows."""
+    """Return the record of a state that also counts its rows."""
     if _ROWS in state.fields:
         raise BadInput(f"{name}: {state!r}: the field name {_ROWS!r} is reserved; rename the field")
     return Record(f"{name}_state", {**state.fields, _ROWS: i64}, None)
 
 
 def _zero(field: str, kind: FieldType) -> list[str]:
-    """The statements that make a field of a state as it was before the first row."""
+    """Return the statements that reset a field of a state to zero or empty."""
     if isinstance(kind, Scalar):
         return [f"state.{field} = {_nothing(kind)}"]
     if isinstance(kind, Array):

@@ -13,8 +13,8 @@ difference. So rows that are close to each other lie in the same bucket or in ne
 the key: a left row has one, a right row has three. A row therefore meets few rows that are too far away, and replicas
 share the buckets.
 
-Of the pairs of one row, those of lower buckets leave first. Within a bucket they leave in the order in which the
-earlier rows came. Without a band, this order alone counts.
+Pairs of one row leave in ascending order of their buckets. Within a bucket they leave in the order in which the earlier
+rows came. Without a band, this order alone counts.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Join:
     band: dict[str, tuple[str, float]]
 
     def refusal(self, why: str) -> BadInput:
-        """The error that says why there is no such join."""
+        """The error that says why the join is invalid."""
         return BadInput(f"app {self.app}: join{why}")
 
     def check(self) -> None:
-        """Raises BadInput if a field is missing, or no number, or if nothing says which rows meet."""
+        """Raise BadInput if a field is missing or no number, or if neither a key nor a band says which rows meet."""
         for record in self.sides:
             if self.on is not None and self.on not in record.fields:
                 raise self.refusal(f" on {self.on!r}: {record!r} has no such field")
@@ -82,12 +82,12 @@ class Join:
 
     @property
     def kept(self) -> tuple[dict[str, FieldType], ...]:
-        """Of each side the fields that rows keep: all but the key."""
+        """The fields that the kept rows of each side have: all but the key."""
         return tuple({field: kind for field, kind in side.fields.items() if field != self.on} for side in self.sides)
 
     @property
     def titles(self) -> tuple[dict[str, str], ...]:
-        """Of each side the names that its fields have in a pair. Those of both sides get the name of their record."""
+        """The names that the fields of each side have in a pair; a name of both sides gets the name of its record."""
         left, right = self.kept
         return tuple(
             {field: f"{side.name.lower()}_{field}" if field in other else field for field in own if field != "ts"}
@@ -109,7 +109,7 @@ class Join:
 
     @property
     def states(self) -> tuple[Record, ...]:
-        """Of each side the rows that are kept."""
+        """The state of each side: the rows that it keeps."""
         return tuple(
             Record(f"{self.name}_{side}", {"rows": Queue(Record(f"{self.name}_{side}_row", dict(fields), None))}, None)
             for side, fields in zip(("left", "right"), self.kept, strict=True)
@@ -127,7 +127,7 @@ class Join:
         return Record(f"{self.name}_key", {**fields, self.bucket: i64}, None)
 
     def keys(self, number: int) -> str:
-        """The source of the function that gives a row of one stream its keys.
+        """Return the source of the function that adds the keys of a row of one stream.
 
         Integers that differ by at most the width of a bucket are in the same bucket or in neighbouring ones. So are
         floats, although a division rounds. Their buckets are wider than the distance by a millionth, and the quotient
@@ -149,7 +149,7 @@ class Join:
         return "\n    ".join([f"def {self.name}_keys_{number}(row, keys):", *lines]) + "\n"
 
     def update(self, number: int) -> str:
-        """The source of the function that takes the rows of one stream: it meets those of the other, and is kept."""
+        """Return the source of the update function of one stream: the row meets those of the other, and is kept."""
         own, other = ("lefts", "rights") if number == 0 else ("rights", "lefts")
         values = ["ts=row.ts"] if self.on is None else [f"ts=row.ts, {self.on}=window.key.{self.on}"]
         for side, titles in enumerate(self.titles):
@@ -184,7 +184,7 @@ def joined(
     band: dict[str, tuple[str, float]],
     name: str,
 ) -> Any:
-    """The operator of `App.join`.
+    """Declare the operator of `App.join`.
 
     Raises:
         BadInput: A field is missing, or no number, or has the name of another one.

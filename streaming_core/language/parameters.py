@@ -49,7 +49,7 @@ class Param:
 
 @dataclass(frozen=True)
 class ParamRef:
-    """`app.params.window` inside an operator: stands for the value the application is bound with."""
+    """`app.params.window` inside an operator: it stands for the value of the parameter."""
 
     name: str
 
