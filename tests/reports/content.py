@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-# Elements of which these attributes load something; of others, links that a person follows.
+# The attributes that load a file. A person follows other links.
 LOADING = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "manifest"}
 FOREIGN = re.compile(r"\s*([a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
 OF_STYLES = re.compile(r"""(?:url\(|@import)\s*["']?\s*([^"')\s]+)""")

@@ -63,11 +63,13 @@ def add(
 
 
 def gate(home: Home, ref: str = "v1.2 <script>") -> None:
-    """The last night's cells of gs beside a commit: serial/t2 is slower, owners/t1 has another result, serial/t1 passes
-    that are too short; the others are as they were."""
+    """Write the mart `gate`: the last night's cells of gs beside a commit.
+
+    serial/t2 is slower, owners/t1 has another result, and the passes of serial/t1 are too short. Others are unchanged.
+    """
     measured = {"pairs": 32, "baseline_seconds": 0.01, "build_seconds": 0.01, "change": 0.001, "change_low": -0.002}
     measured |= {"verdict": "unchanged", "change_high": 0.004, "smallest": 0.031, "reason": None}
-    found = {
+    differing = {
         ("serial", 2): {"verdict": "slower", "change": -0.042, "change_low": -0.055, "change_high": -0.031},
         ("serial", 1): dict.fromkeys(measured) | {"verdict": "too_short", "pairs": 1},
         ("owners", 1): dict.fromkeys(measured)
@@ -78,7 +80,7 @@ def gate(home: Home, ref: str = "v1.2 <script>") -> None:
         | {"baseline": "abc323def0123456789", "baseline_ref": ref}
         | {"environment_changed": cell["threads"] == 2}
         | measured
-        | found.get((cell["strategy"], cell["threads"]), {})
+        | differing.get((cell["strategy"], cell["threads"]), {})
         for cell in warehouse.rows(home, "cells", LAST) or []
         if cell["app"] == "gs" and not cell["is_bound"]
     ]
@@ -95,7 +97,7 @@ def _speed(row: dict) -> dict:
         "since_build": "abc323def0123456789",
     }
     since |= {"found_run": LAST, "change": -0.051, "change_low": -0.064, "change_high": -0.038}
-    told = dict.fromkeys(["nights", "smallest", *since])
+    blank = dict.fromkeys(["nights", "smallest", *since])
     if (row["app"], row["strategy"], row["threads"]) == ("gs", "serial", 2) and row["run_id"] == LAST:
         verdict |= {"verdict": "slower", "nights": 2, **since}
     if (row["app"], row["strategy"], row["threads"]) == ("sl", "serial", 1):
@@ -104,7 +106,7 @@ def _speed(row: dict) -> dict:
     noise = random.Random(row["run_id"] + row["cell"])
     ratio = 0.8 if row["run_id"] == LAST else noise.uniform(0.79, 0.85)
     fit = {"to_loop": ratio, "spread": 0.07, "steal": 0.25, "others": 0.05}
-    return told | {name: row[name] for name in same} | fit | verdict
+    return blank | {name: row[name] for name in same} | fit | verdict
 
 
 def _night(
@@ -220,13 +222,13 @@ def _night(
             continue
         for check in ("completed", "outputs", "order", "state:accounts", "digest", "invariant:money_is_kept"):
             wrong = state == "different" and check == "outputs"
-            said = "different" if wrong else "not_comparable" if spec.is_bound else "equal"
+            outcome = "different" if wrong else "not_comparable" if spec.is_bound else "equal"
             verdicts.append(
                 {
                     "cell": spec.cell,
                     "app": spec.app,
                     "check": check,
-                    "verdict": said,
+                    "verdict": outcome,
                     "expected_rows": events,
                     "actual_rows": events - wrong,
                     "missing": 1 if wrong else 0,

@@ -83,9 +83,9 @@ def test_the_check_finds_a_violation(tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<!doctype html><html><title>x</title><img src='x.png'><p style='color: #aaa'>grey</p></html>")
     with Browser() as browser:
-        found, of_colours = (" ".join(violations(browser, page, theme)) for theme in THEMES)
+        messages, of_colours = (" ".join(violations(browser, page, theme)) for theme in THEMES)
     for rule in ("html-has-lang", "image-alt", "color-contrast"):
-        assert rule in found
+        assert rule in messages
     assert "color-contrast" in of_colours
 
 

@@ -39,7 +39,7 @@ def file(home):
 
 def test_the_file_says_what_the_run_says_with_the_evidence_of_what_is_wrong_or_slower(home, file):
     page = Outline(file.read_text())
-    for said in (
+    for phrase in (
         History(home).run(LAST).sentence,
         "5.1 % slower",
         "gs/owners/t2 failed",
@@ -50,7 +50,7 @@ def test_the_file_says_what_the_run_says_with_the_evidence_of_what_is_wrong_or_s
         "streaming-core generate sl",
         "Throughput by threads",
     ):
-        assert said in page.text, said
+        assert phrase in page.text, phrase
     assert page.text.count("Reproduce this cell") == 4, "what is right and as fast as ever has no section"
 
 
@@ -108,8 +108,8 @@ def test_the_command_writes_it_where_it_is_told_to(home, tmp_path, monkeypatch, 
     assert "sl/owners/t2 differs from the oracle" in Outline(out.read_text()).text
     capfd.readouterr()
     assert lockstep("report", LAST, "--file", str(tmp_path)) == 2
-    said, error = capfd.readouterr()
-    assert (said, error.count("\n")) == ("", 1)
+    output, error = capfd.readouterr()
+    assert (output, error.count("\n")) == ("", 1)
     assert f"{tmp_path} cannot be written" in error
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 

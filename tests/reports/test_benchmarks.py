@@ -32,12 +32,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(way, speed, threads=2, result="equal", app="gs", **more):
-    given = {"app": app, "params": {"theta": 0.5}, "way": way, "threads": threads, "events": 100, "runs": 3}
+    identity = {"app": app, "params": {"theta": 0.5}, "way": way, "threads": threads, "events": 100, "runs": 3}
     rates = [0.9 * speed, speed, 1.2 * speed]
     ranges = {"events_per_s_range": [rates[0], rates[2]], "to_loop_range": [rates[0] / 10e6, rates[2] / 10e6]}
     parts = dict.fromkeys(("useful", "sync", "lock", "remote", "other"), 7.0)
     figures = {"events_per_s": speed, "to_loop": speed / 10e6, "p99_us": 12.0, "breakdown": parts, "result": result}
-    return given | {"rates": rates, "rounds": {}} | ranges | figures | more
+    return identity | {"rates": rates, "rounds": {}} | ranges | figures | more
 
 
 def plot(x="threads", y="events_per_s", **more):
@@ -79,7 +79,7 @@ HOST = {
 }
 
 
-def result(made_at, experiments, **more):
+def result(date, experiments, **more):
     """The results of a suite, version 2; made of what the sources of this checkout give."""
     return {
         "version": VERSION,
@@ -88,7 +88,7 @@ def result(made_at, experiments, **more):
         "command": "streaming-core bench --suite tstream",
         "quick": False,
         "order": ["schemes", "skew", "pools"],
-        "made_at": made_at,
+        "made_at": date,
         "build": "abc423def",
         "seconds": 90.0,
         "cells": 12,
@@ -110,8 +110,8 @@ def result(made_at, experiments, **more):
     } | more
 
 
-def measured(home, made_at, experiments, **more):
-    write_json(home.reports / "bench" / f"tstream-{made_at}.json", result(made_at, experiments, **more))
+def measured(home, date, experiments, **more):
+    write_json(home.reports / "bench" / f"tstream-{date}.json", result(date, experiments, **more))
 
 
 @pytest.fixture(autouse=True)
@@ -321,7 +321,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     """Every plot of every experiment, over rows as the suite makes them."""
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     few_plans(monkeypatch)
-    suite, made = suites.load(name), []
+    suite, measurements = suites.load(name), []
     # Of plans each experiment that is run is the same of another application, which would have to be measured.
     others = {app for app, *_ in rlas.PLANNED} - {"sd"}
     experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
@@ -331,7 +331,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     took = ("switch_p50_us", "switch_p99_us", "switch_max_us")
     switched = {"switches": 3, "switch_p50s_us": [99.0], "switch_over_1ms": 0, "switch_largest": [(99.0, 7)]}
     switched |= dict.fromkeys(took, 99.0)
-    switched |= {f"loaded_{name}": found for name, found in switched.items()}
+    switched |= {f"loaded_{name}": value for name, value in switched.items()}
     switched |= {f"loaded_{name}_{of}_us": 99.0 for name in ("heard", "waited") for of in ("p50", "p99", "max")}
     views = ("gap_max_us", "loaded_gap_max_us", "loaded_near_p99_us")
     for declared in experiments:
@@ -355,24 +355,28 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
                 more |= {"work": 0.5, "pass": 0, "seconds": 1.0, "event_seconds": 9.0, "changes": []}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more))
             ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
-            for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):
+            for (spec, request), load in itertools.product(ways, declared.loads or (None,)):
                 numbers = ("punctuation", "stealing", "batch", "partitions", "slice", "throughput_window")
                 axes = {name: spec.option(name) for name in ("executor", *AXES, *numbers) if name != "order"}
                 of = {"plan": plan} if (plan := spec.option("plan")) else {}
-                of |= switched if asked else {}
-                of |= dict.fromkeys(views, 99.0) | {"switched": asked.kind if asked else "no"} if heat.requests else {}
+                of |= switched if request else {}
+                of |= (
+                    dict.fromkeys(views, 99.0) | {"switched": request.kind if request else "no"}
+                    if heat.requests
+                    else {}
+                )
                 of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}
                 rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more | axes | of))
-        said = list(declared.conclude(rows))
+        conclusions = list(declared.conclude(rows))
         plots = [{**vars(p), "lines": list(p.lines)} for p in declared.plots]
-        made.append(experiment(declared.name, [], plots, notes=notes, conclusions=said) | {"rows": rows})
-    order = [e["name"] for e in made]
-    measured(home, "2026-01-01T00:00:00Z", made, suite=name, order=order)
+        measurements.append(experiment(declared.name, [], plots, notes=notes, conclusions=conclusions) | {"rows": rows})
+    order = [e["name"] for e in measurements]
+    measured(home, "2026-01-01T00:00:00Z", measurements, suite=name, order=order)
     text, svgs = page_of(home)
     assert "(0.50 to 2.00)" in Outline(text).text
     drawn = Counter(re.match(f"charts/bench-{name}-(.*)-[0-9]+.svg", svg)[1] for svg in svgs)
     assert set(drawn) == set(order), "each experiment has a chart"
-    for one in made:
+    for one in measurements:
         measured_columns = {column for row in one["rows"] for column, value in row.items() if value is not None}
         plots = [p for p in one["plots"] if p["y"] in measured_columns]
         assert drawn[one["name"]] >= len(plots), one["name"]
@@ -420,8 +424,8 @@ def test_bars_of_a_latency_stand_on_zero_and_so_have_a_height():
 
 def test_points_are_drawn_beside_the_line_where_both_are_equal():
     lines = ("random", "random", "found")
-    found = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
-    svg = benchmark.draw(found, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
+    points = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
+    svg = benchmark.draw(points, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
     assert svg.count('aria-roledescription="point"') == 3
     assert svg.count('aria-roledescription="line mark"') == 1
     assert "predicted events/s" in svg

@@ -18,19 +18,19 @@ from tests.reports.content import from_elsewhere
 
 @pytest.fixture
 def home(tmp_path):
-    made = Home(tmp_path)
-    past_runs.make(made, nights=3)  # the last one is red
-    return made
+    folder = Home(tmp_path)
+    past_runs.make(folder, nights=3)  # the last one is red
+    return folder
 
 
 def test_verdicts_that_changed_are_counted_and_marked(home):
     history = History(home)
     *_, earlier, last = history.run_ids()
     one, other = history.run(last), history.run(earlier)
-    found = Beside.of(one, other)
-    changed = [pair.label for pair in found.pairs if pair.changed]
+    beside = Beside.of(one, other)
+    changed = [pair.label for pair in beside.pairs if pair.changed]
     assert changed == [cell.label for cell in one.cells if cell.red]
-    assert found.sentence == f"{len(changed)} of the {len(one.cells)} shared cells changed their verdict"
+    assert beside.sentence == f"{len(changed)} of the {len(one.cells)} shared cells changed their verdict"
     page = Pages(history).beside(one, other)
     assert re.findall(r"<b>(\S+/\S+)</b>", page) == changed
     assert Beside.of(other, other).sentence.startswith("None of the ")
@@ -62,11 +62,11 @@ def test_cells_that_one_of_them_lacks_are_there_too(home):
     history = History(home)
     one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
     gone = other.cells.pop(0)
-    found = Beside.of(one, other)
-    assert [pair.one.name for pair in found.pairs if pair.other is None] == [gone.name]
-    found = Beside.of(other, one)
-    assert [pair.other.name for pair in found.pairs if pair.one is None] == [gone.name]
-    assert found.pairs[-1].label == gone.label
+    beside = Beside.of(one, other)
+    assert [pair.one.name for pair in beside.pairs if pair.other is None] == [gone.name]
+    beside = Beside.of(other, one)
+    assert [pair.other.name for pair in beside.pairs if pair.one is None] == [gone.name]
+    assert beside.pairs[-1].label == gone.label
     assert Pages(history).beside(other, one).count("not planned") == 1
     other.cells.clear()
     assert Beside.of(one, other).sentence == "The two runs share no cell"

@@ -45,8 +45,8 @@ def test_a_build_is_shown_by_model_and_test(home):
     run, built = pages(home, NODES)
     assert built.first_heading == "dbt built 1 model, and 1 test passed"
     assert "dbt built 1 model, and 1 test passed" in run.text
-    for said in ("1,200", "1.2", "1 of 1", "every run has one row"):
-        assert said in built.text, said
+    for phrase in ("1,200", "1.2", "1 of 1", "every run has one row"):
+        assert phrase in built.text, phrase
     assert "Failed" not in built.text
 
 

@@ -16,19 +16,19 @@ BEGAN = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
 def plan(home: Home, day: int, cells: list[str], events: int = 100, executor: str = "pooled") -> dict:
     began = BEGAN + timedelta(days=day)
-    made = {
+    content = {
         "run_id": f"{began:%Y%m%dT%H%M%SZ}-00000000",
         "created_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
         "regression": {"events": events, "repetitions": 3},
         "cells": [{"cell": cell, "spec": {"executor": executor}} for cell in cells],
     }
-    write_json(home.run(made["run_id"]) / "plan.json", made)
-    return made
+    write_json(home.run(content["run_id"]) / "plan.json", content)
+    return content
 
 
-def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str = "here", **asked: Any) -> None:
+def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str = "here", **fields: Any) -> None:
     """A run that has ended, `whole` seconds after it was planned."""
-    made = plan(home, day, [*seconds], **asked)
+    planned = plan(home, day, [*seconds], **fields)
     began = BEGAN + timedelta(days=day)
     for cell, took in seconds.items():
         times = {
@@ -36,8 +36,8 @@ def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str =
             "ended_at": f"{began + timedelta(seconds=took):%Y-%m-%dT%H:%M:%SZ}",
         }
         began += timedelta(seconds=took)
-        write_json(home.attempt(made["run_id"], cell, 1) / "exit.json", {"exit_code": 0, "host": host, **times})
-    summary = home.reports / made["run_id"] / "summary.json"
+        write_json(home.attempt(planned["run_id"], cell, 1) / "exit.json", {"exit_code": 0, "host": host, **times})
+    summary = home.reports / planned["run_id"] / "summary.json"
     write_json(summary, {})
     ended = (BEGAN + timedelta(days=day)).timestamp() + whole
     os.utime(summary, (ended, ended))
@@ -47,10 +47,10 @@ def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
     home = Home(tmp_path)
     night(home, 1, {"a": 50, "b": 100}, 250)
     night(home, 2, {"a": 60, "b": 90, "c": 5}, 235)
-    asked = plan(home, 3, ["a", "b"])
-    said = estimate(home, asked, ["here"])
-    assert said == "2 cells, about 4 minutes, from the times of the last runs on this host"
-    assert History(home).estimate(asked["run_id"]) == said
+    planned = plan(home, 3, ["a", "b"])
+    sentence = estimate(home, planned, ["here"])
+    assert sentence == "2 cells, about 4 minutes, from the times of the last runs on this host"
+    assert History(home).estimate(planned["run_id"]) == sentence
     assert (
         estimate(home, plan(home, 4, ["c"]), ["here"])
         == "1 cell, about 2 minutes, from the times of the last runs on this host"
@@ -80,5 +80,5 @@ def test_hosts_share_the_cells(tmp_path):
 def test_cells_on_spark_are_not_shared_by_hosts_and_their_driver_may_be_anywhere(tmp_path):
     home = Home(tmp_path)
     night(home, 1, {"a": 100, "b": 140}, 240, host="elsewhere", executor="spark")
-    said = estimate(home, plan(home, 2, ["a", "b"], executor="spark"), ["here", "there"])
-    assert said == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"
+    sentence = estimate(home, plan(home, 2, ["a", "b"], executor="spark"), ["here", "there"])
+    assert sentence == "2 cells, about 4 minutes, from the times of the last runs on these 2 hosts"

@@ -1,4 +1,4 @@
-"""A build beside another commit, as people read it; and who has acknowledged what, and why."""
+"""A build beside another commit, as people read it, and the acknowledgements of red cells."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def home(tmp_path_factory) -> Home:
 
 
 @pytest.mark.parametrize(
-    ("gate", "said"),
+    ("gate", "words"),
     [
         (SLOWER, ("4.2 % slower", "3.1 to 5.5 %", "the speed gate detects a slowdown of 3.1 % in nine of ten cases")),
         (
@@ -49,28 +49,28 @@ def home(tmp_path_factory) -> Home:
         (Gate("not_judged", reason="its turn did not come"), ("not judged", "", "its turn did not come")),
     ],
 )
-def test_a_verdict_says_how_much_how_sure_and_what_would_be_found(gate, said):
-    assert (gate.text, gate.interval, gate.why) == said
+def test_a_verdict_says_how_much_how_sure_and_what_would_be_found(gate, words):
+    assert (gate.text, gate.interval, gate.why) == words
 
 
 def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
     cells = [(f"a{n}", SLOWER) for n in range(4)]
     cells += [("x", Gate("different", reason="y")), ("same", Gate("unchanged"))]
-    said = sentence("v1 (b)", cells)
-    assert said.startswith("Against v1 (b): a0 is 4.2 % slower (3.1 to 5.5 %); a1 is")
-    assert said.endswith("; 1 more slower; x results differ; 1 unchanged")
+    text = sentence("v1 (b)", cells)
+    assert text.startswith("Against v1 (b): a0 is 4.2 % slower (3.1 to 5.5 %); a1 is")
+    assert text.endswith("; 1 more slower; x results differ; 1 unchanged")
     assert sentence("", []) == ""
 
 
 def test_what_is_slower_than_the_commit_is_on_every_page_and_turns_nothing_red(home):
     run = History(home).run(past_runs.LAST)
     assert run.green
-    said = (
+    clause = (
         "Against v1.2 <script> (abc323def): gs/serial/t2 is 4.2 % slower (3.1 to 5.5 %); gs/owners/t1 results differ; "
     )
     for page in (home.reports / "index.html", home.report(past_runs.LAST, "index.html")):
         overview = Outline(page.read_text()).text
-        assert said in overview
+        assert clause in overview
         assert "Against v1.2 <script> (abc323def) The speed gate measures both builds in turns on one host." in overview
     (slow,) = [cell for cell in run.cells if cell.gate and cell.gate.verdict == "slower"]
     cell = Outline(home.report(past_runs.LAST, f"{slow.name}.html").read_text()).text
@@ -79,7 +79,7 @@ def test_what_is_slower_than_the_commit_is_on_every_page_and_turns_nothing_red(h
     assert "v1.2 <script> (abc323def)" in performance
     assert "results differ" in performance
     summary = json.loads(home.report(past_runs.LAST, "summary.json").read_text())
-    assert summary["gate"].startswith(said)
+    assert summary["gate"].startswith(clause)
     assert summary["slower"] == [slow.name]
 
 
@@ -87,8 +87,8 @@ def test_the_table_and_its_json_say_it_too(home):
     console = Console(record=True, width=300, file=io.StringIO())
     assert print_run(home, past_runs.LAST, console)
     assert "Against v1.2 <script> (abc323def): gs/serial/t2 is 4.2 % slower" in console.export_text()
-    found = json.loads(json.dumps(as_dict(home, History(home).run(past_runs.LAST), {})))
-    gated = {cell["cell"]: cell["gate"]["verdict"] for cell in found["cells"] if cell["gate"]}
+    content = json.loads(json.dumps(as_dict(home, History(home).run(past_runs.LAST), {})))
+    gated = {cell["cell"]: cell["gate"]["verdict"] for cell in content["cells"] if cell["gate"]}
     assert set(gated.values()) == {"slower", "different", "too_short", "unchanged"}
 
 

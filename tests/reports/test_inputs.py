@@ -80,7 +80,7 @@ def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
         "1 import of 100,012 rows, 12 set aside; 2 generated workloads; all checks passed"
     )
     for page in (read["inputs"], read["file"]):
-        for said in (
+        for phrase in (
             "gs: import orders",
             "orders.csv, more.csv",
             "amount, when as ts; unit of times: ms",
@@ -90,7 +90,7 @@ def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
             "(cut)",
             "imported/gs/orders/aside",
         ):
-            assert said in page.text, said
+            assert phrase in page.text, phrase
         assert "script" not in page.tags
         assert "img" not in page.tags or page is read["file"], "the file has charts"
         assert "1337" not in page.text

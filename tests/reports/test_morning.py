@@ -58,10 +58,16 @@ def test_what_broke_and_what_slowed_stand_first_with_since_when(home):
     text = Outline(index(home)).text
     broke, rest = text.split("What broke")[1].split("What became slower or faster")
     slowed, rest = rest.split("What is stale or unknown")
-    for said in ("gs/owners/t2", "2026-01-05", "operator debit, event 17: division by zero", "abc423def", "1 missing"):
-        assert said in broke
-    for said in ("gs/serial/t2", "5.1 % slower", "3.8 to 6.4 %", "2026-01-04", "abc323def"):
-        assert said in slowed
+    for phrase in (
+        "gs/owners/t2",
+        "2026-01-05",
+        "operator debit, event 17: division by zero",
+        "abc423def",
+        "1 missing",
+    ):
+        assert phrase in broke
+    for phrase in ("gs/serial/t2", "5.1 % slower", "3.8 to 6.4 %", "2026-01-04", "abc323def"):
+        assert phrase in slowed
     assert "No cell is stale" in rest
     assert "3 of 24 applications have a result" in rest.replace(str(len(registry.names())), "24")
     assert rest.index("Unknown, because ") < rest.index("thread"), "and then comes the grid"
@@ -98,8 +104,8 @@ def test_every_run_is_in_the_list_also_one_that_was_refused_or_never_published(h
     assert [link for link in page.links if link.startswith("2026")] == [
         f"{run_id}/index.html" for run_id in (REFUSED, *reversed(RUN_IDS))
     ]
-    for said in ("Refused: unknown application 'nosuch'", "nightly 3f2a91c0", "All 10 cells equal the oracle"):
-        assert said in page.text
+    for phrase in ("Refused: unknown application 'nosuch'", "nightly 3f2a91c0", "All 10 cells equal the oracle"):
+        assert phrase in page.text
 
 
 def test_a_line_says_what_the_run_says(home):
@@ -113,10 +119,10 @@ def test_a_line_says_what_the_run_says(home):
 
 def test_what_has_not_run_for_long_or_never_is_named(home):
     past_runs.add(home, LATER, applications=["wc"])
-    found = overview.coverage(History(home))
+    coverage = overview.coverage(History(home))
     seen = {
         f"{app}/{strategy}": one
-        for app, executors in found.ways.items()
+        for app, executors in coverage.ways.items()
         for strategies in executors.values()
         for strategy, one in strategies.items()
     }
@@ -125,7 +131,7 @@ def test_what_has_not_run_for_long_or_never_is_named(home):
     # sl/owners ran with the last of the nights, and its bound counts for nothing.
     assert stale.keys() == {"gs/owners", "gs/serial", "sl/owners", "sl/serial"}
     assert set(stale.values()) == {"2026-01-05, 15 days before"}
-    unknown = set(state(History(home)).unknown(found.ways))
+    unknown = set(state(History(home)).unknown(coverage.ways))
     assert {"q1", "wc on pinned", "wc on morsel"} <= unknown
     assert not {"gs", "wc", "wc on pooled"} & unknown
     assert RunAge(LAST, STALE + 1).stale
@@ -136,8 +142,8 @@ def test_what_has_not_run_for_long_or_never_is_named(home):
 
 def test_an_application_that_cannot_be_loaded_is_said_to_be_so(home, package):
     (package / "unready.py").write_text("app = 1\n")
-    found = overview.coverage(History(home))
-    assert (found.ways, found.unread) == ({}, ["unready"])
+    coverage = overview.coverage(History(home))
+    assert (coverage.ways, coverage.unread) == ({}, ["unready"])
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")

@@ -53,16 +53,16 @@ def run_of(trends: list[Speed], gated: list[Gate], note: str) -> Run:
 @given(speeds, gates, st.sampled_from(("", "no earlier night is green")))
 def test_nothing_that_is_said_of_a_run_without_a_verdict_claims_that_no_speed_changed(trends, gated, note):
     run = run_of(trends, gated, note)
-    said = [run.speed_sentence, run.speed_heading, run.gate_sentence]
-    said += [f"{tile.number} {tile.word} {tile.detail}" for tile in tiles(run) if tile.href == "#speed"]
-    said += [text for cell in run.cells for one in (cell.speed, cell.gate) if one for text in (one.text, one.why)]
-    assert not [text for text in said if CLAIM.search(text)]
+    texts = [run.speed_sentence, run.speed_heading, run.gate_sentence]
+    texts += [f"{tile.number} {tile.word} {tile.detail}" for tile in tiles(run) if tile.href == "#speed"]
+    texts += [text for cell in run.cells for one in (cell.speed, cell.gate) if one for text in (one.text, one.why)]
+    assert not [text for text in texts if CLAIM.search(text)]
 
 
 @given(speeds.filter(bool), st.integers(1, 3))
 def test_a_heading_about_some_cells_does_not_speak_for_those_without_a_verdict(trends, unchanged):
-    said = speed.heading([*trends, *[Speed("unchanged")] * unchanged])
-    assert re.fullmatch(rf"No speed changed in the {unchanged} cells? with a verdict", said)
+    heading = speed.heading([*trends, *[Speed("unchanged")] * unchanged])
+    assert re.fullmatch(rf"No speed changed in the {unchanged} cells? with a verdict", heading)
 
 
 def test_a_sentence_of_the_gate_gives_each_reason_and_counts_its_cells():

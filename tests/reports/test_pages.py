@@ -154,13 +154,13 @@ def test_a_cell_on_imported_events_is_reproduced_from_where_they_are(home):
 def test_every_outcome_is_said_in_words(home):
     pages, run = Pages(History(home)), History(home).run(past_runs.LAST)
     ordered, loose = run.cells[0], replace(run.cells[0], spec=Pinned(app="wc", channel="shared_ring"))
-    said = {}
+    headlines = {}
     for verdict in VERDICTS:
         for cell, order in ((ordered, "total"), (loose, "none")):
             judged = replace(cell, facts={"verdict": verdict, "status": "ok" if verdict != "not_run" else "not_run"})
             text = Outline(pages.cell(run, judged)).first_heading
-            said[verdict, order] = text.partition(judged.label)[2].strip()
-    assert {verdict: text for (verdict, order), text in said.items() if order == "total"} == {
+            headlines[verdict, order] = text.partition(judged.label)[2].strip()
+    assert {verdict: text for (verdict, order), text in headlines.items() if order == "total"} == {
         "equal": "equals the oracle",
         "different": "differs from the oracle",
         "invariant_broken": "equals the oracle, but both break an invariant",
@@ -168,7 +168,9 @@ def test_every_outcome_is_said_in_words(home):
         "not_run": "did not run",
         "not_comparable": "is a bound: it never counts as right or wrong",
     }
-    asides = {verdict for (verdict, order), text in said.items() if order == "none" and "apart from the order" in text}
+    asides = {
+        verdict for (verdict, order), text in headlines.items() if order == "none" and "apart from the order" in text
+    }
     assert asides == {"equal", "invariant_broken"}
     ran = replace(ordered, facts={"verdict": "not_run", "status": "ok"})
     assert Outline(pages.cell(run, ran)).first_heading.endswith("was not compared")

@@ -49,8 +49,8 @@ def home(runs) -> Home:
 
 def titles(page: str) -> list[str]:
     """The titles of the charts."""
-    found = re.findall(r'<div class="card"><h[34]>(.*?)</h[34]>', page)
-    return [unescape(re.sub("<.*?>", "", title)) for title in found]
+    cards = re.findall(r'<div class="card"><h[34]>(.*?)</h[34]>', page)
+    return [unescape(re.sub("<.*?>", "", title)) for title in cards]
 
 
 def drawn(svg: str) -> str:
@@ -74,10 +74,10 @@ def test_every_chart_title_names_application_events_and_host(home):
         FEW: {"gs, 3 events, node1", "sl, 3 events, node1"},
     }
     for run_id, about in subjects.items():
-        found = titles(home.report(run_id, "performance.html").read_text())
-        assert found
-        assert all(any(title.endswith(subject) for subject in about) for title in found), found
-        assert {subject for subject in about for title in found if title.endswith(subject)} == about
+        shown = titles(home.report(run_id, "performance.html").read_text())
+        assert shown
+        assert all(any(title.endswith(subject) for subject in about) for title in shown), shown
+        assert {subject for subject in about for title in shown if title.endswith(subject)} == about
 
 
 def test_a_history_holds_runs_of_the_same_events_on_the_same_host_only(home):
@@ -118,8 +118,8 @@ def test_run_host_and_application_can_be_picked(home):
     assert f"{FEW}/performance.html" in links
     assert f'href="{MANY}/performance.html"' not in page, "it was not published"
     rows = Outline(page).text.partition("All measured runs The newest first.")[2]
-    for said in ("2026-01-07 09:00 UTC", "1,000,000 events per application", "node2", "3 events per application"):
-        assert said in rows
+    for phrase in ("2026-01-07 09:00 UTC", "1,000,000 events per application", "node2", "3 events per application"):
+        assert phrase in rows
     other = Outline(home.report(FEW, "performance.html").read_text())
     assert "../performance.html#runs" in other.links
     assert other.first_heading == "Speed of 8 cells: 7 unchanged, 1 too noisy"
@@ -128,9 +128,9 @@ def test_run_host_and_application_can_be_picked(home):
 
 
 def test_an_import_has_its_own_event_count_on_every_page(home):
-    said = "wc: 3 events of the import nightly; 100,000 events per other application"
-    assert said in Outline(home.report(LAST, "index.html").read_text()).text
-    assert said in Outline((home.reports / "performance.html").read_text()).text
+    words = "wc: 3 events of the import nightly; 100,000 events per other application"
+    assert words in Outline(home.report(LAST, "index.html").read_text()).text
+    assert words in Outline((home.reports / "performance.html").read_text()).text
     assert "wc 3 events of the import nightly" in Outline(home.report(LAST, "index.html").read_text()).text
 
 

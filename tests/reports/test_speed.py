@@ -40,7 +40,7 @@ def home(tmp_path_factory) -> Home:
 
 
 @pytest.mark.parametrize(
-    ("speed", "said"),
+    ("speed", "words"),
     [
         (
             SLOWER,
@@ -85,16 +85,16 @@ def home(tmp_path_factory) -> Home:
         ),
     ],
 )
-def test_a_verdict_says_how_much_since_when_how_sure_and_what_would_be_found(speed, said):
-    assert (speed.text, speed.since, speed.interval, speed.why) == said
+def test_a_verdict_says_how_much_since_when_how_sure_and_what_would_be_found(speed, words):
+    assert (speed.text, speed.since, speed.interval, speed.why) == words
 
 
 def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
     older = Speed(**SLOWER.__dict__ | {"detected_in": "r1"})
     cells = [(f"a{n}", "b", older) for n in range(3)] + [("new", "b", SLOWER), ("same", "", Speed("unchanged"))]
-    said = sentence(cells, len(cells))
-    assert said.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")
-    assert said.endswith("; 1 more slower; 1 unchanged")
+    text = sentence(cells, len(cells))
+    assert text.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")
+    assert text.endswith("; 1 more slower; 1 unchanged")
 
 
 def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
@@ -154,9 +154,9 @@ def test_the_table_has_columns_for_speed_where_there_is_a_verdict(home, tmp_path
     (line,) = [line for line in text.splitlines() if "5.1 % slower" in line and "Speed" not in line]
     assert re.search(r"gs +transactional +serial +2 .* equal +5.1 % slower +2026-01-04 abc323def +3.9 %", line)
     run = History(home).run(past_runs.LAST)
-    found = as_dict(home, run, {})
-    json.dumps(found)
-    assert [c["speed"]["since_at"] for c in found["cells"] if c["speed"] and c["speed"]["verdict"] == "slower"] == [
+    content = as_dict(home, run, {})
+    json.dumps(content)
+    assert [c["speed"]["since_at"] for c in content["cells"] if c["speed"] and c["speed"]["verdict"] == "slower"] == [
         "2026-01-04T02:00:00+00:00"
     ]
     (home.root / "warehouse" / "marts" / "speed" / "part-00000.parquet").rename(tmp_path / "speed.parquet")

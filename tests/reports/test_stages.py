@@ -27,14 +27,14 @@ def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
     note(home, run_id, "plan_matrix", 100, 102)
     note(home, run_id, "run_core", 120, 124, "a.pooled.t1.1")
     note(home, run_id, "dbt_build", 124, 140)
-    found = Stages.of(History(home).run(run_id))
-    assert [(stage.name, stage.seconds) for stage in found.stages] == [
+    stages = Stages.of(History(home).run(run_id))
+    assert [(stage.name, stage.seconds) for stage in stages.stages] == [
         ("plan_matrix", 2),
         ("run_core", 12),
         ("dbt_build", 16),
     ]
-    assert (found.seconds, found.cells, found.around) == (40, 12, pytest.approx(0.7))
-    cells = found.stages[1].spans
+    assert (stages.seconds, stages.cells, stages.around) == (40, 12, pytest.approx(0.7))
+    cells = stages.stages[1].spans
     assert {span.name: (span.x, span.width) for span in cells} == {
         "a.pooled.t2.1": (WIDTH / 4, WIDTH / 5),
         "a.pooled.t1.1": (WIDTH / 2, WIDTH / 10),

@@ -176,8 +176,8 @@ def test_without_a_nightly_the_newest_comparable_run_of_each_application_counts(
     home = Home(tmp_path)
     past_runs.make(home, nights=2, red=False)
     past_runs.add(home, NEWER, applications=["gs"], events=3)
-    found = state(History(home))
-    assert {(cell.spec.app, cell.run_id) for cell in found.cells} == {
+    current = state(History(home))
+    assert {(cell.spec.app, cell.run_id) for cell in current.cells} == {
         ("gs", NEWER),
         ("sl", RUN_IDS[1]),
         ("wc", RUN_IDS[1]),
@@ -202,11 +202,11 @@ def test_imports_of_other_content_are_not_comparable(tmp_path):
 def test_a_run_that_took_other_events_does_not_interrupt_a_series_of_wrong_results(home):
     past_runs.add(home, NEWER, events=3)
     past_runs.add(home, LATER, 5, red=True, matrix="nightly")
-    found = state(History(home))
-    (wrong,) = [cell for cell in found.cells if cell.verdict == "different"]
+    current = state(History(home))
+    (wrong,) = [cell for cell in current.cells if cell.verdict == "different"]
     assert wrong.run_id == LATER
-    assert found.red_since[wrong.name] == LAST
-    assert "sl/owners/t2 differs since build abc423def" in found.sentence
+    assert current.red_since[wrong.name] == LAST
+    assert "sl/owners/t2 differs since build abc423def" in current.sentence
 
 
 def test_a_failed_stage_of_a_run_of_the_state_turns_it_red(tmp_path):
