@@ -298,7 +298,7 @@ class _InputsPage:
 
 @dataclass(frozen=True)
 class _BuiltPage:
-    """What dbt built in a run, and the link to dbt's documentation; None if nobody has built that."""
+    """What dbt built in a run, and the link to dbt's documentation; None without it."""
 
     run: Run
     built: Built

@@ -43,11 +43,21 @@ OUTCOMES = {
 class Cell:
     """One planned cell of a run and its outcome.
 
-    `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
-    `speed` and `gate`, the verdicts on its speed over the nights and beside another commit, are there once the marts
-    are, of a cell that is equal and was measured so. `acknowledged`: by whom and why its redness was acknowledged.
-    `run_id` and `input`: the run that judged it, and the events that it took there. `host`: the connection of its host,
-    if every host of the run had this cell (placement `every`).
+    Attributes:
+        name: its name, which is unique in a run.
+        spec: the way of executing.
+        workload: the address of its workload.
+        is_bound: whether it is a declared bound, which never counts as right or wrong.
+        checks: its rows of the raw table `verdicts`.
+        violations: its rows of the raw table `violations`.
+        samples: its rows of the raw table `samples`.
+        facts: its row of the raw table `cells`; {} before the run is loaded.
+        speed: the verdict of the trend; None without one, as before the marts are built.
+        gate: the verdict of the speed gate; None without one.
+        acknowledged: the person that acknowledged the red cell, and the reason.
+        run_id: the run that judged it.
+        input: the events that it took in that run.
+        host: the connection of its host, if every host of the run had this cell (placement `every`).
     """
 
     name: str

@@ -49,17 +49,17 @@ class History:
         self.home = home
 
     def run_ids(self) -> list[str]:
-        """Every run that was planned or loaded, oldest first."""
+        """The ids of all runs with a plan or raw rows, oldest first."""
         planned = {path.parent.name for path in self.home.root.glob("runs/*/plan.json")}
         loaded = {path.name.removeprefix("run_id=") for path in self.home.raw("cells").glob("run_id=*")}
         return sorted(run_id for run_id in planned | loaded if RUN_ID.fullmatch(run_id))
 
     def plan(self, run_id: str) -> dict:
-        """The content of a run's plan.json; {} when it is gone."""
+        """The content of a run's plan.json; {} without it."""
         return left_json(self.home.run(run_id) / "plan.json")
 
     def origin(self, run_id: str) -> str | None:
-        """The Airflow run behind a run, or `cli`; None when its plan is gone."""
+        """The Airflow run behind a run, or `cli`; None without a plan."""
         return self.plan(run_id).get("origin")
 
     def inputs(self, run_id: str, plan: dict) -> dict[str, Input]:
@@ -67,15 +67,15 @@ class History:
         return planned_inputs(plan) if plan else {row["cell"]: loaded_input(row) for row in self.rows("cells", run_id)}
 
     def estimate(self, run_id: str) -> str:
-        """The time that a run was expected to take, as a sentence (estimate.py); empty without an estimate."""
+        """The estimate of a run's time (estimate.py), as a sentence; empty without one."""
         return left_json(self.home.run(run_id) / "estimate.json").get("sentence", "")
 
     def summary(self, run_id: str) -> dict:
-        """The summary that was published with the pages of a run; {} before that."""
+        """The summary beside the pages of a run (publish.py); {} without pages."""
         return left_json(self.home.report(run_id, "summary.json"))
 
     def is_in_progress(self, run_id: str) -> bool:
-        """Whether a run has neither ended nor been stopped."""
+        """Whether a run goes on."""
         return state_of(self.home, run_id) == "in_progress"
 
     def comparable(self, run_ids: Iterable[str]) -> dict[str, Comparable]:
@@ -185,12 +185,12 @@ class History:
 
     @cached_property
     def speeds(self) -> dict[tuple[str, str], Speed]:
-        """The verdicts on speed, by run and cell; none before the marts are made."""
+        """The verdicts on speed, by run and cell; none without marts."""
         return {(row["run_id"], row["cell"]): Speed.of(row) for row in self.mart("speed")}
 
     @cached_property
     def gates(self) -> dict[tuple[str, str], Gate]:
-        """The verdicts of the gate, by run and cell; none before the marts are made."""
+        """The verdicts of the gate, by run and cell; none without marts."""
         return {(row["run_id"], row["cell"]): Gate.of(row) for row in self.mart("gate")}
 
     @cached_property
@@ -210,7 +210,7 @@ class History:
 
     @property
     def acknowledgements(self) -> dict[tuple[str, str], Decision]:
-        """The acknowledgements of red cells, by run and cell; {} if their entries were changed."""
+        """The acknowledgements of red cells, by run and cell; {} if their record is damaged."""
         return self._decided[0]
 
     @property
@@ -228,14 +228,14 @@ class History:
         return warehouse.rows(self.home, table, run_id) or []
 
     def mart(self, name: str) -> list[Row]:
-        """All rows of a mart; [] when dbt has not built it."""
+        """All rows of a mart; [] if dbt has not built it."""
         folder = self.home.root / "warehouse" / "marts" / name
         files = sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
         return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
 
 
 def _unloaded(status: Status, record: dict | None) -> dict:
-    """What is known of a cell before its run is loaded, from the record of its task."""
+    """The facts of a cell before its run has raw rows, from the record of its task."""
     if record is None:
         return {}
     if record["ended"] is not None:
