@@ -1,8 +1,9 @@
 //! Stages: operators bound to their kernels and state, what a thread runs on a batch.
 //!
-//! A chain of operators is cut at its stateful ones: neighbouring stateless operators fuse into one step, run one
-//! after the other on the same batch by the same thread.
-//! Invariant: rows leave an operator in the order of the inputs that emitted them, so `seq` never decreases; after a
+//! Stateful operators divide a chain. Neighbouring stateless operators fuse into one step: the same thread runs them one after
+//! the other on the same batch.
+//!
+//! Invariant: rows leave an operator in the order of the inputs that emitted them, so `seq` never decreases. After a
 //! failure only the outputs of earlier events are left.
 
 use std::ops::Range;

@@ -1,8 +1,8 @@
-//! What it takes on this machine to fetch memory that lies elsewhere, or that another core has written: measured.
+//! Measures how long this machine takes to fetch memory of another node, or memory that another core has written.
 //!
-//! Latencies are those of following pointers in an order that no prefetcher knows, so that each line is waited for: the worst
-//! case, as BriskStream's model has it (section 3.1). Bandwidths are those of reading line after line; and of writing so
-//! what others have read, because a core that writes a line again must first get it back from their caches.
+//! Latency is measured by following pointers in an order that no prefetcher knows, so the core waits for each line. This is the
+//! worst case, as in BriskStream's model (section 3.1). Bandwidth is measured by reading line after line. Each round also writes
+//! the lines that others have read, because a core that writes a line again must first get it back from their caches.
 
 use std::io;
 use std::time::Instant;

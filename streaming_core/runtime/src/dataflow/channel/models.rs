@@ -67,9 +67,9 @@ struct Scene {
 }
 
 impl Scene {
-    /// Where threads may get ahead of each other. Loom looks for races between a store and the last access before it, and
-    /// forgets the loads of others when a thread loads what it stores next, as writer and readers of an outlet do with
-    /// their counters; what all of them add to is in every order. It orders nothing else.
+    /// A point at which threads may overtake each other. Loom looks for races between a store and the last access before it.
+    /// It forgets the loads of other threads when a thread loads the value that it stores next. Writer and readers of an
+    /// outlet do so with their counters. All threads add to this counter, so loom tries every order. It orders nothing else.
     fn cross(&self) {
         if let Some(crossings) = &self.crossings {
             // ORDERING: Relaxed; nothing is published.
@@ -155,7 +155,7 @@ impl Reader {
         shared.cross();
         // SAFETY: one thread after the other is this reader.
         let new = unsafe { self.inlet.take(&shared.outlets, Text::empty(), &mut self.taken) }.unwrap();
-        // Whoever finds room now must not write where these rows lie.
+        // A writer that finds room now must not write where these rows lie.
         shared.cross();
         let rows = self.taken.rows;
         // SAFETY: rows of 16 bytes.

@@ -427,7 +427,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// A whole run. Nobody may flush when keys are text: there is no text at the end of the stream.
+/// A whole run. No operator may flush when keys are text: there is no text at the end of the stream.
 pub fn run(pipeline: &Pipeline, blocks: &[Events], executor: &mut dyn Executor) -> Result<Outcomes, RunError> {
     let mut outcomes = Outcomes::default();
     let mut take = |executor: &mut dyn Executor| {
@@ -561,7 +561,7 @@ prop_compose! {
 
 /// Any pipeline of up to six operators that branches and meets again.
 pub fn any_pipeline(fails: bool) -> impl Strategy<Value = Pipeline> {
-    // Per operator its kind, body, whether it flushes, and of which of those before it, it takes the rows.
+    // For each operator its kind, its body, whether it flushes, and the earlier operators whose rows it takes.
     let op = (0_u8..3, 0_usize..8, any::<bool>(), proptest::collection::vec(any::<prop::sample::Index>(), 1..4));
     let outputs = proptest::collection::vec(any::<prop::sample::Index>(), 1..3);
     (proptest::collection::vec(op, 1..7), outputs, any::<bool>()).prop_map(move |(drawn, outputs, text_keys)| {

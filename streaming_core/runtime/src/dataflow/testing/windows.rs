@@ -141,7 +141,7 @@ impl Windows {
         blocks.iter().flat_map(|block| &block.rows).flat_map(taken).collect()
     }
 
-    /// Rows of which all windows have expired when they come.
+    /// Rows that come after all of their windows have expired.
     pub fn late(&self, blocks: &[Events], detour: bool) -> u64 {
         let mut latest = i64::MIN;
         let mut is_late = |row: &Row| {

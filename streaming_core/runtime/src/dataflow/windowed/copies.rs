@@ -1,17 +1,18 @@
-//! Copies: what replicas that share nothing get of rows (SN; STRETCH, sections 2.2 and 4.1).
+//! Copies: the rows for replicas that share nothing (SN; STRETCH, sections 2.2 and 4.1).
 //!
-//! A row is copied, with its meeting, into the queue of every replica that owns one of its keys in the epoch of its event;
-//! the meeting has these keys, with their numbers in the row, which outputs are ranked by. Rows that have all keys are
-//! copied to all who own any. The block's text that rows name is not copied, because no task writes it.
+//! A finder of keys copies a row, with its meeting, into the queue of every replica that owns one of its keys in the epoch of its
+//! event. The meeting has the replica's keys, with their numbers in the row, because outputs are ranked by these numbers. A row
+//! that meets all keys goes to every replica that owns cells. The text in the block is not copied, because no task writes it.
 //!
-//! Three things follow from all rows and must be the same for all replicas, although no replica sees all rows:
+//! Three things depend on all rows and must be the same for all replicas, although no replica sees all rows:
 //!
-//! * *The watermark*, as far as windows expire by it. A row goes to all who own cells if it moves the mark of its stream beyond
-//!   the end of another window, as far as is known here. It has no keys where it has none of theirs. Other tasks find the keys of
-//!   other rows; a row that moves a mark for all of them together moves it here. So all stand at the same window before
-//!   every row. Where a stream can be idle, its mark itself decides: a row that moves it at all goes to all.
-//! * *Rows that are late* are counted by the owner of their first key.
-//! * A row without keys goes to the owner of the first cell: that one sees whether it is late, which is not known here.
+//! * *The watermark*, as far as windows expire by it. If a row moves the mark of its stream beyond the end of another window, as
+//!   far as this task knows, it goes to all replicas that own cells. For replicas without a key of the row, the copy has no keys.
+//!   Other tasks find the keys of other rows. A row that moves a mark for all of them together moves it here. So all replicas
+//!   stand at the same window before every row. Where a stream can be idle, its mark itself decides: a row that moves it at all
+//!   goes to all.
+//! * *Late rows*: the owner of the first key counts them.
+//! * *A row without keys* goes to the owner of the first cell. That replica sees whether the row is late; this task does not.
 
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::windowed::epochs::Epoch;
@@ -187,7 +188,7 @@ impl Notes for Dealing<'_> {
         if has_all || progress > self.copies.told[self.stream] {
             self.told(progress);
             for &replica in self.epoch.owners.replicas() {
-                // Who has all of a row counts as ever.
+                // A replica with all keys of a row counts as usual.
                 self.copy(replica, if has_all { 0 } else { DEALT });
             }
         }

@@ -1,9 +1,11 @@
 //! The keys of rows (f_MK of STRETCH, section 4.2), found once for all replicas, and what they see of a row: its *meeting*.
 //!
 //! A meeting lies beside the rows, in words: `ts`; the stream and the number of keys; then of each key its hash and its
-//! fields. Where every row has the same keys, none are listed. Of a key that a row gives several times, the first counts,
-//! unless the operator takes bags. Where replicas have copies of their own (`copies.rs`),
-//! a meeting is *dealt*: it has the keys of its reader, each with its number in the row, and says whether the reader is the one to count a row that is late.
+//! fields. Where every row has the same keys, none are listed. If a row has a key several times, the first counts,
+//! unless the operator takes bags.
+//!
+//! Where replicas have copies of their own (`copies.rs`), a meeting is *dealt*: it has the keys of its reader, each with its
+//! number in the row. It also says whether this reader counts the row if the row is late.
 //!
 //! If the keys function raises, the meeting holds the exception in place of keys. The replicas report it: only they know what
 //! expires before that row, and whether the row is late and needs no keys.
@@ -60,7 +62,7 @@ impl Finder {
 /// Up to so many keys of a row are compared with each other, if need be.
 const FEW: usize = 48;
 
-/// Who takes down what is found, row by row.
+/// A receiver of the keys of rows, row by row.
 pub(super) trait Notes {
     /// Makes room for one more row, with so many keys.
     fn reserve(&mut self, keys: usize) -> Result<(), OutOfMemory>;
@@ -243,7 +245,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Notes the keys that were found of rows, the first of which is number `first` of all.
+    /// Notes the keys of rows. The first of these rows has number `first` among all rows.
     unsafe fn note(
         &mut self,
         windowed: &Windowed,

@@ -1,7 +1,8 @@
 //! Entries: what a key has in a window, as kernels see it.
 //!
-//! The header, the fields of the key, its states, the bytes of the key's texts: in an entry, texts are named by their
-//! place in it. Before it lies what only some have: where containers grow, what strings single windows together.
+//! An entry has a header, the fields of the key, its states, and the bytes of the key's texts. The fields name a text by its
+//! place in the entry. Some entries have more parts, which lie in front: the growth of containers, the links of single
+//! windows.
 
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::program::{Growing, KeySpec};

@@ -1,11 +1,12 @@
-//! Parcels: cells by value, to be made again in memory of another replica's own.
+//! Parcels: cells by value, to be rebuilt in memory of another replica's own.
 //!
-//! In words, so that an entry lies here as it does in memory. Of a cell its number, how large its last pane was, how many
-//! panes it has, and how many single entries stand in none, sessions for example; of a pane its window, how large it is, and how many entries it
-//! has. An entry is there with its header, with zeros for addresses, and then with what its containers hold.
+//! A parcel consists of words, so an entry has the same layout here as in memory. A cell begins with four words: its number, the
+//! size of its last pane, its number of panes, and its number of single entries outside panes, for example sessions. A pane
+//! begins with its window, its size and its number of entries. An entry has its header, with zeros for addresses, and then the
+//! content of its containers.
 //!
-//! Order: entries of a pane key group by key group, single ones that stand in none as they were touched, each first to last:
-//! made again one after the other, they are in the order in which they were.
+//! Order: entries of a pane come key group by key group. Single entries outside panes come in the order in which they were
+//! touched. Rebuilt one after the other, entries are in the same order as before.
 
 use std::mem::offset_of;
 
@@ -40,7 +41,7 @@ impl Parcel {
     /// There is no memory.
     ///
     /// # Safety
-    /// Nobody else is at the cell, nor any kernel at its entries.
+    /// No other thread uses the cell, and no kernel its entries.
     pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) -> Result<(), OutOfMemory> {
         // SAFETY: entries in lists are there, and the cell's.
         let touched: Vec<_> = unsafe { cell.touched.entries() }.chain(cell.sessions.entries()).collect();

@@ -38,8 +38,8 @@ impl Thresholds {
         }
     }
 
-    /// How many replicas there should be of `most`, if not the `n` there are, which are loaded like that: the fewest that
-    /// keep the load below the target.
+    /// How many of `most` replicas there should be, if the `n` replicas with this `load` should change: the fewest that keep the
+    /// load below the target.
     pub fn wanted(self, load: f64, n: usize, most: usize) -> Option<usize> {
         let percent = 100.0 * load;
         if percent <= f64::from(self.upper) && percent >= f64::from(self.lower) {

@@ -228,7 +228,7 @@ impl Replica {
             // SAFETY: entries that are found exist, and are listed if no kernel is called.
             unsafe {
                 if !is_told && !is_new && (*BeforeEntry::of(entry)).last < start {
-                    // Nobody was told that it has gone.
+                    // No kernel has learned that it has gone.
                     here.untouch(entry);
                     here.remove(entry, gone);
                     (entry, is_new) = here.get_or_make_single(shape, hash, key)?;

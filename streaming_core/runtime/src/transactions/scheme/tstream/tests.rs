@@ -4,7 +4,7 @@ use crate::transactions::executor;
 use crate::transactions::testing::bank::comparison::{check_engine, flat, options};
 use crate::transactions::testing::bank::kernels::{Transfer, program};
 
-/// The scheme, of which a test keeps hold while it runs.
+/// The scheme; a test keeps a reference while it runs.
 struct Kept(Arc<Tstream>);
 
 impl Scheme for Kept {
