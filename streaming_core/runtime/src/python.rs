@@ -278,8 +278,8 @@ impl Engine {
 
     /// Returns a handle that changes the replicas of a windowed operator while the engine is at work.
     fn control(&mut self, operator: &str) -> PyResult<Control> {
-        let found = self.running()?.reconfigurable(operator);
-        found
+        let reconfigurable = self.running()?.reconfigurable(operator);
+        reconfigurable
             .map(Control)
             .ok_or_else(|| PyValueError::new_err(format!("{operator} is not a windowed operator of this run")))
     }

@@ -85,13 +85,13 @@ impl Chain {
         };
         // An operator's rows are there in the step that it belongs to, or in the one behind it if it has state.
         let step = |index: usize| chain.stateful.partition_point(|&stateful| stateful < index);
-        let made = |index: usize| step(index) + usize::from(chain.stateful.binary_search(&index).is_ok());
+        let step_of_rows = |index: usize| step(index) + usize::from(chain.stateful.binary_search(&index).is_ok());
         let takers = (chain.operators.iter().enumerate()).map(|(index, operator)| (step(index), &operator.inputs));
         let mut kept = chain.kept.clone();
         for (at, inputs) in takers.chain([(chain.stateful.len(), &chain.outputs)]) {
             for origin in inputs {
                 if let Origin::Operator(index) = *origin {
-                    kept[index] |= made(index) < at;
+                    kept[index] |= step_of_rows(index) < at;
                 }
             }
         }

@@ -44,7 +44,7 @@ pub struct Copied {
 pub struct Copies {
     pub of: Vec<Copied>,
     /// Per stream how far its mark goes, as all who own cells have been told from here (`progress`).
-    told: Vec<i64>,
+    announced: Vec<i64>,
 }
 
 impl Copies {
@@ -58,7 +58,7 @@ impl Copies {
             last: None,
             about: 0,
         };
-        Self { of: (0..replicas).map(|_| nothing()).collect(), told: vec![NONE; windowed.streams.len()] }
+        Self { of: (0..replicas).map(|_| nothing()).collect(), announced: vec![NONE; windowed.streams.len()] }
     }
 
     /// Copies rows of an input, which have these ranks or none.
@@ -114,7 +114,7 @@ impl Dealing<'_> {
     #[inline(always)]
     fn progress(&self) -> i64 {
         let bounds = self.windowed.bounds;
-        if bounds.idle.is_some() && self.copies.told.len() > 1 {
+        if bounds.idle.is_some() && self.copies.announced.len() > 1 {
             return self.ts;
         }
         bounds.first_beyond(self.ts - bounds.delay)
@@ -122,9 +122,9 @@ impl Dealing<'_> {
 
     /// All who own cells get the row at hand.
     #[inline(always)]
-    fn told(&mut self, progress: i64) {
-        let told = &mut self.copies.told[self.stream];
-        *told = progress.max(*told);
+    fn announce(&mut self, progress: i64) {
+        let announced = &mut self.copies.announced[self.stream];
+        *announced = progress.max(*announced);
     }
 
     /// The row at hand is a replica's too, if it is not yet; what is said of it.
@@ -185,8 +185,8 @@ impl Notes for Dealing<'_> {
             self.copy(self.epoch.owner(0), DEALT | COUNTED);
         }
         let progress = self.progress();
-        if has_all || progress > self.copies.told[self.stream] {
-            self.told(progress);
+        if has_all || progress > self.copies.announced[self.stream] {
+            self.announce(progress);
             for &replica in self.epoch.owners.replicas() {
                 // A replica with all keys of a row counts as usual.
                 self.copy(replica, if has_all { 0 } else { DEALT });
@@ -198,7 +198,7 @@ impl Notes for Dealing<'_> {
         let bounds = self.windowed.bounds;
         if bounds.has_window(self.ts) {
             let progress = self.progress();
-            self.told(progress);
+            self.announce(progress);
         }
         for &replica in self.epoch.owners.replicas() {
             let counted = if replica == self.epoch.owner(0) { COUNTED } else { 0 };

@@ -124,7 +124,7 @@ impl Windowed {
     }
 
     /// Whether a kernel is called when a window expires, or slides.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn reports_expiry(&self) -> bool {
         self.result.is_some() || self.slide.is_some()
     }
 

@@ -204,7 +204,7 @@ mod tests {
     use crate::program::{Growing, Key, KeySpec};
     use crate::rows::block::Text;
     use crate::rows::column::ColumnKind;
-    use crate::state::windows::entry::Given;
+    use crate::state::windows::entry::KeyFields;
     use proptest::prelude::*;
 
     const WORDS: &[u8] = b"abcdefghijklmnopqrstuvwxyz                ";
@@ -254,20 +254,20 @@ mod tests {
 
     /// Its entries in their order: where they stand, their hashes.
     unsafe fn order(cell: &mut Cell, shape: &Shape) -> Vec<(Option<i64>, u64)> {
-        let mut found = Vec::new();
+        let mut content = Vec::new();
         // SAFETY: entries in lists are there.
         unsafe {
             for (window, pane) in cell.open() {
                 let mut entries = Vec::new();
                 (*pane).entries(shape, &mut entries).unwrap();
-                found.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
+                content.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
             }
-            found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
+            content.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
             let mut sessions: Vec<_> = cell.sessions.entries().collect();
             sessions.sort_by_key(|&entry| (*BeforeEntry::of(entry)).order);
-            found.extend(sessions.into_iter().map(|entry| (Some((*BeforeEntry::of(entry)).start), (*entry).hash)));
+            content.extend(sessions.into_iter().map(|entry| (Some((*BeforeEntry::of(entry)).start), (*entry).hash)));
         }
-        found
+        content
     }
 
     proptest! {
@@ -276,7 +276,7 @@ mod tests {
         #[test]
         fn what_is_packed_is_made_again(
             keys in proptest::collection::vec((0_i64..3, 0_u32..20, any::<u8>()), 0..40),
-            (single, told, session) in prop::sample::select(vec![
+            (single, reports, session) in prop::sample::select(vec![
                 (false, false, false), (true, true, false), (true, false, false), (true, false, true),
             ]),
         ) {
@@ -288,7 +288,7 @@ mod tests {
                 let mut known: Vec<(i64, u64, [u64; 3], Vec<u64>)> = Vec::new();
                 for &(window, length, n) in &keys {
                     let row = [0, u64::from(length) << 32 | 3, u64::from(n / 8)];
-                    let key = Given { row: row.as_ptr().cast(), text };
+                    let key = KeyFields { row: row.as_ptr().cast(), text };
                     let hash = shape.hash(key).unwrap();
                     if known.iter().any(|&(at, other, ..)| other == hash && (single || at == window)) {
                         continue;
@@ -297,7 +297,7 @@ mod tests {
                         true => cell.get_or_make_single(&shape, hash, key).unwrap().0,
                         false => (*cell.pane(window).unwrap()).find(&shape, hash, key).unwrap(),
                     };
-                    match (single, told) {
+                    match (single, reports) {
                         _ if session => cell.sessions.begin(entry, window).unwrap(),
                         (true, true) => (*cell.pane(window).unwrap()).stand(entry).unwrap(),
                         (true, false) => cell.touched.append(entry),
@@ -318,14 +318,14 @@ mod tests {
                 prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
                 let cell = &mut cells[0].1;
                 prop_assert_eq!(order(cell, &shape), before);
-                for (window, hash, row, said) in &known {
-                    let key = Given { row: row.as_ptr().cast(), text };
+                for (window, hash, row, bytes) in &known {
+                    let key = KeyFields { row: row.as_ptr().cast(), text };
                     let entry = match single {
                         true => cell.single(&shape, *hash, key).unwrap_or(std::ptr::null_mut()),
                         false => (*cell.pane(*window).unwrap()).find(&shape, *hash, key).unwrap(),
                     };
                     prop_assert!(!entry.is_null());
-                    prop_assert_eq!(&content(entry, &shape), said);
+                    prop_assert_eq!(&content(entry, &shape), bytes);
                 }
                 prop_assert_eq!(order(&mut cells[1].1, &shape), []);
             }

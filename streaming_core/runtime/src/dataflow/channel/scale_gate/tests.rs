@@ -33,10 +33,10 @@ impl World {
             jumbo.clear();
             for (seq, rank) in rows {
                 // SAFETY: 16 bytes.
-                unsafe { jumbo.made.push([*seq, source as i64].as_ptr().cast(), 0).unwrap() };
+                unsafe { jumbo.buffer.push([*seq, source as i64].as_ptr().cast(), 0).unwrap() };
                 jumbo.ranks.push(*rank);
             }
-            jumbo.rows = Rows::of(&jumbo.made, Text::empty());
+            jumbo.rows = Rows::of(&jumbo.buffer, Text::empty());
             jumbo.shares[0].whole = true;
             (jumbo.upto, jumbo.last) = (upto, last);
         };
@@ -216,10 +216,10 @@ proptest! {
     /// In any order of puts and takes, all rows come once, in order, as soon as they are ready.
     #[test]
     fn any_sources_are_merged(
-        said in proptest::collection::vec(proptest::collection::vec((0_i64..4, 1_i64..6), 1..20), 2..5),
+        scripts in proptest::collection::vec(proptest::collection::vec((0_i64..4, 1_i64..6), 1..20), 2..5),
         turns in proptest::collection::vec(any::<prop::sample::Index>(), 0..100),
     ) {
-        let n = said.len();
+        let n = scripts.len();
         let mut world = World::new(n, |source| source as u64);
         let (mut at, mut upto) = (vec![0; n], vec![-1_i64; n]);
         let (mut all, mut seen) = (Vec::<Row>::new(), Vec::new());
@@ -235,12 +235,12 @@ proptest! {
                 }
                 prop_assert!(seen.iter().all(|[seq, _]| *seq <= ready));
                 prop_assert_eq!(seen.len(), all.iter().filter(|[seq, _]| *seq <= ready).count());
-            } else if at[turn] < said[turn].len() && world.outlets[turn].has_room() {
-                let (rows, step) = said[turn][at[turn]];
+            } else if at[turn] < scripts[turn].len() && world.outlets[turn].has_room() {
+                let (rows, step) = scripts[turn][at[turn]];
                 let seqs: Vec<i64> = (0..rows.min(step)).map(|i| upto[turn] + 1 + i).collect();
                 at[turn] += 1;
                 upto[turn] += step;
-                if at[turn] == said[turn].len() {
+                if at[turn] == scripts[turn].len() {
                     upto[turn] = 1000;
                 }
                 world.say(turn, &seqs, upto[turn]);

@@ -27,13 +27,13 @@ pub struct Thresholds {
 impl Thresholds {
     /// # Errors
     /// `Invalid`: they are not three, or out of order.
-    pub fn new(given: &[u32]) -> Result<Self, RunError> {
-        match *given {
+    pub fn new(percentages: &[u32]) -> Result<Self, RunError> {
+        match *percentages {
             [upper, target, lower] if 0 < lower && lower < target && target < upper && upper <= 100 => {
                 Ok(Self { upper, target, lower })
             }
             _ => Err(RunError::Invalid(format!(
-                "thresholds must be three percentages, 100 >= upper > target > lower > 0, not {given:?}"
+                "thresholds must be three percentages, 100 >= upper > target > lower > 0, not {percentages:?}"
             ))),
         }
     }

@@ -39,8 +39,8 @@ fn there_is_one_replica_at_least_and_no_more_than_there_are() {
 
 #[test]
 fn thresholds_out_of_order_are_refused() {
-    for given in [&[70, 90, 45][..], &[90, 70, 70], &[101, 70, 45], &[90, 70, 0], &[90, 70], &[90, 70, 45, 1]] {
-        assert!(matches!(Controller::new("threshold", given), Err(RunError::Invalid(_))), "{given:?}");
+    for percentages in [&[70, 90, 45][..], &[90, 70, 70], &[101, 70, 45], &[90, 70, 0], &[90, 70], &[90, 70, 45, 1]] {
+        assert!(matches!(Controller::new("threshold", percentages), Err(RunError::Invalid(_))), "{percentages:?}");
     }
     assert!(matches!(Controller::new("other", &[]), Err(RunError::Invalid(_))));
 }

@@ -47,7 +47,7 @@ impl Replica {
         text: Text,
         out: &mut Out,
     ) -> Result<bool, RunError> {
-        if operator.is_told() || operator.session {
+        if operator.reports_expiry() || operator.session {
             // SAFETY: as the callers say.
             unsafe { self.meet(operator, text, out) }?;
         }
@@ -70,7 +70,7 @@ impl Replica {
                 // SAFETY: an own cell, as the callers say.
                 let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
                 let Some(pane) = pane else { continue };
-                if !operator.is_told() {
+                if !operator.reports_expiry() {
                     self.gone.add(pane)?;
                     continue;
                 }
@@ -91,7 +91,7 @@ impl Replica {
             }
             self.spare.extend(self.open.take(number));
         }
-        if operator.is_told() {
+        if operator.reports_expiry() {
             self.gone.clear();
         }
         Ok(true)

@@ -256,10 +256,10 @@ impl Replica {
         if self.owns.contains(&true) {
             // What went by while it had no cells may have raised it.
             #[cfg(test)]
-            let is_told = !self.faults.dreams;
+            let raises = !self.faults.dreams;
             #[cfg(not(test))]
-            let is_told = true;
-            if is_told {
+            let raises = true;
+            if raises {
                 epochs.raise(self.epoch, &mut self.watermark);
             }
         }
