@@ -47,11 +47,9 @@ def longest_pause(cores: list[int], seconds: float) -> float: ...
 def abi() -> dict[str, dict[str, int]]: ...
 def fill_rows(
     rows: np.ndarray,
-    n: int,
-    stride: int,
+    shape: tuple[int, int],
     text: Buffer,
-    seq: Buffer,
-    sub: Buffer | None,
+    numbers: tuple[Buffer, Buffer | None],
     columns: str,
     values: Sequence[Buffer],
     bases: Sequence[int],

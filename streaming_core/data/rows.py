@@ -80,7 +80,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, i
         n = batch.num_rows
         seq, subs = to_numpy(batch["seq"]).view(np.uint8), to_numpy(batch["sub"]).view(np.uint8) if sub else None
         part = rows[at : at + n].view(np.uint8)
-        total += _runtime.fill_rows(part, n, rows.itemsize, text, seq, subs, columns, values, begins)
+        total += _runtime.fill_rows(part, (n, rows.itemsize), text, (seq, subs), columns, values, begins)
         at += n
     return rows, text, total & MASK
 

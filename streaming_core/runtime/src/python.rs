@@ -278,8 +278,8 @@ impl Engine {
 
     /// Returns a handle that changes the replicas of a windowed operator while the engine is at work.
     fn control(&mut self, operator: &str) -> PyResult<Control> {
-        let found = self.running()?.reconfigurable(operator);
-        found
+        let reconfigurable = self.running()?.reconfigurable(operator);
+        reconfigurable
             .map(Control)
             .ok_or_else(|| PyValueError::new_err(format!("{operator} is not a windowed operator of this run")))
     }
@@ -446,22 +446,23 @@ fn abi() -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
     LAYOUTS.iter().map(layout).chain([("constants", constants)]).collect()
 }
 
-/// Fills rows with columns, and returns the sum of their hashes modulo 2^64. `columns` are those of a program, and `values`
-/// their values. Of a text, these are offsets, and `bases` says where its first text begins in `text`.
+/// Fills rows with columns, and returns the sum of their hashes modulo 2^64.
+///
+/// `shape` is the number of rows and their stride in bytes; `numbers` has the `seq` and the `sub` of each row. `columns` are
+/// those of a program, and `values` their values. The values of a text are offsets, and `bases` says where its first text
+/// begins in `text`.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "Python names them")]
 fn fill_rows(
     py: Python<'_>,
     rows: &Bound<'_, PyAny>,
-    n: usize,
-    stride: usize,
+    shape: (usize, usize),
     text: &Bound<'_, PyAny>,
-    seq: &Bound<'_, PyAny>,
-    sub: Option<&Bound<'_, PyAny>>,
+    numbers: (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>),
     columns: &str,
     values: Vec<Bound<'_, PyAny>>,
     bases: Vec<u32>,
 ) -> PyResult<u64> {
+    let (n, stride) = shape;
     let refused = |message: &str| PyValueError::new_err(message.to_string());
     let layout: Vec<Column> =
         serde_json::from_str(columns).map_err(|error| PyValueError::new_err(format!("columns: {error}")))?;
@@ -470,11 +471,11 @@ fn fill_rows(
     if row_bytes.0.readonly() {
         return Err(refused("rows must be writable"));
     }
-    let numbers = |numbers: &Bound<'_, PyAny>| {
+    let eight_bytes_each = |numbers: &Bound<'_, PyAny>| {
         let bytes = Bytes::of(numbers, "seq and sub")?;
         if bytes.len() == n * 8 { Ok(bytes) } else { Err(refused("seq and sub must have eight bytes for each row")) }
     };
-    let (seq, sub) = (numbers(seq)?, sub.map(numbers).transpose()?);
+    let (seq, sub) = (eight_bytes_each(&numbers.0)?, numbers.1.as_ref().map(eight_bytes_each).transpose()?);
     if stride < SEQ_BYTES || layout.len() != values.len() || layout.len() != bases.len() {
         return Err(refused("rows need room for seq, and each column values and a base"));
     }

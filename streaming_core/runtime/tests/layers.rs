@@ -1,5 +1,5 @@
-//! The order of layers: a module uses only modules at or below its own layer, and no two files use each other, directly
-//! or by way of others. Test code counts: `#[cfg(test)]` modules, models for loom and shuttle, `testing/` folders.
+//! The order of layers: a module uses only modules at or below its own layer. No two files use each other, directly or by way of
+//! others. Test code counts: `#[cfg(test)]` modules, models for loom and shuttle, `testing/` folders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

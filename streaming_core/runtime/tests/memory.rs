@@ -1,8 +1,10 @@
-//! Memory stays bounded while a task stands still: every executor with operators that make fifty rows of one, and one
-//! operator that stops now and then until all other threads are asleep, because nothing can go on without it.
+//! Memory stays bounded while a task stands still.
 //!
-//! Two things are held against bounds that only the configuration enters: how many events the first operator has got
-//! ahead then, and how many bytes the run has ever held at once. Ten times the events change neither.
+//! Every executor runs operators that turn one row into fifty, and one operator that stops now and then. It waits until all other
+//! threads are asleep, because nothing can go on without it.
+//!
+//! The test compares two numbers with bounds: how many events the first operator is ahead then, and how many bytes the run has
+//! ever held at once. The bounds depend only on the configuration. Ten times the events change neither.
 #![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -48,8 +50,8 @@ const THREADS: usize = 3;
 const BATCH: usize = 4;
 /// Of `pooled`, which has more batches in flight if they are smaller.
 const POOLED_BATCH: usize = 32;
-// As the executors have them: batches in flight; jumbo tuples in an outlet; rows that a gate takes at once of a source, not
-// counting those of the last jumbo tuple.
+// The same numbers as in the executors: batches in flight, jumbo tuples in an outlet, and rows that a gate takes at once from
+// a source. The rows of the last jumbo tuple do not count.
 const WINDOW: usize = 8;
 const SLOTS: usize = 8;
 const TAKEN_AT_ONCE: usize = 1024;
@@ -100,8 +102,8 @@ fn others() -> Option<Vec<(i64, u64)>> {
     Some(switches)
 }
 
-/// Returns when every other thread of the team sleeps, and none has been awake between two looks at all of them: then
-/// only this one can go on.
+/// Returns when every other thread of the team sleeps, and none has been awake between two looks at all of them. Then only this
+/// thread can go on.
 fn wait_for_standstill() {
     loop {
         let before = others();
@@ -221,8 +223,8 @@ fn slow_branch() -> Program {
     program(&ops, &[0, 1])
 }
 
-/// Runs with `n` events: `fan` gets at most `ahead` events ahead, and no more is held than `FIXED` and every row that may be
-/// in flight then. Without order workers may overtake who stands still with what is none of his, but hold no more.
+/// Runs with `n` events. `fan` gets at most `ahead` events ahead. The run holds at most `FIXED` bytes and every row that may be
+/// in flight then. Without order, workers may overtake the operator that stands still with other rows, but hold no more.
 fn check(program: Program, options: &Options, n: i64, ahead: usize) {
     let buffers = if options.executor == "pooled" { POOLED_BUFFERS } else { 1 };
     let rows: Vec<Row> = (0..n).map(|seq| [seq, if seq % STOPS == 0 { 0 } else { seq % KEYS }, 0]).collect();

@@ -91,11 +91,9 @@ def test_many_rows_have_the_digest_of_their_columns():
 
 BASE = {
     "rows": np.zeros(48, np.uint8),
-    "n": 2,
-    "stride": 24,
+    "shape": (2, 24),
     "text": np.zeros(TEXT_PADDING + 3, np.uint8),
-    "seq": np.zeros(16, np.uint8),
-    "sub": None,
+    "numbers": (np.zeros(16, np.uint8), None),
     "columns": json.dumps([{"kind": "text", "offset": 8, "count": 1}, {"kind": "i64", "offset": 16, "count": 1}]),
     "values": [np.array([0, 1, 3], "<i4").view(np.uint8), np.zeros(16, np.uint8)],
     "bases": [0, 0],
@@ -107,8 +105,8 @@ BASE = {
     [
         ({"rows": np.zeros(47, np.uint8)}, "2 rows of 24 bytes take 48 bytes, got 47"),
         ({"rows": bytes(48)}, "rows must be writable"),
-        ({"seq": np.zeros(8, np.uint8)}, "seq and sub must have eight bytes for each row"),
-        ({"sub": np.zeros(24, np.uint8)}, "seq and sub must have eight bytes for each row"),
+        ({"numbers": (np.zeros(8, np.uint8), None)}, "seq and sub must have eight bytes for each row"),
+        ({"numbers": (np.zeros(16, np.uint8), np.zeros(24, np.uint8))}, "seq and sub must have eight bytes for each row"),
         ({"columns": "[]"}, "each column values and a base"),
         ({"columns": "{"}, "columns: "),
         ({"values": [np.zeros(12, np.uint8), np.zeros(8, np.uint8)]}, "each column must lie in a row"),

@@ -1,7 +1,7 @@
 //! The sequential pass: one thread takes rows through all operators, one after the other, to the sink.
 //!
-//! It is all there is to do with one thread, and the way of flushed rows. Rows are taken a few events at a time, so
-//! that what one operator writes is still in the first-level cache when the next one reads it.
+//! One thread needs nothing else, and flushed rows go this way too. The thread takes a few events at a time. So the outputs of
+//! one operator are still in the first-level cache when the next one reads them.
 
 use crate::dataflow::lane::{Lanes, Scratch, lane_of};
 use crate::dataflow::operator::{Chain, taken};

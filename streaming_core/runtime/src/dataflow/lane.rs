@@ -48,7 +48,7 @@ pub const PARTITIONINGS: &[(&str, Partitioning)] = &[("hash", Partitioning::Hash
 #[derive(Debug)]
 pub struct Lanes {
     lanes: Box<[CachePadded<UnsafeCell<Lane>>]>,
-    /// Of which keys each lane is, if not by their hash.
+    /// The ranges of keys of the lanes, if keys are not dealt by hash.
     ranges: Option<KeyRanges>,
     /// Lanes of former groupings: their memory holds states that others use now.
     former: Vec<Lane>,
@@ -129,7 +129,7 @@ impl Lanes {
     /// Hands out lane `index`.
     ///
     /// # Safety
-    /// Nobody else uses the lane meanwhile, and what its last user wrote is visible.
+    /// No other thread uses the lane meanwhile, and what its last user wrote is visible.
     #[inline(always)]
     pub unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut Lane) -> R) -> R {
         // SAFETY: as the caller says.
@@ -139,7 +139,7 @@ impl Lanes {
     /// `Lane::sorted` of every lane together, ascending: (key, lane, state).
     ///
     /// # Safety
-    /// Nobody else uses the lanes while the result is used.
+    /// No other thread uses the lanes while the result is used.
     pub unsafe fn sorted(&self) -> Vec<(Option<KeyRef<'_>>, usize, *mut u8)> {
         let mut all = Vec::new();
         for (index, lane) in self.lanes.iter().enumerate() {
@@ -281,7 +281,7 @@ impl Lane {
 /// The states of operator number `operator`, whose lanes are among `lanes`: one entry per operator with state.
 ///
 /// # Safety
-/// Nobody else uses the lanes meanwhile; they belong to the chain.
+/// No other thread uses the lanes meanwhile; they belong to the chain.
 pub unsafe fn keyed_states(chain: &Chain, lanes: &[Lanes], operator: usize) -> Result<States, RunError> {
     let Ok(stage) = chain.stateful.binary_search(&operator) else {
         return Err(RunError::Invalid(format!("operator {operator} has no state")));

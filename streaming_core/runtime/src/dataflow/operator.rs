@@ -1,8 +1,9 @@
 //! Stages: operators bound to their kernels and state, what a thread runs on a batch.
 //!
-//! A chain of operators is cut at its stateful ones: neighbouring stateless operators fuse into one step, run one
-//! after the other on the same batch by the same thread.
-//! Invariant: rows leave an operator in the order of the inputs that emitted them, so `seq` never decreases; after a
+//! Stateful operators divide a chain. Neighbouring stateless operators fuse into one step: the same thread runs them one after
+//! the other on the same batch.
+//!
+//! Invariant: rows leave an operator in the order of the inputs that emitted them, so `seq` never decreases. After a
 //! failure only the outputs of earlier events are left.
 
 use std::ops::Range;
@@ -84,13 +85,13 @@ impl Chain {
         };
         // An operator's rows are there in the step that it belongs to, or in the one behind it if it has state.
         let step = |index: usize| chain.stateful.partition_point(|&stateful| stateful < index);
-        let made = |index: usize| step(index) + usize::from(chain.stateful.binary_search(&index).is_ok());
+        let step_of_rows = |index: usize| step(index) + usize::from(chain.stateful.binary_search(&index).is_ok());
         let takers = (chain.operators.iter().enumerate()).map(|(index, operator)| (step(index), &operator.inputs));
         let mut kept = chain.kept.clone();
         for (at, inputs) in takers.chain([(chain.stateful.len(), &chain.outputs)]) {
             for origin in inputs {
                 if let Origin::Operator(index) = *origin {
-                    kept[index] |= made(index) < at;
+                    kept[index] |= step_of_rows(index) < at;
                 }
             }
         }

@@ -1,12 +1,12 @@
-//! Chunks: memory for what grows, on huge pages where the system has them, and kept for reuse.
+//! Chunks: memory for growing containers, on huge pages where the system has them, kept for reuse.
 //!
-//! A page that the process has never had costs a fault, which takes longer than filling it (2 us for 4 KiB here, and
-//! several times that where a hypervisor has to find the page first). So a chunk that is given back stays the process's,
-//! as freed blocks of `malloc` do, and a run does not pay again for what an earlier one has paid for. Beyond
-//! `MOST_KEPT` the system gets them back.
+//! The first access to a new page costs a fault, which takes longer than filling the page (2 us for 4 KiB here). It takes several
+//! times that where a hypervisor has to find the page first. So the process keeps a chunk that is given back, as `malloc` keeps
+//! freed blocks. A run does not pay again for memory that an earlier run has touched. The system gets back the chunks beyond
+//! `MOST_KEPT`.
 //!
-//! Chunks are powers of two long. One below the size of a huge page is a half of a chunk twice as long, so that small ones
-//! share huge pages; halves are not joined again.
+//! The length of a chunk is a power of two. A chunk smaller than a huge page is half of a chunk twice as long, so small chunks
+//! share huge pages. Halves are not joined again.
 
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -37,7 +37,7 @@ struct Piece {
 }
 
 impl Chunk {
-    /// At least `bytes` bytes, of which `make_ready` makes zeroed memory. None: memory ran out.
+    /// At least `bytes` bytes, for `make_ready` to fill with zeros. None: memory ran out.
     pub fn take(bytes: usize) -> Option<Self> {
         if bytes > LARGEST {
             return Piece::map(bytes.checked_next_multiple_of(HUGE_PAGE)?).map(Self);

@@ -1,8 +1,8 @@
-//! What it takes on this machine to fetch memory that lies elsewhere, or that another core has written: measured.
+//! Measures how long this machine takes to fetch memory of another node, or memory that another core has written.
 //!
-//! Latencies are those of following pointers in an order that no prefetcher knows, so that each line is waited for: the worst
-//! case, as BriskStream's model has it (section 3.1). Bandwidths are those of reading line after line; and of writing so
-//! what others have read, because a core that writes a line again must first get it back from their caches.
+//! Latency is measured by following pointers in an order that no prefetcher knows, so the core waits for each line. This is the
+//! worst case, as in BriskStream's model (section 3.1). Bandwidth is measured by reading line after line. Each round also writes
+//! the lines that others have read, because a core that writes a line again must first get it back from their caches.
 
 use std::io;
 use std::time::Instant;
@@ -45,17 +45,17 @@ impl Fetching {
     ) -> io::Result<Self> {
         let there: Vec<usize> = cores.iter().copied().flatten().collect();
         let n = cores.len();
-        let mut found = Self { nanoseconds: vec![vec![f64::INFINITY; n]; n], bytes_per_s: vec![vec![0.0; n]; n] };
+        let mut fetching = Self { nanoseconds: vec![vec![f64::INFINITY; n]; n], bytes_per_s: vec![vec![0.0; n]; n] };
         for (lies, owner) in cores.iter().enumerate() {
             let Some(owner) = *owner else { continue };
             let mut of_owner = measure(owner, &there)?.into_iter();
             for (fetches, _) in cores.iter().enumerate().filter(|(_, core)| core.is_some()) {
                 let (nanoseconds, bytes_per_s) = of_owner.next().expect("there is a measurement for each core");
-                found.nanoseconds[fetches][lies] = nanoseconds;
-                found.bytes_per_s[fetches][lies] = bytes_per_s;
+                fetching.nanoseconds[fetches][lies] = nanoseconds;
+                fetching.bytes_per_s[fetches][lies] = bytes_per_s;
             }
         }
-        Ok(found)
+        Ok(fetching)
     }
 }
 
@@ -107,10 +107,10 @@ fn stream(circle: &[Line]) -> f64 {
 
 /// What only `probe` asks for.
 #[cfg(feature = "pyo3")]
-pub use asked::{between_cores, node_bandwidths};
+pub use probing::{between_cores, node_bandwidths};
 
 #[cfg(feature = "pyo3")]
-mod asked {
+mod probing {
     use std::sync::Barrier;
 
     use super::*;
@@ -136,7 +136,7 @@ mod asked {
         let fetching = Fetching::between(&known, |owner, fetches| {
             let mut memory = circle(CACHED_LINES);
             on_core(owner, || Ok(write(&mut memory)))?;
-            let mut found = Vec::new();
+            let mut measured = Vec::new();
             for (fetches, &core) in fetches.iter().enumerate() {
                 let [latency] = rounds(|| {
                     let taken = on_core(core, || Ok(follow(&memory, CACHED_LINES)))?;
@@ -147,18 +147,18 @@ mod asked {
                     Ok([on_core(core, || Ok(stream(&memory)))?, on_core(owner, || Ok(write(&mut memory)))?])
                 })?;
                 rewritten[fetches].push(writing);
-                found.push((latency, reading));
+                measured.push((latency, reading));
             }
-            Ok(found)
+            Ok(measured)
         })?;
         Ok(Handing { fetching, rewritten_bytes_per_s: rewritten })
     }
 
     /// The median of each figure that a round measures.
     fn rounds<const N: usize>(mut round: impl FnMut() -> io::Result<[f64; N]>) -> io::Result<[f64; N]> {
-        let found = (0..ROUNDS).map(|_| round()).collect::<io::Result<Vec<_>>>()?;
+        let measured = (0..ROUNDS).map(|_| round()).collect::<io::Result<Vec<_>>>()?;
         Ok(std::array::from_fn(|figure| {
-            let mut of_rounds: Vec<f64> = found.iter().map(|figures| figures[figure]).collect();
+            let mut of_rounds: Vec<f64> = measured.iter().map(|figures| figures[figure]).collect();
             of_rounds.sort_by(f64::total_cmp);
             of_rounds[ROUNDS / 2]
         }))
@@ -221,9 +221,9 @@ mod tests {
         let cores = [Some(7), None, Some(3)];
         let measure =
             |owner: usize, fetch: &[usize]| Ok(fetch.iter().map(|&core| (owner as f64, core as f64)).collect());
-        let found = Fetching::between(&cores, measure).unwrap();
+        let measured = Fetching::between(&cores, measure).unwrap();
         let infinite = f64::INFINITY;
-        assert_eq!(found.nanoseconds, [[7.0, infinite, 3.0], [infinite; 3], [7.0, infinite, 3.0]]);
-        assert_eq!(found.bytes_per_s, [[7.0, 0.0, 7.0], [0.0; 3], [3.0, 0.0, 3.0]]);
+        assert_eq!(measured.nanoseconds, [[7.0, infinite, 3.0], [infinite; 3], [7.0, infinite, 3.0]]);
+        assert_eq!(measured.bytes_per_s, [[7.0, 0.0, 7.0], [0.0; 3], [3.0, 0.0, 3.0]]);
     }
 }

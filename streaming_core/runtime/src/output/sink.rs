@@ -38,8 +38,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Of rows each of which is its event's only output, so that their hashes may be summed in any order: `digest` says
-    /// which have been. Two of one event are found to be out of order.
+    /// The results for rows that are each the only output of their event, so their hashes may be summed in any order. `digest`
+    /// has the sum so far. Two rows of one event count as out of order.
     ///
     /// # Safety
     /// The rows are readable, and there is one.
@@ -136,8 +136,10 @@ impl Preparer {
         unsafe { self.prepare_rows(Rows::of(rows, text), None) }
     }
 
-    /// As `prepare`, wherever the rows lie. `before`: who knows what will be delivered before them says its last event, and the
-    /// next `sub` of that; if it is wrong, or not known, the sink looks at rows once more that go on with it.
+    /// Like `prepare`, wherever the rows lie.
+    ///
+    /// `before` is the last event that will be delivered before these rows, and the next `sub` of that event. If it is wrong or
+    /// unknown, the sink examines rows again that continue this event.
     ///
     /// # Safety
     /// The rows are readable.

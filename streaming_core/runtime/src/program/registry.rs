@@ -9,7 +9,7 @@ use crate::error::RunError;
 /// `Invalid`: there is none of that name.
 pub(crate) fn find<T: Copy>(axis: &str, of: &str, name: Option<&str>, known: &[(&str, T)]) -> Result<T, RunError> {
     let name = name.unwrap_or(known[0].0);
-    known.iter().find(|(other, _)| *other == name).map(|(_, found)| *found).ok_or_else(|| {
+    known.iter().find(|(other, _)| *other == name).map(|(_, entry)| *entry).ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         RunError::Invalid(format!("unknown {axis} {name:?}{of}; known: {}", known.join(", ")))
     })

@@ -77,7 +77,7 @@ impl RowBuffer {
         self.inner.emitter.len = 0;
     }
 
-    /// Forgets all rows but the first `len`, of which there are as many.
+    /// Forgets all rows but the first `len`; there are at least as many.
     pub fn truncate(&mut self, len: usize) {
         debug_assert!(len <= self.len());
         self.inner.emitter.len = len as i64;

@@ -46,8 +46,8 @@ mod tests {
         let mut out = RowBuffer::new(16, false);
         // SAFETY: the arrays outlive the call.
         unsafe { union(&rows, &mut out).unwrap() };
-        let made: Vec<i64> =
+        let united: Vec<i64> =
             out.bytes().chunks(16).map(|row| i64::from_le_bytes(row[8..].try_into().unwrap())).collect();
-        assert_eq!(made, [20, 10, 11, 21, 22, 30, 12, 23, 24]);
+        assert_eq!(united, [20, 10, 11, 21, 22, 30, 12, 23, 24]);
     }
 }

@@ -388,8 +388,9 @@ mod tests {
 
     type Case = (usize, fn(u64) -> u64);
 
-    /// Hashes that differ everywhere; only in high bits; only in those of the place; in all, but many share a segment for
-    /// long; only in those of the segment. And how many to try: equal places are gone through one by one.
+    /// Functions that hash a number, and how many numbers to try. Hashes differ everywhere; only in high bits; only in the bits of
+    /// the place; everywhere, though many share a segment for long; only in the bits of the segment. Look-ups go through
+    /// equal places one by one.
     const HASHES: [Case; 5] = [
         (20_000, |word| hash_i64(word as i64)),
         (2_500, |word| word << 40),

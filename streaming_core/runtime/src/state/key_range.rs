@@ -53,8 +53,8 @@ mod tests {
     #[test]
     fn ranges_are_equally_wide_and_the_outermost_open() {
         let ranges = KeyRanges::new(position_i64(-50), position_i64(49), 10);
-        let found: Vec<usize> = (-50..50).map(|key| ranges.range(position_i64(key))).collect();
-        assert_eq!(found, (0..100).map(|key| key / 10).collect::<Vec<_>>());
+        let ranges_of_keys: Vec<usize> = (-50..50).map(|key| ranges.range(position_i64(key))).collect();
+        assert_eq!(ranges_of_keys, (0..100).map(|key| key / 10).collect::<Vec<_>>());
         assert_eq!([i64::MIN, i64::MAX].map(|key| ranges.range(position_i64(key))), [0, 9]);
         // Fewer keys than ranges: one each.
         let few = KeyRanges::new(3, 5, 100);

@@ -46,7 +46,7 @@ unsafe impl Send for Tables {}
 impl Tables {
     /// Zeroed rows, and empty indexes.
     pub fn new(tables: &[program::TableSpec], threads: usize) -> Result<Self, RunError> {
-        let mut made = Self {
+        let mut allocated = Self {
             layouts: tables.to_vec(),
             memory: Vec::new(),
             bases: Vec::new(),
@@ -66,15 +66,16 @@ impl Tables {
             if memory.is_null() {
                 handle_alloc_error(layout);
             }
-            made.memory.push((memory, layout));
+            allocated.memory.push((memory, layout));
             let base = memory.wrapping_add(memory.align_offset(ALIGN));
-            made.bases.push(base);
+            allocated.bases.push(base);
             // SAFETY: the rows live as long as the tables.
             let index = table.index.map(|spec| unsafe { KeyIndex::new(spec, table.rows, base, table.stride) });
-            made.indexes.push(index.transpose()?.map(Box::new));
+            allocated.indexes.push(index.transpose()?.map(Box::new));
         }
-        made.headers = made.indexes.iter().map(|index| index.as_ref().map_or(null(), |index| index.header())).collect();
-        Ok(made)
+        allocated.headers =
+            allocated.indexes.iter().map(|index| index.as_ref().map_or(null(), |index| index.header())).collect();
+        Ok(allocated)
     }
 
     pub fn len(&self) -> usize {

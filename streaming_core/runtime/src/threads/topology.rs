@@ -29,8 +29,8 @@ pub struct Cache {
 /// The machine as this process may use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// Cores this process may run on, in the order in which threads are bound to them: one hardware thread per
-    /// physical core first, node by node.
+    /// Cores that this process may run on. Threads are bound to them in this order: one hardware thread per physical core
+    /// first, node by node.
     pub cores: Vec<Core>,
     pub sockets: usize,
     pub nodes: Vec<usize>,
@@ -232,7 +232,7 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // Nobody to tell: the thread then merely stays where it is.
+        // A failure has no consequence: the thread stays where it is.
         let _ = bind(&self.before);
     }
 }

@@ -6,8 +6,8 @@ use crate::memory::arena::ArenaHeader;
 use crate::program::kernel::{ApplyContext, decision};
 use crate::transactions::batch::Batch;
 
-/// Per event of a batch: its decision, and where its results and captures are. Written by plan and apply kernels
-/// through the addresses (the decisions atomically while several threads apply), so it is never borrowed mutably then.
+/// For each event of a batch: its decision, and the addresses of its results and captures. Plan and apply kernels write
+/// through the addresses (decisions atomically while several threads apply), so no borrow is mutable then.
 #[derive(Debug)]
 pub struct Outcome {
     pub(crate) events: usize,
@@ -70,18 +70,18 @@ impl Outcome {
         unsafe { *self.results[event as usize].get() as *mut u8 }
     }
 
-    /// A planned event's first access, by its number in the planner that it was planned with.
+    /// A planned event's first access, by its number in the event's planner.
     #[inline(always)]
     pub fn first(&self, event: u32) -> usize {
         // SAFETY: no thread plans the event now.
         unsafe { *self.first[event as usize].get() as usize }
     }
 
-    /// Whether an event's outcome is known, while other threads apply its conditions.
+    /// Whether an event has an outcome yet, while other threads apply its conditions.
     #[inline(always)]
     pub fn is_decided(&self, event: u32) -> bool {
-        // SAFETY: inside of the array, aligned; while threads apply, it is only accessed atomically. std's atomic and
-        // not the shim's: its other users are kernels, which no model sees.
+        // SAFETY: inside of the array, aligned; while threads apply, all accesses are atomic. This is std's atomic, not the
+        // shim's: the other users of the word are kernels, which no model sees.
         let word = unsafe { std::sync::atomic::AtomicU32::from_ptr(self.decisions[event as usize].get()) };
         // ORDERING: Acquire pairs with the kernels' Release: captures and rows read for the decision came before it.
         decision::is_decided(word.load(std::sync::atomic::Ordering::Acquire))

@@ -17,14 +17,14 @@ pub(crate) struct PlannerInner {
     /// First, so that a context's address is this struct's.
     pub(crate) context: PlanContext,
     chunks: Vec<(*mut u8, Layout)>,
-    /// The chunk that `next` points into; beyond the last before the first is asked for.
+    /// The chunk that `next` points into; beyond the last before the first request.
     current: usize,
 }
 
 // SAFETY: a planner owns its memory; nothing in it refers to the thread that made it.
 unsafe impl Send for Planner {}
 
-/// Result memory is asked for in pieces of this size.
+/// The planner requests result memory in pieces of this size.
 const CHUNK: usize = 64 << 10;
 
 impl Planner {
@@ -100,7 +100,7 @@ impl Drop for PlannerInner {
 }
 
 extern "C" fn grow(context: *mut PlanContext) -> i64 {
-    // SAFETY: kernels hand back the context they were given, which this thread alone uses.
+    // SAFETY: kernels pass back the context that they got, and this thread alone uses it.
     let context = unsafe { &mut *context };
     let cap = context.cap as usize;
     let wanted = cap.saturating_mul(2).max(1024);
@@ -119,7 +119,7 @@ extern "C" fn more(context: *mut PlanContext, bytes: i64) -> i64 {
     let Ok(bytes) = usize::try_from(bytes) else { return 1 };
     // SAFETY: the context is the first field of a `PlannerInner` that this thread alone uses while the kernel runs.
     let inner = unsafe { &mut *context.cast::<PlannerInner>() };
-    // Chunks too small for this request are passed over, and found again after the next reset.
+    // The planner skips chunks that are too small for this request, and uses them again after the next reset.
     let started = !inner.context.next.is_null();
     let mut index = if started { inner.current + 1 } else { 0 };
     while index < inner.chunks.len() && inner.chunks[index].1.size() < bytes {

@@ -23,7 +23,7 @@ use crate::transactions::transaction::Transaction;
 #[derive(Debug, Clone)]
 pub struct Run<'a> {
     pub block: &'a Block,
-    /// The part of the block to be run.
+    /// The part of the block to run.
     pub events: Range<usize>,
     /// Number, in the run, of the block's first event.
     pub offset: u64,
@@ -61,7 +61,7 @@ impl Run<'_> {
         !self.arrivals.is_open_loop() || self.arrivals.at(self.offset + end as u64 - 1) <= self.clock.now()
     }
 
-    /// Examines outputs before their turn to be delivered comes; any thread.
+    /// Examines outputs before the turn of their delivery comes; any thread.
     pub fn prepare(&self, rows: &RowBuffer) -> Result<Prepared, RunError> {
         self.delivery.preparer.prepare(rows, self.block.text)
     }
@@ -111,7 +111,7 @@ impl Run<'_> {
         })
     }
 
-    /// When the batch's first event was meant to arrive; None at peak rate.
+    /// The time at which the batch's first event should arrive; None at peak rate.
     pub fn arrival(&self, batch: &Batch) -> Option<u64> {
         self.arrivals.is_open_loop().then(|| self.arrivals.at(self.offset + batch.begin as u64))
     }
@@ -119,8 +119,8 @@ impl Run<'_> {
 
 /// Orders the state accesses of a block's transactions.
 pub trait Scheme: Send + Sync {
-    /// What thread `thread` does with (a part of) a block; every thread of the team calls it, and it returns when the
-    /// thread's part is done. When all have returned, every output of these events is delivered.
+    /// Does the work of thread `thread` for a block, or a part of it. Every thread of the team calls it. When all calls have
+    /// returned, every output of these events has been delivered.
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError>;
 
     /// Before each call of `block`; the caller sees to it that no thread is in it.
@@ -131,12 +131,12 @@ pub trait Scheme: Send + Sync {
         None
     }
 
-    /// Whether threads were dealt to sockets that this machine does not have.
+    /// Whether threads belong to sockets that this machine does not have.
     fn makes_up_sockets(&self) -> bool {
         false
     }
 
-    /// Events that were run in either way, of a scheme that chooses between several.
+    /// The number of events for each way, if the scheme chooses between several.
     fn chosen(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

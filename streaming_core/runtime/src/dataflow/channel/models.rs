@@ -12,7 +12,7 @@ use crate::threads::idle::Strategy;
 use crate::threads::sync::{Arc, AtomicU64, Ordering, thread};
 
 /// What a source puts out, jumbo tuple by jumbo tuple: the events of its rows, and up to which event those are all.
-type Said = &'static [(&'static [i64], i64)];
+type Puts = &'static [(&'static [i64], i64)];
 
 /// Event and source.
 type Row = [i64; 2];
@@ -28,7 +28,7 @@ enum By {
 
 /// Sources, each of a stream of its own, and inlets that read them all.
 struct Script {
-    said: &'static [Said],
+    puts: &'static [Puts],
     readers: usize,
     /// Every reader gets all rows; otherwise each has its share of the events.
     to_all: bool,
@@ -43,11 +43,11 @@ impl Script {
 
     /// What a reader must see.
     fn expected(&self, reader: usize) -> Vec<Row> {
-        let rows = |(source, said): (usize, &Said)| {
-            let seqs: Vec<i64> = said.iter().flat_map(|(seqs, _)| seqs.iter().copied()).collect();
+        let rows = |(source, puts): (usize, &Puts)| {
+            let seqs: Vec<i64> = puts.iter().flat_map(|(seqs, _)| seqs.iter().copied()).collect();
             seqs.into_iter().map(move |seq| [seq, source as i64])
         };
-        let mut all: Vec<Row> = self.said.iter().enumerate().flat_map(rows).collect();
+        let mut all: Vec<Row> = self.puts.iter().enumerate().flat_map(rows).collect();
         all.retain(|&[seq, _]| self.takes(reader, seq));
         all.sort_unstable();
         all
@@ -67,9 +67,9 @@ struct Scene {
 }
 
 impl Scene {
-    /// Where threads may get ahead of each other. Loom looks for races between a store and the last access before it, and
-    /// forgets the loads of others when a thread loads what it stores next, as writer and readers of an outlet do with
-    /// their counters; what all of them add to is in every order. It orders nothing else.
+    /// A point at which threads may overtake each other. Loom looks for races between a store and the last access before it.
+    /// It forgets the loads of other threads when a thread loads the value that it stores next. Writer and readers of an
+    /// outlet do so with their counters. All threads add to this counter, so loom tries every order. It orders nothing else.
     fn cross(&self) {
         if let Some(crossings) = &self.crossings {
             // ORDERING: Relaxed; nothing is published.
@@ -80,24 +80,24 @@ impl Scene {
     /// Puts out jumbo tuple `number` of a source; false: there is no room.
     fn put_out(&self, ends: &mut Ends, number: usize) -> bool {
         let source = ends.source;
-        let (plan, outlet, said) = (self.plan, &self.outlets[source], self.plan.said[source]);
+        let (plan, outlet, puts) = (self.plan, &self.outlets[source], self.plan.puts[source]);
         self.cross();
         if !outlet.has_room() {
             return false;
         }
-        let (seqs, upto) = said[number];
+        let (seqs, upto) = puts[number];
         // SAFETY: one thread after the other is this writer, and there is room.
         unsafe {
             outlet.fill(|jumbo| {
                 jumbo.clear();
-                seqs.iter().for_each(|seq| jumbo.made.push([*seq, source as i64].as_ptr().cast(), 0).unwrap());
-                jumbo.rows = Rows::of(&jumbo.made, Text::empty());
+                seqs.iter().for_each(|seq| jumbo.buffer.push([*seq, source as i64].as_ptr().cast(), 0).unwrap());
+                jumbo.rows = Rows::of(&jumbo.buffer, Text::empty());
                 for (reader, share) in jumbo.shares.iter_mut().enumerate() {
                     share.whole = plan.to_all;
                     let mine = |&i: &u32| plan.takes(reader, seqs[i as usize]);
                     share.positions.extend((0..seqs.len() as u32).filter(mine));
                 }
-                (jumbo.upto, jumbo.last) = (upto, number + 1 == said.len());
+                (jumbo.upto, jumbo.last) = (upto, number + 1 == puts.len());
             });
         }
         self.cross();
@@ -112,7 +112,7 @@ impl Scene {
 
     /// Puts out what there is room for, from jumbo tuple `next` on; the next one then.
     fn put_out_some(&self, ends: &mut Ends, mut next: usize) -> usize {
-        while next < self.plan.said[ends.source].len() && self.put_out(ends, next) {
+        while next < self.plan.puts[ends.source].len() && self.put_out(ends, next) {
             next += 1;
         }
         next
@@ -139,7 +139,7 @@ unsafe impl Send for Reader {}
 impl Reader {
     fn new(plan: &Script, number: usize, ends: &mut [Ends]) -> Self {
         let source = |outlet| Source::new(outlet, number, outlet as u64, None);
-        let sources = (0..plan.said.len()).map(source).collect();
+        let sources = (0..plan.puts.len()).map(source).collect();
         let inlet = if plan.by == By::ScaleGate {
             let (feeds, reader) = scale_gate(sources, plan.slots, false);
             ends.iter_mut().zip(feeds).for_each(|(ends, feed)| ends.feeds.push(feed));
@@ -155,7 +155,7 @@ impl Reader {
         shared.cross();
         // SAFETY: one thread after the other is this reader.
         let new = unsafe { self.inlet.take(&shared.outlets, Text::empty(), &mut self.taken) }.unwrap();
-        // Whoever finds room now must not write where these rows lie.
+        // A writer that finds room now must not write where these rows lie.
         shared.cross();
         let rows = self.taken.rows;
         // SAFETY: rows of 16 bytes.
@@ -175,8 +175,8 @@ impl Reader {
 
 fn start(plan: &'static Script, idle: Strategy, crossings: Option<AtomicU64>) -> (Arc<Scene>, Vec<Ends>, Vec<Reader>) {
     let outlet = |_| Outlet::new(plan.slots, plan.readers, || Jumbo::new(16, plan.readers, 0));
-    let outlets = (0..plan.said.len()).map(outlet).collect();
-    let (sources, threads) = (plan.said.len(), plan.said.len() + plan.readers);
+    let outlets = (0..plan.puts.len()).map(outlet).collect();
+    let (sources, threads) = (plan.puts.len(), plan.puts.len() + plan.readers);
     let shared = Scene {
         plan,
         outlets,
@@ -185,7 +185,7 @@ fn start(plan: &'static Script, idle: Strategy, crossings: Option<AtomicU64>) ->
         bells: Bells::new(idle, threads, threads),
         crossings,
     };
-    let mut ends: Vec<Ends> = (0..plan.said.len()).map(|source| Ends { source, feeds: Vec::new() }).collect();
+    let mut ends: Vec<Ends> = (0..plan.puts.len()).map(|source| Ends { source, feeds: Vec::new() }).collect();
     let readers = (0..plan.readers).map(|number| Reader::new(plan, number, &mut ends)).collect();
     (Arc::new(shared), ends, readers)
 }
@@ -225,7 +225,7 @@ fn everybody(preemptions: usize, plan: &'static Script) {
         let mut nexts: Vec<(usize, Ends)> = sources.into_iter().map(|thread| thread.join().unwrap()).collect();
         let mut readers: Vec<Reader> = others.into_iter().map(|thread| thread.join().unwrap()).collect();
         readers.push(here);
-        let most = plan.said.iter().map(|said| said.len()).max().unwrap();
+        let most = plan.puts.iter().map(|puts| puts.len()).max().unwrap();
         for _ in 0..=most {
             nexts.iter_mut().for_each(|(next, ends)| *next = shared.put_out_some(ends, *next));
             readers.iter_mut().for_each(|reader| while reader.take(&shared) {});
@@ -243,7 +243,7 @@ fn loom_two_sources_one_reader() {
     everybody(
         3,
         &Script {
-            said: &[&[(&[0, 1], 1), (&[2], 2)], &[(&[], 0), (&[1, 2], 2)]],
+            puts: &[&[(&[0, 1], 1), (&[2], 2)], &[(&[], 0), (&[1, 2], 2)]],
             readers: 1,
             to_all: true,
             slots: 1,
@@ -258,7 +258,7 @@ fn loom_a_silent_source() {
     everybody(
         3,
         &Script {
-            said: &[&[(&[0, 2], 2)], &[(&[], 0), (&[], 1), (&[], 2)]],
+            puts: &[&[(&[0, 2], 2)], &[(&[], 0), (&[], 1), (&[], 2)]],
             readers: 1,
             to_all: true,
             slots: 1,
@@ -270,7 +270,7 @@ fn loom_a_silent_source() {
 /// Each reader has its share of the rows, and none of some jumbo tuples.
 #[test]
 fn loom_one_source_two_readers_share() {
-    everybody(2, &Script { said: &[&[(&[0, 1], 1), (&[3], 3)]], readers: 2, to_all: false, slots: 2, by: By::Gate });
+    everybody(2, &Script { puts: &[&[(&[0, 1], 1), (&[3], 3)]], readers: 2, to_all: false, slots: 2, by: By::Gate });
 }
 
 /// Everybody reads the same rows in place.
@@ -278,13 +278,13 @@ fn loom_one_source_two_readers_share() {
 fn loom_one_source_two_readers_of_everything() {
     everybody(
         3,
-        &Script { said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)]], readers: 2, to_all: true, slots: 1, by: By::Gate },
+        &Script { puts: &[&[(&[0], 0), (&[1], 1), (&[2], 2)]], readers: 2, to_all: true, slots: 1, by: By::Gate },
     );
 }
 
 #[test]
 fn loom_two_sources_two_readers() {
-    everybody(2, &Script { said: &[&[(&[0, 1], 1)], &[(&[1], 1)]], readers: 2, to_all: false, slots: 1, by: By::Gate });
+    everybody(2, &Script { puts: &[&[(&[0, 1], 1)], &[(&[1], 1)]], readers: 2, to_all: false, slots: 1, by: By::Gate });
 }
 
 /// The sources wait for room and the reader for rows, asleep: everybody is woken, until all has been taken.
@@ -297,7 +297,7 @@ fn flow_control(preemptions: usize, plan: &'static Script) {
             .map(|mut ends| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    for number in 0..plan.said[ends.source].len() {
+                    for number in 0..plan.puts[ends.source].len() {
                         shared.bells.wait(ends.source, ROOM, || shared.outlets[ends.source].has_room());
                         assert!(shared.put_out(&mut ends, number));
                     }
@@ -307,7 +307,7 @@ fn flow_control(preemptions: usize, plan: &'static Script) {
             .collect();
         while !reader.taken.last {
             if !reader.take(&shared) {
-                shared.bells.wait(plan.said.len(), INPUT, || reader.inlet.has_news(&shared.outlets));
+                shared.bells.wait(plan.puts.len(), INPUT, || reader.inlet.has_news(&shared.outlets));
             }
         }
         let ends: Vec<Ends> = sources.into_iter().map(|thread| thread.join().unwrap()).collect();
@@ -318,14 +318,14 @@ fn flow_control(preemptions: usize, plan: &'static Script) {
 
 #[test]
 fn loom_flow_control_forgets_nobody() {
-    const SAID: &[Said] = &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]];
-    flow_control(2, &Script { said: SAID, readers: 1, to_all: true, slots: 1, by: By::Gate });
+    const PUTS: &[Puts] = &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]];
+    flow_control(2, &Script { puts: PUTS, readers: 1, to_all: true, slots: 1, by: By::Gate });
 }
 
 #[test]
 #[should_panic = "reader 0"]
 fn loom_a_gate_that_does_not_wait_is_caught() {
-    everybody(2, &Script { said: &[&[(&[1], 1)], &[(&[0], 1)]], readers: 1, to_all: true, slots: 1, by: By::Turn });
+    everybody(2, &Script { puts: &[&[(&[1], 1)], &[(&[0], 1)]], readers: 1, to_all: true, slots: 1, by: By::Turn });
 }
 
 /// Ties, rows on either side of what the other source adds meanwhile, and nodes that are used again.
@@ -334,7 +334,7 @@ fn loom_two_sources_share_the_sorting() {
     everybody(
         2,
         &Script {
-            said: &[&[(&[0, 2], 2), (&[4], 4)], &[(&[1], 1), (&[2, 3], 4)]],
+            puts: &[&[(&[0, 2], 2), (&[4], 4)], &[(&[1], 1), (&[2, 3], 4)]],
             readers: 1,
             to_all: true,
             slots: 1,
@@ -349,7 +349,7 @@ fn loom_watermarks_of_a_silent_source() {
     everybody(
         2,
         &Script {
-            said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)], &[(&[], 0), (&[], 1), (&[], 2)]],
+            puts: &[&[(&[0], 0), (&[1], 1), (&[2], 2)], &[(&[], 0), (&[], 1), (&[], 2)]],
             readers: 1,
             to_all: true,
             slots: 1,
@@ -369,7 +369,7 @@ fn side_by_side(preemptions: usize, plan: &'static Script) {
             .map(|mut ends| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    assert_eq!(shared.put_out_some(&mut ends, 0), plan.said[ends.source].len());
+                    assert_eq!(shared.put_out_some(&mut ends, 0), plan.puts[ends.source].len());
                     ends
                 })
             })
@@ -392,7 +392,7 @@ fn loom_three_sources_share_the_sorting() {
     side_by_side(
         1,
         &Script {
-            said: &[&[(&[0], 0)], &[(&[0], 0)], &[(&[], 0)]],
+            puts: &[&[(&[0], 0)], &[(&[0], 0)], &[(&[], 0)]],
             readers: 1,
             to_all: true,
             slots: 1,
@@ -409,7 +409,7 @@ fn loom_three_sources_insert_for_two_readers() {
     side_by_side(
         0,
         &Script {
-            said: &[&[(&[0], 1)], &[(&[1], 1)], &[(&[], 1)]],
+            puts: &[&[(&[0], 1)], &[(&[1], 1)], &[(&[], 1)]],
             readers: 2,
             to_all: false,
             slots: 1,
@@ -425,7 +425,7 @@ fn loom_two_readers_have_a_scale_gate_each() {
     everybody(
         1,
         &Script {
-            said: &[&[(&[0], 0), (&[1], 1)], &[(&[0, 1], 1)]],
+            puts: &[&[(&[0], 0), (&[1], 1)], &[(&[0, 1], 1)]],
             readers: 2,
             to_all: false,
             slots: 1,
@@ -436,6 +436,6 @@ fn loom_two_readers_have_a_scale_gate_each() {
 
 #[test]
 fn loom_whoever_waits_for_a_watermark_is_woken() {
-    const SAID: &[Said] = &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]];
-    flow_control(1, &Script { said: SAID, readers: 1, to_all: true, slots: 1, by: By::ScaleGate });
+    const PUTS: &[Puts] = &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]];
+    flow_control(1, &Script { puts: PUTS, readers: 1, to_all: true, slots: 1, by: By::ScaleGate });
 }

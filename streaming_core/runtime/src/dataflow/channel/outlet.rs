@@ -28,8 +28,8 @@ pub const SLOTS: usize = 8;
 #[derive(Debug)]
 pub struct Jumbo {
     /// Room for new rows.
-    pub made: RowBuffer,
-    /// The rows, in total order: those in `made`, or rows of the block, which need not be adjacent.
+    pub buffer: RowBuffer,
+    /// The rows, in total order: those in `buffer`, or rows of the block, which need not be adjacent.
     pub rows: Rows,
     /// The rank of each row. Empty if every row is the only one of its event, or if no reader needs ranks.
     pub ranks: Vec<Rank>,
@@ -84,7 +84,7 @@ impl Jumbo {
     /// An empty one for rows of `stride` bytes, `readers` readers and `edges` edges.
     pub fn new(stride: usize, readers: usize, edges: usize) -> Self {
         Self {
-            made: RowBuffer::new(stride, true),
+            buffer: RowBuffer::new(stride, true),
             rows: Rows::new(std::ptr::null(), 0, stride, Text::empty()),
             ranks: Vec::new(),
             subs: Vec::new(),
@@ -99,7 +99,7 @@ impl Jumbo {
 
     /// Removes the rows and their readers, but keeps the memory.
     pub fn clear(&mut self) {
-        self.made.clear();
+        self.buffer.clear();
         self.rows.n = 0;
         self.ranks.clear();
         self.subs.clear();

@@ -1,9 +1,9 @@
 //! Ranks: where a row stands among the rows of its event, as a path.
 //!
 //! The rows of one event part at a partitioned operator and meet again behind it. No task in between sees all of them, so no
-//! task can count them. A rank says through which stream a row came and, operator by operator, as which output of its
-//! input it was emitted, in a prefix-free code that keeps order: of two rows of one event, that of the smaller rank is the
-//! earlier one in the sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
+//! task can count them. A rank names the stream of a row and, for each operator, the number of the row among the outputs of its
+//! input. The code is prefix-free and keeps order: of two rows of one event, the row with the smaller rank comes first in the
+//! sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
 //! where an input becomes several rows, and only there.
 //!
 //! Replicas of a windowed operator that share rows see all rows of an event, in one order. They count the rows, and paths begin

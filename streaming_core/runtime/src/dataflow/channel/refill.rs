@@ -69,7 +69,7 @@ impl Refill {
                     jumbo.hashes[0].extend((from..to).map(|i| hashes[share.position(i)]));
                 }
                 // SAFETY: the outputs have these rows.
-                unsafe { jumbo.made.gather(to - from, |i| outputs.rows.row(share.position(from + i))) }
+                unsafe { jumbo.buffer.gather(to - from, |i| outputs.rows.row(share.position(from + i))) }
             };
             // SAFETY: the caller is the writer, and there is room.
             unsafe { queue.fill(copy) }?;
@@ -106,7 +106,7 @@ impl Refill {
     /// The caller is the queue's writer, and there is room.
     unsafe fn publish(&mut self, queue: &Outlet, text: Text, is_last: bool) {
         let close = |jumbo: &mut Jumbo| {
-            jumbo.rows = Rows::of(&jumbo.made, text);
+            jumbo.rows = Rows::of(&jumbo.buffer, text);
             jumbo.shares[0].whole = true;
             (jumbo.upto, jumbo.last) = (self.upto, is_last);
         };
@@ -179,9 +179,9 @@ mod loom_tests {
                 outputs.clear();
                 for seq in self.batches[self.next] {
                     // SAFETY: a row of 16 bytes.
-                    unsafe { outputs.made.push([*seq, self.number as i64].as_ptr().cast(), 0) }.unwrap();
+                    unsafe { outputs.buffer.push([*seq, self.number as i64].as_ptr().cast(), 0) }.unwrap();
                 }
-                outputs.rows = Rows::of(&outputs.made, Text::empty());
+                outputs.rows = Rows::of(&outputs.buffer, Text::empty());
                 outputs.shares[0].whole = true;
                 outputs.upto = self.batches[self.next].iter().copied().max().unwrap_or(outputs.upto);
                 self.next += 1;

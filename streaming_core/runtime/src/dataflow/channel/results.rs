@@ -143,7 +143,7 @@ mod loom_tests {
 
     /// The number of the sink's rows of events up to `upto`.
     fn rows(sink: usize, upto: i64) -> u64 {
-        let events = SOURCES.iter().flat_map(|said| said.iter().flat_map(|(events, _)| events.iter()));
+        let events = SOURCES.iter().flat_map(|batches| batches.iter().flat_map(|(events, _)| events.iter()));
         events.filter(|&&event| sink_of(event, SINKS) == sink && event <= upto).count() as u64
     }
 

@@ -1,4 +1,4 @@
-//! What a task takes at once, from whichever inlet.
+//! The rows that a task takes at once, from any inlet.
 
 use crate::dataflow::channel::rank::Rank;
 use crate::error::RunError;
@@ -6,17 +6,17 @@ use crate::output::digest::Digest;
 use crate::output::sink::{Prepared, Sink};
 use crate::rows::view::Rows;
 
-/// Rows taken at once, about: small batches are taken together.
+/// About how many rows a task takes at once: an inlet joins small batches.
 pub(super) const MOST: usize = 1024;
 
-/// What was taken at once.
+/// The rows that a task took at once.
 #[derive(Debug)]
 pub struct Taken {
-    /// Where rows lie that were not put out one behind the other.
+    /// The places of rows that are not adjacent.
     pub(super) places: Vec<*const u8>,
-    /// In total order, if the gate keeps one; in the place where they were put out.
+    /// The rows where their producers put them; in total order, if the gate keeps one.
     pub rows: Rows,
-    /// Per row, if ranks are asked for, its rank among the rows of its event, through all streams; none: each is alone.
+    /// If the task needs ranks: the rank of each row among those of its event, through all streams. Empty if each row is alone.
     pub ranks: Vec<Rank>,
     /// The `sub` of each row, if rows are numbered before the sink. Empty if each row is the only one of its event.
     pub subs: Vec<u32>,
@@ -24,15 +24,15 @@ pub struct Taken {
     pub(super) results: Option<Prepared>,
     /// Per row, if wanted.
     pub hashes: Vec<u64>,
-    /// What the sink needs to know of the rows, if they came with it.
+    /// The sink's results for the rows, if their producers computed them.
     pub(super) prepared: Option<Prepared>,
-    /// What has been summed of them.
+    /// The digest of the rows that their producers have summed.
     pub(super) summed: Digest,
-    /// Where rows lie that had been summed, and now are to be examined when they are taken.
+    /// The places of rows that a digest includes, and that the sink has to examine all the same.
     pub(super) left_over: Vec<*const u8>,
-    /// All rows of events up to this one have been taken.
+    /// The task has taken all rows of events up to this one.
     pub upto: i64,
-    /// Engine time when the processing of the earliest event started that these are of, or that has become nothing.
+    /// Engine time when the processing of the earliest of these events began, also if the event has become nothing.
     pub started: u64,
     /// Nothing comes any more in this block.
     pub last: bool,

@@ -149,9 +149,9 @@ impl Batches {
         if turn.next() != number {
             wait.during(|| turn.enter(number, idle, || self.is_over(number, job)))?;
         }
-        let made = work();
+        let outcome = work();
         turn.leave(number, idle);
-        Ok(made)
+        Ok(outcome)
     }
 
     /// Does the work of a worker for a block.
@@ -247,7 +247,6 @@ impl Batches {
     ///
     /// # Safety
     /// The rows are readable and the operator's.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a worker")]
     unsafe fn by_parts(
         &self,
         frame: &Frame,

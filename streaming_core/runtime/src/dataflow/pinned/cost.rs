@@ -33,8 +33,8 @@ impl Default for Cost {
 }
 
 impl Cost {
-    /// A step has taken the rows behind the first `rows_in`; what the task's breakdown was before it, and is now; `is_used`:
-    /// nothing of the batch is left for another step.
+    /// Adds a step that took the rows behind the first `rows_in`. `before` and `now` are the task's breakdown before and after
+    /// the step. `is_used` says that nothing of the batch is left for another step.
     pub fn add(&mut self, rows_in: u64, before: Breakdown, now: Breakdown, is_used: bool) {
         let execute = now.useful - before.useful;
         self.execute += execute;

@@ -20,14 +20,14 @@ enum OfEvent {
 
 /// Whether the rows of a program are numbered before the sink.
 pub(super) fn is_numbered(program: &Program) -> bool {
-    let mut made: Vec<OfEvent> = Vec::new();
+    let mut outputs_of: Vec<OfEvent> = Vec::new();
     for operator in &program.operators {
         let before = match operator.inputs[..] {
             [Origin::Events] => OfEvent::One,
-            [Origin::Operator(index)] => made[index],
+            [Origin::Operator(index)] => outputs_of[index],
             _ => return false,
         };
-        made.push(match (before, operator.emits) {
+        outputs_of.push(match (before, operator.emits) {
             _ if operator.window.is_some() => return false,
             (OfEvent::One, (_, Some(0 | 1))) => OfEvent::One,
             (OfEvent::One, _) | (OfEvent::Numbered, (1, Some(1))) => OfEvent::Numbered,

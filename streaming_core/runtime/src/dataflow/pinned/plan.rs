@@ -25,9 +25,9 @@ impl Plan {
     ///
     /// # Errors
     /// `Invalid`: a name that is no operator's, a thread that is none, or replicas of what cannot have several.
-    pub fn new(program: &Program, given: &BTreeMap<String, Vec<usize>>, threads: usize) -> Result<Self, RunError> {
+    pub fn new(program: &Program, replicas: &BTreeMap<String, Vec<usize>>, threads: usize) -> Result<Self, RunError> {
         let invalid = |what: String| Err(RunError::Invalid(format!("plan: {what}")));
-        for (name, places) in given {
+        for (name, places) in replicas {
             let single = match program.operators.iter().find(|operator| operator.name == *name) {
                 Some(operator) => operator.kind == OperatorKind::Stateful,
                 None if name == SINK || name == SOURCE => false,
@@ -48,7 +48,7 @@ impl Plan {
         }
         let mut turn = 0;
         let operators = (program.operators.iter())
-            .map(|operator| match (given.get(&operator.name), operator.kind) {
+            .map(|operator| match (replicas.get(&operator.name), operator.kind) {
                 (Some(places), _) => places.clone(),
                 (None, OperatorKind::Stateful) => {
                     turn += 1;
@@ -58,9 +58,9 @@ impl Plan {
             })
             .collect();
         Ok(Self {
-            source: given.get(SOURCE).cloned().unwrap_or_else(|| vec![0]),
+            source: replicas.get(SOURCE).cloned().unwrap_or_else(|| vec![0]),
             operators,
-            sink: given.get(SINK).cloned().unwrap_or_else(|| (0..threads).collect()),
+            sink: replicas.get(SINK).cloned().unwrap_or_else(|| (0..threads).collect()),
         })
     }
 

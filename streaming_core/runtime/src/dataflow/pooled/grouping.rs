@@ -1,13 +1,13 @@
-//! Grouping: how many lanes the partitioned stages get, from what they are found to cost.
+//! Grouping: how many lanes the partitioned stages get, by their measured cost.
 
 use crate::dataflow::pooled::input::MOST_LANES;
 use crate::dataflow::pooled::worklist::list::Partitions;
 
 /// Lanes of a partitioned stage per thread: enough to even out skewed keys, few enough to leave rows to each.
 const LANES_PER_THREAD: usize = 4;
-/// A partitioned stage is split into lanes when its share of the work is above the first, in threads: copying rows into
-/// lane order and back must pay. It becomes a single lane again when its share is below the second. Nothing changes any
-/// more once it has so many keys that noting all of them anew would hold everybody up (200 ns a key).
+/// Shares of the work, in threads. A partitioned stage gets several lanes when its share is above the first, so that copying
+/// rows into lane order and back pays. It gets a single lane again when its share is below the second. With more than
+/// `FEW_KEYS` keys, a stage stays as it is: to note all keys anew would hold up every worker (200 ns a key).
 const MANY_LANES: f64 = 1.3;
 const ONE_LANE: f64 = 0.9;
 const FEW_KEYS: usize = 1 << 16;

@@ -1,7 +1,8 @@
 //! A batch on its way through a stage: split by lane, and put in order again.
 //!
-//! Invariant: the rows of a lane are adjacent and in total order; what the lanes emit is merged by the position of the
-//! input that emitted it.
+//! Invariant: the rows of a lane are adjacent and in total order. Outputs of the lanes are merged by the positions of their
+//! inputs.
+//!
 //! Cost: with several lanes each row is copied once on the way in and once on the way out; with one lane not at all.
 
 use std::ptr::null;

@@ -128,8 +128,8 @@ impl Pool {
         self.heuristic.choose(&View { pool: self, job, me, reach: Reach::Own, spent: &[] })
     }
 
-    /// Tells the scheduler what the worker has spent where, and asks it where to go: one worker after the other, so that
-    /// each sees where the others have been sent.
+    /// Reports to the scheduler where the worker has spent its time, and asks it where to go. Workers ask one after the other,
+    /// so each sees where the scheduler has sent the others.
     pub fn allot(&self, me: usize, worker: &mut Worker, job: &Job) -> Allotment {
         // ORDERING: Relaxed: written by this worker.
         let has_worked = self.at[me].load(Ordering::Relaxed) != NOWHERE;

@@ -93,8 +93,8 @@ pub struct Pool {
     pub window: u64,
 }
 
-// SAFETY: batches, lanes, workers' own parts and the delivery are cells; the channels order all accesses to them
-// (README.md), and a worker's own part is used by that worker only.
+// SAFETY: batches, lanes, workers' own parts and the delivery are cells. The channels order all accesses to them (README.md).
+// Only the worker itself uses its own part.
 unsafe impl Sync for Pool {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for Pool {}

@@ -1,31 +1,53 @@
-//! Steps: fused stateless operators, any worker on any batch.
+//! Steps: a worker takes a batch through the stateless operators between two stages. Any worker may run any step on any batch.
+//!
+//! `run_step` reads as the way of a batch: it enters from the lanes in front, passes the operators, and goes to the sink or
+//! into the lanes of the next stage.
 
 use crate::dataflow::frame::Job;
-use crate::dataflow::lane::{Lanes, lane_of};
+use crate::dataflow::lane::{Lanes, Scratch, lane_of};
 use crate::dataflow::operator::taken;
-use crate::dataflow::pooled::input::merge;
+use crate::dataflow::pooled::input::{Sorted, merge};
 use crate::dataflow::pooled::pool::{Pool, Worker};
+use crate::dataflow::pooled::slot::{BatchHead, Slot};
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
-use crate::program::Origin;
+use crate::program::{Key, Origin};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::union::union;
 use crate::rows::view::Rows;
 
-/// Where the rows that are taken behind a step have to stay.
+/// Where the rows stay that leave a step.
 #[derive(Clone, Copy, PartialEq)]
 enum Destination {
     /// With the batch, until it is delivered.
     Sink,
-    /// With the batch, for the only lane of the stage behind.
+    /// With the batch, for the only lane of the next stage.
     Lane,
-    /// They are copied into lane order at once.
+    /// In lane order: the step copies them at once.
     Lanes,
 }
 
+/// A step, applied to the batch in a slot.
+struct Passage<'a> {
+    pool: &'a Pool,
+    job: &'a Job<'a>,
+    slot: &'a Slot,
+    /// The number of the step, and of the stage behind it.
+    k: usize,
+    /// The events of the batch.
+    events: Rows,
+    destination: Destination,
+    /// The origins whose rows leave the step.
+    leaving: &'a [Origin],
+    /// The operator that writes all rows that leave straight to their destination, if one does.
+    last: Option<usize>,
+}
+
 impl Pool {
-    /// Takes batch `serial` through step `k`: merges what the lanes in front emitted, runs the stateless operators,
-    /// and hands the result to the stage behind, or to the sink; how many rows came in and went out.
+    /// Takes batch `serial` through step `k`. Returns how many rows came in and went out.
+    ///
+    /// The step merges the outputs of the lanes in front, runs the stateless operators, and passes their outputs to the stage
+    /// behind, or to the sink.
     pub fn run_step(
         &self,
         k: usize,
@@ -36,167 +58,55 @@ impl Pool {
     ) -> Result<(usize, usize), RunError> {
         let slot = self.slot(serial);
         clock.lap(&mut worker.counters.time.other);
-        let Worker { buffers, unions, scratch, counters, .. } = worker;
-        let (frame, text) = (job.frame, job.block.text);
-        let (chain, operators) = (&frame.chain, &frame.chain.operators);
         let counts = slot.head.with_mut(|head| {
             // SAFETY: the worker that took the batch for this step owns its head until it hands the batch on.
             let head = unsafe { &mut *head };
             head.out.clear();
             if k == 0 {
-                head.start = (serial - self.first) as usize * frame.batch;
-                head.end = job.block.n.min(head.start + frame.batch);
+                head.start = (serial - self.first) as usize * job.frame.batch;
+                head.end = job.block.n.min(head.start + job.frame.batch);
                 head.started = job.clock.now();
             }
-            let events = job.rows().slice(head.start..head.end);
-            let place = match frame.lanes.get(k).map(Lanes::count) {
-                None => Destination::Sink,
-                Some(1) => Destination::Lane,
-                Some(_) => Destination::Lanes,
-            };
-            let takes = match self.stages.get(k) {
-                Some(stage) => &operators[stage.operator].inputs,
-                None => &chain.outputs,
-            };
-            // Whoever makes all that is taken behind this step writes it where it is to stay.
-            let last = match takes[..] {
-                [Origin::Operator(index)] if !chain.kept[index] && place != Destination::Lanes => Some(index),
-                _ => None,
-            };
-            let mut room = |index: usize, kept: &mut [RowBuffer], out: &mut RowBuffer| -> *mut RowBuffer {
-                if chain.kept[index] {
-                    &raw mut kept[index]
-                } else if last != Some(index) {
-                    &raw mut buffers[index]
-                } else if place == Destination::Sink {
-                    &raw mut *out
+            let passage = Passage::new(self, k, slot, job, job.rows().slice(head.start..head.end));
+            // SAFETY: as above.
+            unsafe {
+                let rows_in = passage.enter(head, worker)?;
+                clock.lap(&mut worker.counters.time.other);
+                passage.operate(head, worker)?;
+                let rows_out = if passage.destination == Destination::Sink {
+                    let rows_out = passage.leave(head)?;
+                    clock.lap(&mut worker.counters.time.useful);
+                    rows_out
                 } else {
-                    // SAFETY: the batch is this worker's until it is released.
-                    unsafe { slot.inputs[k].with_buffer(|buffer| &raw mut *buffer) }
-                }
-            };
-            // What comes in.
-            let mut rows_in = events.n;
-            if k > 0 {
-                let (input, index) = (&slot.inputs[k - 1], self.stages[k - 1].operator);
-                head.rows[index] = if let [only] = &input.outputs[..] {
-                    // SAFETY: the lane is done, and the batch is this worker's.
-                    let is_empty = input.batch.with(|batch| unsafe { (*batch).n == 0 });
-                    only.with_mut(|output| {
-                        // SAFETY: as above; no worker writes the outputs before the slot is reused.
-                        let rows = unsafe { &mut (*output).rows };
-                        if is_empty {
-                            // The lane never saw this batch: these are outputs of an older one.
-                            rows.clear();
-                        }
-                        &raw const *rows
-                    })
-                } else {
-                    let out = room(index, &mut head.kept, &mut head.out);
-                    // SAFETY: the room is this worker's, or the batch's.
-                    let merged = unsafe { &mut *out };
-                    merged.clear();
-                    input.batch.with(|batch| {
-                        // SAFETY: all lanes are done with the batch.
-                        let batch = unsafe { &*batch };
-                        // SAFETY: as above.
-                        unsafe { merge(batch, &input.outputs, merged) }
-                    })?;
-                    out
+                    clock.lap(&mut worker.counters.time.useful);
+                    passage.deal(serial, head, worker)?
                 };
-                // SAFETY: it was made just now.
-                rows_in = unsafe { (*head.rows[index]).len() };
+                Ok::<_, RunError>((rows_in, rows_out))
             }
-            clock.lap(&mut counters.time.other);
-            let stream = |origin: Origin, rows: &[*const RowBuffer]| match origin {
-                Origin::Events => events,
-                // SAFETY: made in this step, or kept since; not written while they are taken.
-                Origin::Operator(index) => Rows::of(unsafe { &*rows[index] }, text),
-            };
-            // The stateless operators.
-            for index in chain.step(k) {
-                let operator = &operators[index];
-                // SAFETY: the rows are readable; the room for a union is this worker's.
-                let rows = unsafe { taken(&operator.inputs, |origin| stream(origin, &head.rows), &mut unions[index]) }?;
-                let out = room(index, &mut head.kept, &mut head.out);
-                // SAFETY: the room is this worker's, or the batch's.
-                let made = unsafe { &mut *out };
-                made.clear();
-                // SAFETY: the rows are what the operator takes.
-                let outcome = unsafe { operator.map(rows, made) };
-                counters.dropped += made.take_dropped();
-                head.rows[index] = out;
-                self.note(index, outcome, frame)?;
-            }
-            if place == Destination::Sink {
-                head.outputs = match takes[..] {
-                    [Origin::Operator(index)] => head.rows[index],
-                    _ => {
-                        let streams: Vec<Rows> = takes.iter().map(|&origin| stream(origin, &head.rows)).collect();
-                        // SAFETY: the rows are readable and lie elsewhere.
-                        unsafe { union(&streams, &mut head.out) }?;
-                        &raw const head.out
-                    }
-                };
-                // SAFETY: the outputs are there, and stay until the batch is delivered.
-                let outputs = unsafe { &*head.outputs };
-                head.prepared = frame.preparer.prepare(outputs, text)?;
-                clock.lap(&mut counters.time.useful);
-                return Ok::<_, RunError>((rows_in, outputs.len()));
-            }
-            clock.lap(&mut counters.time.useful);
-            let union = match place {
-                Destination::Lanes => &raw mut unions[self.stages[k].operator],
-                // SAFETY: the batch is this worker's until it is released.
-                _ => unsafe { slot.inputs[k].with_buffer(|buffer| &raw mut *buffer) },
-            };
-            // SAFETY: as above; the room for a union is this worker's, or the batch's.
-            let rows = unsafe { taken(takes, |origin| stream(origin, &head.rows), &mut *union) }?;
-            slot.inputs[k].batch.with_mut(|batch| {
-                // SAFETY: the batch is this worker's until it is released.
-                let batch = unsafe { &mut *batch };
-                match operators[self.stages[k].operator].key {
-                    // SAFETY: the rows have the layout of the key's operator's inputs.
-                    Some(key) => unsafe {
-                        scratch.hash(rows, key)?;
-                        if place == Destination::Lane {
-                            batch.whole(rows, &mut scratch.hashes);
-                        } else {
-                            match frame.lanes[k].ranges() {
-                                None => {
-                                    batch.sort(rows, &scratch.hashes, |row, count| lane_of(scratch.hashes[row], count))
-                                }
-                                Some(ranges) => {
-                                    scratch.place(rows, key)?;
-                                    batch.sort(rows, &scratch.hashes, |row, _| ranges.range(scratch.positions[row]))
-                                }
-                            }?;
-                        }
-                    },
-                    None => batch.whole(rows, &mut Vec::new()),
-                }
-                self.stages[k].queue.offer(serial, &|lane| batch.starts[lane] < batch.starts[lane + 1]);
-                Ok((rows_in, rows.n))
-            })
         })?;
-        if k == self.stages.len() {
-            self.deliver(serial, job)?;
-        } else {
-            let stage = &self.stages[k];
-            stage.front.complete_and_release(serial, &mut |serial| {
-                // SAFETY: the releasing worker sees the complete batch, which no lane has before it is added.
-                stage.count_entered(self.slot(serial).inputs[k].batch.with(|batch| unsafe { (*batch).n }));
-                if !stage.queue.add(serial) {
-                    stage.done.offer(serial);
-                }
-            });
-        }
-        frame.signals.idle.notify();
+        self.hand_on(k, serial, job)?;
+        job.frame.signals.idle.notify();
         clock.lap(&mut worker.counters.time.other);
         Ok(counts)
     }
 
-    /// Lets batch `serial` leave, and whatever waited for it.
+    /// Hands batch `serial` on behind step `k`: delivers it, or lets the lanes of the stage behind have it.
+    fn hand_on(&self, k: usize, serial: u64, job: &Job) -> Result<(), RunError> {
+        if k == self.stages.len() {
+            return self.deliver(serial, job);
+        }
+        let stage = &self.stages[k];
+        stage.front.complete_and_release(serial, &mut |serial| {
+            // SAFETY: the releasing worker sees the complete batch, which no lane has before it is added.
+            stage.count_entered(self.slot(serial).inputs[k].batch.with(|batch| unsafe { (*batch).n }));
+            if !stage.queue.add(serial) {
+                stage.done.offer(serial);
+            }
+        });
+        Ok(())
+    }
+
+    /// Delivers batch `serial`, and the batches that waited for it.
     fn deliver(&self, serial: u64, job: &Job) -> Result<(), RunError> {
         let mut failure = None;
         self.back.complete_and_release(serial, &mut |serial| {
@@ -215,5 +125,193 @@ impl Pool {
             failure = failure.take().or(outcome.err());
         });
         failure.map_or(Ok(()), Err)
+    }
+}
+
+impl<'a> Passage<'a> {
+    fn new(pool: &'a Pool, k: usize, slot: &'a Slot, job: &'a Job, events: Rows) -> Self {
+        let chain = &job.frame.chain;
+        let destination = match job.frame.lanes.get(k).map(Lanes::count) {
+            None => Destination::Sink,
+            Some(1) => Destination::Lane,
+            Some(_) => Destination::Lanes,
+        };
+        let leaving = match pool.stages.get(k) {
+            Some(stage) => &chain.operators[stage.operator].inputs,
+            None => &chain.outputs,
+        };
+        // An operator that alone puts out all rows that leave writes them where they stay.
+        let last = match leaving[..] {
+            [Origin::Operator(index)] if !chain.kept[index] && destination != Destination::Lanes => Some(index),
+            _ => None,
+        };
+        Self { pool, job, slot, k, events, destination, leaving, last }
+    }
+
+    /// The room for the outputs of operator `index`.
+    ///
+    /// # Safety
+    /// The batch is this worker's, and not yet released.
+    unsafe fn room(&self, index: usize, head: &mut BatchHead, buffers: &mut [RowBuffer]) -> *mut RowBuffer {
+        if self.job.frame.chain.kept[index] {
+            &raw mut head.kept[index]
+        } else if self.last != Some(index) {
+            &raw mut buffers[index]
+        } else if self.destination == Destination::Sink {
+            &raw mut head.out
+        } else {
+            // SAFETY: as the caller says.
+            unsafe { self.slot.inputs[self.k].with_buffer(|buffer| &raw mut *buffer) }
+        }
+    }
+
+    /// The rows of an origin. `rows` are those of the batch's head.
+    ///
+    /// # Safety
+    /// The operator has put its rows out, in this step or an earlier one, and they are not written while they are used.
+    unsafe fn stream(&self, origin: Origin, rows: &[*const RowBuffer]) -> Rows {
+        match origin {
+            Origin::Events => self.events,
+            // SAFETY: as the caller says.
+            Origin::Operator(index) => Rows::of(unsafe { &*rows[index] }, self.job.block.text),
+        }
+    }
+
+    /// Takes in the outputs of the stage in front, merged if it has several lanes. Returns how many rows come in.
+    ///
+    /// # Safety
+    /// The lanes in front are done with the batch, and it is this worker's.
+    unsafe fn enter(&self, head: &mut BatchHead, worker: &mut Worker) -> Result<usize, RunError> {
+        if self.k == 0 {
+            return Ok(self.events.n);
+        }
+        let (input, index) = (&self.slot.inputs[self.k - 1], self.pool.stages[self.k - 1].operator);
+        head.rows[index] = if let [only] = &input.outputs[..] {
+            // SAFETY: the lane is done, and the batch is this worker's.
+            let is_empty = input.batch.with(|batch| unsafe { (*batch).n == 0 });
+            only.with_mut(|output| {
+                // SAFETY: as above; no worker writes the outputs before the slot is reused.
+                let rows = unsafe { &mut (*output).rows };
+                if is_empty {
+                    // The lane never saw this batch: these are outputs of an older one.
+                    rows.clear();
+                }
+                &raw const *rows
+            })
+        } else {
+            // SAFETY: as the caller says.
+            let room = unsafe { self.room(index, head, &mut worker.buffers) };
+            // SAFETY: the room is this worker's, or the batch's.
+            let merged = unsafe { &mut *room };
+            merged.clear();
+            input.batch.with(|batch| {
+                // SAFETY: all lanes are done with the batch.
+                let batch = unsafe { &*batch };
+                // SAFETY: as above.
+                unsafe { merge(batch, &input.outputs, merged) }
+            })?;
+            room
+        };
+        // SAFETY: it was written just now, or by the lane.
+        Ok(unsafe { (*head.rows[index]).len() })
+    }
+
+    /// Runs the stateless operators of the step.
+    ///
+    /// # Safety
+    /// The batch is this worker's, and its rows have entered.
+    unsafe fn operate(&self, head: &mut BatchHead, worker: &mut Worker) -> Result<(), RunError> {
+        let frame = self.job.frame;
+        for index in frame.chain.step(self.k) {
+            let operator = &frame.chain.operators[index];
+            let union = &mut worker.unions[index];
+            // SAFETY: operators in front have put out their rows, which stay readable.
+            let stream = |origin| unsafe { self.stream(origin, &head.rows) };
+            // SAFETY: the rows are readable; the room for a union is this worker's.
+            let rows = unsafe { taken(&operator.inputs, stream, union) }?;
+            // SAFETY: as the caller says.
+            let room = unsafe { self.room(index, head, &mut worker.buffers) };
+            // SAFETY: the room is this worker's, or the batch's.
+            let outputs = unsafe { &mut *room };
+            outputs.clear();
+            // SAFETY: the rows are what the operator takes.
+            let outcome = unsafe { operator.map(rows, outputs) };
+            worker.counters.dropped += outputs.take_dropped();
+            head.rows[index] = room;
+            self.pool.note(index, outcome, frame)?;
+        }
+        Ok(())
+    }
+
+    /// Prepares the outputs of the batch for the sink. Returns how many there are.
+    ///
+    /// # Safety
+    /// The batch is this worker's, and all operators have run.
+    unsafe fn leave(&self, head: &mut BatchHead) -> Result<usize, RunError> {
+        head.outputs = match self.leaving[..] {
+            [Origin::Operator(index)] => head.rows[index],
+            _ => {
+                // SAFETY: as the caller says.
+                let stream = |&origin: &Origin| unsafe { self.stream(origin, &head.rows) };
+                let streams: Vec<Rows> = self.leaving.iter().map(stream).collect();
+                // SAFETY: the rows are readable and lie elsewhere.
+                unsafe { union(&streams, &mut head.out) }?;
+                &raw const head.out
+            }
+        };
+        // SAFETY: the outputs stay until the batch is delivered.
+        let outputs = unsafe { &*head.outputs };
+        head.prepared = self.job.frame.preparer.prepare(outputs, self.job.block.text)?;
+        Ok(outputs.len())
+    }
+
+    /// Deals the rows that leave to the lanes of the stage behind. Returns how many there are.
+    ///
+    /// # Safety
+    /// As for `leave`.
+    unsafe fn deal(&self, serial: u64, head: &BatchHead, worker: &mut Worker) -> Result<usize, RunError> {
+        let (stage, input) = (&self.pool.stages[self.k], &self.slot.inputs[self.k]);
+        let union = match self.destination {
+            Destination::Lanes => &raw mut worker.unions[stage.operator],
+            // SAFETY: the batch is this worker's until it is released.
+            _ => unsafe { input.with_buffer(|buffer| &raw mut *buffer) },
+        };
+        // SAFETY: as the caller says.
+        let stream = |origin| unsafe { self.stream(origin, &head.rows) };
+        // SAFETY: as above; the room for a union is this worker's, or the batch's.
+        let rows = unsafe { taken(self.leaving, stream, &mut *union) }?;
+        input.batch.with_mut(|batch| {
+            // SAFETY: the batch is this worker's until it is released.
+            let batch = unsafe { &mut *batch };
+            match self.job.frame.chain.operators[stage.operator].key {
+                // SAFETY: the rows have the layout of the key's operator's inputs.
+                Some(key) => unsafe { self.sort(rows, key, batch, &mut worker.scratch) }?,
+                None => batch.whole(rows, &mut Vec::new()),
+            }
+            stage.queue.offer(serial, &|lane| batch.starts[lane] < batch.starts[lane + 1]);
+            Ok(rows.n)
+        })
+    }
+
+    /// Hashes the keys of the rows, and copies the rows into lane order if there are several lanes.
+    ///
+    /// # Safety
+    /// The rows are readable, lie outside of the batch's buffer, and have the layout of `key`'s operator's inputs.
+    unsafe fn sort(&self, rows: Rows, key: Key, batch: &mut Sorted, scratch: &mut Scratch) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        unsafe {
+            scratch.hash(rows, key)?;
+            if self.destination == Destination::Lane {
+                batch.whole(rows, &mut scratch.hashes);
+                return Ok(());
+            }
+            match self.job.frame.lanes[self.k].ranges() {
+                None => batch.sort(rows, &scratch.hashes, |row, count| lane_of(scratch.hashes[row], count)),
+                Some(ranges) => {
+                    scratch.place(rows, key)?;
+                    batch.sort(rows, &scratch.hashes, |row, _| ranges.range(scratch.positions[row]))
+                }
+            }
+        }
     }
 }

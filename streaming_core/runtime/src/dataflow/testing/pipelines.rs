@@ -369,14 +369,15 @@ impl<'a> Model<'a> {
 
     /// One event, or the end of the stream: `end` is its seq then.
     fn event(&mut self, event: Option<Row>, end: i64) {
-        let mut made: Vec<Vec<Row>> = Vec::new();
-        let taken = |inputs: &[i64], made: &[Vec<Row>]| -> Vec<Row> {
-            let stream = |&input: &i64| usize::try_from(input).map_or(event.into_iter().collect(), |i| made[i].clone());
+        let mut emitted: Vec<Vec<Row>> = Vec::new();
+        let taken = |inputs: &[i64], emitted: &[Vec<Row>]| -> Vec<Row> {
+            let stream =
+                |&input: &i64| usize::try_from(input).map_or(event.into_iter().collect(), |i| emitted[i].clone());
             inputs.iter().flat_map(stream).collect()
         };
         for (index, op) in self.pipeline.ops.iter().enumerate() {
             let mut rows = Vec::new();
-            for row in taken(&op.inputs, &made) {
+            for row in taken(&op.inputs, &emitted) {
                 match self.take(index, row) {
                     Some(more) => rows.extend(more),
                     None => {
@@ -390,9 +391,9 @@ impl<'a> Model<'a> {
                     flush_body(state, &mut |key, value| rows.push([end, key, value]));
                 }
             }
-            made.push(rows);
+            emitted.push(rows);
         }
-        for (sub, row) in taken(&self.pipeline.outputs, &made).into_iter().enumerate() {
+        for (sub, row) in taken(&self.pipeline.outputs, &emitted).into_iter().enumerate() {
             self.outcomes.rows.push(row);
             self.outcomes.subs.push(sub as u32);
         }
@@ -427,7 +428,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// A whole run. Nobody may flush when keys are text: there is no text at the end of the stream.
+/// A whole run. No operator may flush when keys are text: there is no text at the end of the stream.
 pub fn run(pipeline: &Pipeline, blocks: &[Events], executor: &mut dyn Executor) -> Result<Outcomes, RunError> {
     let mut outcomes = Outcomes::default();
     let mut take = |executor: &mut dyn Executor| {
@@ -561,7 +562,7 @@ prop_compose! {
 
 /// Any pipeline of up to six operators that branches and meets again.
 pub fn any_pipeline(fails: bool) -> impl Strategy<Value = Pipeline> {
-    // Per operator its kind, body, whether it flushes, and of which of those before it, it takes the rows.
+    // For each operator its kind, its body, whether it flushes, and the earlier operators whose rows it takes.
     let op = (0_u8..3, 0_usize..8, any::<bool>(), proptest::collection::vec(any::<prop::sample::Index>(), 1..4));
     let outputs = proptest::collection::vec(any::<prop::sample::Index>(), 1..3);
     (proptest::collection::vec(op, 1..7), outputs, any::<bool>()).prop_map(move |(drawn, outputs, text_keys)| {

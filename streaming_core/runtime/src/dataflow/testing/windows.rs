@@ -141,7 +141,7 @@ impl Windows {
         blocks.iter().flat_map(|block| &block.rows).flat_map(taken).collect()
     }
 
-    /// Rows of which all windows have expired when they come.
+    /// Rows that come after all of their windows have expired.
     pub fn late(&self, blocks: &[Events], detour: bool) -> u64 {
         let mut latest = i64::MIN;
         let mut is_late = |row: &Row| {
@@ -188,8 +188,8 @@ impl Windows {
                         return (out, Some(row[0]));
                     }
                     let group = group(hash_i64(key));
-                    let found = open.range((number, group, 0)..=(number, group, usize::MAX)).find(|one| one.1.0 == key);
-                    let place = found.map_or((number, group, touched), |one| *one.0);
+                    let entry = open.range((number, group, 0)..=(number, group, usize::MAX)).find(|one| one.1.0 == key);
+                    let place = entry.map_or((number, group, touched), |one| *one.0);
                     touched += 1;
                     let state = &mut open.entry(place).or_insert((key, [0; 2])).1;
                     out.extend(

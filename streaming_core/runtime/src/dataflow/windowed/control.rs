@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crate::dataflow::windowed::controller::{Controller, Load, balance};
 use crate::dataflow::windowed::counts::Counts;
-use crate::dataflow::windowed::epochs::{Asked, Epochs, REPORTED, Reconfiguration};
+use crate::dataflow::windowed::epochs::{Epochs, REPORTED, Reconfiguration, Request};
 use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Reconfigurable;
@@ -119,9 +119,9 @@ impl Control {
         // SAFETY: as the caller says. Other threads look at the epochs with the lock only.
         unsafe { self.epochs.forget() };
         asking.clock = Some(clock);
-        if let Some((asked, _)) = &mut asking.request {
+        if let Some((asked_at, _)) = &mut asking.request {
             // Between blocks the clock stood still.
-            *asked = (*asked).min(clock.began());
+            *asked_at = (*asked_at).min(clock.began());
         }
     }
 
@@ -131,18 +131,18 @@ impl Control {
         let asking = &mut *asking;
         let dealt = self.epochs.dealt();
         let next = if dealt > i64::MIN { dealt + 1 } else { first };
-        if let Some((asked, owners)) = asking.request.take() {
+        if let Some((asked_at, owners)) = asking.request.take() {
             // It may have come since `now`.
-            let asked = Asked { by: "request", asked: Some(asked.min(now)), posted: Some(now), cause: None };
-            self.epochs.append(next, owners, asked);
+            let request = Request { by: "request", asked_at: Some(asked_at.min(now)), posted: Some(now), cause: None };
+            self.epochs.append(next, owners, request);
             // ORDERING: Relaxed, as above.
             self.is_asked.store(false, Ordering::Relaxed);
         }
         self.ask_controller(asking, next, now, offered);
         while asking.schedule.front().is_some_and(|&(event, _)| event <= upto) {
             let Some((event, owners)) = asking.schedule.pop_front() else { break };
-            let asked = Asked { by: "schedule", posted: Some(now), ..Asked::default() };
-            self.epochs.append(event.max(next), owners, asked);
+            let request = Request { by: "schedule", posted: Some(now), ..Request::default() };
+            self.epochs.append(event.max(next), owners, request);
         }
         self.epochs.deal(upto.max(dealt));
     }
@@ -189,8 +189,8 @@ impl Control {
             (None, None) => None,
         };
         if let Some((by, owners, cause)) = decision {
-            let asked = Asked { by, cause: Some(cause), asked: Some(now), posted: Some(now) };
-            self.epochs.append(next, owners, asked);
+            let request = Request { by, cause: Some(cause), asked_at: Some(now), posted: Some(now) };
+            self.epochs.append(next, owners, request);
         }
     }
 
@@ -201,7 +201,7 @@ impl Control {
             operator: self.operator.clone(),
             event: *event,
             owners: owners.pattern().to_vec(),
-            asked: Asked { by: "schedule", ..Asked::default() },
+            request: Request { by: "schedule", ..Request::default() },
             moved: 0,
             bytes: 0,
             cells: CELLS,
@@ -227,8 +227,8 @@ impl Reconfigurable for Arc<Control> {
         let now = Instant::now();
         Owners::check(&self.operator, pattern, self.epochs.replicas()).map_err(RunError::Invalid)?;
         let mut asking = lock(&self.asking);
-        let asked = asking.clock.map_or(0, |clock| clock.at(now));
-        asking.request = Some((asked, Owners::new(pattern)));
+        let asked_at = asking.clock.map_or(0, |clock| clock.at(now));
+        asking.request = Some((asked_at, Owners::new(pattern)));
         // ORDERING: Relaxed; it only says when a batch is cut.
         self.is_asked.store(true, Ordering::Relaxed);
         Ok(())
@@ -261,14 +261,14 @@ mod tests {
         (0..CELLS).for_each(|cell| counts.add(0, cell, 100));
         control.deal((10, 19), 2 * PERIOD, Offered::default());
         let [one] = &control.reconfigurations()[..] else { panic!("one") };
-        assert_eq!((one.asked.by, one.event, one.moved), ("balance", 0, 6));
-        assert_eq!(one.asked.cause.as_deref(), Some("a replica has 400 % of the mean load, above 110 %"));
+        assert_eq!((one.request.by, one.event, one.moved), ("balance", 0, 6));
+        assert_eq!(one.request.cause.as_deref(), Some("a replica has 400 % of the mean load, above 110 %"));
         assert!((0..4).all(|replica| (0..8).filter(|cell| one.owners[4 * cell] == replica).count() == 2));
     }
 
     fn events(control: &Control) -> Vec<(&'static str, i64, Vec<usize>)> {
-        let found = control.reconfigurations().into_iter();
-        found.map(|one| (one.asked.by, one.event, one.owners)).collect()
+        let epochs = control.reconfigurations().into_iter();
+        epochs.map(|one| (one.request.by, one.event, one.owners)).collect()
     }
 
     #[test]
@@ -283,11 +283,11 @@ mod tests {
         // The last one counts.
         control.request(&[3]).unwrap();
         deal(10, 29);
-        let found = events(&control);
+        let epochs = events(&control);
         let of = |by, event, replicas: &[usize]| (by, event, replicas.to_vec());
-        assert_eq!(found[..3], [of("request", 0, &[0, 2]), of("schedule", 3, &[1]), of("request", 10, &[3])]);
-        assert_eq!(found[3..], [of("schedule", 20, &[2]), of("schedule", 20, &[3]), of("schedule", 40, &[0])]);
-        let reached: Vec<bool> = control.reconfigurations().iter().map(|one| one.asked.posted.is_some()).collect();
+        assert_eq!(epochs[..3], [of("request", 0, &[0, 2]), of("schedule", 3, &[1]), of("request", 10, &[3])]);
+        assert_eq!(epochs[3..], [of("schedule", 20, &[2]), of("schedule", 20, &[3]), of("schedule", 40, &[0])]);
+        let reached: Vec<bool> = control.reconfigurations().iter().map(|one| one.request.posted.is_some()).collect();
         assert_eq!(reached, [true, true, true, true, true, false]);
     }
 
@@ -312,12 +312,12 @@ mod tests {
     #[test]
     fn what_comes_between_blocks_came_when_the_clock_stopped() {
         let control = Arc::new(control(&[], None));
-        let asked = |at: usize| control.reconfigurations()[at].asked.asked.unwrap();
+        let asked_at = |at: usize| control.reconfigurations()[at].request.asked_at.unwrap();
         control.request(&[0]).unwrap();
         // SAFETY: there is no other thread.
         unsafe { control.begin(Clock::default().start()) };
         control.deal((0, 9), u64::MAX, Offered::default());
-        assert_eq!(asked(0), 0);
+        assert_eq!(asked_at(0), 0);
         // By this clock it comes later than the next block begins.
         // SAFETY: there is no other thread.
         unsafe { control.begin(Clock::after(1_000).start()) };
@@ -325,14 +325,14 @@ mod tests {
         // SAFETY: there is no other thread.
         unsafe { control.begin(Clock::after(1_000).start()) };
         control.deal((10, 19), u64::MAX, Offered::default());
-        assert_eq!(asked(1), 1_000);
+        assert_eq!(asked_at(1), 1_000);
         control.request(&[2]).unwrap();
         control.deal((20, 29), u64::MAX, Offered::default());
-        assert!(asked(2) >= 1_000);
+        assert!(asked_at(2) >= 1_000);
         // Nor after it was heard.
         control.request(&[3]).unwrap();
         control.deal((30, 39), 1_000, Offered::default());
-        assert_eq!(asked(3), 1_000);
+        assert_eq!(asked_at(3), 1_000);
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
         let second = seen(2 * PERIOD, 2, 2 * PERIOD, (30, 20, 20));
         assert_eq!(control.loads(), [seen(PERIOD, 4, 1_000, (30, 20, 10)), second]);
         assert_eq!(events(&control), [("threshold", 10, vec![0, 1]), ("threshold", 30, vec![0, 1, 2])]);
-        let cause = |at: usize| control.reconfigurations()[at].asked.cause.clone().unwrap();
+        let cause = |at: usize| control.reconfigurations()[at].request.cause.clone().unwrap();
         assert_eq!([cause(0), cause(1)], ["load 25 % below 45 %", "load 100 % above 90 %"]);
     }
 }

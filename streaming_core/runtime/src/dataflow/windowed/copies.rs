@@ -1,17 +1,18 @@
-//! Copies: what replicas that share nothing get of rows (SN; STRETCH, sections 2.2 and 4.1).
+//! Copies: the rows for replicas that share nothing (SN; STRETCH, sections 2.2 and 4.1).
 //!
-//! A row is copied, with its meeting, into the queue of every replica that owns one of its keys in the epoch of its event;
-//! the meeting has these keys, with their numbers in the row, which outputs are ranked by. Rows that have all keys are
-//! copied to all who own any. The block's text that rows name is not copied, because no task writes it.
+//! A finder of keys copies a row, with its meeting, into the queue of every replica that owns one of its keys in the epoch of its
+//! event. The meeting has the replica's keys, with their numbers in the row, because outputs are ranked by these numbers. A row
+//! that meets all keys goes to every replica that owns cells. The text in the block is not copied, because no task writes it.
 //!
-//! Three things follow from all rows and must be the same for all replicas, although no replica sees all rows:
+//! Three things depend on all rows and must be the same for all replicas, although no replica sees all rows:
 //!
-//! * *The watermark*, as far as windows expire by it. A row goes to all who own cells if it moves the mark of its stream beyond
-//!   the end of another window, as far as is known here. It has no keys where it has none of theirs. Other tasks find the keys of
-//!   other rows; a row that moves a mark for all of them together moves it here. So all stand at the same window before
-//!   every row. Where a stream can be idle, its mark itself decides: a row that moves it at all goes to all.
-//! * *Rows that are late* are counted by the owner of their first key.
-//! * A row without keys goes to the owner of the first cell: that one sees whether it is late, which is not known here.
+//! * *The watermark*, as far as windows expire by it. If a row moves the mark of its stream beyond the end of another window, as
+//!   far as this task knows, it goes to all replicas that own cells. For replicas without a key of the row, the copy has no keys.
+//!   Other tasks find the keys of other rows. A row that moves a mark for all of them together moves it here. So all replicas
+//!   stand at the same window before every row. Where a stream can be idle, its mark itself decides: a row that moves it at all
+//!   goes to all.
+//! * *Late rows*: the owner of the first key counts them.
+//! * *A row without keys* goes to the owner of the first cell. That replica sees whether the row is late; this task does not.
 
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::windowed::epochs::Epoch;
@@ -43,7 +44,7 @@ pub struct Copied {
 pub struct Copies {
     pub of: Vec<Copied>,
     /// Per stream how far its mark goes, as all who own cells have been told from here (`progress`).
-    told: Vec<i64>,
+    announced: Vec<i64>,
 }
 
 impl Copies {
@@ -57,7 +58,7 @@ impl Copies {
             last: None,
             about: 0,
         };
-        Self { of: (0..replicas).map(|_| nothing()).collect(), told: vec![NONE; windowed.streams.len()] }
+        Self { of: (0..replicas).map(|_| nothing()).collect(), announced: vec![NONE; windowed.streams.len()] }
     }
 
     /// Copies rows of an input, which have these ranks or none.
@@ -113,7 +114,7 @@ impl Dealing<'_> {
     #[inline(always)]
     fn progress(&self) -> i64 {
         let bounds = self.windowed.bounds;
-        if bounds.idle.is_some() && self.copies.told.len() > 1 {
+        if bounds.idle.is_some() && self.copies.announced.len() > 1 {
             return self.ts;
         }
         bounds.first_beyond(self.ts - bounds.delay)
@@ -121,9 +122,9 @@ impl Dealing<'_> {
 
     /// All who own cells get the row at hand.
     #[inline(always)]
-    fn told(&mut self, progress: i64) {
-        let told = &mut self.copies.told[self.stream];
-        *told = progress.max(*told);
+    fn announce(&mut self, progress: i64) {
+        let announced = &mut self.copies.announced[self.stream];
+        *announced = progress.max(*announced);
     }
 
     /// The row at hand is a replica's too, if it is not yet; what is said of it.
@@ -184,10 +185,10 @@ impl Notes for Dealing<'_> {
             self.copy(self.epoch.owner(0), DEALT | COUNTED);
         }
         let progress = self.progress();
-        if has_all || progress > self.copies.told[self.stream] {
-            self.told(progress);
+        if has_all || progress > self.copies.announced[self.stream] {
+            self.announce(progress);
             for &replica in self.epoch.owners.replicas() {
-                // Who has all of a row counts as ever.
+                // A replica with all keys of a row counts as usual.
                 self.copy(replica, if has_all { 0 } else { DEALT });
             }
         }
@@ -197,7 +198,7 @@ impl Notes for Dealing<'_> {
         let bounds = self.windowed.bounds;
         if bounds.has_window(self.ts) {
             let progress = self.progress();
-            self.told(progress);
+            self.announce(progress);
         }
         for &replica in self.epoch.owners.replicas() {
             let counted = if replica == self.epoch.owner(0) { COUNTED } else { 0 };

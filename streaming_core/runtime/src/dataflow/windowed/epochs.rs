@@ -48,7 +48,7 @@ pub struct Epoch {
     from: Box<[Vec<usize>]>,
     concerned: Vec<usize>,
     moved: usize,
-    asked: Asked,
+    request: Request,
     /// The words of the watermark before its first row, set when a replica with cells leaves the epoch before.
     watermark: Box<[AtomicI64]>,
     /// Bytes of state that were copied between replicas for it; replicas that lose state add to it.
@@ -59,13 +59,14 @@ pub struct Epoch {
 
 /// The requester of an epoch, and the times of the request.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
-pub struct Asked {
+pub struct Request {
     /// `schedule`, `request`, or the controller's name.
     pub by: &'static str,
     /// The reason of a controller.
     pub cause: Option<String>,
     /// In nanoseconds of engine time.
-    pub asked: Option<u64>,
+    #[serde(rename = "asked")]
+    pub asked_at: Option<u64>,
     /// When its event was dealt, in nanoseconds of engine time; None: it was not reached.
     pub posted: Option<u64>,
 }
@@ -117,7 +118,7 @@ pub struct Epochs {
 
 impl Epoch {
     /// The epoch after `before` (or the first one), of an operator with `of` replicas and `streams` streams.
-    fn new(event: i64, owners: Owners, (of, streams): (usize, usize), before: Option<&Self>, asked: Asked) -> Self {
+    fn new(event: i64, owners: Owners, (of, streams): (usize, usize), before: Option<&Self>, request: Request) -> Self {
         let mut from = vec![Vec::new(); of];
         let (mut concerned, mut moved) = (Vec::new(), 0);
         for cell in 0..CELLS {
@@ -140,7 +141,7 @@ impl Epoch {
             from: from.into(),
             concerned,
             moved,
-            asked,
+            request,
             watermark: (0..Watermark::words_of(streams)).map(|_| AtomicI64::new(NONE)).collect(),
             bytes: AtomicU64::new(0),
             gone_over: (0..of).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect(),
@@ -163,7 +164,7 @@ impl Epoch {
             operator: String::new(),
             event: self.event,
             owners: self.owners.pattern().to_vec(),
-            asked: self.asked.clone(),
+            request: self.request.clone(),
             moved: self.moved,
             cells: CELLS,
             // ORDERING: Relaxed, as above.
@@ -186,7 +187,7 @@ pub struct Reconfiguration {
     /// Their pattern (`owners.rs`).
     pub owners: Vec<usize>,
     #[serde(flatten)]
-    pub asked: Asked,
+    pub request: Request,
     /// The number of cells that changed their owner, and of all cells.
     pub moved: usize,
     pub cells: usize,
@@ -248,7 +249,7 @@ impl Epochs {
         let all: Vec<usize> = (0..replicas).collect();
         Self {
             known: UnsafeCell::new(Known {
-                list: [Epoch::new(i64::MIN, Owners::new(&all), (replicas, streams), None, Asked::default())]
+                list: [Epoch::new(i64::MIN, Owners::new(&all), (replicas, streams), None, Request::default())]
                     .into_iter()
                     .collect(),
                 ..Known::default()
@@ -265,10 +266,10 @@ impl Epochs {
     }
 
     /// Appends an epoch: from `event` on, which is not dealt yet, the cells have these owners. One thread at a time.
-    pub fn append(&self, event: i64, owners: Owners, asked: Asked) {
+    pub fn append(&self, event: i64, owners: Owners, request: Request) {
         debug_assert!(event > self.dealt() && event >= self.last().event);
         let of = (self.left.len(), self.streams);
-        self.known().list.push(Epoch::new(event, owners, of, Some(self.last()), asked));
+        self.known().list.push(Epoch::new(event, owners, of, Some(self.last()), request));
     }
 
     /// Announces that events up to `upto` are being dealt. One thread at a time.
@@ -507,7 +508,7 @@ mod models {
             let thread = thread::spawn(move || work(1, &other));
             for (event, shares) in [(0, &[][..]), (1, &[&[1][..]]), (2, &[&[0][..], &[1, 0]])] {
                 for share in shares {
-                    shared.epochs.append(event, Owners::new(share), Asked::default());
+                    shared.epochs.append(event, Owners::new(share), Request::default());
                 }
                 shared.epochs.deal(event);
             }
@@ -530,7 +531,7 @@ mod models {
                 // SAFETY: what is tested: the cell is its owner's.
                 unsafe impl Sync for Shared {}
                 let shared = Arc::new(Shared { epochs: Epochs::new(2, 1), cell: UnsafeCell::new(0) });
-                shared.epochs.append(2, Owners::new(&[0]), Asked::default());
+                shared.epochs.append(2, Owners::new(&[0]), Request::default());
                 let other = shared.clone();
                 let thread = thread::spawn(move || {
                     for event in 0..3 {
@@ -579,7 +580,7 @@ mod models {
                 }
                 {
                     let _held = lock(&shared.1);
-                    shared.0.append(event, Owners::new(&[event as usize % 2]), Asked::default());
+                    shared.0.append(event, Owners::new(&[event as usize % 2]), Request::default());
                     shared.0.deal(event);
                 }
                 let replica = thread::spawn(move || {
@@ -600,12 +601,12 @@ mod models {
     fn loom_a_silent_replica_emits_nothing() {
         loom::model(|| {
             let epochs = Arc::new(Epochs::new(2, 1));
-            epochs.append(1, Owners::new(&[0]), Asked::default());
+            epochs.append(1, Owners::new(&[0]), Request::default());
             epochs.deal(1);
             let shared = epochs.clone();
             let reader = thread::spawn(move || [1, 2].map(|_| shared.silent(1, 0)));
             epochs.deal(2);
-            epochs.append(3, Owners::new(&[1]), Asked::default());
+            epochs.append(3, Owners::new(&[1]), Request::default());
             epochs.deal(4);
             for silent in reader.join().unwrap() {
                 assert!((1..=2).contains(&silent) && (1..=silent).all(|event| !epochs.takes_event(1, event)));
@@ -623,8 +624,8 @@ mod tests {
     fn a_replica_that_gains_cells_waits_only_for_their_former_owners() {
         // 0 and 1 share; then 0 has all; then 1 and 2 have all.
         let epochs = Epochs::new(3, 1);
-        epochs.append(10, Owners::new(&[0]), Asked { by: "request", posted: Some(500), ..Asked::default() });
-        epochs.append(20, Owners::new(&[1, 2]), Asked::default());
+        epochs.append(10, Owners::new(&[0]), Request { by: "request", posted: Some(500), ..Request::default() });
+        epochs.append(20, Owners::new(&[1, 2]), Request::default());
         epochs.leave(2, 1, None);
         assert!(!epochs.may_go_over(0, 1) && epochs.may_go_over(2, 1));
         let mut watermark = Watermark::new(1);
@@ -653,20 +654,20 @@ mod tests {
         assert_eq!([9, 10, 19, 20].map(|event| epochs.in_turn(event, 4)), [1, 0, 0, 1]);
         epochs.note(0, 1, 700, Some(600));
         let [first, second] = &epochs.report("count")[..] else { panic!("two") };
-        assert_eq!((first.event, first.asked.by, &first.owners), (10, "request", &vec![0]));
+        assert_eq!((first.event, first.request.by, &first.owners), (10, "request", &vec![0]));
         assert_eq!(first.gone_over, [GoneOver { replica: 0, at: 700, waited: 100 }]);
-        assert_eq!((second.asked.posted, second.moved), (None, CELLS));
+        assert_eq!((second.request.posted, second.moved), (None, CELLS));
     }
 
     #[test]
     fn a_replica_without_cells_is_silent_until_it_gets_some_or_up_to_the_last_dealt_event() {
         let epochs = Epochs::new(3, 1);
-        epochs.append(10, Owners::new(&[0]), Asked::default());
-        epochs.append(20, Owners::new(&[1, 2]), Asked::default());
+        epochs.append(10, Owners::new(&[0]), Request::default());
+        epochs.append(20, Owners::new(&[1, 2]), Request::default());
         epochs.deal(100);
         assert_eq!([8, 9, 15, 19, 30].map(|upto| epochs.silent(1, upto)), [8, 19, 19, 19, 30]);
         assert_eq!([18, 19, 100, 101].map(|upto| epochs.silent(0, upto)), [18, 100, 100, 101]);
-        epochs.append(101, Owners::new(&[0]), Asked::default());
+        epochs.append(101, Owners::new(&[0]), Request::default());
         epochs.deal(200);
         assert_eq!([19, 100].map(|upto| epochs.silent(0, upto)), [100, 100]);
     }
@@ -676,7 +677,7 @@ mod tests {
         let epochs = Epochs::new(2, 1);
         for number in 1..=3 * REPORTED {
             let event = 10 * number as i64;
-            epochs.append(event, Owners::new(&[number % 2]), Asked::default());
+            epochs.append(event, Owners::new(&[number % 2]), Request::default());
             epochs.deal(event + 9);
             // Of the last two replicas do not know yet.
             let at = number.saturating_sub(2);

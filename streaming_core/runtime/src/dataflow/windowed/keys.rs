@@ -1,9 +1,11 @@
 //! The keys of rows (f_MK of STRETCH, section 4.2), found once for all replicas, and what they see of a row: its *meeting*.
 //!
 //! A meeting lies beside the rows, in words: `ts`; the stream and the number of keys; then of each key its hash and its
-//! fields. Where every row has the same keys, none are listed. Of a key that a row gives several times, the first counts,
-//! unless the operator takes bags. Where replicas have copies of their own (`copies.rs`),
-//! a meeting is *dealt*: it has the keys of its reader, each with its number in the row, and says whether the reader is the one to count a row that is late.
+//! fields. Where every row has the same keys, none are listed. If a row has a key several times, the first counts,
+//! unless the operator takes bags.
+//!
+//! Where replicas have copies of their own (`copies.rs`), a meeting is *dealt*: it has the keys of its reader, each with its
+//! number in the row. It also says whether this reader counts the row if the row is late.
 //!
 //! If the keys function raises, the meeting holds the exception in place of keys. The replicas report it: only they know what
 //! expires before that row, and whether the row is late and needs no keys.
@@ -17,12 +19,12 @@ use crate::rows::block::Text;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
 use crate::state::windows::OutOfMemory;
-use crate::state::windows::entry::{Given, Shape};
+use crate::state::windows::entry::{KeyFields, Shape};
 
 /// Room to find keys in.
 #[derive(Debug)]
 pub struct Lister {
-    given: RowBuffer,
+    keys: RowBuffer,
     hashes: Vec<u64>,
     /// Keys of the row at hand by their hashes, where there are many: what row it was, which key.
     seen: Vec<(u64, u32)>,
@@ -60,7 +62,7 @@ impl Finder {
 /// Up to so many keys of a row are compared with each other, if need be.
 const FEW: usize = 48;
 
-/// Who takes down what is found, row by row.
+/// A receiver of the keys of rows, row by row.
 pub(super) trait Notes {
     /// Makes room for one more row, with so many keys.
     fn reserve(&mut self, keys: usize) -> Result<(), OutOfMemory>;
@@ -133,18 +135,18 @@ impl<'a> Meeting<'a> {
 
     /// A key's number in the row, its hash, and the key.
     #[inline(always)]
-    pub fn key(&self, index: usize, text: Text) -> (usize, u64, Given) {
+    pub fn key(&self, index: usize, text: Text) -> (usize, u64, KeyFields) {
         let words = &self.words[index * self.each..(index + 1) * self.each];
-        let given = Given { row: words[1..].as_ptr().cast::<u8>().wrapping_sub(SEQ_BYTES), text };
+        let key = KeyFields { row: words[1..].as_ptr().cast::<u8>().wrapping_sub(SEQ_BYTES), text };
         let number = if self.counted.is_some() { words[self.each - 1] as usize } else { index };
-        (number, words[0], given)
+        (number, words[0], key)
     }
 }
 
 impl Lister {
     pub fn new(windowed: &Windowed) -> Self {
         Self {
-            given: RowBuffer::new(windowed.key_stride, true),
+            keys: RowBuffer::new(windowed.key_stride, true),
             hashes: Vec::new(),
             seen: Vec::new(),
             row: 0,
@@ -216,13 +218,13 @@ impl Lister {
         let mut from = 0;
         while from < rows.n {
             let rest = rows.slice(from..rows.n);
-            self.given.clear();
+            self.keys.clear();
             let mut context = BatchContext {
                 rows: rest.start,
                 n: rest.n as i64,
                 places: rest.places,
                 text: rest.text.pointer(),
-                emitter: self.given.emitter(),
+                emitter: self.keys.emitter(),
                 ..BatchContext::default()
             };
             // SAFETY: as the caller says.
@@ -243,7 +245,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Notes the keys that were found of rows, the first of which is number `first` of all.
+    /// Notes the keys of rows. The first of these rows has number `first` among all rows.
     unsafe fn note(
         &mut self,
         windowed: &Windowed,
@@ -260,17 +262,17 @@ impl Lister {
             // SAFETY: the row is there, ts an integer in it.
             let ts = unsafe { ts.kind.load(rows.row(i).add(ts.offset)) };
             let begin = next;
-            next += self.given.origins()[begin..].iter().take_while(|&&origin| origin as usize == i).count();
+            next += self.keys.origins()[begin..].iter().take_while(|&&origin| origin as usize == i).count();
             self.hashes.try_reserve(next - begin).map_err(OutOfMemory::from)?;
             notes.reserve(next - begin)?;
             notes.begin(first + i, ts as i64);
             let mut keys = 0;
             for index in begin..next {
-                let key = Given { row: self.given.row(index), text };
+                let key = KeyFields { row: self.keys.row(index), text };
                 let hash = shape.hash(key).ok_or_else(|| {
                     RunError::Invalid(format!(
                         "a key of event {} refers to text outside its block",
-                        self.given.seq(index)
+                        self.keys.seq(index)
                     ))
                 })?;
                 self.hashes.push(hash);
@@ -294,13 +296,13 @@ impl Lister {
         shape: &Shape,
         before: std::ops::Range<usize>,
         n: usize,
-        key: Given,
+        key: KeyFields,
         text: Text,
     ) -> Result<bool, OutOfMemory> {
-        let Self { given, hashes, seen, row, bits } = self;
+        let Self { keys, hashes, seen, row, bits } = self;
         let (index, begin) = (before.end, before.start);
         let same =
-            |other: usize| hashes[other] == hashes[index] && shape.equal(Given { row: given.row(other), text }, key);
+            |other: usize| hashes[other] == hashes[index] && shape.equal(KeyFields { row: keys.row(other), text }, key);
         if n <= FEW {
             if index == begin {
                 *bits = [0; 4];

@@ -1,18 +1,18 @@
 //! Windowed operators: the stateful operator O+ (STRETCH, section 4.2), as all replicas of one share it.
 //!
-//! *VSN* (section 5): every replica takes every row, in one total order, and handles those of its keys that it owns. What
-//! keys have lies in cells that are there once (`state/windows`); a replica is who owns which of them, and what follows
-//! from the rows alone and is therefore the same for all: the watermark.
+//! *VSN* (section 5): every replica takes every row, in one total order, and handles those of its keys that it owns. The
+//! windows of keys lie in cells, and each cell exists once (`state/windows`). A replica knows the owner of each cell. It also
+//! has the watermark, which depends on the rows alone and is therefore the same for all replicas.
 //!
-//! The keys of a row are found once, before all replicas (`keys.rs`), and handed on beside it.
+//! A task before all replicas finds the keys of a row once, and passes them on beside the row (`keys.rs`).
 //!
 //! *VSN as published* (sections 5 to 7): every replica reads every row from an elastic ScaleGate (`channel/elastic`). It has a
 //! handle of its own, and finds the keys itself. A control tuple announces an epoch. At its first row all replicas meet at a
 //! barrier (`replica/barrier.rs`). One of them adds and removes the readers. The gate of the outputs stays ours: it orders
 //! rows by rank, so the replicas need not be sources of an elastic ScaleGate.
 //!
-//! *SN*, the baseline: every replica has cells of its own, and a copy of each row of which it owns a key (`copies.rs`); when
-//! keys get other owners, state is copied (`transfer.rs`). All else is the same code.
+//! *SN*, the baseline: every replica has cells of its own, and copies of the rows that have a key of its own (`copies.rs`).
+//! When keys get other owners, replicas copy state (`transfer.rs`). All else is the same code.
 
 pub mod control;
 pub mod controller;
@@ -103,7 +103,7 @@ impl Replicated {
     /// There is no memory to list what is open.
     ///
     /// # Safety
-    /// Nobody else is at the replicas or the cells any more.
+    /// No other thread uses the replicas or the cells any more.
     pub unsafe fn all(&self) -> Result<Replica, OutOfMemory> {
         // SAFETY: as the caller says.
         unsafe {

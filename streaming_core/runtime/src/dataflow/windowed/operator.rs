@@ -73,8 +73,8 @@ impl Out<'_> {
 }
 
 impl Windowed {
-    /// Binds the kernels of a windowed operator of `program`, whose cells are dealt by `epochs`, to replicas that share all,
-    /// or, if it is said how many there are, nothing.
+    /// Binds the kernels of a windowed operator of `program`. `epochs` deals its cells to the replicas. The replicas share all
+    /// cells; if `apart` has their number, they share nothing.
     ///
     /// # Safety
     /// As for `Chain::bind`.
@@ -124,7 +124,7 @@ impl Windowed {
     }
 
     /// Whether a kernel is called when a window expires, or slides.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn reports_expiry(&self) -> bool {
         self.result.is_some() || self.slide.is_some()
     }
 

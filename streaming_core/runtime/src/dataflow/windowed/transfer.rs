@@ -59,9 +59,9 @@ impl Transfers {
         shape: &Shape,
     ) -> Result<(), OutOfMemory> {
         let (Some(old), Some(new)) = (epochs.get(index - 1), epochs.get(index)) else { return Ok(()) };
-        let (mut bytes, mut given) = (0, vec![false; self.ready.len()]);
+        let (mut bytes, mut receives) = (0, vec![false; self.ready.len()]);
         for cell in (0..CELLS).filter(|&cell| old.owner(cell) == replica && new.owner(cell) != replica) {
-            given[new.owner(cell)] = true;
+            receives[new.owner(cell)] = true;
             let parcel = self.parcel(replica, new.owner(cell));
             // SAFETY: the cell and the parcel are this replica's, because all were ready for the epoch before.
             unsafe {
@@ -69,7 +69,7 @@ impl Transfers {
                 self.parcels.with_mut(parcel, |parcel| parcel.put(cell, content, shape))?;
             }
         }
-        for to in (0..given.len()).filter(|&to| given[to]) {
+        for to in (0..receives.len()).filter(|&to| receives[to]) {
             // SAFETY: as above.
             bytes += unsafe { self.parcels.with(self.parcel(replica, to), Parcel::bytes) };
         }
@@ -160,7 +160,7 @@ impl Cells {
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
-    use crate::dataflow::windowed::epochs::Asked;
+    use crate::dataflow::windowed::epochs::Request;
     use crate::dataflow::windowed::owners::Owners;
     use crate::program::KeySpec;
     use crate::threads::sync::{Arc, thread};
@@ -178,7 +178,7 @@ mod models {
         loom::model(|| {
             let epochs = Epochs::new(2, 1);
             for (event, replica) in [(1, 0), (2, 1)] {
-                epochs.append(event, Owners::new(&[replica]), Asked::default());
+                epochs.append(event, Owners::new(&[replica]), Request::default());
             }
             let shared = Arc::new(Shared {
                 epochs,
@@ -208,8 +208,8 @@ mod models {
                     // The last cell is replica 1's in the beginning, then the other's, then its again.
                     if epochs.at(event).0.owner(CELLS - 1) == replica {
                         let open = |cell: &mut Cell| {
-                            let found: Vec<i64> = cell.open().map(|(number, _)| number).collect();
-                            assert_eq!(found, (0..event).collect::<Vec<_>>());
+                            let windows: Vec<i64> = cell.open().map(|(number, _)| number).collect();
+                            assert_eq!(windows, (0..event).collect::<Vec<_>>());
                             cell.pane(event).unwrap();
                         };
                         // SAFETY: as above.

@@ -1,9 +1,9 @@
 //! Keyed state: a hash table from integer or text keys to fixed-size zeroed states, looked up a batch at a time.
 //!
 //! Invariant: a state never moves, and its key is a copy of its own, so that it outlives the block it came from.
-//! Cost: two cache lines a look-up (an index word of tag and address, then the entry: key beside state); keys up to
-//! 16 bytes are loaded and compared as two words; nothing is allocated but for new keys, and no look-up waits while the
-//! whole table grows.
+//! Cost: a look-up takes two cache lines: an index word of tag and address, then the entry with key and state. Keys up to
+//! 16 bytes are loaded and compared as two words. Only new keys need an allocation, and no look-up waits while the whole table
+//! grows.
 
 mod rows;
 

@@ -94,19 +94,19 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec((number(), any::<bool>()), 0..60)) {
-            let (mut found, mut known) = (ByWindow::default(), BTreeMap::new());
+            let (mut by_window, mut known) = (ByWindow::default(), BTreeMap::new());
             for (step, (number, adds)) in steps.into_iter().enumerate() {
                 if adds {
                     let is_new = !known.contains_key(&number);
                     let kept = *known.entry(number).or_insert(step);
-                    let made = found.get_or_make(number, || Ok::<_, OutOfMemory>(step)).unwrap();
-                    prop_assert_eq!(made, (&mut { kept }, is_new));
+                    let entry = by_window.get_or_make(number, || Ok::<_, OutOfMemory>(step)).unwrap();
+                    prop_assert_eq!(entry, (&mut { kept }, is_new));
                 } else {
-                    prop_assert_eq!(found.take(number), known.remove(&number));
+                    prop_assert_eq!(by_window.take(number), known.remove(&number));
                 }
-                prop_assert_eq!(found.first(), known.keys().next().copied());
-                prop_assert_eq!(found.get_mut(number).copied(), known.get(&number).copied());
-                let all: Vec<(i64, usize)> = found.iter_mut().map(|(number, some)| (number, *some)).collect();
+                prop_assert_eq!(by_window.first(), known.keys().next().copied());
+                prop_assert_eq!(by_window.get_mut(number).copied(), known.get(&number).copied());
+                let all: Vec<(i64, usize)> = by_window.iter_mut().map(|(number, some)| (number, *some)).collect();
                 prop_assert_eq!(all, known.iter().map(|(&number, &some)| (number, some)).collect::<Vec<_>>());
             }
         }

@@ -4,7 +4,7 @@ use crate::memory::arena::Arena;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::windows::OutOfMemory;
 use crate::state::windows::by_window::ByWindow;
-use crate::state::windows::entry::{BEHIND, Given, Shape};
+use crate::state::windows::entry::{BEHIND, KeyFields, Shape};
 use crate::state::windows::pane::{Extent, List, Pane};
 use crate::state::windows::session::Ends;
 use crate::state::windows::table::Table;
@@ -148,13 +148,13 @@ impl Cell {
 
     /// The entry of a key of single windows.
     #[inline]
-    pub fn single(&self, shape: &Shape, hash: u64, key: Given) -> Option<*mut EntryHeader> {
+    pub fn single(&self, shape: &Shape, hash: u64, key: KeyFields) -> Option<*mut EntryHeader> {
         // SAFETY: entries in the table are of this shape.
         self.singles.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key))
     }
 
     /// The entry of a key of single windows, a new one if there is none, and whether it is new. None: there is no memory.
-    pub fn get_or_make_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<(*mut EntryHeader, bool)> {
+    pub fn get_or_make_single(&mut self, shape: &Shape, hash: u64, key: KeyFields) -> Option<(*mut EntryHeader, bool)> {
         if let Some(entry) = self.single(shape, hash, key) {
             return Some((entry, false));
         }
@@ -276,7 +276,7 @@ mod tests {
         let (mut cell, mut gone) = (Cell::default(), Gone::default());
         let mut touch = |key: i64, ts: i64, start: i64, gone: &mut Gone| {
             let (entry, is_new) =
-                cell.get_or_make_single(&shape, shape.hash_of_index(key), Given::index(&key)).unwrap();
+                cell.get_or_make_single(&shape, shape.hash_of_index(key), KeyFields::index(&key)).unwrap();
             // SAFETY: its own entry, listed when it was made; its arena is there.
             unsafe {
                 let arena = (*BeforeEntry::of(entry)).arena;

@@ -1,7 +1,8 @@
 //! Entries: what a key has in a window, as kernels see it.
 //!
-//! The header, the fields of the key, its states, the bytes of the key's texts: in an entry, texts are named by their
-//! place in it. Before it lies what only some have: where containers grow, what strings single windows together.
+//! An entry has a header, the fields of the key, its states, and the bytes of the key's texts. The fields name a text by its
+//! place in the entry. Some entries have more parts, which lie in front: the growth of containers, the links of single
+//! windows.
 
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::program::{Growing, KeySpec};
@@ -28,15 +29,15 @@ pub struct Shape {
     has_texts: bool,
 }
 
-/// A key as it was given: its fields where its row would have them, its texts those of the block.
+/// The fields of a key, where its row would have them; its texts are those of the block.
 #[derive(Debug, Clone, Copy)]
-pub struct Given {
+pub struct KeyFields {
     /// Where the row would begin: its seq, which is not there, cannot be read.
     pub row: *const u8,
     pub text: Text,
 }
 
-impl Given {
+impl KeyFields {
     /// A key that is an index.
     pub fn index(index: &i64) -> Self {
         Self { row: std::ptr::from_ref(index).cast::<u8>().wrapping_sub(SEQ_BYTES), text: Text::empty() }
@@ -115,7 +116,7 @@ impl Shape {
     /// The hash of a key, as `key_group` defines it for one field; of several, of their words or their hashes. None: a text
     /// lies outside of its block.
     #[inline]
-    pub fn hash(&self, key: Given) -> Option<u64> {
+    pub fn hash(&self, key: KeyFields) -> Option<u64> {
         // SAFETY: a text field of the key, with as many bytes behind it.
         let text = |offset: usize| unsafe { key.text.field(key.row.add(offset)).map(|text| hash_text(text)) };
         if let [field] = self.key.fields[..]
@@ -136,13 +137,13 @@ impl Shape {
 
     /// The hash of a key that is an index, in the key group that `group_of_index` gives it.
     pub fn hash_of_index(&self, index: i64) -> u64 {
-        let hash = self.hash(Given::index(&index)).expect("an index refers to no text");
+        let hash = self.hash(KeyFields::index(&index)).expect("an index refers to no text");
         with_group(hash, group_of_index(index))
     }
 
     /// Whether two keys are the same.
     #[inline]
-    pub fn equal(&self, one: Given, other: Given) -> bool {
+    pub fn equal(&self, one: KeyFields, other: KeyFields) -> bool {
         self.key.fields.iter().all(|field| match field.kind {
             // SAFETY: texts of blocks and of entries have as many bytes behind them.
             ColumnKind::Text => unsafe { same(one.text(field.offset), other.text(field.offset)) },
@@ -158,15 +159,15 @@ impl Shape {
     /// # Safety
     /// The entry is of this shape.
     #[inline(always)]
-    pub unsafe fn key_of(&self, entry: *const EntryHeader) -> Given {
+    pub unsafe fn key_of(&self, entry: *const EntryHeader) -> KeyFields {
         let start = entry.cast::<u8>();
         // SAFETY: an entry's texts lie inside of it, at less than 2^32.
-        Given { row: start.wrapping_add(KEY_ROW), text: unsafe { Text::new(start, u32::MAX as usize) } }
+        KeyFields { row: start.wrapping_add(KEY_ROW), text: unsafe { Text::new(start, u32::MAX as usize) } }
     }
 
     /// Bytes of the entry of a key, with those before it, without those behind it.
     #[inline(always)]
-    pub fn bytes(&self, key: Given) -> usize {
+    pub fn bytes(&self, key: KeyFields) -> usize {
         let texts = || self.texts().map(|offset| key.text(offset).len()).sum::<usize>();
         (self.before() + self.head() + if self.has_texts { texts() } else { 0 }).next_multiple_of(8)
     }
@@ -179,7 +180,7 @@ impl Shape {
     ///
     /// # Safety
     /// `memory` has as many bytes as `bytes` says and `BEHIND` more, all zero. No other thread uses them.
-    pub unsafe fn make(&self, memory: *mut u8, hash: u64, key: Given) -> *mut EntryHeader {
+    pub unsafe fn make(&self, memory: *mut u8, hash: u64, key: KeyFields) -> *mut EntryHeader {
         // SAFETY: as the caller says; the parts of an entry are apart from each other.
         unsafe {
             let memory = memory.add(self.before());
@@ -227,14 +228,14 @@ mod tests {
         // SAFETY: the array outlives the text.
         let text = unsafe { Text::new(bytes.as_ptr(), 17) };
         let row = [0_u64, 42];
-        assert_eq!(shape(&[ColumnKind::I64]).hash(Given { row: row.as_ptr().cast(), text }), Some(hash_i64(42)));
+        assert_eq!(shape(&[ColumnKind::I64]).hash(KeyFields { row: row.as_ptr().cast(), text }), Some(hash_i64(42)));
         let row = [0_u64, 17 << 32];
         assert_eq!(
-            shape(&[ColumnKind::Text]).hash(Given { row: row.as_ptr().cast(), text }),
+            shape(&[ColumnKind::Text]).hash(KeyFields { row: row.as_ptr().cast(), text }),
             Some(hash_bytes(&bytes[..17]))
         );
         let row = [0_u64, 18 << 32];
-        assert_eq!(shape(&[ColumnKind::Text]).hash(Given { row: row.as_ptr().cast(), text }), None);
+        assert_eq!(shape(&[ColumnKind::Text]).hash(KeyFields { row: row.as_ptr().cast(), text }), None);
     }
 
     #[test]
@@ -244,7 +245,7 @@ mod tests {
         let text = unsafe { Text::new(bytes.as_ptr(), 11) };
         let shape = shape(&[ColumnKind::Text, ColumnKind::I64, ColumnKind::Text]);
         let row = [0_u64, 3 << 32, 7, 3 << 32 | 8];
-        let key = Given { row: row.as_ptr().cast(), text };
+        let key = KeyFields { row: row.as_ptr().cast(), text };
         let mut memory = vec![0_u64; (shape.bytes(key) + BEHIND) / 8];
         // SAFETY: so many bytes are there.
         let kept = unsafe {

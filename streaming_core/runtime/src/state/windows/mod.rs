@@ -1,8 +1,8 @@
 //! State of windowed operators (STRETCH, section 4): cells of key groups, in them panes of entries.
 //!
-//! A *cell* is what has an owner: the keys of a few neighbouring key groups with all that they have in all windows. Whoever
-//! owns it finds and makes entries in it; nothing in it is shared, and nothing moves when it gets another owner. A *pane* is
-//! what a cell holds of one window. A pane of the kind `multi` goes as a whole. Entries of the kind `single` go one by one, and
+//! A *cell* has one owner. It holds the keys of a few neighbouring key groups with their state in all windows. Only the owner
+//! looks up and creates entries in it, and nothing moves when it gets another owner. A *pane* is the part of a cell that
+//! belongs to one window. A pane of the kind `multi` goes as a whole. Entries of the kind `single` go one by one, and
 //! a pane only lists those that stand in a window.
 //! Sessions are single windows without panes (`session.rs`).
 

@@ -4,7 +4,7 @@ use crate::memory::arena::{Arena, ArenaHeader};
 use crate::memory::fallible::{boxed, zeroed_words};
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::key_group::group;
-use crate::state::windows::entry::{BEHIND, Given, Shape};
+use crate::state::windows::entry::{BEHIND, KeyFields, Shape};
 use crate::state::windows::table::Table;
 use crate::state::windows::{GROUPS_OF_CELL, OutOfMemory};
 
@@ -173,7 +173,7 @@ impl Pane {
     /// # Errors
     /// There is no memory for it; the pane is of no use any more.
     #[inline(always)]
-    pub fn find(&mut self, shape: &Shape, hash: u64, key: Given) -> Result<*mut EntryHeader, OutOfMemory> {
+    pub fn find(&mut self, shape: &Shape, hash: u64, key: KeyFields) -> Result<*mut EntryHeader, OutOfMemory> {
         // SAFETY: entries in the table are of this shape.
         match self.table.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key)) {
             Some(entry) => Ok(entry),
@@ -182,7 +182,7 @@ impl Pane {
     }
 
     #[inline(never)]
-    fn make(&mut self, shape: &Shape, hash: u64, key: Given) -> Result<*mut EntryHeader, OutOfMemory> {
+    fn make(&mut self, shape: &Shape, hash: u64, key: KeyFields) -> Result<*mut EntryHeader, OutOfMemory> {
         let memory = self.memory(shape.bytes(key))?;
         // SAFETY: the pane's, zeroed, new.
         let entry = unsafe { shape.make(memory, hash, key) };
@@ -212,16 +212,16 @@ impl Pane {
         Ok(())
     }
 
-    /// Its entries, by key group, in the order in which they were first touched, into `found`, where there are none.
+    /// Its entries, by key group, in the order in which they were first touched, into `entries`, which is empty.
     ///
     /// # Errors
     /// There is no memory to list them.
-    pub fn entries(&self, shape: &Shape, found: &mut Vec<*mut EntryHeader>) -> Result<(), OutOfMemory> {
+    pub fn entries(&self, shape: &Shape, entries: &mut Vec<*mut EntryHeader>) -> Result<(), OutOfMemory> {
         if let Some(standing) = &self.standing {
             // SAFETY: entries in lists are there.
             let all = || standing.iter().flat_map(|list| unsafe { list.entries() });
-            found.try_reserve(all().count())?;
-            found.extend(all());
+            entries.try_reserve(all().count())?;
+            entries.extend(all());
             return Ok(());
         }
         // They lie in the order in which they came: those of each group are put together.
@@ -235,11 +235,11 @@ impl Pane {
         for places in &mut next {
             before += std::mem::replace(places, before);
         }
-        found.try_reserve(before)?;
-        found.resize(before, std::ptr::null_mut());
+        entries.try_reserve(before)?;
+        entries.resize(before, std::ptr::null_mut());
         self.each(shape, |entry| {
             let place = &mut next[of(entry)];
-            found[*place] = entry;
+            entries[*place] = entry;
             *place += 1;
         });
         Ok(())

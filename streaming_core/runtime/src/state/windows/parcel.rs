@@ -1,11 +1,12 @@
-//! Parcels: cells by value, to be made again in memory of another replica's own.
+//! Parcels: cells by value, to be rebuilt in memory of another replica's own.
 //!
-//! In words, so that an entry lies here as it does in memory. Of a cell its number, how large its last pane was, how many
-//! panes it has, and how many single entries stand in none, sessions for example; of a pane its window, how large it is, and how many entries it
-//! has. An entry is there with its header, with zeros for addresses, and then with what its containers hold.
+//! A parcel consists of words, so an entry has the same layout here as in memory. A cell begins with four words: its number, the
+//! size of its last pane, its number of panes, and its number of single entries outside panes, for example sessions. A pane
+//! begins with its window, its size and its number of entries. An entry has its header, with zeros for addresses, and then the
+//! content of its containers.
 //!
-//! Order: entries of a pane key group by key group, single ones that stand in none as they were touched, each first to last:
-//! made again one after the other, they are in the order in which they were.
+//! Order: entries of a pane come key group by key group. Single entries outside panes come in the order in which they were
+//! touched. Rebuilt one after the other, entries are in the same order as before.
 
 use std::mem::offset_of;
 
@@ -40,7 +41,7 @@ impl Parcel {
     /// There is no memory.
     ///
     /// # Safety
-    /// Nobody else is at the cell, nor any kernel at its entries.
+    /// No other thread uses the cell, and no kernel its entries.
     pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) -> Result<(), OutOfMemory> {
         // SAFETY: entries in lists are there, and the cell's.
         let touched: Vec<_> = unsafe { cell.touched.entries() }.chain(cell.sessions.entries()).collect();
@@ -203,7 +204,7 @@ mod tests {
     use crate::program::{Growing, Key, KeySpec};
     use crate::rows::block::Text;
     use crate::rows::column::ColumnKind;
-    use crate::state::windows::entry::Given;
+    use crate::state::windows::entry::KeyFields;
     use proptest::prelude::*;
 
     const WORDS: &[u8] = b"abcdefghijklmnopqrstuvwxyz                ";
@@ -253,20 +254,20 @@ mod tests {
 
     /// Its entries in their order: where they stand, their hashes.
     unsafe fn order(cell: &mut Cell, shape: &Shape) -> Vec<(Option<i64>, u64)> {
-        let mut found = Vec::new();
+        let mut content = Vec::new();
         // SAFETY: entries in lists are there.
         unsafe {
             for (window, pane) in cell.open() {
                 let mut entries = Vec::new();
                 (*pane).entries(shape, &mut entries).unwrap();
-                found.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
+                content.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
             }
-            found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
+            content.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
             let mut sessions: Vec<_> = cell.sessions.entries().collect();
             sessions.sort_by_key(|&entry| (*BeforeEntry::of(entry)).order);
-            found.extend(sessions.into_iter().map(|entry| (Some((*BeforeEntry::of(entry)).start), (*entry).hash)));
+            content.extend(sessions.into_iter().map(|entry| (Some((*BeforeEntry::of(entry)).start), (*entry).hash)));
         }
-        found
+        content
     }
 
     proptest! {
@@ -275,7 +276,7 @@ mod tests {
         #[test]
         fn what_is_packed_is_made_again(
             keys in proptest::collection::vec((0_i64..3, 0_u32..20, any::<u8>()), 0..40),
-            (single, told, session) in prop::sample::select(vec![
+            (single, reports, session) in prop::sample::select(vec![
                 (false, false, false), (true, true, false), (true, false, false), (true, false, true),
             ]),
         ) {
@@ -287,7 +288,7 @@ mod tests {
                 let mut known: Vec<(i64, u64, [u64; 3], Vec<u64>)> = Vec::new();
                 for &(window, length, n) in &keys {
                     let row = [0, u64::from(length) << 32 | 3, u64::from(n / 8)];
-                    let key = Given { row: row.as_ptr().cast(), text };
+                    let key = KeyFields { row: row.as_ptr().cast(), text };
                     let hash = shape.hash(key).unwrap();
                     if known.iter().any(|&(at, other, ..)| other == hash && (single || at == window)) {
                         continue;
@@ -296,7 +297,7 @@ mod tests {
                         true => cell.get_or_make_single(&shape, hash, key).unwrap().0,
                         false => (*cell.pane(window).unwrap()).find(&shape, hash, key).unwrap(),
                     };
-                    match (single, told) {
+                    match (single, reports) {
                         _ if session => cell.sessions.begin(entry, window).unwrap(),
                         (true, true) => (*cell.pane(window).unwrap()).stand(entry).unwrap(),
                         (true, false) => cell.touched.append(entry),
@@ -317,14 +318,14 @@ mod tests {
                 prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
                 let cell = &mut cells[0].1;
                 prop_assert_eq!(order(cell, &shape), before);
-                for (window, hash, row, said) in &known {
-                    let key = Given { row: row.as_ptr().cast(), text };
+                for (window, hash, row, bytes) in &known {
+                    let key = KeyFields { row: row.as_ptr().cast(), text };
                     let entry = match single {
                         true => cell.single(&shape, *hash, key).unwrap_or(std::ptr::null_mut()),
                         false => (*cell.pane(*window).unwrap()).find(&shape, *hash, key).unwrap(),
                     };
                     prop_assert!(!entry.is_null());
-                    prop_assert_eq!(&content(entry, &shape), said);
+                    prop_assert_eq!(&content(entry, &shape), bytes);
                 }
                 prop_assert_eq!(order(&mut cells[1].1, &shape), []);
             }

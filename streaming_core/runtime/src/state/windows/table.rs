@@ -64,8 +64,8 @@ impl Table {
     #[inline(always)]
     pub fn find(&self, hash: u64, same: impl Fn(*mut EntryHeader) -> bool) -> Option<*mut EntryHeader> {
         // SAFETY: entries in the table are there.
-        let found = self.0.find(hash, |entry| unsafe { hash_of(entry) } == hash && same(entry.cast_mut().cast()));
-        found.map(<*mut u8>::cast)
+        let slot = self.0.find(hash, |entry| unsafe { hash_of(entry) } == hash && same(entry.cast_mut().cast()));
+        slot.map(<*mut u8>::cast)
     }
 
     /// Puts an entry in that is not there. None: memory ran out.
@@ -113,9 +113,9 @@ mod tests {
                 }
                 for key in 0..40 {
                     let hash = (key % 5) | (key << 32);
-                    let found = table.find(hash, |_| true);
+                    let slot = table.find(hash, |_| true);
                     let wanted = known.get(&hash).map_or(std::ptr::null(), |entry| &raw const **entry);
-                    prop_assert_eq!(found.unwrap_or(null).cast_const(), wanted);
+                    prop_assert_eq!(slot.unwrap_or(null).cast_const(), wanted);
                 }
                 prop_assert_eq!(table.entries().count(), known.len());
             }

@@ -1,7 +1,7 @@
 //! What a reorder buffer is.
 //!
-//! Invariant of all buffers: serials are released 0, 1, 2, ..., each once, one release after the other, each by a worker that
-//! sees everything its completer wrote.
+//! Invariant of all buffers: serials are released in the order 0, 1, 2, ..., each once, one release after the other. The
+//! releasing worker sees everything that the serial's completer wrote.
 
 use std::fmt::Debug;
 

@@ -34,8 +34,8 @@ impl Locked {
 impl ReorderBuffer for Locked {
     #[inline]
     fn released(&self) -> u64 {
-        // ORDERING: Acquire pairs with the store below: who sees a serial as released sees what its completer, by way
-        // of the lock, and its releaser wrote.
+        // ORDERING: Acquire pairs with the store below. A thread that sees a serial as released sees the writes of its
+        // releaser and, by way of the lock, of its completer.
         self.released.load(Ordering::Acquire)
     }
 

@@ -122,8 +122,8 @@ impl Guard for NoLock {
         while !left.is_empty() {
             let (end, latch) = self.run(left);
             let _latch = latch.map(|latch| self.latches[latch].hold());
-            // SAFETY: the event is this thread's, and its accesses are in program order. The head of this file says that the
-            // latch keeps other threads from the containers of these rows, and why other races on rows are harmless.
+            // SAFETY: the event is this thread's, and its accesses are in program order. The latch keeps other threads from the
+            // containers of these rows. The head of this file says why other races on rows are harmless.
             unsafe { event.apply(&left[..end], event.run.tables.bases())? };
             left = &left[end..];
         }

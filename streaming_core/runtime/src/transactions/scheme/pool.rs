@@ -56,16 +56,16 @@ impl Pools {
 
     /// `pools`: the number of each thread's pool.
     pub fn of(pools: &[usize], stealing: bool) -> Self {
-        let mut made: Vec<Pool> = Vec::new();
+        let mut dealt: Vec<Pool> = Vec::new();
         let mut members = vec![(0, 0); pools.len()];
         for pool in 0..=pools.iter().copied().max().unwrap_or(0) {
             let threads: Vec<usize> = (0..pools.len()).filter(|&thread| pools[thread] == pool).collect();
             for (rank, &thread) in threads.iter().enumerate() {
                 members[thread] = (pool, rank);
             }
-            made.push(Pool { threads, taken: Default::default() });
+            dealt.push(Pool { threads, taken: Default::default() });
         }
-        Self { pools: made, members, stealing, made_up: false }
+        Self { pools: dealt, members, stealing, made_up: false }
     }
 
     pub fn stealing(&self) -> bool {

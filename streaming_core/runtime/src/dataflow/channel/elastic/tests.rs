@@ -227,11 +227,11 @@ proptest! {
                 3 => if let Some(from) = read[one] {
                     let ready = clocks.into_iter().flatten().min().unwrap();
                     let mut wanted: Vec<Row> = rows.iter().copied().filter(|row| from < row.0 && row.0 <= ready).collect();
-                    let mut found = world.take(one);
-                    prop_assert!(found.is_sorted_by_key(|row| row.0));
-                    found.sort_unstable();
+                    let mut taken = world.take(one);
+                    prop_assert!(taken.is_sorted_by_key(|row| row.0));
+                    taken.sort_unstable();
                     wanted.sort_unstable();
-                    prop_assert_eq!(found, wanted);
+                    prop_assert_eq!(taken, wanted);
                     read[one] = Some(ready);
                 },
                 4 => {

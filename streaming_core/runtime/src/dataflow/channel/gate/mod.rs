@@ -1,22 +1,22 @@
-//! Where a replica takes its input: the outlets of all who put out something for it, as one stream.
+//! Gates: the outlets of several sources, read as one stream.
 //!
-//! In total order a gate delivers what a ScaleGate does (Viper, section 3.3; STRETCH, section 2.4): rows of all sources in
-//! one order, (seq, stream, rank), each once it is *ready*, that is once no source can come up with an earlier one. A
-//! source says so by its next row, or, when it has none, by the `upto` of what it published last. A ScaleGate
-//! keeps a skip list that the sources insert into, tuple by tuple (`channel/scale_gate`); here the rows stay where they were
-//! put out, in batches, and the reader merges the few heads, which are in order already. Nobody writes anything but his own
-//! cursor.
+//! In total order a gate delivers the same rows as a ScaleGate (Viper, section 3.3; STRETCH, section 2.4). Rows of all sources
+//! come in one order: (seq, stream, rank). A row is *ready* once no source can put out an earlier one. A source shows this by its
+//! next row, or, if it has none, by the `upto` of its last jumbo tuple.
 //!
-//! Some gates take *whole events*, all rows of an event at once, from sources that put them out so: all that one has for a
-//! reader in one jumbo tuple, whose `upto` is not before it. Then one of these lets every reader know all there is to know
-//! of its events. Were their rows in several, they might fill an outlet, and wait for others of their event that are made of
-//! rows for which there is no room then. Where rows cannot wait for such, events need not be whole (`pinned` knows where).
+//! Sources insert into the skip list of a ScaleGate, tuple by tuple (`channel/scale_gate`). Here, rows stay in the outlets, in
+//! batches. The reader merges the few heads, which are in order already. Each thread writes only its own cursor.
 //!
-//! In no order a gate delivers whole batches as they come.
+//! Some gates take *whole events*: all rows of an event at once. Their sources put out all rows of an event for a reader in one
+//! jumbo tuple, and its `upto` is not before the event. So one tuple tells every reader all about its events. With several tuples
+//! for an event, an outlet might fill up. The rows in it might then wait for others of their event, and these others might find
+//! no room. Events need not be whole where rows cannot wait for such others (`pinned` knows where).
 //!
-//! Cost: no row is copied. A batch that comes before everything else is handed on as it lies, or, if it is small, with those
-//! that follow; of batches that interleave, rows are listed and the lists merged two by two, without a branch that hangs
-//! on the order: that would be guessed wrong every other row.
+//! In no order, a gate delivers whole batches as they come.
+//!
+//! Cost: no row is copied. If a batch precedes all others, the gate passes it on in place. It adds the next batches to a small
+//! one. If batches interleave, the gate lists their rows, and merges the lists two by two. The merge has no branch that depends
+//! on the order, because processors would mispredict it every other row.
 
 use std::ops::Range;
 
@@ -47,8 +47,8 @@ struct Manner {
     ranked: bool,
     /// Whether sources belong to several streams.
     united: bool,
-    /// Whether rows come prepared for the sink. Each is then its event's only output or has a rank, unless there is only
-    /// one source; once there are ranks, what was prepared for batches that have to part is of no use.
+    /// Whether rows come prepared for the sink. Then each has a rank or is its event's only output, unless there is only
+    /// one source. Once there are ranks, the results that a source prepared for a batch are of no use if the batch parts.
     prepared: bool,
     /// Whether events are taken whole.
     whole: bool,
@@ -367,8 +367,8 @@ fn rank_on(
     Ok(())
 }
 
-/// Adds the rows `range` of those of a jumbo tuple that are the reader's: as they lie, if they are the only ones and at
-/// least `least`, or by their places. `summed` says whether the digests of jumbo tuples begun are.
+/// Adds the rows `range` of the reader's rows in a jumbo tuple. If they are the only ones and at least `least`, they stay in
+/// place; otherwise the gate lists their places. `summed` says whether `taken` has the digests of the jumbo tuples begun.
 fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Taken, least: usize, summed: bool) {
     taken.started = taken.started.min(jumbo.started);
     let (share, rows) = (&jumbo.shares[source.reader], jumbo.rows);

@@ -34,7 +34,7 @@ pub struct Source {
     pub done: bool,
     /// If it is a replica whose epochs say when it puts out nothing: these, and its number.
     silences: Option<(Arc<Epochs>, usize)>,
-    /// When the processing of the earliest event started of which only was said that it has become nothing here.
+    /// Engine time when the processing of the earliest event began that has become nothing here.
     pub heard: u64,
 }
 
@@ -148,7 +148,7 @@ impl Source {
             upto = upto.or(Some(jumbo.upto));
             let n = self.rows_of(jumbo);
             if n > if index == self.used { self.at } else { 0 } {
-                // Rows of one event may fill many jumbo tuples, none of which can say that it was the last one.
+                // Rows of one event may fill many jumbo tuples, and none of them can announce that it is the last one.
                 return self.key::<K>(jumbo, n - 1).max(K::behind(upto.unwrap_or(self.upto)));
             }
         }
@@ -206,7 +206,7 @@ impl Source {
         to
     }
 
-    /// The digest of the jumbo tuples of which the next `n` rows are the first ones to be taken.
+    /// The digest of the jumbo tuples that begin within the next `n` rows.
     ///
     /// # Safety
     /// The caller is the reader; so many are waiting, prepared for the sink.
@@ -225,7 +225,7 @@ impl Source {
         sum
     }
 
-    /// Where the rows lie of which only some were taken, and when the first were, all were summed.
+    /// Adds the places of the other rows of a jumbo tuple that is taken in part. Its digest was added with its first rows.
     ///
     /// # Safety
     /// The caller is the reader, and releases nothing while the places are used.

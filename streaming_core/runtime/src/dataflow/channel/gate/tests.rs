@@ -9,9 +9,9 @@ fn fill(jumbo: &mut Jumbo, seqs: &[i64], upto: i64, last: bool) {
     jumbo.clear();
     for seq in seqs {
         // SAFETY: 16 bytes.
-        unsafe { jumbo.made.push([*seq, 0].as_ptr().cast(), 0).unwrap() };
+        unsafe { jumbo.buffer.push([*seq, 0].as_ptr().cast(), 0).unwrap() };
     }
-    jumbo.rows = Rows::of(&jumbo.made, Text::empty());
+    jumbo.rows = Rows::of(&jumbo.buffer, Text::empty());
     jumbo.shares[0].whole = true;
     (jumbo.upto, jumbo.last) = (upto, last);
 }

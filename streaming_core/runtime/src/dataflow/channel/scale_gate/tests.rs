@@ -25,7 +25,7 @@ impl World {
         Self { outlets, feeds, reader, taken: Taken::new(16) }
     }
 
-    /// Puts out rows of these events, each of which has its rank, up to event `upto`.
+    /// Puts out rows, each with its event and rank, up to event `upto`.
     fn put_out(&mut self, source: usize, rows: &[(i64, Rank)], upto: i64, last: bool) {
         let outlet = &self.outlets[source];
         assert!(outlet.has_room());
@@ -33,10 +33,10 @@ impl World {
             jumbo.clear();
             for (seq, rank) in rows {
                 // SAFETY: 16 bytes.
-                unsafe { jumbo.made.push([*seq, source as i64].as_ptr().cast(), 0).unwrap() };
+                unsafe { jumbo.buffer.push([*seq, source as i64].as_ptr().cast(), 0).unwrap() };
                 jumbo.ranks.push(*rank);
             }
-            jumbo.rows = Rows::of(&jumbo.made, Text::empty());
+            jumbo.rows = Rows::of(&jumbo.buffer, Text::empty());
             jumbo.shares[0].whole = true;
             (jumbo.upto, jumbo.last) = (upto, last);
         };
@@ -112,8 +112,8 @@ fn equal_events_are_ordered_by_stream_and_rank() {
     }
 }
 
-/// A source that no reader waits for is held up when as many watermarks as there are slots were not acknowledged, and goes on
-/// when the slow one has come up.
+/// A source that is ahead stops when readers have not acknowledged as many watermarks as there are slots. It goes on when the
+/// slow source has caught up.
 #[test]
 fn watermarks_hold_up_a_source_that_is_ahead() {
     let mut world = World::new(2, |_| 0);
@@ -129,7 +129,7 @@ fn watermarks_hold_up_a_source_that_is_ahead() {
     assert!(!world.outlets[0].has_room());
 }
 
-/// The reader stands at the last watermark of a batch that was acknowledged, while its source goes on as far as it may.
+/// The reader stands at the last watermark of an acknowledged batch, while its source goes on as far as it may.
 #[test]
 fn the_node_where_the_reader_stands_is_not_filled_again() {
     let mut world = World::new(2, |_| 0);
@@ -141,7 +141,8 @@ fn the_node_where_the_reader_stands_is_not_filled_again() {
     assert_eq!(world.take(), Some(((1..=SLOTS as i64).map(|seq| [seq, 0]).collect(), SLOTS as i64)));
 }
 
-/// A source whose last watermark was linked behind another one's node is at its own then, when that node is filled again.
+/// A source linked its last watermark behind the node of another source. It stands at its own node when that node gets a new
+/// tuple.
 #[test]
 fn a_watermark_takes_its_source_away_from_what_is_before() {
     let mut world = World::new(2, |_| 0);
@@ -158,7 +159,7 @@ fn a_watermark_takes_its_source_away_from_what_is_before() {
     assert_eq!(world.take(), Some((vec![[150, 0]], 200)));
 }
 
-/// However long it goes on, there are nodes for as much as is not acknowledged, and one batch more.
+/// However long a run is, there are nodes for all tuples that are not acknowledged, and for one batch more.
 #[test]
 fn nodes_are_used_again() {
     let mut world = World::new(2, |_| 0);
@@ -212,13 +213,13 @@ fn half_of_the_nodes_have_a_level_more() {
 }
 
 proptest! {
-    /// Whoever is next to put something out or to take, all rows come once, in order, as soon as they are ready.
+    /// In any order of puts and takes, all rows come once, in order, as soon as they are ready.
     #[test]
     fn any_sources_are_merged(
-        said in proptest::collection::vec(proptest::collection::vec((0_i64..4, 1_i64..6), 1..20), 2..5),
+        scripts in proptest::collection::vec(proptest::collection::vec((0_i64..4, 1_i64..6), 1..20), 2..5),
         turns in proptest::collection::vec(any::<prop::sample::Index>(), 0..100),
     ) {
-        let n = said.len();
+        let n = scripts.len();
         let mut world = World::new(n, |source| source as u64);
         let (mut at, mut upto) = (vec![0; n], vec![-1_i64; n]);
         let (mut all, mut seen) = (Vec::<Row>::new(), Vec::new());
@@ -234,12 +235,12 @@ proptest! {
                 }
                 prop_assert!(seen.iter().all(|[seq, _]| *seq <= ready));
                 prop_assert_eq!(seen.len(), all.iter().filter(|[seq, _]| *seq <= ready).count());
-            } else if at[turn] < said[turn].len() && world.outlets[turn].has_room() {
-                let (rows, step) = said[turn][at[turn]];
+            } else if at[turn] < scripts[turn].len() && world.outlets[turn].has_room() {
+                let (rows, step) = scripts[turn][at[turn]];
                 let seqs: Vec<i64> = (0..rows.min(step)).map(|i| upto[turn] + 1 + i).collect();
                 at[turn] += 1;
                 upto[turn] += step;
-                if at[turn] == said[turn].len() {
+                if at[turn] == scripts[turn].len() {
                     upto[turn] = 1000;
                 }
                 world.say(turn, &seqs, upto[turn]);

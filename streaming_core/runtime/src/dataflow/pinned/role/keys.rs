@@ -47,8 +47,8 @@ unsafe fn list_rows(
         rows
     } else {
         // SAFETY: as the caller says.
-        unsafe { jumbo.made.gather(rows.n, |i| rows.row(i)) }?;
-        Rows::of(&jumbo.made, job.block.text)
+        unsafe { jumbo.buffer.gather(rows.n, |i| rows.row(i)) }?;
+        Rows::of(&jumbo.buffer, job.block.text)
     };
     let lister = &mut keys.lister;
     // SAFETY: as the caller says.
@@ -93,11 +93,11 @@ pub fn copy(task: &mut Task, step: &mut Step) -> Result<(), RunError> {
         let fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             (jumbo.upto, jumbo.last, jumbo.started) = (upto, last, taken.started);
-            std::mem::swap(&mut jumbo.made, &mut copied.rows);
+            std::mem::swap(&mut jumbo.buffer, &mut copied.rows);
             std::mem::swap(&mut jumbo.words, &mut copied.words);
             std::mem::swap(&mut jumbo.hashes[0], &mut copied.meetings);
             std::mem::swap(&mut jumbo.ranks, &mut copied.ranks);
-            jumbo.rows = Rows::of(&jumbo.made, block.text);
+            jumbo.rows = Rows::of(&jumbo.buffer, block.text);
             jumbo.shares[0].whole = true;
             cost.rows_out += jumbo.rows.n as u64;
         };

@@ -10,9 +10,9 @@ pub fn put_out(task: &mut Task, step: &mut Step) -> Result<(), RunError> {
         task.head(jumbo);
         let taken = &task.taken;
         // SAFETY: the rows were taken just now.
-        unsafe { jumbo.made.gather(taken.rows.n, |i| taken.rows.row(i)) }?;
+        unsafe { jumbo.buffer.gather(taken.rows.n, |i| taken.rows.row(i)) }?;
         jumbo.ranks.extend_from_slice(&taken.ranks);
-        jumbo.rows = Rows::of(&jumbo.made, step.job.block.text);
+        jumbo.rows = Rows::of(&jumbo.buffer, step.job.block.text);
         for hashes in &mut jumbo.hashes {
             hashes.clear();
             hashes.extend_from_slice(&taken.hashes);

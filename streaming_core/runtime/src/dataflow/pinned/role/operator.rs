@@ -31,10 +31,10 @@ pub fn run(task: &mut Task, (operator, lane): (usize, usize), step: &mut Step) -
     task.put_out(step, |task, step, jumbo| {
         task.head(jumbo);
         let outcome = call(task, (operator, lane), stopped, step, jumbo);
-        task.counters.dropped += jumbo.made.take_dropped();
+        task.counters.dropped += jumbo.buffer.take_dropped();
         step.clock.lap(&mut task.counters.time.useful);
         task.ended |= note(outcome, operator, step, jumbo)?;
-        let rows = Rows::of(&jumbo.made, step.job.block.text);
+        let rows = Rows::of(&jumbo.buffer, step.job.block.text);
         task.unfinished = is_unfinished(task, rows, jumbo);
         if task.unfinished {
             return Ok(());
@@ -61,13 +61,13 @@ fn call(
             return windowed::process(task, windowed, lane, stopped, (step, jumbo));
         }
         // SAFETY: the rows are what the operator takes; the buffer is this task's.
-        Err(_) => unsafe { spec.map(task.taken.rows, &mut jumbo.made) },
+        Err(_) => unsafe { spec.map(task.taken.rows, &mut jumbo.buffer) },
         Ok(stage) => {
             let Task { taken, scratch, .. } = task;
             // SAFETY: as above; this task alone uses the lane.
             unsafe {
                 frame.lanes[stage]
-                    .with(lane, |lane| lane.process(spec, taken.rows, &taken.hashes, scratch, &mut jumbo.made))
+                    .with(lane, |lane| lane.process(spec, taken.rows, &taken.hashes, scratch, &mut jumbo.buffer))
             }
         }
     };
@@ -90,14 +90,14 @@ fn order_outputs(task: &mut Task, operator: usize, step: &Step, jumbo: &mut Jumb
     if task.numbered {
         // If the kernel has failed, only the outputs of earlier events are left.
         let emits = if task.ended { (0, None) } else { frame.chain.operators[operator].emits };
-        number(emits, (&taken.subs, taken.rows), jumbo.made.origins(), &mut jumbo.subs)?;
+        number(emits, (&taken.subs, taken.rows), jumbo.buffer.origins(), &mut jumbo.subs)?;
     }
     if task.ranked && frame.windows[operator].is_none() {
-        let outcome = rank(&taken.ranks, taken.rows, jumbo.made.origins(), &mut jumbo.ranks);
+        let outcome = rank(&taken.ranks, taken.rows, jumbo.buffer.origins(), &mut jumbo.ranks);
         if let Err(RunError::TooManyRows { seq }) = outcome {
-            truncate(&mut jumbo.made, seq);
-            jumbo.ranks.truncate(jumbo.made.len());
-            jumbo.rows = Rows::of(&jumbo.made, step.job.block.text);
+            truncate(&mut jumbo.buffer, seq);
+            jumbo.ranks.truncate(jumbo.buffer.len());
+            jumbo.rows = Rows::of(&jumbo.buffer, step.job.block.text);
         }
         task.ended |= note(outcome, operator, step, jumbo)?;
     }

@@ -68,7 +68,7 @@ pub fn process(
         }
     }
     let inputs = task.ranked.then_some(&taken.ranks[..]);
-    let mut out = Out { rows: &mut jumbo.made, inputs, ranks: &mut jumbo.ranks };
+    let mut out = Out { rows: &mut jumbo.buffer, inputs, ranks: &mut jumbo.ranks };
     let from = left.take().unwrap_or(0);
     let work = |replica: &mut Replica| {
         let (operator, now) = (&windowed.operator, || step.job.clock.now());

@@ -99,8 +99,8 @@ fn a_stream_meets_itself() {
     everywhere(&Pipeline::new(ops, &[1, 1], false), &integers(1000, 40));
 }
 
-/// Of every event 12,150 rows come through both inputs of the last operator: those of the second wait for all of the first,
-/// which are made of them.
+/// Both inputs of the last operator get 12,150 rows of every event. Rows of the second input become those of the first, and
+/// wait for all of them.
 #[test]
 fn an_event_may_have_more_rows_than_all_outlets_hold_batches() {
     let thrice = |of: i64| stateless(0).of(&[of, of, of]);
@@ -268,7 +268,7 @@ fn every_idle_strategy_and_the_open_loop() {
     }
 }
 
-/// Who asks for two threads has these, and one more for each reader with several sources.
+/// A run with two threads has these, and one more for each reader with several sources.
 #[test]
 fn merge_operators_have_threads_of_their_own() {
     let pipeline = Pipeline::new(vec![stateless(0).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);

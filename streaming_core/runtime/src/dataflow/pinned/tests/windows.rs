@@ -18,9 +18,9 @@ fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Op
         for parallelism in ["vsn", "vsn_esg", "sn"] {
             let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
             let mut executor = pinned(&windows.program(detour), &options).unwrap();
-            let found = outputs(&blocks, &mut executor);
-            assert_eq!(found, wanted, "{windows:?} {options:?} {detour}");
-            if found.1.is_none() {
+            let result = outputs(&blocks, &mut executor);
+            assert_eq!(result, wanted, "{windows:?} {options:?} {detour}");
+            if result.1.is_none() {
                 assert_eq!(executor.metrics().late, late, "{windows:?} {options:?} {detour}");
             }
         }
@@ -43,19 +43,19 @@ fn check_asked(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Opti
     use std::sync::atomic::{AtomicBool, Ordering};
     let blocks = blocks(rows, block);
     let mut executor = pinned(&windows.program(true), options).unwrap();
-    let (asked, over) = (executor.reconfigurable("window").unwrap(), AtomicBool::new(false));
-    let found = std::thread::scope(|scope| {
+    let (control, over) = (executor.reconfigurable("window").unwrap(), AtomicBool::new(false));
+    let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             for share in shares.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
-                asked.request(share).unwrap();
+                control.request(share).unwrap();
                 std::thread::yield_now();
             }
         });
-        let found = outputs(&blocks, &mut executor);
+        let result = outputs(&blocks, &mut executor);
         over.store(true, Ordering::Relaxed);
-        found
+        result
     });
-    assert_eq!(found, windows.model(&blocks, true), "{windows:?} {options:?} {shares:?}");
+    assert_eq!(result, windows.model(&blocks, true), "{windows:?} {options:?} {shares:?}");
 }
 
 fn on(threads: usize, batch: usize, schedule: Vec<Scheduled>) -> Options {
@@ -203,10 +203,10 @@ fn schedules_that_make_no_sense_are_refused() {
         (vec![scheduled(5, &[2])], "event 5: window has replicas 0 to 1: name the owners of its cells"),
         (vec![scheduled(5, &[])], "event 5: window has replicas 0 to 1: name the owners of its cells"),
     ] {
-        let Err(RunError::Invalid(said)) = pinned(&windows.program(false), &on(2, 4, schedule)) else {
+        let Err(RunError::Invalid(message)) = pinned(&windows.program(false), &on(2, 4, schedule)) else {
             panic!("{why}")
         };
-        assert!(said.contains(why), "{said}");
+        assert!(message.contains(why), "{message}");
     }
 }
 
@@ -272,17 +272,17 @@ fn shuttle_reconfigured_windows_equal_the_loop() {
                 // And with requests from outside.
                 let blocks = blocks(&rows, 13);
                 let mut executor = pinned(&windows.program(false), &options).unwrap();
-                let asked = executor.reconfigurable("window").unwrap();
+                let control = executor.reconfigurable("window").unwrap();
                 let shares = [all[..1].to_vec(), all[1..].to_vec(), vec![1, 0]];
                 let asking = thread::spawn(move || {
                     for share in shares.iter().cycle().take(7) {
-                        asked.request(share).unwrap();
+                        control.request(share).unwrap();
                         thread::yield_now();
                     }
                 });
-                let found = outputs(&blocks, &mut executor);
+                let result = outputs(&blocks, &mut executor);
                 asking.join().unwrap();
-                assert_eq!(found, windows.model(&blocks, false), "{windows:?} {options:?}");
+                assert_eq!(result, windows.model(&blocks, false), "{windows:?} {options:?}");
             });
         }
     }

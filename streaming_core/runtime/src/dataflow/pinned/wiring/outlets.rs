@@ -30,7 +30,7 @@ impl Outlets {
                 outlets.list.push(Outlet::new(SLOTS, readers, || {
                     let mut jumbo = Jumbo::new(stride, readers, keyed);
                     if let Some(windowed) = graph.windowed_origin(origin) {
-                        windowed.operator.furnish(&mut jumbo.made);
+                        windowed.operator.furnish(&mut jumbo.buffer);
                     }
                     jumbo
                 }));

@@ -1,13 +1,14 @@
-//! `affinity`: a worker first looks after lanes of its own, so that their state stays in its cache, and of the places
-//! where it has work goes to the one with the lowest throughput, because that holds up the others.
+//! `affinity`: a worker first looks after its own lanes, so that their state stays in its cache. Of the places with work, it
+//! goes to the one with the lowest throughput, because that place holds up the others.
 //!
-//! A place's throughput, in events of the source, is the number of workers there by what an event costs there; costs
-//! and selectivities make places comparable that see different numbers of rows. So workers spread over the pipeline:
-//! a place without a worker comes first. Only when there is nothing else does a worker take what others look after.
-//! Ties go to stages, whose lanes are this worker's to look after, and then to the end of the chain.
-//! Places are all steps and stages, in turn: a step without operators merges what a stage puts out.
-//! Beside `ct` of the paper it needs no window of time, no scheduler that workers ask one after the other, and no look at
-//! others' queues.
+//! The throughput of a place, in events of the source, is its number of workers divided by the cost of an event there. Costs and
+//! selectivities make places comparable that see different numbers of rows. So workers spread over the pipeline, and a place
+//! without a worker comes first. A worker takes other workers' lanes only if there is nothing else.
+//!
+//! Ties go to stages, whose lanes the worker looks after, and then to the end of the chain. Places are all steps and stages, in
+//! turn: a step without operators merges the outputs of a stage.
+//!
+//! Unlike `ct` of the paper, it needs no window of time. Workers do not queue for a scheduler, and none looks at others' queues.
 
 use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic, Places};
 

@@ -1,10 +1,12 @@
 //! `ct`, current throughput: the place whose normalised throughput in the current window of time is lowest, because it is
 //! likely to be the bottleneck.
 //!
-//! n_i = (T_i + w_i s) / (c_i cs_i): worker time spent at i in the window and allotted to it now, over the cost of a tuple
-//! there and the cumulative selectivity. Source: Prasaad et al., section 6.4, equation (3). Where no worker has been, nothing
-//! is known of the cost: who goes there first finds out, others come when it is known or there is nothing else to do. Ties,
-//! as at the beginning of a window, go to the end of the chain.
+//! n_i = (T_i + w_i s) / (c_i cs_i). T_i is the time that workers spent at i in the window, and w_i s is the time that they are
+//! allotted now. c_i is the cost of a tuple there, and cs_i the cumulative selectivity. Source: Prasaad et al., section 6.4,
+//! equation (3).
+//!
+//! The cost of a place is unknown until a worker has been there. The first worker to go there measures it. Others come when the
+//! cost is known or when they have nothing else to do. Ties, as at the beginning of a window, go to the end of the chain.
 
 use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic, Places};
 

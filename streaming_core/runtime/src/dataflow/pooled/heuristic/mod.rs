@@ -1,11 +1,11 @@
 //! Heuristics: where a worker goes next, among the places that have work for it (axis `heuristic`).
 //!
 //! One trait (`places.rs`), one file per heuristic, one registry. No result depends on the choice, and every queue is bounded
-//! whatever it is. `ct`, `lp`, `et` and `qst` are those of the paper (Prasaad et al., section 6), by its equations: workers
-//! ask them through the central scheduler, and they see every operator's queue. `affinity` is ours.
+//! whatever it is. `ct`, `lp`, `et` and `qst` follow the equations of the paper (Prasaad et al., section 6). Workers ask them
+//! through the central scheduler, and they see every operator's queue. `affinity` is ours.
 //!
-//! What the paper calls an operator is a place here: an operator with state, or neighbouring ones without, fused (section 2
-//! leaves that to the compiler). `affinity` alone also sees steps without operators. Where the paper says nothing, the file
+//! An operator of the paper is a place here: a stateful operator, or a fused run of stateless ones (section 2 leaves fusion to
+//! the compiler). `affinity` alone also sees steps without operators. Where the paper says nothing, the file
 //! of the heuristic says what it does. Ties go to the end of the chain.
 
 mod affinity;

@@ -150,7 +150,7 @@ fn affinity_goes_where_throughput_is_lowest() {
     // 2 workers by 1 ns, 1 by 9 ns, 1 by 4 ns an event.
     assert_eq!(choose("affinity", &[of(2, 1.0), of(1, 9.0), of(1, 4.0)]), Some(1));
     assert_eq!(choose("affinity", &[of(2, 1.0), of(4, 9.0), of(1, 4.0)]), Some(2));
-    // Nobody is there yet, whatever it costs; of two such places the stage.
+    // A place without a worker comes first, whatever it costs; of two such places, the stage.
     assert_eq!(choose("affinity", &[of(0, 1.0), of(1, 9.0), of(1, 4.0)]), Some(0));
     assert_eq!(choose("affinity", &[of(0, 1.0), of(0, 9.0), of(0, 0.0)]), Some(1));
     // Of two steps the later.

@@ -1,8 +1,8 @@
 //! What a worklist is.
 //!
 //! A batch is offered to all its lanes at once, before it is released to the stage. Invariant of all worklists: a lane sees the
-//! batches that hold rows for it in serial order, each once, one worker at a time; who finishes the last lane of a batch
-//! owns the batch.
+//! batches that hold rows for it in serial order, each once. One worker at a time is at a lane. The worker that finishes the
+//! last lane of a batch owns the batch.
 //!
 //! None can overflow: a batch lives in slot `serial % window`, and serials in flight span less than `window`.
 
@@ -78,9 +78,10 @@ pub trait Worklist: Debug + Send + Sync {
     /// Announces which lanes hold rows of batch `serial`, before it is released.
     fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool);
 
-    /// Batch `serial` is the next one for the stage; false: no lane holds rows of it. For the worker that is just
-    /// releasing it, in serial order and one at a time, who then hands it on if it is empty: were that done earlier, the
-    /// batch could leave, and its slot be reused, before its release.
+    /// Adds batch `serial`, the next one for the stage. Returns false if no lane holds rows of it.
+    ///
+    /// Only the worker that releases the batch calls this, in serial order and one at a time. It then hands an empty batch on.
+    /// If it did so earlier, the batch could leave, and another one reuse its slot, before the release.
     fn add(&self, serial: u64) -> bool;
 
     /// Whether `worker` would find something now, perhaps: a hint.

@@ -2,8 +2,9 @@
 //!
 //! Nothing is taken and nothing is contended for; but a worker whose lanes have little to do cannot help the others.
 //! Cost: one decrement per batch and lane that holds rows.
-//! Source: Prasaad et al., section 4.2; as many partitions as workers, section 7.2.1; who works on which is fixed, as in
-//! Volcano, of which section 8.1 says that it goes back to.
+//!
+//! Source: Prasaad et al., section 4.2, with as many partitions as workers (section 7.2.1). Partitions have fixed workers, as
+//! in Volcano, where the strategy comes from (section 8.1).
 
 use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;

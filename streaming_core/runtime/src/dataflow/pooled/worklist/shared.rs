@@ -1,11 +1,14 @@
 //! Shared queue, a baseline: one queue of parts for all workers, under a lock, and a lock per lane.
 //!
-//! Parts are taken in order: by batch, then by lane. Who takes one is given the next ticket of its lane, and waits until
-//! all earlier tickets of the lane are done. So every free worker has work, but workers wait for each other where
-//! parts that follow each other are of one lane.
-//! Nobody waits in a circle: a worker has one ticket at a time, and waits for parts that were taken before its own.
+//! Workers take parts in order: by batch, then by lane. A worker that takes a part gets the next ticket of its lane, and waits
+//! until all earlier tickets of the lane are done. So every free worker has work. But workers wait for each other where
+//! neighbouring parts belong to one lane.
+//!
+//! No cycle of waiting workers: each has one ticket at a time, and waits for parts that were taken before its own.
+//!
 //! Cost: a lock and a hand-over per part.
-//! Source: Prasaad et al., section 4.1: to take a part and to lock its partition is one step, else parts of one
+//!
+//! Source: Prasaad et al., section 4.1. A worker takes a part and locks its partition in one step. In two steps, parts of one
 //! partition could change places (figure 5).
 
 use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
@@ -29,7 +32,7 @@ pub struct SharedQueue {
     parts: Parts,
 }
 
-/// The next part to be taken: of this batch, of the first lane from this one on that holds rows.
+/// The next part to take: of this batch, of the first lane from this one on that holds rows.
 #[derive(Debug)]
 struct QueueHead {
     serial: u64,

@@ -27,19 +27,19 @@ pub struct Thresholds {
 impl Thresholds {
     /// # Errors
     /// `Invalid`: they are not three, or out of order.
-    pub fn new(given: &[u32]) -> Result<Self, RunError> {
-        match *given {
+    pub fn new(percentages: &[u32]) -> Result<Self, RunError> {
+        match *percentages {
             [upper, target, lower] if 0 < lower && lower < target && target < upper && upper <= 100 => {
                 Ok(Self { upper, target, lower })
             }
             _ => Err(RunError::Invalid(format!(
-                "thresholds must be three percentages, 100 >= upper > target > lower > 0, not {given:?}"
+                "thresholds must be three percentages, 100 >= upper > target > lower > 0, not {percentages:?}"
             ))),
         }
     }
 
-    /// How many replicas there should be of `most`, if not the `n` there are, which are loaded like that: the fewest that
-    /// keep the load below the target.
+    /// How many of `most` replicas there should be, if the `n` replicas with this `load` should change: the fewest that keep the
+    /// load below the target.
     pub fn wanted(self, load: f64, n: usize, most: usize) -> Option<usize> {
         let percent = 100.0 * load;
         if percent <= f64::from(self.upper) && percent >= f64::from(self.lower) {

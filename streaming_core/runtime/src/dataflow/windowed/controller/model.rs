@@ -1,14 +1,14 @@
-//! Controller `model`: by the work that waits and that will come (STRETCH, section 8.5).
+//! Controller `model`: by the work that waits and the work to come (STRETCH, section 8.5).
 //!
-//! An event costs what those dealt lately have cost. In the next period as many come as came in the last one, or, if rates
-//! fell or rose by a lot, as came in the last one alone; what waits is to be worked off in `HORIZON` periods. The paper takes
-//! its model of a join's cost from another paper; this one is ours, of any operator.
+//! The model takes the cost of an event from the last periods. It expects events at the mean rate of the last periods. If the
+//! rate rose or fell by a lot, it expects the rate of the last period alone. Replicas should finish the waiting work in `HORIZON`
+//! periods. The paper takes its model of a join's cost from another paper; this model is ours, for any operator.
 
 use crate::dataflow::windowed::controller::gauge::{Gauge, Load};
 
 /// What a period counts for in the means: of the last so many, about.
 const LATELY: f64 = 4.0;
-/// Periods in which what waits is worked off.
+/// Periods in which replicas should finish the waiting work.
 const HORIZON: f64 = 10.0;
 /// Rates that differ by so much are a change, no noise.
 const CHANGE: f64 = 1.3;
@@ -21,7 +21,7 @@ pub(super) struct Model {
     rate: Option<f64>,
 }
 
-/// The mean of what was lately, with what is now.
+/// The mean of the last values, with the newest one.
 fn lately(before: Option<f64>, now: f64) -> f64 {
     before.map_or(now, |before| before + (now - before) / LATELY)
 }

@@ -7,8 +7,8 @@ fn seen(load: f64, n: usize, most: usize) -> Load {
     Load { period: PERIOD, replicas: n, most, worked, arrived: 1000, dealt: 1000, ..Load::default() }
 }
 
-/// STRETCH, Table IV: from 70 % to 120 % of what the replicas can do, and to 30 %. The paper's own numbers of those taken
-/// away are one fewer than keep the load below the target, but for the first, where it is the target exactly.
+/// STRETCH, Table IV: from 70 % to 120 % of the replicas' capacity, and to 30 %. The paper removes one replica fewer than its
+/// own target allows, except in the first row, which meets the target exactly.
 #[test]
 fn replicas_are_those_of_table_iv() {
     let starting = [1, 5, 9, 18, 30, 40, 60, 70];
@@ -39,15 +39,15 @@ fn there_is_one_replica_at_least_and_no_more_than_there_are() {
 
 #[test]
 fn thresholds_out_of_order_are_refused() {
-    for given in [&[70, 90, 45][..], &[90, 70, 70], &[101, 70, 45], &[90, 70, 0], &[90, 70], &[90, 70, 45, 1]] {
-        assert!(matches!(Controller::new("threshold", given), Err(RunError::Invalid(_))), "{given:?}");
+    for percentages in [&[70, 90, 45][..], &[90, 70, 70], &[101, 70, 45], &[90, 70, 0], &[90, 70], &[90, 70, 45, 1]] {
+        assert!(matches!(Controller::new("threshold", percentages), Err(RunError::Invalid(_))), "{percentages:?}");
     }
     assert!(matches!(Controller::new("other", &[]), Err(RunError::Invalid(_))));
 }
 
-/// STRETCH, question 5: phases of constant rate, of 100 to 300 s, over 20 minutes, of a join whose window is a minute: what a
-/// row costs grows with the rows there are in the window. Within a phase replicas come or go until they are enough for it,
-/// and then stay as many: no back and forth.
+/// STRETCH, question 5: phases of constant rate, of 100 to 300 s, over 20 minutes. The join's window is a minute, and the cost
+/// of a row grows with the number of rows in the window. Within a phase replicas come or go until they are enough, and then
+/// their number stays: no back and forth.
 #[test]
 fn rates_that_change_are_followed_without_oscillation() {
     const WINDOW: usize = 600; // periods

@@ -1,8 +1,8 @@
 //! Controller `threshold`: by how much of the time replicas have worked (STRETCH, section 8.4).
 //!
-//! A thread of the paper has one replica and nothing else to do. Here it may have sources, the sink, and other programs beside
-//! it, so that a replica that cannot keep up need not have worked all the time: if more waits than was dealt in a period, it
-//! does all it can.
+//! A thread of the paper has one replica and nothing else to do. Here a thread may also run sources, the sink and other
+//! programs. So a replica that cannot keep up need not have worked all the time. If more events wait than were dealt in a
+//! period, the controller counts the replica as fully loaded.
 
 use crate::dataflow::windowed::controller::gauge::{Gauge, Load};
 

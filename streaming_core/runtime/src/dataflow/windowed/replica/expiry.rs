@@ -1,5 +1,7 @@
-//! Windows that expire: window by window, in each cell by cell, in steps of some entries, so that what they put out goes on,
-//! and others have their turn, before all of a large window has.
+//! Windows that expire: one after the other, and each of them cell by cell.
+//!
+//! A replica expires some entries at a time. Between these steps its outputs go on, and other tasks have their turn. So a
+//! large window does not block its thread.
 
 use crate::dataflow::channel::rank::Path;
 use crate::dataflow::windowed::operator::{Out, Windowed};
@@ -12,12 +14,29 @@ use crate::state::key_group::{GROUPS, group};
 use crate::state::windows::pane::Pane;
 use crate::state::windows::{OutOfMemory, cell_of};
 
-/// When so many entries have expired, what they have put out goes on before others do.
+/// When so many entries have expired, their outputs go on before others expire.
 const AT_ONCE: usize = if cfg!(test) { 2 } else { 1024 };
 
+/// The row at which windows expire, by its event and its position in the batch, and the path from it to the window.
+#[derive(Clone, Copy)]
+struct Cause {
+    seq: i64,
+    index: usize,
+    path: Path,
+}
+
+impl Cause {
+    /// The position of the row, and the path from it to an entry, which is there, of an own cell.
+    fn of(&self, entry: *mut EntryHeader) -> (u32, Path) {
+        // SAFETY: as the callers say.
+        let group = group(unsafe { (*entry).hash });
+        (self.index as u32, self.path.fixed(group as u64, GROUPS.trailing_zeros()))
+    }
+}
+
 impl Replica {
-    /// Windows before number `before` expire, at the event `at`: its seq, and which row of the batch it is. False: not all have
-    /// yet, so that what they put out can go on, and others have their turn.
+    /// Expires windows before number `before`, at the event `at`: its seq, and the position of its row in the batch. Returns
+    /// false if some are left: their turn comes when the outputs so far have gone on.
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn expire(
@@ -28,7 +47,7 @@ impl Replica {
         text: Text,
         out: &mut Out,
     ) -> Result<bool, RunError> {
-        if operator.is_told() || operator.session {
+        if operator.reports_expiry() || operator.session {
             // SAFETY: as the callers say.
             unsafe { self.meet(operator, text, out) }?;
         }
@@ -51,7 +70,7 @@ impl Replica {
                 // SAFETY: an own cell, as the callers say.
                 let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
                 let Some(pane) = pane else { continue };
-                if !operator.is_told() {
+                if !operator.reports_expiry() {
                     self.gone.add(pane)?;
                     continue;
                 }
@@ -60,8 +79,9 @@ impl Replica {
                     NONE => path.back((before - 1).wrapping_sub(number) as u64),
                     open => path.number((number - open) as u64),
                 };
+                let cause = Cause { seq: at.0, index: at.1, path };
                 // SAFETY: as above.
-                expired += unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
+                expired += unsafe { self.expire_pane(operator, (cell, number), &pane, cause, text, out) }?;
                 // SAFETY: as above.
                 unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.keep(pane)) };
                 if expired >= AT_ONCE {
@@ -71,14 +91,14 @@ impl Replica {
             }
             self.spare.extend(self.open.take(number));
         }
-        if operator.is_told() {
+        if operator.reports_expiry() {
             self.gone.clear();
         }
         Ok(true)
     }
 
-    /// As `expire`, of sessions: those whose latest row is before `before`. None has one before the watermark, and there is a
-    /// watermark as soon as there is a row: sessions wait for no stream.
+    /// Expires sessions whose latest row is before `before`; otherwise like `expire`. No session has its latest row before the
+    /// watermark, and the first row sets a watermark: sessions wait for no stream.
     unsafe fn end_sessions(
         &mut self,
         operator: &Windowed,
@@ -148,15 +168,13 @@ impl Replica {
         outcome.map(|()| sessions.least() >= before)
     }
 
-    /// How many entries expired.
-    #[expect(clippy::too_many_arguments, reason = "what is expired, where, at which event, into what")]
+    /// Expires the entries of a pane: `window` is its cell and the number of its window. Returns how many entries expired.
     unsafe fn expire_pane(
         &mut self,
         operator: &Windowed,
-        cell: usize,
-        number: i64,
+        window: (usize, i64),
         pane: &Pane,
-        ((seq, index), path): ((i64, usize), Path),
+        cause: Cause,
         text: Text,
         out: &mut Out,
     ) -> Result<usize, RunError> {
@@ -164,24 +182,19 @@ impl Replica {
         expired.clear();
         pane.entries(&operator.shape, &mut expired)?;
         let n = expired.len();
-        let start = operator.bounds.start(number);
+        let start = operator.bounds.start(window.1);
+        self.starts.clear();
+        self.starts.try_reserve(n).map_err(OutOfMemory::from)?;
+        self.starts.resize(n, start);
         let mut context = WindowContext {
-            n: expired.len() as i64,
+            n: n as i64,
             entries: expired.as_ptr().cast(),
+            starts: self.starts.as_ptr(),
             span: operator.bounds.size,
             text: text.pointer(),
             emitter: out.rows.emitter(),
-            seq,
+            seq: cause.seq,
             ..WindowContext::default()
-        };
-        self.starts.clear();
-        self.starts.try_reserve(n).map_err(OutOfMemory::from)?;
-        self.starts.resize(expired.len(), start);
-        context.starts = self.starts.as_ptr();
-        let cause = |entry: *mut EntryHeader| {
-            // SAFETY: it is there, of an own cell.
-            let group = group(unsafe { (*entry).hash });
-            (index as u32, path.fixed(group as u64, GROUPS.trailing_zeros()))
         };
         let mut outcome = Ok(());
         if let Some(result) = operator.result {
@@ -190,50 +203,62 @@ impl Replica {
             let called = unsafe { result.call(&mut context) };
             let failed = called.map_err(|raised| {
                 let at = usize::try_from(raised.at).unwrap_or(0);
-                let order = out.order(cause(expired[at]));
+                let order = out.order(cause.of(expired[at]));
                 let window = (start, start + operator.bounds.size);
-                (at, operator.failed((seq, Some(window)), order, raised.exception, out))
+                (at, operator.failed((cause.seq, Some(window)), order, raised.exception, out))
             });
-            rank_more(out, before, |origin| cause(expired[origin as usize]))?;
+            rank_more(out, before, |origin| cause.of(expired[origin as usize]))?;
             outcome = failed.map_err(|(at, error)| {
-                // Those before it slide before it fails.
+                // The entries before it slide before it fails.
                 expired.truncate(at);
                 error
             });
         }
         if operator.single {
-            let next = operator.bounds.start(number + 1);
-            let gone = &mut self.gone;
-            // SAFETY: the cell is an own one; its entries stood in the pane that is no list any more.
-            unsafe {
-                operator.cells.with_mut(self.number, cell, |cell| {
-                    expired.retain(|&entry| {
-                        let stays = (*BeforeEntry::of(entry)).last >= next;
-                        if !stays {
-                            cell.remove(entry, gone);
-                        }
-                        stays
-                    });
-                });
-                for &entry in &expired {
-                    (*self.pane(operator, cell, number + 1)?).stand(entry)?;
-                }
-            }
-            if let Some(slide) = operator.slide
-                && !expired.is_empty()
-            {
-                self.starts.fill(next);
-                context.n = expired.len() as i64;
-                context.entries = expired.as_ptr().cast();
-                // SAFETY: as above.
-                if let Err(raised) = unsafe { slide.call(&mut context) } {
-                    let order = out.order(cause(expired[usize::try_from(raised.at).unwrap_or(0)]));
-                    let window = (next, next + operator.bounds.size);
-                    outcome = Err(operator.failed((seq, Some(window)), order, raised.exception, out));
-                }
-            }
+            // SAFETY: the cell is an own one; its entries were in the pane, which is in no list any more.
+            let slides = unsafe { self.slide(operator, window, &mut expired, (&mut context, cause), out) };
+            outcome = slides.and(outcome);
         }
         self.expired = expired;
         outcome.map(|()| n)
+    }
+
+    /// Moves entries that have rows in the next window on to that window, and removes the others. Leaves in `expired` the entries
+    /// that moved.
+    unsafe fn slide(
+        &mut self,
+        operator: &Windowed,
+        (cell, number): (usize, i64),
+        expired: &mut Vec<*mut EntryHeader>,
+        (context, cause): (&mut WindowContext, Cause),
+        out: &mut Out,
+    ) -> Result<(), RunError> {
+        let next = operator.bounds.start(number + 1);
+        let gone = &mut self.gone;
+        // SAFETY: as the caller says.
+        unsafe {
+            operator.cells.with_mut(self.number, cell, |cell| {
+                expired.retain(|&entry| {
+                    let stays = (*BeforeEntry::of(entry)).last >= next;
+                    if !stays {
+                        cell.remove(entry, gone);
+                    }
+                    stays
+                });
+            });
+            for &entry in &*expired {
+                (*self.pane(operator, cell, number + 1)?).stand(entry)?;
+            }
+        }
+        let Some(slide) = operator.slide.filter(|_| !expired.is_empty()) else { return Ok(()) };
+        self.starts.fill(next);
+        context.n = expired.len() as i64;
+        context.entries = expired.as_ptr().cast();
+        // SAFETY: as above.
+        unsafe { slide.call(context) }.map_err(|raised| {
+            let order = out.order(cause.of(expired[usize::try_from(raised.at).unwrap_or(0)]));
+            let window = (next, next + operator.bounds.size);
+            operator.failed((cause.seq, Some(window)), order, raised.exception, out)
+        })
     }
 }

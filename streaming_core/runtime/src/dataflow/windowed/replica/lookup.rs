@@ -7,7 +7,7 @@ use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::rows::block::Text;
 use crate::state::index::prefetch;
 use crate::state::windows::cell::Cell;
-use crate::state::windows::entry::Given;
+use crate::state::windows::entry::KeyFields;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::table::Table;
 use crate::state::windows::{CELLS, OutOfMemory, cell_of};
@@ -22,7 +22,7 @@ impl Replica {
         mut at: usize,
     ) -> Result<(), RunError> {
         let every = operator.every.as_deref().unwrap_or_default();
-        let stands = operator.single && !operator.session && !operator.is_told();
+        let stands = operator.single && !operator.session && !operator.reports_expiry();
         // SAFETY: as the caller says.
         debug_assert!(!stands || unsafe { self.has_all_entries(operator) }, "an entry is not in its cell");
         for number in windows {
@@ -37,12 +37,12 @@ impl Replica {
                     } else {
                         let (hash, key) = &every[j as usize];
                         entry = match operator.single {
-                            true if operator.session => self.session(operator, *hash, Given::index(key), ts, at)?,
-                            true => self.single(operator, number, *hash, Given::index(key), ts)?,
+                            true if operator.session => self.session(operator, *hash, KeyFields::index(key), ts, at)?,
+                            true => self.single(operator, number, *hash, KeyFields::index(key), ts)?,
                             false => (*self.pane(operator, cell_of(*hash), number)?).find(
                                 &operator.shape,
                                 *hash,
-                                Given::index(key),
+                                KeyFields::index(key),
                             )?,
                         };
                         self.every[own].1 = entry;
@@ -63,7 +63,7 @@ impl Replica {
         let every = operator.every.as_deref().unwrap_or_default();
         self.every.iter().filter(|(_, entry)| !entry.is_null()).all(|&(j, entry)| {
             let (hash, key) = &every[j as usize];
-            let find = |here: &mut Cell| here.single(&operator.shape, *hash, Given::index(key));
+            let find = |here: &mut Cell| here.single(&operator.shape, *hash, KeyFields::index(key));
             // SAFETY: as the caller says.
             unsafe { operator.cells.with_mut(self.number, cell_of(*hash), find) == Some(entry) }
         })
@@ -80,7 +80,7 @@ impl Replica {
     ) -> Result<(), RunError> {
         for own in 0..keys {
             let (hash, row) = self.own[own];
-            let key = Given { row, text };
+            let key = KeyFields { row, text };
             // SAFETY: the cell is an own one.
             self.met.entries[at + own] = unsafe {
                 match operator.session {
@@ -120,7 +120,7 @@ impl Replica {
                 if pane.is_null() {
                     pane = self.pane(operator, cell_of(hash), first)?;
                 }
-                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text })?;
+                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, KeyFields { row, text })?;
             }
             self.unlinked.clear();
             self.unlinked.try_reserve(keys)?;
@@ -142,7 +142,7 @@ impl Replica {
                 }
                 for &(own, pane) in &self.unlinked {
                     let (hash, row) = self.own[own];
-                    let entry = (*pane).find(&operator.shape, hash, Given { row, text })?;
+                    let entry = (*pane).find(&operator.shape, hash, KeyFields { row, text })?;
                     (*self.met.entries[before + own]).beside = entry;
                     self.met.entries[before + keys + own] = entry;
                 }
@@ -182,7 +182,7 @@ impl Replica {
         &mut self,
         operator: &Windowed,
         hash: u64,
-        key: Given,
+        key: KeyFields,
         ts: i64,
         at: usize,
     ) -> Result<*mut EntryHeader, RunError> {
@@ -202,8 +202,8 @@ impl Replica {
             }
         };
         // SAFETY: the cell is this replica's, as the caller says.
-        let found: Result<_, OutOfMemory> = unsafe { operator.cells.with_mut(self.number, cell, find) };
-        let (entry, last) = found?;
+        let entry_and_last: Result<_, OutOfMemory> = unsafe { operator.cells.with_mut(self.number, cell, find) };
+        let (entry, last) = entry_and_last?;
         self.met.starts[at] = last;
         Ok(entry)
     }
@@ -215,11 +215,11 @@ impl Replica {
         operator: &Windowed,
         number: i64,
         hash: u64,
-        key: Given,
+        key: KeyFields,
         ts: i64,
     ) -> Result<*mut EntryHeader, RunError> {
         let (shape, cell) = (&operator.shape, cell_of(hash));
-        let (start, is_told) = (operator.bounds.start(number), operator.is_told());
+        let (start, reports_expiry) = (operator.bounds.start(number), operator.reports_expiry());
         let gone = &mut self.gone;
         let mut is_new = false;
         let find = |here: &mut Cell| {
@@ -227,24 +227,24 @@ impl Replica {
             (entry, is_new) = here.get_or_make_single(shape, hash, key)?;
             // SAFETY: entries that are found exist, and are listed if no kernel is called.
             unsafe {
-                if !is_told && !is_new && (*BeforeEntry::of(entry)).last < start {
-                    // Nobody was told that it has gone.
+                if !reports_expiry && !is_new && (*BeforeEntry::of(entry)).last < start {
+                    // No kernel has learned that it has gone.
                     here.untouch(entry);
                     here.remove(entry, gone);
                     (entry, is_new) = here.get_or_make_single(shape, hash, key)?;
                 }
                 let last = &raw mut (*BeforeEntry::of(entry)).last;
                 *last = if is_new { ts } else { ts.max(*last) };
-                if !is_told {
+                if !reports_expiry {
                     here.touch(entry, !is_new, start, gone);
                 }
                 Some(entry)
             }
         };
         // SAFETY: the cell is this replica's, as the caller says.
-        let found = unsafe { operator.cells.with_mut(self.number, cell, find) };
-        let entry = found.ok_or(OutOfMemory)?;
-        if is_new && is_told {
+        let single = unsafe { operator.cells.with_mut(self.number, cell, find) };
+        let entry = single.ok_or(OutOfMemory)?;
+        if is_new && reports_expiry {
             // SAFETY: as above; it is in no list yet.
             unsafe { (*self.pane(operator, cell, number)?).stand(entry) }?;
         }

@@ -39,8 +39,9 @@ struct Who {
 unsafe impl Send for Met {}
 
 impl Met {
-    /// A row, number `index` of the batch, meets `windows` windows by `keys` keys each: how many of them, and, if it will be
-    /// asked where something stands, which. `start` says where each begins. Returns from where on in `entries` the caller writes what they meet.
+    /// Notes that a row, number `index` of the batch, meets `windows` windows, by `keys` keys each. `keys` has the number of keys,
+    /// and the keys' own numbers if outputs are ranked. `start` says where each window begins. Returns the position in `entries`
+    /// from which on the caller writes the entries that the row meets.
     ///
     /// # Errors
     /// There is no memory to note them.

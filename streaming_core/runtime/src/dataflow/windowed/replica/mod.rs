@@ -256,10 +256,10 @@ impl Replica {
         if self.owns.contains(&true) {
             // What went by while it had no cells may have raised it.
             #[cfg(test)]
-            let is_told = !self.faults.dreams;
+            let raises = !self.faults.dreams;
             #[cfg(not(test))]
-            let is_told = true;
-            if is_told {
+            let raises = true;
+            if raises {
                 epochs.raise(self.epoch, &mut self.watermark);
             }
         }
@@ -404,7 +404,7 @@ impl Replica {
         Ok(())
     }
 
-    /// False: before it can be taken, more has to expire.
+    /// Takes a row. Returns false if more windows have to expire first.
     #[inline]
     unsafe fn take(
         &mut self,
@@ -447,24 +447,59 @@ impl Replica {
             self.met.stream = meeting.stream;
         }
         let windows = if operator.single { 1 } else { (last - first + 1) as usize };
-        let is_asked = out.inputs.is_some();
         // SAFETY: the row is there.
         let row = (index, unsafe { rows.row(index) });
-        let start = |window: i64| bounds.start(first + window);
-        if operator.every.is_some() {
-            let numbers = is_asked.then(|| self.every.iter().map(|(number, _)| *number));
-            let at = self.met.note(row, windows, (self.every.len(), numbers), start)?;
-            self.calls += (self.every.len() * windows) as u64;
-            if let (Some(counts), Some(every)) = (&operator.counts, &operator.every) {
-                for &(number, _) in &self.every {
-                    counts.add(self.number, cell_of(every[number as usize].0), windows as u64);
-                }
+        // SAFETY: as the caller says.
+        unsafe {
+            match operator.every.is_some() {
+                true => self.take_every(operator, row, meeting.ts, (first, windows), out)?,
+                false => self.take_own(operator, row, meeting, (first, windows), (rows.text, out))?,
             }
-            // SAFETY: as the caller says.
-            unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) }?;
-            return Ok(true);
         }
-        // Whose a key is cannot be guessed: each is written down, and the next one over it if it is another's.
+        Ok(true)
+    }
+
+    /// Lets a row meet `count` windows from number `first` on, of every key that the replica owns.
+    ///
+    /// # Safety
+    /// As for `take`.
+    #[inline(always)]
+    unsafe fn take_every(
+        &mut self,
+        operator: &Windowed,
+        row: (usize, *const u8),
+        ts: i64,
+        (first, count): (i64, usize),
+        out: &Out,
+    ) -> Result<(), RunError> {
+        let start = |window: i64| operator.bounds.start(first + window);
+        let numbers = out.inputs.is_some().then(|| self.every.iter().map(|(number, _)| *number));
+        let at = self.met.note(row, count, (self.every.len(), numbers), start)?;
+        self.calls += (self.every.len() * count) as u64;
+        if let (Some(counts), Some(every)) = (&operator.counts, &operator.every) {
+            for &(number, _) in &self.every {
+                counts.add(self.number, cell_of(every[number as usize].0), count as u64);
+            }
+        }
+        // SAFETY: as the caller says.
+        unsafe { self.find_every(operator, first..first + count as i64, ts, at) }
+    }
+
+    /// Lets a row meet `count` windows from number `first` on, of those of its keys that the replica owns.
+    ///
+    /// # Safety
+    /// As for `take`.
+    #[inline(always)]
+    unsafe fn take_own(
+        &mut self,
+        operator: &Windowed,
+        row: (usize, *const u8),
+        meeting: Meeting,
+        (first, count): (i64, usize),
+        (text, out): (Text, &Out),
+    ) -> Result<(), RunError> {
+        // A branch on the owner of a key would be mispredicted. So each key is written, and the next one overwrites it if the
+        // replica does not own it.
         let (mut n, keys) = (0, meeting.keys);
         if self.own.len() < keys {
             self.own.try_reserve(keys - self.own.len()).map_err(OutOfMemory::from)?;
@@ -474,27 +509,28 @@ impl Replica {
         }
         let (own, numbers) = (&mut self.own[..keys], &mut self.numbers[..keys]);
         for j in 0..keys {
-            let (number, hash, key) = meeting.key(j, rows.text);
+            let (number, hash, key) = meeting.key(j, text);
             (own[n], numbers[n]) = ((hash, key.row), number as u32);
             n += usize::from(self.owns[cell_of(hash)]);
         }
         if n == 0 {
-            return Ok(true);
+            return Ok(());
         }
-        let numbers = is_asked.then(|| self.numbers[..n].iter().copied());
-        let at = self.met.note(row, windows, (n, numbers), start)?;
-        self.calls += (n * windows) as u64;
+        let start = |window: i64| operator.bounds.start(first + window);
+        let numbers = out.inputs.is_some().then(|| self.numbers[..n].iter().copied());
+        let at = self.met.note(row, count, (n, numbers), start)?;
+        self.calls += (n * count) as u64;
         if let Some(counts) = &operator.counts {
-            self.own[..n].iter().for_each(|&(hash, _)| counts.add(self.number, cell_of(hash), windows as u64));
+            self.own[..n].iter().for_each(|&(hash, _)| counts.add(self.number, cell_of(hash), count as u64));
         }
         // SAFETY: as the caller says.
         unsafe {
             match operator.single {
-                true => self.find_singles(operator, first, meeting.ts, rows.text, (at, n))?,
-                false => self.find_own(operator, first, windows, rows.text, (at, n))?,
+                true => self.find_singles(operator, first, meeting.ts, text, (at, n))?,
+                false => self.find_own(operator, first, count, text, (at, n))?,
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The failure of a row whose keys could not be found, unless an earlier row has one.

@@ -1,5 +1,7 @@
-//! What the steps of a batch cost, measured while it runs: whether a single writer had better do a batch all by itself,
-//! or leave planning and post-processing to others, is different for every application and number of threads.
+//! The costs of the steps of a batch, measured while it runs.
+//!
+//! They decide whether a single writer runs a batch all by itself, or leaves planning and post-processing to other threads.
+//! Which is faster depends on the application and the number of threads.
 
 use crate::threads::sync::{AtomicU64, Ordering};
 

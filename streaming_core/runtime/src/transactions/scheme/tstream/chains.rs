@@ -447,12 +447,12 @@ mod tests {
         let layout = Layout::new(&[serde_json::from_str(spec).unwrap()]);
         let decomposed = (0..2).map(|_| Decomposition::new(1, vec![false])).collect();
         let (rows, directory) = (Box::new([0, 0, 1, 1, 2, 2, 3, 3]), Directory::new(&layout));
-        let mut made = Inserted { layout, rows, decomposed, chains: Chains::default(), directory };
+        let mut inserted_events = Inserted { layout, rows, decomposed, chains: Chains::default(), directory };
         // Something of the batches before, plain and linked.
-        made.insert([&[access(0, 3, kind::MODIFY)], &[access(1, 3, kind::MODIFY)]]);
-        made.insert([&[access(0, 3, kind::CONDITION), access(0, 1, kind::MODIFY)], &[]]);
-        made.insert(slices);
-        made
+        inserted_events.insert([&[access(0, 3, kind::MODIFY)], &[access(1, 3, kind::MODIFY)]]);
+        inserted_events.insert([&[access(0, 3, kind::CONDITION), access(0, 1, kind::MODIFY)], &[]]);
+        inserted_events.insert(slices);
+        inserted_events
     }
 
     impl Inserted {
@@ -508,11 +508,16 @@ mod tests {
     fn a_row_has_one_chain_with_its_operations_in_event_order() {
         let first = [access(0, 2, kind::MODIFY), access(1, 0, kind::MODIFY), access(1, 2, kind::READ)];
         let second = [access(4, 0, kind::READ), access(5, 2, kind::MODIFY), access(5, 2, kind::READ)];
-        let mut made = inserted([&first, &second]);
-        assert_eq!(made.plain(), [(2, vec![0, 1, 5, 5]), (0, vec![1, 4])]);
-        assert_eq!((made.chains.len(), made.chains.all_plain(), made.chains.tracked().len()), (2, 0..6, 0));
+        let mut inserted_events = inserted([&first, &second]);
+        assert_eq!(inserted_events.plain(), [(2, vec![0, 1, 5, 5]), (0, vec![1, 4])]);
+        assert_eq!(
+            (inserted_events.chains.len(), inserted_events.chains.all_plain(), inserted_events.chains.tracked().len()),
+            (2, 0..6, 0)
+        );
         // SAFETY: there is no other thread.
-        let entry = |row| unsafe { made.directory.with(&made.layout, RowName { table: 0, row }, |entry| *entry) };
+        let entry = |row| unsafe {
+            inserted_events.directory.with(&inserted_events.layout, RowName { table: 0, row }, |entry| *entry)
+        };
         assert_eq!([0, 1, 2, 3].map(entry), [2, 0, 1, 0], "those of the batch before are gone");
     }
 
@@ -520,12 +525,12 @@ mod tests {
     fn chains_that_events_depend_on_or_that_depend_on_others_lie_behind_plain_ones() {
         let first = [access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY), access(1, 3, kind::MODIFY)];
         let second = [access(2, 2, kind::READ), access(3, 1, kind::MODIFY), access(4, 3, kind::READ)];
-        let mut made = inserted([&first, &second]);
-        assert_eq!((made.plain(), made.chains.all_plain()), (vec![(3, vec![1, 4])], 0..2));
-        let tracked = made.chains.tracked();
+        let mut inserted_events = inserted([&first, &second]);
+        assert_eq!((inserted_events.plain(), inserted_events.chains.all_plain()), (vec![(3, vec![1, 4])], 0..2));
+        let tracked = inserted_events.chains.tracked();
         let wanted = [((1, vec![3]), false), ((2, vec![0, 2]), true)];
-        assert!(tracked.iter().map(|one| (made.events(one.range()), one.is_dependent)).eq(wanted));
-        let origins = &made.chains.origins()[tracked[1].range()];
+        assert!(tracked.iter().map(|one| (inserted_events.events(one.range()), one.is_dependent)).eq(wanted));
+        let origins = &inserted_events.chains.origins()[tracked[1].range()];
         assert_eq!(origins.iter().map(|one| one.link.role()).collect::<Vec<_>>(), [Role::Dependent(0), Role::Plain]);
         assert_eq!((origins[0].thread, origins[1].thread), (0, 1));
     }
@@ -542,35 +547,41 @@ mod tests {
             access(3, 0, kind::MODIFY),
         ];
         let second = [access(4, 1, kind::CONDITION), access(4, 0, kind::MODIFY), access(5, 0, kind::CONDITION)];
-        let mut made = inserted([&first, &[&second[..], &[access(5, 3, kind::MODIFY)]].concat()]);
+        let mut inserted_events = inserted([&first, &[&second[..], &[access(5, 3, kind::MODIFY)]].concat()]);
         let chain = |row| {
-            let tracked = made.chains.tracked();
+            let tracked = inserted_events.chains.tracked();
             tracked.iter().position(|one| one.name.row == row).unwrap() as u32
         };
-        assert_eq!(made.positions(0, 0), [(chain(0), 0)]);
-        assert_eq!(made.positions(0, 1), [(chain(0), 2), (chain(2), 0)]);
-        assert_eq!(made.positions(1, 0), [(chain(1), 1)]);
-        assert_eq!(made.positions(1, 1), [(chain(0), 4)]);
+        assert_eq!(inserted_events.positions(0, 0), [(chain(0), 0)]);
+        assert_eq!(inserted_events.positions(0, 1), [(chain(0), 2), (chain(2), 0)]);
+        assert_eq!(inserted_events.positions(1, 0), [(chain(1), 1)]);
+        assert_eq!(inserted_events.positions(1, 1), [(chain(0), 4)]);
         // A version before the first operation is kept at once; the others are kept on the walk.
-        assert_eq!((made.seen(0, 0, 0), made.seen(0, 1, 1)), ([0, 0], [2, 2]));
+        assert_eq!((inserted_events.seen(0, 0, 0), inserted_events.seen(0, 1, 1)), ([0, 0], [2, 2]));
         let zero = chain(0) as usize;
-        let positions = |chain: &Chain| made.chains.versions(chain).iter().map(|one| one.position).collect::<Vec<_>>();
-        assert_eq!(positions(&made.chains.tracked()[zero]), [2, 4]);
+        let positions =
+            |chain: &Chain| inserted_events.chains.versions(chain).iter().map(|one| one.position).collect::<Vec<_>>();
+        assert_eq!(positions(&inserted_events.chains.tracked()[zero]), [2, 4]);
         for (number, value) in [(0, 10), (1, 20)] {
-            made.rows[..2].fill(value);
-            let bases = made.bases();
-            let chain = &made.chains.tracked()[zero];
+            inserted_events.rows[..2].fill(value);
+            let bases = inserted_events.bases();
+            let chain = &inserted_events.chains.tracked()[zero];
             // SAFETY: there is no other thread.
-            unsafe { chain.keep(made.chains.versions(chain)[number], &made.layout, bases.as_ptr()) };
+            unsafe {
+                chain.keep(inserted_events.chains.versions(chain)[number], &inserted_events.layout, bases.as_ptr())
+            };
         }
-        made.rows[..2].fill(99);
-        assert_eq!([made.seen(0, 0, 0), made.seen(0, 1, 0), made.seen(1, 1, 0)], [[0, 0], [10, 10], [20, 20]]);
+        inserted_events.rows[..2].fill(99);
+        assert_eq!(
+            [inserted_events.seen(0, 0, 0), inserted_events.seen(0, 1, 0), inserted_events.seen(1, 1, 0)],
+            [[0, 0], [10, 10], [20, 20]]
+        );
     }
 
     #[test]
     fn what_was_evaluated_before_a_round_does_not_hang_on_the_round() {
-        let made = inserted([&[access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY)], &[]]);
-        let chain = &made.chains.tracked()[0];
+        let inserted_events = inserted([&[access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY)], &[]]);
+        let chain = &inserted_events.chains.tracked()[0];
         assert_eq!(chain.evaluated_before(1), 0);
         for (round, operations) in [(1, 2), (2, 2), (3, 7)] {
             let before = chain.evaluated_before(round);

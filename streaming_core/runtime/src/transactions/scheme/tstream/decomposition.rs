@@ -8,9 +8,11 @@
 //! earlier and later events. There it is no operation: it marks the position at which the row is the version. The version has
 //! a *slot* in the memory of the thread that decomposed the event. So the conditions of an event can be evaluated in place.
 //!
-//! Three kinds of conditions are operations of their rows' chains themselves, since walking the chain evaluates them:
-//! those of an event with one row only; those of an event with nothing but conditions, because no operation needs them; and
-//! those on a row with containers, which has no versions.
+//! Three kinds of conditions are themselves operations of their rows' chains, since walking the chain evaluates them:
+//!
+//! * conditions of an event with one row only;
+//! * conditions of an event without operations, because no operation needs them;
+//! * conditions on a row with containers, which has no versions.
 
 use crate::program::kernel::{Access, kind};
 use crate::state::key_group::{OwnerMap, group, hash_i64};

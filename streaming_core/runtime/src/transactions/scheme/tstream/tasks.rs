@@ -152,13 +152,13 @@ mod tests {
                 tasks.set(thread, 4, (0..chains).map(|chain| Task { partition: thread as u32, chain }));
             }
             assert_eq!((tasks.count(4), tasks.count(5)), (6, 0));
-            let mut found = vec![Vec::new(); 4];
+            let mut taken = vec![Vec::new(); 4];
             let mut takers: Vec<_> = (0..4).map(|thread| tasks.take(thread, 4, 7)).collect();
             for &thread in order {
-                found[thread].extend(takers[thread].next().map(|task| 10 * task.partition + task.chain));
+                taken[thread].extend(takers[thread].next().map(|task| 10 * task.partition + task.chain));
             }
             assert!(takers.iter_mut().all(|taker| taker.next().is_none()));
-            found
+            taken
         }
     }
 

@@ -4,7 +4,7 @@ use crate::transactions::executor;
 use crate::transactions::testing::bank::comparison::{check_engine, flat, options};
 use crate::transactions::testing::bank::kernels::{Transfer, program};
 
-/// The scheme, of which a test keeps hold while it runs.
+/// The scheme; a test keeps a reference while it runs.
 struct Kept(Arc<Tstream>);
 
 impl Scheme for Kept {
@@ -35,12 +35,12 @@ fn ran(transfers: &[(u32, u32)], threads: usize, pool: &str) -> Arc<Tstream> {
 /// How many rounds transfers between accounts take as one interval, however many threads have which pools.
 fn rounds(transfers: &[(u32, u32)]) -> usize {
     let ways = [(1, ""), (2, ""), (3, r#", "pool": "shared_everything", "stealing": true"#)];
-    let found = ways.map(|(threads, pool)| {
+    let rounds_of = ways.map(|(threads, pool)| {
         // SAFETY: no thread is in `block`.
         unsafe { ran(transfers, threads, pool).threads.with(0, |own| own.round) }
     });
-    assert!(found.iter().all(|&rounds| rounds == found[0]), "{found:?}");
-    found[0]
+    assert!(rounds_of.iter().all(|&rounds| rounds == rounds_of[0]), "{rounds_of:?}");
+    rounds_of[0]
 }
 
 #[test]

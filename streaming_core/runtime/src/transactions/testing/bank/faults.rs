@@ -98,7 +98,7 @@ impl Scheme for Faulty {
 #[test]
 fn a_faulty_scheme_is_found_out() {
     let events = events(2000, 6, 3, 1, 23);
-    let found = |fault| {
+    let message_of = |fault| {
         let make_scheme =
             |_: &Program, _: &Options| -> Result<Box<dyn Scheme>, RunError> { Ok(Box::new(Faulty(fault))) };
         let engine = executor::make_with(make_scheme, flat(1), program(6, 3), options("owners", 1, 500, "")).unwrap();
@@ -107,10 +107,10 @@ fn a_faulty_scheme_is_found_out() {
         checked.err().map(|payload| payload.downcast::<String>().map_or_else(|_| "?".into(), |message| *message))
     };
     // It counts neither rejected nor dropped events, so even without a fault the comparison ends there, and not before.
-    let message = found(Fault::None).unwrap();
+    let message = message_of(Fault::None).unwrap();
     assert!(message.contains("counts"), "{message}");
     for fault in [Fault::LostDependency, Fault::PostState, Fault::HalfAbort, Fault::Disorder] {
-        let message = found(fault).unwrap_or_else(|| panic!("{fault:?} was not found"));
+        let message = message_of(fault).unwrap_or_else(|| panic!("{fault:?} was not found"));
         assert!(message.contains("faulty: output"), "{fault:?}: {message}");
     }
 }

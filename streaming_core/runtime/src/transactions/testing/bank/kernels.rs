@@ -1,4 +1,4 @@
-//! The bank: its events, what they mean one after the other, and the kernels that say so to the runtime.
+//! The bank: its events, their sequential meaning, and the kernels with this meaning.
 
 use crate::program::Program;
 use crate::program::kernel::decision::{self, DROPPED};
@@ -6,9 +6,9 @@ use crate::program::kernel::{Access, ApplyContext, ExecuteContext, PlaceContext,
 use crate::rows::emitter::Emitter;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// An event moves `amount` from account `from` to account `to` if `from` holds more than that, and, but for `kind` 0, if
-/// `from` and stock `item` together hold more than 100; then the stock gains one. It reads all rows it named.
-/// Kind 2 is invalid. Kind 3 changes nothing, kind 4 the account `to` only: what else they name they only read.
+/// An event moves `amount` from account `from` to account `to` if `from` holds more than that. For kinds other than 0, `from`
+/// and stock `item` must also hold more than 100 together; then the stock gains one. The event reads all rows that it names.
+/// Kind 2 is invalid. Kind 3 changes nothing, and kind 4 only the account `to`: they read the other rows that they name.
 /// Amount 666 makes the condition raise, 667 the plan, 668 the post-processing.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

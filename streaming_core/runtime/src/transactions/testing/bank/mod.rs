@@ -1,5 +1,6 @@
-//! The transactional executor against a sequential loop: a small bank with conditions on one row and over two rows,
-//! in kernels written by hand against ABI.md.
+//! The transactional executor against a sequential loop.
+//!
+//! A small bank has conditions on one row and over two rows. Its kernels are written by hand against ABI.md.
 
 pub mod comparison;
 mod faults;
@@ -176,7 +177,7 @@ fn a_failing_kernel_stops_the_run_with_operator_and_event() {
     }
 }
 
-/// Two threads on two made-up nodes: what they fetch from each other is told apart from what they do.
+/// Two threads on two fictitious nodes: the breakdown separates their fetches from their work.
 #[test]
 fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
     let events = events(6000, 100, 50, 1, 5);
@@ -207,7 +208,7 @@ fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
     }
 }
 
-/// The moment between a failure and its being known is short: of many runs some have others come by in it.
+/// Other threads learn of a failure after a moment. In some of many runs they pass it within that moment.
 #[test]
 fn nobody_is_caught_in_a_run_that_fails() {
     let mut events = events(40, 10, 5, 1, 11);
