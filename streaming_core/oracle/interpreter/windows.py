@@ -114,7 +114,7 @@ class Windowed(Step):
         return number * self.bounds.advance + self.bounds.size
 
     def first_beyond(self, ts: int) -> int:
-        """Return the earliest window that ends after `ts`: the first of a row, or the first that a watermark leaves open."""
+        """Return the earliest window that ends after `ts`: of a row, or left open by a watermark."""
         return (ts - self.bounds.size) // self.bounds.advance + 1
 
     def taker(self, position: int) -> Callable[[Any], None]:
@@ -222,8 +222,8 @@ class Windowed(Step):
 class Sliding(Windowed):
     """Windows of the kind `single`: a set of states for each key, which advances until no row of its key falls in.
 
-    A set is in `sets` by its key, and in the window where it stands. If no function observes expiries, sets advance only
-    when a row updates them. So an advance of one millisecond does not mean a thousand steps a second.
+    A set is in `sets` by its key, and in the window where it stands. If no function observes expiries, sets advance
+    only when a row updates them. So an advance of one millisecond does not mean a thousand steps a second.
     """
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
