@@ -39,8 +39,9 @@ T_SLOTS, T_MASK, T_USED = 0, 8, 16
 # A pane's words: a table first; entries in the order in which they were touched, how many; memory.
 P_HEAD, P_TAIL, P_COUNT, P_CHUNKS, P_AT, P_LIMIT = range(24, 72, 8)
 PANE_BYTES = 72
-# An entry's words, before its key: start and end of its window, hash, key group, neighbours in a list, the latest row
-# of its key, the number of its window. A session has no neighbours: E_PREVIOUS is the number of earlier sessions.
+# An entry's words, before its key: start and end of its window, hash, key group, neighbours in a list. Then come the
+# latest row of its key, and the number of its window. A session has no neighbours: E_PREVIOUS is the number of earlier
+# sessions.
 E_START, E_END, E_HASH, E_GROUP, E_NEXT, E_PREVIOUS, E_LAST, E_NUMBER, E_KEY = range(0, 72, 8)
 FIELD_BYTES = 16  # of a key: an integer, or address and length of a text
 MOST_TEXT = (1 << 32) - 64  # bytes of text that the rows of a batch can refer to
