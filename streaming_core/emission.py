@@ -5,8 +5,8 @@ Lockstep calls only the whole, often from a process without numba. Between `comp
 numba's code generator therefore link functions as they are. They override private hooks of numba, which
 tests/streaming_core/test_emission.py lists; only this module does so.
 
-- The oracle's loop needs this. Its blocks of memory are symbols without an address until a process loads the code, and
-  LLVM ends a process in which numba loads such a function.
+- The oracle's loop needs this. Its blocks of memory are symbols without an address until a process loads the
+  code. LLVM ends a process in which numba loads such a function.
 - It saves a third of the compile time. The table gives CPU seconds with and without the subclasses, as medians of 3
   rounds. Each round ran in a new process without stored code, after numba's own start. The machine had 2 cores of an
   AMD EPYC with other work on them, numba 0.68.1 and Python 3.11. Without the subclasses, the symbols had addresses

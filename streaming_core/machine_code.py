@@ -86,7 +86,7 @@ def fingerprint(*sources: Path) -> str:
 class Kept:
     """A folder of entries: named parts under an address.
 
-    An entry is one file, which appears by renaming: first the digest of everything behind it, then a line of JSON
+    An entry is one file, which appears by renaming. It begins with the digest of the rest. A line of JSON follows
     (address; names and sizes of the parts), then the parts. All processes write the same under an address, so their
     order does not matter.
     """

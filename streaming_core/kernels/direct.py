@@ -1,7 +1,7 @@
 """State transactions executed directly: one kernel runs plan, state access and post-processing of an event.
 
 The runtime calls it for a thread that has the tables to itself, so the kernel writes no accesses down and waits for
-nothing. numba compiles the plan function a second time, with a `txn` that acts at once.
+nothing. For it, numba compiles the plan function a second time, with a `txn` that acts at once.
 
 A dropped event has no effect. Conditions read the state before the event, and any false one rejects the whole event.
 Most plans check before they act. The kernel calls any other plan several times (`plans.passes`): first to see whether

@@ -1,7 +1,7 @@
 """Kernels of a transaction's phases: plan, apply, post-processing.
 
 `plan_kernel` writes down accesses, the runtime deals them out, `apply_kernel` applies them, and `post_kernel` emits
-outputs. direct.py has the kernel that does it all at once.
+outputs. The kernel of direct.py does it all at once.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Re
 def _decide(typingctx, decisions, event, amount, shared):
     """Add `amount` to an event's decision.
 
-    ORDERING: release, so that a thread that sees the event decided also sees the state that the condition read;
-    acquire, so that the last of a group sees the other captures.
+    ORDERING: release, so that a thread that sees the event decided also sees the state that the condition read.
+    ORDERING: acquire, so that the last of a group sees the other captures.
     """
 
     def codegen(context, builder, signature, args):

@@ -14,7 +14,7 @@ from streaming_core.language.source import Source
 def passes(plan: Callable, readers: Collection[Callable] = ()) -> tuple[str, ...]:
     """Return the passes that carry out a transaction's plan at once, and what each does.
 
-    A dropped event's conditions are never evaluated. Conditions read the state before the event, and so do `readers`:
+    A dropped event evaluates no conditions. Conditions read the state before the event, and so do `readers`:
     modifications that read other rows. A plan may deviate from this order on some path, or hide its order from its
     source. Then it takes one more pass.
     """

@@ -1,8 +1,8 @@
 """Positions of an event's rows, without access to them: they decide the thread that owns the event.
 
-A row's position is relative to its table, in 2^16ths, so that owners get equal parts of tables of all sizes. numba
-compiles the plan function once more, with a `txn` that only records the lowest and the highest row that it names. It
-records them for each size of tables, and derives their positions after the plan.
+A row's position is relative to its table, in 2^16ths, so that owners get equal parts of tables of all sizes. For that,
+numba compiles the plan function once more, with a `txn` that only records the lowest and the highest row that it names.
+It records them for each size of tables, and derives their positions after the plan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The words of a state transaction in compute mode (`plan`) and in post-processing.
 
-A plan does not touch any table: it writes down accesses (runtime/ABI.md) for the runtime to apply. phases.py has the
-kernels, direct.py the words of direct execution.
+A plan does not touch any table: it writes down accesses (runtime/ABI.md) for the runtime to apply. The kernels are in
+phases.py, the words of direct execution in direct.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events as the oracle takes them in: columns of the declared types, without nulls, seq ascending."""
+"""Input of the oracle: checks that events have columns of the declared types, without nulls, seq ascending."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text, 
 
 
 def seqs(events: pa.Table) -> np.ndarray:
-    """The events' seq; it repeats where an event has become several on the way to an operator that is replayed alone.
+    """Return the events' seq, which repeats where an earlier operator has emitted several rows for an event.
 
     Raises:
-        BadInput: there is none, or it does not ascend.
+        BadInput: The column is missing, or it does not ascend.
     """
     seq = _checked(events, "seq", pa.int64()).to_numpy()
     if len(seq) and (seq[0] < 0 or (np.diff(seq) < 0).any()):
@@ -25,10 +25,10 @@ def seqs(events: pa.Table) -> np.ndarray:
 
 
 def columns(events: pa.Table, resolved: Resolved) -> Iterator[tuple[Slot, pa.Array]]:
-    """Each field of the event record, and its column.
+    """Yield each field of the event record with its column.
 
     Raises:
-        BadInput: a column is missing, has another type or nulls.
+        BadInput: A column is missing, has another type or nulls.
     """
     for slot in resolved.event[0].values():
         assert isinstance(slot.type, Scalar | Text | Array)  # an event holds no container
@@ -42,17 +42,17 @@ def _items(kind: pa.DataType) -> pa.DataType:
 
 
 def _one_nan(column: pa.Array) -> pa.Array:
-    """A column of doubles, or of arrays of them, with the one NaN there is (record.NAN)."""
+    """Replace every NaN in a column of doubles, or of arrays of them, by record.NAN."""
     if pa.types.is_fixed_size_list(column.type):
         return pa.FixedSizeListArray.from_arrays(_one_nan(column.flatten()), column.type.list_size)
     return to_arrow(one_nan(to_numpy(column)))
 
 
 def _checked(events: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
-    """One column as a single array of the wanted type.
+    """Return a column as a single array of the wanted type.
 
     Raises:
-        BadInput: it is missing, has another type or nulls.
+        BadInput: It is missing, has another type or nulls.
     """
     if name not in events.column_names:
         raise BadInput(f"events: column {name!r} is missing; the columns are {', '.join(events.column_names)}")
@@ -68,10 +68,10 @@ def _checked(events: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
 
-def _same_list(given: pa.DataType, wanted: pa.DataType) -> bool:
+def _same_list(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether two fixed-size lists differ in nothing but the name of their item."""
     return (
-        pa.types.is_fixed_size_list(given)
-        and given.list_size == wanted.list_size
-        and given.value_type == wanted.value_type
+        pa.types.is_fixed_size_list(kind)
+        and kind.list_size == wanted.list_size
+        and kind.value_type == wanted.value_type
     )

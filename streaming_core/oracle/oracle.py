@@ -1,9 +1,9 @@
-"""The sequential oracle: what one thread, taking one event at a time, makes of a workload.
+"""The sequential oracle: the result of a workload on one thread, one event at a time.
 
-Two ways to run the same typed functions (language/typed, from whose trees no kernel is made), and neither shares code
-with the runtime or its kernels: the interpreter (interpreter.py) is the meaning, the compiled loop (loop.py) is for
-large workloads, where it is checked against the interpreter on a prefix, and for measuring: what many cores are worth
-is told by how they compare with it.
+It runs the typed functions of an application (language/typed) in two ways, and neither shares code with the runtime or
+its kernels. The interpreter (interpreter/) defines the meaning. The compiled loop (loop/) is for large workloads, where
+the oracle checks it against the interpreter on a prefix. It is also the yardstick of speed: benchmarks compare many
+cores with it.
 
 A result is a folder: outputs/part-*.parquet sorted by (seq, sub), state/<table>.parquet sorted by key, and
 manifest.json, written last.
@@ -35,12 +35,12 @@ MODES = ("auto", "interpreted", "compiled")
 INTERPRETED = 100_000  # events up to which `auto` interprets all of them
 CHECKED = 10_000  # events on which the compiled loop is compared with the interpreter
 _BLOCK = 1 << 16  # events in memory at a time
-# Events that an operator drops or rejects, and those that come too late for any window.
+# Counts of events that an operator drops or rejects, and of those too late for any window.
 DROPPED = ("dropped_invalid", "dropped_late", "rejected")
 _KEYS = {"address", "workload", "outputs", "output_digest", "state_digest", *DROPPED}
 _LANGUAGE = Path(__file__).parent.parent / "language"
-# What the oracle does not decide by itself: layouts and the one NaN, what names stand for, how streams lie in events,
-# initial values, how integers wrap around, types.
+# Declarations that the oracle shares with the kernels: layouts and the one NaN, outer names, streams in events, initial
+# values, wrap-around of integers, types.
 DECLARATIONS = (
     *(_LANGUAGE / name for name in ("record.py", "source.py", "sources.py", "tables.py", "window.py", "wrapping.py")),
     *sorted((_LANGUAGE / "typed").glob("*.py")),
@@ -49,13 +49,12 @@ DECLARATIONS = (
 
 @cache
 def version() -> str:
-    """Digest of what gives operators their meaning here: another meaning, another address."""
+    """Return the digest of the code that gives operators their meaning; it is part of a result's address."""
     return source_digest(Path(__file__).parent, *DECLARATIONS)
 
 
 def source_digest(package: Path, *files: Path) -> str:
-    """16 hex digits over every Python file of a package, in subpackages too: its place and what is in it; and over what
-    is in some files beside it."""
+    """Return 16 hex digits over the paths and contents of a package's Python files, and the contents of other files."""
     content = hashlib.sha256(b"\0".join(path.read_bytes() for path in files))
     for path in sorted(package.rglob("*.py")):
         content.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
@@ -63,9 +62,9 @@ def source_digest(package: Path, *files: Path) -> str:
 
 
 def address(workload_manifest: dict[str, Any]) -> str:
-    """16 hex digits: the workload's content and parameters, the application's code, the oracle's version.
+    """Return 16 hex digits over the workload's content and parameters, the application's code, the oracle's version.
 
-    The generator's version too: what the workload holds is said by its content, but constants are made like workloads.
+    They cover the generator's version, too, because it makes constants.
     """
     app = registry.load(workload_manifest["app"])
     return digest_of(
@@ -80,19 +79,19 @@ def address(workload_manifest: dict[str, Any]) -> str:
 
 
 def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> dict[str, Any]:
-    """Computes the result of the workload in `workload_dir` into `out_dir`; returns its manifest.
-
-    An `out_dir` that holds this result already is left as it is.
+    """Compute the result of a workload; returns its manifest.
 
     Args:
+        workload_dir: The folder of the workload.
+        out_dir: The folder of the result. If it already holds this result, `run` does nothing.
         mode: interpreted; compiled; auto = interpreted up to 100,000 events, compiled beyond.
 
     Raises:
-        BadInput: no such mode, a workload that is missing or damaged, an application that keeps not to the language,
-            or an `out_dir` that holds something else.
-        RunFailed: an operator raised (operator, event, error, file and line), or the compiled loop disagrees with the
+        BadInput: No such mode, a missing or damaged workload, an invalid application, or an `out_dir` with other
+            content.
+        RunFailed: An operator raised (operator, event, error, file and line), or the compiled loop disagrees with the
             interpreter.
-        CommandFailed: the disk is full, or fails.
+        CommandFailed: The disk is full, or fails.
     """
     check_mode(mode)
     source, out_dir = workload.read(Path(workload_dir)), Path(out_dir)
@@ -128,20 +127,21 @@ def check_mode(mode: str) -> None:
 
 
 def read_manifest(directory: Path | str) -> dict[str, Any]:
-    """The manifest of the result in `directory`.
+    """Read the manifest of the result in `directory`.
 
     Raises:
-        BadInput: there is none, or it is damaged.
+        BadInput: The manifest is missing or damaged.
     """
     return storage.read_manifest(Path(directory), "oracle result", _KEYS, "oracle")
 
 
 def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[str, Any]:
-    """What `source.app` makes of the events, into outputs/ and state/ of `folder`; returns what is to be said of it.
+    """Compute the outputs and final state of an application; returns their part of the manifest.
 
     Args:
-        source: a workload, or a recording.
-        mode: as for `run`; raises as it does.
+        source: A workload, or a recording.
+        folder: Gets outputs/ and state/.
+        mode: As for `run`, which lists the errors, too.
     """
     started = time.perf_counter()
     app, params = source.app, source.manifest["params"]
@@ -184,17 +184,20 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
 
 
 def expected_counts(manifest: dict[str, Any]) -> dict[str, int]:
-    """What every pass of a run must count, by the name of the count in its report: outputs, dropped events, others.
+    """Return the counts that every pass of a run must report, by name.
 
     Args:
-        manifest: The oracle's.
+        manifest: The manifest of the oracle's result.
     """
     return {"outputs": manifest["outputs"]["rows"], **{count: manifest[count] for count in DROPPED}}
 
 
 def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterator[pa.Table]) -> tuple:
-    """The compiled loop, in its initial state, after it agreed with the interpreter on what the first events come to,
-    to the end of a stream that ends behind them; how many events these were; all blocks."""
+    """Compile the loop, and compare it with the interpreter on the first events and the end of a stream behind them.
+
+    Returns:
+        The loop in its initial state, the number of these events, and all blocks.
+    """
     from streaming_core.oracle.loop import Loop
 
     loop, checked = Loop(source.app, source.manifest["params"]), 0
@@ -204,7 +207,7 @@ def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterato
         pending.append(block)
         first = block.slice(0, CHECKED - checked)
         checked += first.num_rows
-        # The interpreter first: of an error, it says what it means.
+        # The interpreter first, because its errors say more.
         compare(name, interpreter.process(first), loop.process(first), "outputs")
         if first.num_rows:
             end = min(first["seq"][-1].as_py() + 1, source.end)
@@ -230,7 +233,7 @@ def _chain(first: list[pa.Table], rest: Iterator[pa.Table]) -> Iterator[pa.Table
 
 
 def compare(app: str, interpreted: pa.Table, compiled: pa.Table, what: str) -> None:
-    """Raises RunFailed, which names the first row and column, unless the two tables have the same rows, bit by bit."""
+    """Raise RunFailed, with the first row and column that differ, unless two tables are equal bit by bit."""
     wrong = comparison.columns(what, interpreted.schema, compiled.schema)
     if wrong := wrong or comparison.in_memory(what, interpreted, compiled).differences:
         line = wrong[0].lines()[0]
@@ -240,13 +243,14 @@ def compare(app: str, interpreted: pa.Table, compiled: pa.Table, what: str) -> N
 
 
 class _Outputs:
-    """Output rows into part files, and their digests: all there is to them, and what agrees without order."""
+    """Writes output rows into part files, and adds up their digests: the complete one, and the one without order."""
 
     def __init__(self, folder: Path, schema: pa.Schema, app: App):
         self.app, self.writer = app, Writer(folder, schema)
         self.digest = self.unordered = (0, 0)
 
     def write(self, table: pa.Table) -> None:
+        """Write rows, and add them to the digests."""
         if table.num_rows:
             self.digest = add(self.digest, outputs_digest(self.app, "total", table))
             if self.app.unordered is not None:

@@ -1,7 +1,7 @@
 """A graph: an application as a planner sees it, operator by operator (BriskStream, section 3.1 and table 8).
 
-Operators stand in topological order, the source first. The costs of an operator are per input. Each row of a stream has
-a time to execute it and to put out its outputs (T_e), its bytes (N), and its number of outputs.
+Operators stand in topological order, the source first. The costs of an operator are per input. A row of a stream
+costs a time to execute it and emit its outputs (T_e). It has a number of bytes (N) and of outputs.
 
 The operator's kind decides how rows reach its replicas:
 

@@ -9,8 +9,8 @@ both. There are two estimates of a plan:
   constraints hold. No replica leaves rows then. Every rate, and with it every load, is proportional to the ingress, and
   the ingress is the least of limit / load.
 
-The model goes beyond the paper in one point: a producer pays to regain the cache lines of its rows, which their
-consumer has fetched, when it writes its next rows there. The paper's machines have no figure for that, and their
+The model goes beyond the paper in one point. Consumers fetch the cache lines of a producer's rows, and the producer
+pays to regain them when it writes its next rows there. The paper's machines have no figure for that, and their
 producers pay nothing.
 """
 

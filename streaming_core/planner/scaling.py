@@ -5,11 +5,12 @@ topological order. That operator gets as many more replicas as the over-supply d
 valid, the operator without a place gets one more (appendix D). The algorithm ends when no operator is over-supplied, or
 no room is left.
 
-`balanced` is ours, and maximises the sustained ingress. It aims at an ingress a little above the sustained one, gives
-every operator the replicas that this takes at its present demand, and places the new ones. It ends when it reaches no
-aim. It starts with replicas that would use a part of the room if they fetched nothing, as the paper proposes
-(appendix D), and with each measured pattern. Where replications are few, it examines all of them instead. Then its plan
-is the best one while the budget lasts, or one of fewer replicas that is as good within Graph.tolerance.
+`balanced` is ours, and maximises the sustained ingress. It aims at an ingress a little above the sustained one. At its
+present demand, every operator gets the replicas that this takes, and `balanced` places the new ones. It ends when it
+reaches no aim. It first starts with replicas that would use a part of the room if they fetched nothing, as the paper
+proposes (appendix D). Then it starts with each measured pattern. Where replications are few, it examines all of them
+instead. Then its plan is the best one while the budget lasts, or one of fewer replicas that is as good within
+Graph.tolerance.
 
 For both, the cores of a socket that take any number of replicas share its load freely. placed.py later assigns replicas
 to cores. Where that matters, a machine has a socket for each thread.

@@ -34,14 +34,14 @@ def truncate(value: float) -> int:
 
 
 def narrow(value: int, scalar: Scalar, where: str) -> int:
-    """`value` if the field can hold it, else OverflowError."""
+    """Return `value` if the field can hold it, else raise OverflowError."""
     if not scalar.low <= value <= scalar.high:
         raise OverflowError(f"{where}: the value {value} does not fit {scalar.name}")
     return value
 
 
 def kept(value: float) -> float:
-    """A double as it is kept: of NaNs there is one."""
+    """Return a double as fields store it: all NaNs are one."""
     return value if value == value else NAN
 
 
@@ -53,7 +53,7 @@ def item(items: Any, index: int) -> Any:
 
 
 def negative() -> Any:
-    """What stands for an item at a negative position."""
+    """Raise IndexError, in place of an item at a negative position."""
     raise IndexError("index is negative")
 
 

@@ -1,4 +1,4 @@
-"""The containers of the language in plain Python, and the words of arithmetic that plain Python gets wrong."""
+"""The containers of the language in plain Python."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class PlainRing:
         self.head = 0
 
     def append(self, value: int | float) -> None:
+        """Append a value; a full ring loses its oldest one."""
         if self.scalar.is_float:
             value = kept(value)
         else:
@@ -34,22 +35,27 @@ class PlainRing:
             self.head = (self.head + 1) % self.capacity
 
     def length(self) -> int:
+        """Return the number of items."""
         return len(self.items)
 
     def copy(self) -> PlainRing:
+        """Return a copy."""
         other = PlainRing(self.scalar, self.capacity, self.where)
         other.items, other.head = self.items[:], self.head
         return other
 
     def item(self, index: int) -> Any:
+        """Return the i-th oldest item."""
         if not 0 <= index < len(self.items):
             raise IndexError(f"{self.where}: index {index} out of range 0..{len(self.items) - 1}")
         return self.items[(self.head + index) % len(self.items)]
 
     def clear(self) -> None:
+        """Remove all items."""
         self.items, self.head = [], 0
 
     def export(self) -> list:
+        """Return the items for the table of states."""
         return self.items[self.head :] + self.items[: self.head]
 
 
@@ -63,30 +69,37 @@ class PlainMap:
         self.clear()
 
     def clear(self) -> None:
+        """Remove all items."""
         self.places: dict[int, int] = {}
         self.keys: list[int] = []
         self.values: list = []
 
     def length(self) -> int:
+        """Return the number of items."""
         return len(self.keys)
 
     def contains(self, key: int) -> bool:
+        """Whether a key is present."""
         return key in self.places
 
     def key_at(self, index: int) -> int:
+        """Return the key at a position."""
         if not 0 <= index < len(self.keys):
             raise IndexError(f"{self.where}: index {index} out of range 0..{len(self.keys) - 1}")
         return self.keys[index]
 
     def value_at(self, index: int) -> Any:
+        """Return the value at a position."""
         self.key_at(index)
         return self.values[index]
 
     def get(self, key: int, default: Any) -> Any:
+        """Return the value of a key, or the default."""
         place = self.places.get(key)
         return default if place is None else self.values[place]
 
     def put(self, key: int, value: Any) -> None:
+        """Set the value of a key."""
         key = narrow(key, self.key, self.where)
         if self.value.is_float:
             value = kept(value)
@@ -102,10 +115,11 @@ class PlainMap:
             self.values[place] = value
 
     def stored(self) -> list:
-        """The keys as the state's table has them; operators see all of them as integers."""
+        """Return the keys as the state's table has them; operators see all of them as integers."""
         return [bool(key) for key in self.keys] if self.key.name == "boolean" else self.keys
 
     def export(self) -> list:
+        """Return the items for the table of states."""
         return [{"key": k, "value": v} for k, v in zip(self.stored(), self.values, strict=True)]
 
 
@@ -115,6 +129,7 @@ class PlainSet(PlainMap):
     __slots__ = ()
 
     def add(self, key: int) -> bool:
+        """Add a key; returns whether it is new."""
         if key in self.places:
             return False
         key = narrow(key, self.key, self.where)
@@ -125,6 +140,7 @@ class PlainSet(PlainMap):
     at = PlainMap.key_at
 
     def export(self) -> list:
+        """Return the items for the table of states."""
         return self.stored()
 
 
@@ -134,6 +150,7 @@ class PlainCounter(PlainMap):
     __slots__ = ()
 
     def add(self, key: int, count: int) -> int:
+        """Add to the count of a key; returns the new count."""
         place = self.places.get(key)
         if place is None:
             key = narrow(key, self.key, self.where)
@@ -145,6 +162,7 @@ class PlainCounter(PlainMap):
         return self.values[place]
 
     def get(self, key: int) -> int:
+        """Return the count of a key; 0 for an absent one."""
         return super().get(key, 0)
 
 
@@ -158,6 +176,7 @@ class PlainTopK:
         self.pairs: list[tuple[int, int]] = []  # (-score, key)
 
     def offer(self, key: int, score: int) -> None:
+        """Set the score of a key, and keep the best pairs."""
         for i, (_, known) in enumerate(self.pairs):
             if known == key:
                 del self.pairs[i]
@@ -166,6 +185,7 @@ class PlainTopK:
         del self.pairs[self.capacity :]
 
     def length(self) -> int:
+        """Return the number of items."""
         return len(self.pairs)
 
     def _pair(self, index: int) -> tuple[int, int]:
@@ -174,21 +194,25 @@ class PlainTopK:
         return self.pairs[index]
 
     def key_at(self, index: int) -> int:
+        """Return the key at a position."""
         return self._pair(index)[1]
 
     def score_at(self, index: int) -> int:
+        """Return the score at a position."""
         return -self._pair(index)[0]
 
     def clear(self) -> None:
+        """Remove all items."""
         self.pairs = []
 
     def export(self) -> list:
+        """Return the items for the table of states."""
         return [{"key": key, "score": -negative} for negative, key in self.pairs]
 
 
 @cache
 def _row(record: Record) -> Any:
-    """Makes rows of a queue, which nobody changes."""
+    """Return the class of a queue's rows, which are immutable."""
     return namedtuple(record.name, list(record.fields))
 
 
@@ -202,13 +226,16 @@ class PlainQueue:
         self.clear()
 
     def clear(self) -> None:
+        """Remove all items."""
         self.rows: list = []
-        self.first = 0  # what lies before it has been removed
+        self.first = 0  # earlier rows have been removed
 
     def append(self, /, **values: Any) -> None:
+        """Append a row."""
         self.rows.append(self.make(**values))
 
     def popleft(self) -> None:
+        """Remove the oldest row."""
         if not self.length():
             raise IndexError(f"{self.where}: popleft of an empty queue")
         self.first += 1
@@ -217,19 +244,22 @@ class PlainQueue:
             self.first = 0
 
     def length(self) -> int:
+        """Return the number of items."""
         return len(self.rows) - self.first
 
     def item(self, index: int) -> Any:
+        """Return the i-th oldest item."""
         if not 0 <= index < self.length():
             raise IndexError(f"{self.where}: index {index} out of range 0..{self.length() - 1}")
         return self.rows[self.first + index]
 
     def export(self) -> list:
+        """Return the items for the table of states."""
         return [row._asdict() for row in self.rows[self.first :]]
 
 
 def empty(declared: Any, count: int, where: str) -> Any:
-    """An empty container of the declared type. `count`: its capacity, where it has one."""
+    """Return an empty container of the declared type; `count` is its capacity, if it has one."""
     match declared:
         case Ring(item=scalar):
             return PlainRing(scalar, count, where)

@@ -1,4 +1,4 @@
-"""An application being interpreted: its operators as steps, which hand on the rows of one event after the other."""
+"""The interpreter of an application: its operators as steps, which pass on the rows of one event at a time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _STEPS: dict[str, Callable[[Shared, Operator, bool], Step]] = {
 
 
 class Interpreter:
-    """A bound application being interpreted.
+    """A bound application, interpreted.
 
     Args:
-        app: the application.
-        params: its bound parameters.
+        app: The application.
+        params: Its bound parameters.
 
     Raises:
-        BadInput: an operator does not keep to the language, or a table cannot begin as it says.
+        BadInput: An operator breaks a rule of the language, or a table has invalid initial rows.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
@@ -55,31 +55,31 @@ class Interpreter:
                 continue
             takers = [other for other in app.operators if operator in other.inputs]
             steps[operator] = _STEPS[operator.kind](self.shared, operator, takers == app.operators[-1:])
-        # What reaches the sink: whose rows (None: the events), and whether they are tuples already.
+        # The producers of the sink (None: the source), and whether their rows are tuples already.
         self._sinks = [(steps.get(o), o in steps and steps[o].is_last) for o in app.operators[-1].inputs]
         names = list(app.outputs.fields)
         self._values = lambda row: [getattr(row, name) for name in names]
         self._steps = list(steps.values())
-        # Each operator, and whose rows it takes as each of its inputs.
+        # Each operator with the producers of its inputs.
         self._edges = [(s, [steps.get(i) for i in o.inputs]) for o, s in steps.items()]
-        # A single operator between the events and the sink, both of which it meets once.
+        # A single operator, with one input from the source and one output to the sink.
         self._is_alone = [(s, [None]) for s, _ in self._sinks] == self._edges and self._sinks[0][1]
 
     def functions(self) -> list[tuple[str, int, str]]:
-        """File, first line and code name of each function that an operator calls with rows, in order of operators."""
+        """Return file, first line and code name of each function that takes rows, in order of operators."""
         return [place for step in self._steps for place in step.places()]
 
     # --- input -------------------------------------------------------------------------------------------------------
 
     def process(self, events: pa.Table) -> pa.Table:
-        """Interprets a chunk of events, in order; returns its outputs, in order.
+        """Interpret a chunk of events, in order; returns its outputs, in order.
 
         Raises:
-            BadInput: a column is missing, has another type or nulls.
-            RunFailed: an operator raised; the line names operator, event, error, file and line.
+            BadInput: A column is missing, has another type or nulls.
+            RunFailed: An operator raised; the line names operator, event, error, file and line.
         """
         rows_in = decode(self.event, events, self._make)
-        # Nothing here is cyclic, and scanning the outputs for cycles over and over takes longer than making them.
+        # No object here is cyclic, and scanning the outputs for cycles takes longer than computing them.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -89,7 +89,7 @@ class Interpreter:
                 gc.enable()
 
     def _several(self, events: Any) -> pa.Table:
-        """`process` for any graph of operators."""
+        """Run `process` for any graph of operators."""
         rows: list[tuple] = []
         last = self._last
         edges = [
@@ -102,8 +102,8 @@ class Interpreter:
             for request in events:
                 interruption.check()
                 for step in edges:
-                    made, sources = step
-                    made.clear()
+                    step_rows, sources = step
+                    step_rows.clear()
                     for take, source in sources:
                         if source is None:
                             take(request)
@@ -118,20 +118,20 @@ class Interpreter:
         return self._table(rows)
 
     def _alone(self, events: Any) -> pa.Table:
-        """`process` for an application of a single operator, a transaction for example."""
+        """Run `process` for an application of a single operator, a transaction for example."""
         [(step, _)] = self._edges
         rows: list[tuple] = []
-        made, take = step.rows, step.taker(0)
+        step_rows, take = step.rows, step.taker(0)
         request: Any = None
         last, sub = self._last
         try:
             for request in events:
                 interruption.check()
-                made.clear()
+                step_rows.clear()
                 take(request)
                 if request.seq != last:
                     last, sub = request.seq, 0
-                for row in made:
+                for row in step_rows:
                     rows.append((last, sub, *row))
                     sub += 1
                 self.events += 1
@@ -141,7 +141,7 @@ class Interpreter:
         return self._table(rows)
 
     def finish(self, seq: int) -> pa.Table:
-        """The end of the stream: flushes in topological order, keys ascending; returns what that put out."""
+        """End the stream: flush operators in topological order, keys ascending; returns the outputs."""
         rows: list[tuple] = []
         for step, inputs in self._edges:
             step.rows.clear()
@@ -176,18 +176,18 @@ class Interpreter:
         return self.shared.rejected
 
     def state(self) -> dict[str, pa.Table]:
-        """Final tables by name, then keyed states by operator, ascending by key."""
-        found = {}
+        """Return final tables by name, then keyed states by operator, ascending by key."""
+        states = {}
         for table, rows in self.tables.items():
             keys = sorted(rows) if isinstance(rows, dict) else range(len(rows))
             kind = pa.binary() if isinstance(table.key, Text) else pa.int64()
-            found[table.name] = export(self.program.resolved(table.row), [rows[key] for key in keys], keys, kind)
+            states[table.name] = export(self.program.resolved(table.row), [rows[key] for key in keys], keys, kind)
         for step in self._steps:
-            found |= step.state()
-        return found
+            states |= step.state()
+        return states
 
     def _collect(self, rows: list[tuple], seq: int, events: list, last: tuple[int, int]) -> tuple[int, int]:
-        """What reached the sink for this event; `sub` counts it. Returns what `last` is behind it."""
+        """Append the rows that reached the sink for this event, numbered by `sub`; returns the new `last`."""
         sub = last[1] if seq == last[0] else 0
         for step, is_tuple in self._sinks:
             for row in events if step is None else step.rows:
@@ -201,7 +201,7 @@ class Interpreter:
         return pa.Table.from_arrays(arrays, schema=self.output_schema)
 
     def _rows(self, table: Table) -> list | dict:
-        """The initial rows of a table, by number; of an indexed one, by key."""
+        """Return the initial rows of a table, by number; of an indexed one, by key."""
         resolved, params = self.program.resolved(table.row), self.program.params
         new, size = zero(resolved), tables.size(self.app, table, params)
         columns = []
@@ -227,7 +227,7 @@ class Interpreter:
         return Keyed(table.name, {key: initial(number) for number, key in enumerate(_plain(keys))})
 
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:
-        """One line: operator, event, error, where in the application."""
+        """Describe an error in one line: operator, event, error, line of the application."""
         files = step.printer.files if step else set()
         where, frame = "", sys.exc_info()[2]
         while frame is not None:
@@ -239,9 +239,9 @@ class Interpreter:
 
 
 def _plain(keys: Any) -> list:
-    """Keys as the values of operators."""
+    """Return keys as values of operators."""
     return keys if isinstance(keys, list) else keys.tolist()
 
 
-# What the language can raise; anything else is a defect of the oracle and keeps its traceback.
+# The errors of the language; any other is a defect of the oracle and keeps its traceback.
 _ERRORS = (ArithmeticError, LookupError, ValueError, UnboundLocalError)

@@ -1,4 +1,4 @@
-"""Rows as slotted objects: made from events or from nothing, copied, exported as tables."""
+"""Rows as slotted objects: created from events or empty, copied, exported as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming_core.oracle.interpreter import containers
 
 
 def row_class(resolved: Resolved, header: bool) -> type:
-    """A class with one slot per field (and `seq`), made from the values in order."""
+    """Return a class with one slot per field (and `seq`); its constructor takes the values in order."""
     names = [*(["seq"] if header else []), *resolved.record.fields]
     body = [f"    {'__slots__'} = {tuple(names)!r}", f"    def __init__(self, {', '.join(names)}):"]
     body += [f"        self.{name} = {name}" for name in names]
@@ -23,7 +23,7 @@ def row_class(resolved: Resolved, header: bool) -> type:
 
 
 def zero(resolved: Resolved) -> Callable[[], Any]:
-    """A maker of rows whose fields are zero, or empty."""
+    """Return a function that creates rows with zero or empty fields."""
     cls, values, makers = row_class(resolved, header=False), [], {}
     for name, slot in resolved.state[0].items():
         match slot.type:
@@ -41,7 +41,7 @@ def zero(resolved: Resolved) -> Callable[[], Any]:
 
 
 def copier(resolved: Resolved, used: set[str] | None = None) -> Callable:
-    """Copies the fields of a row that somebody looks at afterwards (None: any): scalars, arrays and rings."""
+    """Return a function that copies the `used` fields of a row (None: all) if they are scalars, arrays or rings."""
     cls, parts = row_class(resolved, header=False), []
     for name, slot in resolved.state[0].items():
         copied = {Scalar: f"row.{name}", Array: f"row.{name}[:]", Ring: f"row.{name}.copy()"}.get(type(slot.type))
@@ -50,7 +50,7 @@ def copier(resolved: Resolved, used: set[str] | None = None) -> Callable:
 
 
 def decode(resolved: Resolved, table: pa.Table, make: Callable) -> Any:
-    """The events as row objects, lazily."""
+    """Return the events as row objects, lazily."""
     columns: list[Any] = [events.seqs(table).tolist()]
     for slot, column in events.columns(table, resolved):
         if isinstance(slot.type, Array):
@@ -63,7 +63,7 @@ def decode(resolved: Resolved, table: pa.Table, make: Callable) -> Any:
 
 
 class Keyed(dict):
-    """The rows of an indexed table by key, which are those that it starts with."""
+    """The rows of an indexed table by key, without inserts."""
 
     def __init__(self, name: str, rows: dict):
         """Take the name of the table, for errors, and its rows."""
@@ -76,7 +76,7 @@ class Keyed(dict):
 
 
 class Inserting(dict):
-    """The rows of an indexed table by key: a key that is named gets a row, of at most so many."""
+    """The rows of an indexed table by key: a new key gets a row, up to a largest number of rows."""
 
     def __init__(self, name: str, most: int, new: Callable[[], Any]):
         """Take the name of the table, for errors, the largest number of rows, and what makes one."""
@@ -92,7 +92,7 @@ class Inserting(dict):
 
 
 def export(resolved: Resolved, rows: list, keys: Any, key: pa.DataType | None) -> pa.Table:
-    """Table rows or states as a table: `key` (unless None), then the fields."""
+    """Export table rows or states as a table: `key` (unless None), then the fields."""
     fields = list(resolved.arrow())
     arrays = []
     for field in fields:

@@ -1,4 +1,4 @@
-"""Typed functions printed as plain Python, which keeps the lines of the application."""
+"""Prints typed functions as plain Python with the lines of the application."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Source(Printer):
     def __init__(self, program: Program, namespace: dict[str, Any], is_last: bool):
         super().__init__()
         self.program, self.namespace, self.is_last = program, namespace, is_last
-        self.files: set[str] = set()  # that the printed functions come from
+        self.files: set[str] = set()  # of the printed functions
         self.counter = itertools.count()
         self.read_fields: dict[int, set[str]] = collections.defaultdict(set)  # of results, by table
 
     def make(self, function: Function) -> Callable:
-        """The Python function for a typed one."""
+        """Return the Python function for a typed one."""
         if function not in self.names:
             name = f"_f{next(self.counter)}_{function.name}"
             self.names[function] = name
@@ -35,15 +35,15 @@ class Source(Printer):
             self.lines, self.function, self.indent = [], function, 0
             self.add(f"def {name}({', '.join(n for n, _ in function.parameters)}):", function.line)
             self.indent = 1
-            for parameter, given in function.parameters:
+            for parameter, kind in function.parameters:
                 wanted = function.variables[parameter]
-                if wanted != given:
-                    self.add(f"{parameter} = {self.convert(parameter, given, wanted)}", function.line)
+                if wanted != kind:
+                    self.add(f"{parameter} = {self.convert(parameter, kind, wanted)}", function.line)
             self.indent = 0
             self.block(function.body)
             tree = ast.parse(self.source())
             places = [line for _, _, line in self.lines]
-            node: Any  # some have a place, and some have none
+            node: Any  # only some have a line
             for node in ast.walk(tree):
                 if hasattr(node, "lineno"):
                     node.lineno = node.end_lineno = places[node.lineno - 1] or function.line
@@ -53,18 +53,19 @@ class Source(Printer):
             self.files.add(function.file)
         return self.namespace[self.names[function]]
 
-    def convert(self, value: str, given: Any, wanted: Any) -> str:
+    def convert(self, value: str, kind: Any, wanted: Any) -> str:
+        """Return the conversion of a value to the wanted type."""
         return f"_float({value})" if wanted == FLOAT else f"(+{value})"
 
     def kept(self, node: Node, declared: Any) -> str:
-        """A value as a field of this type keeps it: of doubles there is one NaN."""
+        """Return a value as a field of this type stores it: all NaNs are one."""
         value = self.expression(node)
         if not isinstance(declared, Scalar) or not declared.is_float or node.op == "const":
             return value
         return f"(_t if (_t := {value}) == _t else _nan)"
 
     def keep(self, value: Any) -> str:
-        """The name under which the printed code finds an object."""
+        """Add an object to the namespace; returns its name."""
         name = f"_k{next(self.counter)}"
         self.namespace[name] = value
         return name
@@ -72,101 +73,122 @@ class Source(Printer):
     # --- statements
 
     def s_return(self, node: Node) -> None:
+        """Add a `return`."""
         self.add(f"return {self.expression(node.args[0])}" if node.args else "return", node.line)
 
     def s_setfield(self, node: Node) -> None:
+        """Add a store to a field of a row."""
         row, value = node.args
         self.add(f"{self.expression(row)}.{node.data.name} = {self.kept(value, node.data.type)}", node.line)
 
     def s_setitem(self, node: Node) -> None:
+        """Add a store to an item of an array."""
         array, position, value = node.args
-        given = self.expression(array), self.expression(position), self.kept(value, array.kind.item)
-        self.add(f"_set_item({', '.join(given)})", node.line)
+        operands = self.expression(array), self.expression(position), self.kept(value, array.kind.item)
+        self.add(f"_set_item({', '.join(operands)})", node.line)
 
     def s_emit(self, node: Node) -> None:
-        # An array is emitted as it is now; who has it may go on writing to it.
-        given = zip(node.args, node.data.event[0].values(), strict=True)
+        """Add the emission of a row."""
+        # A copy of an array: the operator may write to the array afterwards.
+        slots = zip(node.args, node.data.event[0].values(), strict=True)
         values = ", ".join(
             f"{self.expression(n)}[:]" if isinstance(n.kind, ArrayKind) else self.kept(n, slot.type)
-            for n, slot in given
+            for n, slot in slots
         )
-        made = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
-        self.add(f"_append({made})", node.line)
+        row = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
+        self.add(f"_append({row})", node.line)
 
     def s_append(self, node: Node) -> None:
+        """Add an append to a queue."""
         queue, *values = node.args
-        given = ", ".join(f"{slot.name}={self.kept(n, slot.type)}" for n, slot in zip(values, node.data, strict=True))
-        self.add(f"{self.expression(queue)}.append({given})", node.line)
+        fields = ", ".join(f"{slot.name}={self.kept(n, slot.type)}" for n, slot in zip(values, node.data, strict=True))
+        self.add(f"{self.expression(queue)}.append({fields})", node.line)
 
     def s_key(self, node: Node) -> None:
+        """Add a key of the row."""
         self.add(f"_key(({''.join(f'{value}, ' for value in self.operands(node))}))", node.line)
 
     def s_drop(self, node: Node) -> None:
+        """Add the drop of an input."""
         self.add("_count_dropped()", node.line)
 
     def s_require(self, node: Node) -> None:
+        """Add a condition of the transaction."""
         condition, extra = node.data
         self.make(condition)
-        if not node.args:  # on the event alone: evaluated where it stands
+        if not node.args:  # a condition on the event alone has its value at once
             assert self.function is not None
             request = next(n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
             self.add(f"_require((None, {self.names[condition]}({request}), None))", node.line)
             return
-        places, given = ("".join(f"{self.expression(v)}, " for v in values) for values in (node.args, extra))
-        self.add(f"_require(({self.names[condition]}, ({places}), ({given})))", node.line)
+        places, arguments = ("".join(f"{self.expression(v)}, " for v in values) for values in (node.args, extra))
+        self.add(f"_require(({self.names[condition]}, ({places}), ({arguments})))", node.line)
 
     def s_modify(self, node: Node) -> None:
+        """Add a modification of a row."""
         function, extra = node.data
         self.make(function)
         row, *others = self.operands(node)
-        # Operations take effect behind the plan: so what is copied here is the state before the transaction.
+        # Operations take effect after the plan, so these copies are of the state before the transaction.
         tables = (other.kind.table.index for other in node.args[1:])
         copies = "".join(f"_copy_{table}({other}), " for table, other in zip(tables, others, strict=True))
-        given = "".join(f"{self.expression(e)}, " for e in extra)
-        self.add(f"_operate(({self.names[function]}, {row}, ({copies}), ({given})))", node.line)
+        arguments = "".join(f"{self.expression(e)}, " for e in extra)
+        self.add(f"_operate(({self.names[function]}, {row}, ({copies}), ({arguments})))", node.line)
 
     def s_read(self, node: Node) -> None:
+        """Add a read of a row."""
         [row] = node.args
         self.add(f"_operate((None, {self.expression(row)}, (), {row.kind.table.index}))", node.line)
 
     # --- arithmetic
 
     def wrapped(self, value: str) -> str:
+        """Return an integer modulo 2^64, as a signed one."""
         return f"(_t if {LOW} <= (_t := {value}) <= {HIGH} else _wrap(_t))"
 
     def arithmetic(self, node: Node, sign: str, can_wrap: bool = True) -> str:
+        """Return an operation; an integer one wraps around."""
         left, right = self.operands(node)
         plain = f"({left} {sign} {right})"
         return self.wrapped(plain) if node.kind == INT and can_wrap else plain
 
     def e_add(self, node: Node) -> str:
+        """Return a sum."""
         return self.arithmetic(node, "+")
 
     def e_sub(self, node: Node) -> str:
+        """Return a difference."""
         return self.arithmetic(node, "-")
 
     def e_mul(self, node: Node) -> str:
+        """Return a product."""
         return self.arithmetic(node, "*")
 
     def e_div(self, node: Node) -> str:
+        """Return a quotient of doubles."""
         return self.arithmetic(node, "/")
 
     def e_floordiv(self, node: Node) -> str:
+        """Return a floor division."""
         divisor = node.args[1]
         return self.arithmetic(node, "//", not (divisor.op == "const" and divisor.data != -1))
 
     def e_mod(self, node: Node) -> str:
+        """Return a remainder."""
         return self.arithmetic(node, "%", False)
 
     def e_neg(self, node: Node) -> str:
+        """Return a negated number."""
         [value] = self.operands(node)
         return self.wrapped(f"-{value}") if node.kind == INT else f"(-{value})"
 
     def e_abs(self, node: Node) -> str:
+        """Return an absolute value."""
         [value] = self.operands(node)
         return self.wrapped(f"abs({value})") if node.kind == INT else f"abs({value})"
 
     def e_shl(self, node: Node) -> str:
+        """Return a left shift."""
         left, right = self.operands(node)
         count = node.args[1]
         if count.op == "const" and 0 <= count.data <= 63:
@@ -174,6 +196,7 @@ class Source(Printer):
         return f"_shift_left({left}, {right})"
 
     def e_shr(self, node: Node) -> str:
+        """Return a right shift."""
         left, right = self.operands(node)
         count = node.args[1]
         if count.op == "const" and 0 <= count.data <= 63:
@@ -181,9 +204,11 @@ class Source(Printer):
         return f"_shift_right({left}, {right})"
 
     def e_truncate(self, node: Node) -> str:
+        """Return the integer part of a double."""
         return f"_truncate({self.expression(node.args[0])})"
 
     def e_fit(self, node: Node) -> str:
+        """Return a check that a value fits a scalar type."""
         scalar, where = node.data
         keep = self.keep((scalar, where))
         value = self.expression(node.args[0])
@@ -193,6 +218,7 @@ class Source(Printer):
     # --- rows, text, containers
 
     def e_field(self, node: Node) -> str:
+        """Return a field of a row."""
         kind = node.args[0].kind
         if kind.role == "result":
             self.read_fields[kind.table.index].add(node.data.name)
@@ -201,6 +227,7 @@ class Source(Printer):
     e_part = e_field
 
     def e_item(self, node: Node) -> str:
+        """Return an item of an array."""
         array, index = node.args
         if array.op == "part" and array.args[0].op == "var":
             return f"({self.expression(array)}[_t] if (_t := {self.expression(index)}) >= 0 else _negative())"
@@ -209,26 +236,32 @@ class Source(Printer):
     e_textitem = e_item
 
     def e_constant(self, node: Node) -> str:
+        """Return a side table."""
         return self.keep(self.program.constant(node.data).tolist())
 
     def e_constantitem(self, node: Node) -> str:
+        """Return an item of a side table."""
         table, index = node.args
         return f"({self.expression(table)}[_t] if (_t := {self.expression(index)}) >= 0 else _negative())"
 
     def e_textlength(self, node: Node) -> str:
+        """Return the length of a text."""
         return f"len({self.expression(node.args[0])})"
 
     def e_textequal(self, node: Node) -> str:
+        """Return the comparison of two texts."""
         left, right = self.operands(node)
         return f"({left} == {right})"
 
     def e_slice(self, node: Node) -> str:
+        """Return a slice of a text."""
         text, low, high = self.operands(node)
         if all(n.op in ("var", "const") for n in node.args[1:]):
             return f"({text}[{low}:{high}] if {low} >= 0 <= {high} else _negative())"
         return f"_slice({text}, {low}, {high})"
 
     def e_find(self, node: Node) -> str:
+        """Return the search for a byte in a text."""
         text, byte, start = self.operands(node)
         constant = node.args[1].op == "const" and 0 <= node.args[1].data <= 255
         if constant and node.args[2].op in ("var", "const"):
@@ -236,39 +269,48 @@ class Source(Printer):
         return f"_find({text}, {byte}, {start})"
 
     def e_method(self, node: Node) -> str:
+        """Return the call of a container's method."""
         box, *values = self.operands(node)
         return f"{box}.{node.data}({', '.join(values)})"
 
     def e_queued(self, node: Node) -> str:
+        """Return a row of a queue."""
         queue, index = self.operands(node)
         return f"{queue}.item({index})"
 
     def e_call(self, node: Node) -> str:
+        """Return the call of a function; print it if it is new."""
         self.make(node.data)
         return f"{self.names[node.data]}({', '.join(self.operands(node))})"
 
     # --- windows
 
     def e_windowstart(self, node: Node) -> str:
+        """Return the start of a window."""
         return f"{self.expression(node.args[0])}.start"
 
     def e_windowend(self, node: Node) -> str:
+        """Return the end of a window."""
         return f"{self.expression(node.args[0])}.end"
 
     def e_windowkey(self, node: Node) -> str:
+        """Return the key of a window."""
         return f"{self.expression(node.args[0])}.key"
 
     # --- transactions
 
     def e_accepted(self, node: Node) -> str:
+        """Return whether the transaction was accepted."""
         assert self.function is not None
         return next(name for name, kind in self.function.parameters if kind == POST)
 
     def e_row(self, node: Node) -> str:
+        """Return the row of a key."""
         table = f"_table_{node.data.index}"
         if tables.index(self.program.app, node.data, self.program.params) is not None:
             return f"{table}[{self.expression(node.args[0])}]"
         return f"({table}[_t] if (_t := {self.expression(node.args[0])}) >= 0 else _negative())"
 
     def e_result(self, node: Node) -> str:
+        """Return the result of a read."""
         return f"_result({self.expression(node.args[0])}, {node.data.index})"

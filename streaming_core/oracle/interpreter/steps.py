@@ -1,4 +1,4 @@
-"""Operators at work: what one makes of its input, row by row, and the state it keeps."""
+"""Steps: operators at work. Each turns its input into rows, one by one, and has the state of its operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming_core.oracle.interpreter.source import Source
 
 @dataclass
 class Shared:
-    """What the operators of an application have in common: what they mean, the tables' rows, and what was counted."""
+    """The common data of an application's operators: the typed program, the tables' rows, and counts."""
 
     program: Program
     tables: dict[Table, list | dict]
@@ -30,7 +30,7 @@ class Shared:
 
 
 class Step:
-    """An operator at work: `take(row)` appends to `rows` what the operator makes of one input."""
+    """An operator at work: `take(row)` appends the outputs of one input to `rows`."""
 
     take: Callable[[Any], None]
 
@@ -38,7 +38,7 @@ class Step:
         self.shared, self.operator, self.is_last = shared, operator, is_last
         self.rows: list = []
         output = shared.program.resolved(operator.emitted)
-        # What goes to the sink alone is made a plain tuple; what an operator reads is a row, which knows its event.
+        # Outputs for the sink alone are plain tuples; those that an operator reads are rows with their seq.
         self.seq = [0]
         make: Any = row_class(output, header=True)
         self.namespace: dict[str, Any] = {
@@ -52,28 +52,28 @@ class Step:
         self.printer = Source(shared.program, self.namespace, is_last)
 
     def compiled(self, role: str) -> Callable:
-        """The operator's function of this role."""
+        """Return the operator's function of this role."""
         return self.printer.make(self.shared.program.operator(self.operator, role))
 
     def places(self) -> list[tuple[str, int, str]]:
-        """File, first line and code name of the operator's functions, in order of lines."""
+        """Return file, first line and code name of the operator's functions, in order of lines."""
         functions = (self.shared.program.operator(self.operator, role) for role in self.operator.functions)
         names = self.printer.names
         return sorted({(one.file, one.line, names[one]) for one in functions if one in names})
 
     def taker(self, position: int) -> Callable[[Any], None]:
-        """What takes the rows of one of the operator's inputs."""
+        """Return the function that takes the rows of one of the operator's inputs."""
         return self.take
 
     def set_seq(self, seq: int) -> None:
-        """The seq that outputs of a flush carry."""
+        """Set the seq of the outputs of a flush."""
         self.seq[0] = seq
 
     def flush(self) -> None:
-        """The end of the stream."""
+        """Emit the rows of the end of the stream."""
 
     def state(self) -> dict[str, pa.Table]:
-        """Final states, by the operator's name."""
+        """Return final states, by the operator's name."""
         return {}
 
     def _count_dropped(self) -> None:
@@ -81,6 +81,8 @@ class Step:
 
 
 class Stateless(Step):
+    """A stateless operator, perhaps with scratch memory."""
+
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
         function, seq = self.compiled("map"), self.seq
@@ -97,6 +99,8 @@ class Stateless(Step):
 
 
 class Stateful(Step):
+    """An operator with one state, or with a state for each key."""
+
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
         self.resolved = shared.program.resolved(operator.kept)
@@ -117,11 +121,13 @@ class Stateful(Step):
         self.take = take
 
     def flush(self) -> None:
+        """Flush every state, keys ascending."""
         if self.flush_one is not None:
             for key in sorted(self.states) if self.operator.key else [None]:
                 self.flush_one(self.states[key], None)
 
     def state(self) -> dict[str, pa.Table]:
+        """Return the final states, ascending by key."""
         if self.operator.key is None:
             return {self.operator.name: export(self.resolved, [self.states[None]], None, None)}
         slot = self.shared.program.resolved(self.operator.input).event[0][self.operator.key]
@@ -145,8 +151,11 @@ def take(row):
 
 
 class Transaction(Step):
-    """Conditions read the state before the event, and so do modifications of other rows than their own; then its
-    operations take effect in program order, or none does."""
+    """A state transaction.
+
+    Its conditions, and modifications that read other rows, read the state before the event. Then its operations take
+    effect in program order, or none does.
+    """
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
@@ -176,7 +185,7 @@ class Transaction(Step):
             if self.dropped:
                 return
             accepted = True
-            for condition, places, extra in requires:  # every one is evaluated, also after one has failed
+            for condition, places, extra in requires:  # all of them, also after one has failed
                 if not (places if condition is None else condition(*places, request, *extra)):
                     accepted = False
             for change, row, others, extra in operations:
@@ -196,13 +205,13 @@ class Transaction(Step):
 
 
 def result_reader(results: list) -> Callable:
-    """`txn.result` over what the reads of an event have found."""
+    """Return `txn.result` over the results of an event's reads."""
 
     def result(index: int, table: int) -> Any:
         if not 0 <= index < len(results):
             raise IndexError(f"txn.result: index {index} out of range 0..{len(results) - 1}")
-        found, row = results[index]
-        if found != table:
+        source_table, row = results[index]
+        if source_table != table:
             raise ValueError(f"txn.result: read {index} was of another table")
         return row
 

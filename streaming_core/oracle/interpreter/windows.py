@@ -1,4 +1,4 @@
-"""A windowed operator at work (language/window.py says what windows mean)."""
+"""Windowed operators at work (language/window.py defines the meaning of windows)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming_core.oracle.interpreter.rows import row_class, zero
 from streaming_core.oracle.interpreter.steps import Shared, Step
 
 GROUPS = 4096  # key groups
-CELLS = 1024  # which owners have; a cell is as many neighbouring groups
+CELLS = 1024  # units of ownership; a cell is GROUPS / CELLS neighbouring groups
 _SEED, _K1, _K2 = 0x2545_F491_4F6C_DD1D, 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93
 _ALL = (1 << 64) - 1
 
@@ -37,10 +37,10 @@ def _of_text(text: bytes) -> int:
 
 
 def key_group(key: tuple) -> int:
-    """The key group of a key: the high bits of its hash.
+    """Return the key group of a key: the high bits of its hash.
 
-    A key that is one text is hashed as texts are; else the fields' words are, in order: of an integer it is itself,
-    modulo 2^64, of a text its hash.
+    The hash of a key of one text is that of the text. Else it covers the words of the fields, in order. The word of an
+    integer is the integer modulo 2^64, and that of a text is its hash.
     """
     if len(key) == 1 and isinstance(key[0], bytes):
         return _of_text(key[0]) * GROUPS >> 64
@@ -51,7 +51,7 @@ def key_group(key: tuple) -> int:
 
 
 def group_of_index(index: int) -> int:
-    """The key group of a key that every row has (`every`): such keys lie in the cells in turn."""
+    """Return the key group of a key that every row has (`every`): such keys lie in the cells in turn."""
     return index % CELLS * (GROUPS // CELLS) + index // CELLS % (GROUPS // CELLS)
 
 
@@ -66,8 +66,15 @@ class _View:
 
 @dataclass(slots=True)
 class _Set:
-    """The states of one key in one window. `order`: its key group, and how many were touched before it; `last`: the
-    latest `ts` of its key's rows."""
+    """The states of one key in one window.
+
+    Attributes:
+        window: The window.
+        states: The states, by stream.
+        order: The key group, and the number of sets begun before this one.
+        number: The number of the window.
+        last: The latest `ts` of the key's rows.
+    """
 
     window: _View
     states: list
@@ -87,30 +94,31 @@ class Windowed(Step):
         self.resolved = shared.program.resolved(declared.key)
         self.make_key = row_class(self.resolved, header=False)
         self.new = [zero(shared.program.resolved(state)) for state in declared.states]
-        self.marks: list[int | None] = [None] * len(declared.states)  # of each stream its highest `ts`
+        self.marks: list[int | None] = [None] * len(declared.states)  # the highest `ts` of each stream
         self.watermark: int | None = None
         self.touched = itertools.count()
-        self.given: list[tuple] = []
-        self.namespace["_key"] = self.given.append
+        self.row_keys: list[tuple] = []
+        self.namespace["_key"] = self.row_keys.append
         self.result = self.compiled("result") if "result" in operator.functions else None
         self.slide = self.compiled("slide") if "slide" in operator.functions else None
         self.takers = [self._taker(i) for i in range(len(declared.states))]
-        self.by_window: dict[int, dict[tuple, _Set]] = {}  # of each open window, its sets by key
+        self.by_window: dict[int, dict[tuple, _Set]] = {}  # the sets of each open window, by key
         self.open: list[int] = []  # a heap of these windows
 
     def start(self, number: int) -> int:
-        """Where a window begins: a row at it falls in."""
+        """Return the start of a window; a row at the start is in the window."""
         return number * self.bounds.advance
 
     def end(self, number: int) -> int:
-        """Where a window ends: a row at it does not fall in."""
+        """Return the end of a window; a row at the end is not in the window."""
         return number * self.bounds.advance + self.bounds.size
 
     def first_beyond(self, ts: int) -> int:
-        """The earliest window that ends behind `ts`: that a row falls in, or that a watermark leaves open."""
+        """Return the earliest window that ends after `ts`: of a row, or left open by a watermark."""
         return (ts - self.bounds.size) // self.bounds.advance + 1
 
     def taker(self, position: int) -> Callable[[Any], None]:
+        """Return the function that takes the rows of an input's stream."""
         return self.takers[self.declared.streams[position]]
 
     def _taker(self, stream: int) -> Callable[[Any], None]:
@@ -128,16 +136,16 @@ class Windowed(Step):
             if first > last:
                 self.shared.dropped_late += 1
                 return
-            given = keys(row)
+            row_keys = keys(row)
             for number in self.numbers(first, last):
-                for key in given:
-                    found = self.find(key, number, ts)
-                    update(row, found.window, *found.states, None)
+                for key in row_keys:
+                    key_set = self.find(key, number, ts)
+                    update(row, key_set.window, *key_set.states, None)
 
         return take
 
     def advance_to(self, stream: int, ts: int) -> None:
-        """A row of a stream raises the watermark: the lowest mark that counts, less `delay`."""
+        """Raise the watermark for a row of a stream, to the lowest mark that counts, less `delay`."""
         mark = self.marks[stream]
         self.marks[stream] = ts if mark is None else max(mark, ts)
         counted = [mark for mark in self.marks if mark is not None]
@@ -151,92 +159,98 @@ class Windowed(Step):
             self.expire(self.first_beyond(low))
 
     def _keys(self, stream: int) -> Callable[[Any], list[tuple]]:
-        """What gives the keys of a row, in order."""
+        """Return the function that returns the keys of a row, in order."""
         if self.declared.every is not None:
             all_of_them: list[tuple] = [(index,) for index in range(self.bounds.every or 0)]
             return lambda row: all_of_them
         if (field := self.declared.field) is not None:
             return lambda row: [(getattr(row, field),)]
-        function, given, is_set = self.compiled(f"keys_{stream}"), self.given, self.bounds.is_set
+        function, row_keys, is_set = self.compiled(f"keys_{stream}"), self.row_keys, self.bounds.is_set
 
         def keys(row: Any) -> list[tuple]:
-            given.clear()
+            row_keys.clear()
             function(row, None)
-            return list(dict.fromkeys(given)) if is_set else given[:]
+            return list(dict.fromkeys(row_keys)) if is_set else row_keys[:]
 
         return keys
 
     def numbers(self, first: int, last: int) -> range:
-        """Which of a row's open windows it meets."""
+        """Return the open windows that a row updates."""
         return range(first, last + 1)
 
     def find(self, key: tuple, number: int, ts: int) -> _Set:
-        """The set of a key in a window, made if it is not there."""
+        """Return the set of a key in a window; a missing one begins."""
         sets = self.sets_of(number)
         if key not in sets:
             sets[key] = self.make(key, number, ts)
         return sets[key]
 
     def sets_of(self, number: int) -> dict[tuple, _Set]:
-        """The sets that stand in a window, which is open from now on."""
+        """Return the sets of a window, which opens if it is not open."""
         if number not in self.by_window:
             self.by_window[number] = {}
             heapq.heappush(self.open, number)
         return self.by_window[number]
 
     def make(self, key: tuple, number: int, ts: int) -> _Set:
+        """Begin the set of a key in a window."""
         window = _View(self.start(number), self.end(number), self.make_key(*key))
         group = key_group(key) if self.declared.every is None else group_of_index(*key)
         return _Set(window, [new() for new in self.new], (group, next(self.touched)), number, ts)
 
     def expire(self, before: int | None) -> None:
-        """Windows before this one expire; all of them if it is None."""
+        """Expire the windows before this one; all of them if it is None."""
         while self.open and (before is None or self.open[0] < before):
             number = heapq.heappop(self.open)
-            for key, found in self.in_order(number):
-                self.expired(key, found)
+            for key, key_set in self.in_order(number):
+                self.expired(key, key_set)
 
     def in_order(self, number: int) -> Iterator[tuple[tuple, _Set]]:
-        """The sets of a window, which is open no more."""
+        """Close a window; returns its sets."""
         return iter(sorted(self.by_window.pop(number).items(), key=lambda item: item[1].order))
 
-    def expired(self, key: tuple, found: _Set) -> None:
+    def expired(self, key: tuple, key_set: _Set) -> None:
+        """Emit the result of an expired set."""
         if self.result is not None:
-            self.result(found.window, *found.states, None)
+            self.result(key_set.window, *key_set.states, None)
 
     def flush(self) -> None:
+        """Expire all windows."""
         self.expire(None)
 
 
 class Sliding(Windowed):
     """Windows of the kind `single`: a set of states for each key, which advances until no row of its key falls in.
 
-    A set is found by its key, and in the window where it stands. Where nobody is told of an expiry, sets advance when
-    they are touched again: an advance of one millisecond does not mean a thousand steps a second.
+    A set is in `sets` by its key, and in the window where it stands. If no function observes expiries, sets advance
+    only when a row updates them. So an advance of one millisecond does not mean a thousand steps a second.
     """
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
-        self.sets: dict[tuple, _Set] = {}  # by key; if nobody is told of an expiry, longest untouched first
-        self.is_told = self.result is not None or self.slide is not None
+        self.sets: dict[tuple, _Set] = {}  # by key; without observers of expiries, in the order of their last update
+        self.is_observed = self.result is not None or self.slide is not None
 
     def numbers(self, first: int, last: int) -> range:
+        """Return the first of the row's open windows."""
         return range(first, first + 1)
 
     def find(self, key: tuple, number: int, ts: int) -> _Set:
-        found = self.sets.get(key)
-        if found is None or found.last < self.start(number):  # nobody was told that it has gone
-            found = self.sets[key] = self.make(key, number, ts)
-            if self.is_told:
-                self._stands(key, found)
-        found.last = max(found.last, ts)
-        if not self.is_told:
-            self._move(found, number)
+        """Return the set of a key, moved to this window if no function observes expiries."""
+        key_set = self.sets.get(key)
+        if key_set is None or key_set.last < self.start(number):  # it has expired unobserved
+            key_set = self.sets[key] = self.make(key, number, ts)
+            if self.is_observed:
+                self._stands(key, key_set)
+        key_set.last = max(key_set.last, ts)
+        if not self.is_observed:
+            self._move(key_set, number)
             self.sets[key] = self.sets.pop(key)
-        return found
+        return key_set
 
     def expire(self, before: int | None) -> None:
-        if self.is_told:
+        """Expire the windows before this one; all of them if it is None."""
+        if self.is_observed:
             super().expire(before)
         elif before is None:
             self.sets.clear()
@@ -245,29 +259,30 @@ class Sliding(Windowed):
             for key in list(itertools.takewhile(lambda key: self.sets[key].last < start, self.sets)):
                 del self.sets[key]
 
-    def expired(self, key: tuple, found: _Set) -> None:
-        super().expired(key, found)
-        if found.last < self.start(found.number + 1):
+    def expired(self, key: tuple, key_set: _Set) -> None:
+        """Emit the result of a set, which then advances, or goes if no row of its key is left."""
+        super().expired(key, key_set)
+        if key_set.last < self.start(key_set.number + 1):
             del self.sets[key]
             return
-        self._move(found, found.number + 1)
+        self._move(key_set, key_set.number + 1)
         if self.slide is not None:
-            self.slide(found.window, *found.states)
-        self._stands(key, found)
+            self.slide(key_set.window, *key_set.states)
+        self._stands(key, key_set)
 
-    def _move(self, found: _Set, number: int) -> None:
-        found.number = number
-        found.window.start, found.window.end = self.start(number), self.end(number)
+    def _move(self, key_set: _Set, number: int) -> None:
+        key_set.number = number
+        key_set.window.start, key_set.window.end = self.start(number), self.end(number)
 
-    def _stands(self, key: tuple, found: _Set) -> None:
-        self.sets_of(found.number)[key] = found
+    def _stands(self, key: tuple, key_set: _Set) -> None:
+        self.sets_of(key_set.number)[key] = key_set
 
 
 class Sessions(Windowed):
     """Windows of the kind `session`: a set of states for each burst of rows of a key.
 
-    A session stands where it would end if its first row had been its last. When that time has come, it stands where it
-    ends by then, or has ended.
+    A session stands where it would end if its first row were its last. At that time, it moves to its present end, or
+    it has ended.
     """
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
@@ -276,32 +291,32 @@ class Sessions(Windowed):
         self.sets: dict[tuple, _Set] = {}  # by key
 
     def numbers(self, first: int, last: int) -> range:
-        """A row meets the session of its key."""
+        """Return the number of the window that begins at the row."""
         return range(last, last + 1)
 
     def find(self, key: tuple, number: int, ts: int) -> _Set:
-        """The session of a key, begun if there is none."""
+        """Return the session of a key; a missing one begins."""
         if key not in self.sets:
             self.sets[key] = super().find(key, number, ts)
-        found = self.sets[key]
-        found.last = max(found.last, ts)
-        found.window.start, found.window.end = min(found.window.start, ts), self.end(found.last)
-        return found
+        key_set = self.sets[key]
+        key_set.last = max(key_set.last, ts)
+        key_set.window.start, key_set.window.end = min(key_set.window.start, ts), self.end(key_set.last)
+        return key_set
 
-    def expired(self, key: tuple, found: _Set) -> None:
-        """A session ends, or stands in the window of its latest row."""
-        if found.last == found.number:
-            super().expired(key, found)
+    def expired(self, key: tuple, key_set: _Set) -> None:
+        """End a session, or move it to the window of its latest row."""
+        if key_set.last == key_set.number:
+            super().expired(key, key_set)
             del self.sets[key]
             return
-        found.number = found.last
-        self.sets_of(found.number)[key] = found
+        key_set.number = key_set.last
+        self.sets_of(key_set.number)[key] = key_set
 
 
 KINDS = {"multi": Windowed, "single": Sliding, "session": Sessions}
 
 
 def windowed(shared: Shared, operator: Operator, is_last: bool) -> Windowed:
-    """The operator as its windows are kept."""
+    """Return the step of a windowed operator, by the kind of its windows."""
     assert operator.window is not None
     return KINDS[operator.window.kind](shared, operator, is_last)

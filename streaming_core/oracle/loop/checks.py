@@ -1,4 +1,4 @@
-"""Operations that may fail: the site of the one that did is left in the context."""
+"""Operations that may fail; a failing one leaves its site in the context."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streaming_core.oracle.loop.layout import SITE
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.memory import put
 
-# What went wrong at a site: the context's SITE word is 16 * site + the place in this list.
+# Errors at a site: the context's SITE word is 16 * site + the place in this list.
 ERRORS = (
     "IndexError: index out of range",
     "OverflowError: the value does not fit the field",
@@ -40,7 +40,7 @@ def index(ctx, i, length, site):
 
 @compiled
 def filled(ctx, length, site):
-    """Whether there is something to remove from a queue."""
+    """Checks that a queue is not empty."""
     if length == 0:
         put(ctx + SITE, 16 * site + 13)
         raise IndexError("popleft of an empty queue")

@@ -1,4 +1,4 @@
-"""Rows of the loop as columns: views of its memory, fields of rows as Arrow arrays."""
+"""Rows of the loop as columns: views of its memory, and fields of rows as Arrow arrays."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def _queues(raw: np.ndarray, queue: Queue) -> pa.Array:
     heads = raw[:, :24].copy().view(np.int64)
     lengths, before, fields = heads[:, 1] & 0xFFFFFFFF, 0, []
     for scalar in queue.fields.values():
-        found = [np.empty(0, scalar.dtype)]
+        chunks = [np.empty(0, scalar.dtype)]
         for address, sizes, first in heads.tolist():
             length, capacity = sizes & 0xFFFFFFFF, sizes >> 32
             at = address + capacity * before + first * scalar.width
-            found.append(view(at, length * scalar.width).view(scalar.dtype))
-        values = np.concatenate(found)
+            chunks.append(view(at, length * scalar.width).view(scalar.dtype))
+        values = np.concatenate(chunks)
         fields.append(pa.array(values != 0 if scalar.name == "boolean" else values))
         before += scalar.width
     return _lists(lengths, pa.StructArray.from_arrays(fields, names=list(queue.fields)))

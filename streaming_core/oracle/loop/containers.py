@@ -1,14 +1,14 @@
 """Containers in the fields of rows: rings of a fixed size, and growing sets, maps, counters, top-k and queues.
 
-A ring is {head: u32, length: u32, items}. A growing container is {items: address, length: u32, capacity: u32,
-places: address, 8 spare}: its items are pairs (key, value) of 8 bytes each, in insertion order (top-k: in rank order);
-from 16 items on, `places` is a hash table of twice the capacity that holds positions + 1.
+A ring is {head: u32, length: u32, items}. A growing container is {items: address, length: u32, capacity: u32, places:
+address, 8 spare}. Its items are pairs (key, value) of 8 bytes each, in insertion order, or in rank order for top-k.
+From 16 items on, `places` is a hash table of twice the capacity with positions + 1.
 
-A queue is {columns: address, length: u32, capacity: u32, first: word, 8 spare}: one column behind the other, each of
-`capacity` values of its field's width. The rows lie at `first` to `first + length` of every column, never around its
-end, so that a scan over a field is one over adjacent values. Rows that come to the end move to the front if they fill
-at most half of the columns, else to columns twice as long: an append moves two rows at the most, seen over all of them,
-and a queue takes less than four times (with the columns it has left, eight times) what its longest length needs.
+A queue is {columns: address, length: u32, capacity: u32, first: word, 8 spare}. There is one column per field, with
+`capacity` values of its width. The rows lie at `first` to `first + length` of every column. They never wrap around its
+end, so a scan over a field reads adjacent values. Rows that reach the end move to the front if they fill at most half
+of the columns, else to columns twice as long. An append therefore moves two rows on average at most. A queue takes less
+than four times its greatest length, or eight times with the columns that it has left behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streaming_core.oracle.loop.maps import mix
 from streaming_core.oracle.loop.memory import arena, copy_bytes, get, get_u32, loader, put, put_u32
 
 _INDEXED = 16
-_FIRST = 16  # of a queue: where its first row lies in the columns
+_FIRST = 16  # offset in a queue: the position of its first row in the columns
 _SHORTEST = 8  # columns: a power of two, and every one begins at a multiple of 8 bytes
 
 
@@ -59,9 +59,9 @@ def box_find(box, key):
     mask = 2 * get_u32(box + 12) - 1
     place = types.int64(mix(types.uint64(key))) & mask
     while True:
-        found = get_u32(places + 4 * place) - 1
-        if found < 0 or get(items + 16 * found) == key:
-            return found
+        position = get_u32(places + 4 * place) - 1
+        if position < 0 or get(items + 16 * position) == key:
+            return position
         place = (place + 1) & mask
 
 
@@ -109,10 +109,10 @@ def box_item(ctx, box, i, offset, site):
 
 
 @compiled
-def box_put(ctx, box, key, value, low, high, least, most, site):
-    """Sets the value of a key, if the key lies in low..high and the value's word in least..most."""
-    fit(ctx, key, low, high, site)
-    fit(ctx, value, least, most, site)
+def box_put(ctx, box, key, value, key_bounds, value_bounds, site):
+    """Sets the value of a key; key and value must lie within their bounds (low, high)."""
+    fit(ctx, key, key_bounds[0], key_bounds[1], site)
+    fit(ctx, value, value_bounds[0], value_bounds[1], site)
     place = box_find(box, key)
     if place < 0:
         box_append(ctx, box, key, value)
@@ -189,13 +189,13 @@ def queue_slot(ctx, queue, widths):
 
 @compiled
 def queue_room(ctx, queue, widths):
-    """Moves the rows to the front: of the same columns, of which they fill half at most, or of longer ones."""
+    """Moves the rows to the front, of the same columns if they fill at most half of them, else of longer ones."""
     old, length, capacity, first = get(queue), get_u32(queue + 8), get_u32(queue + 12), get(queue + _FIRST)
     room = max(_SHORTEST, capacity if 2 * length <= capacity else 2 * capacity)
     columns = old if room == capacity else arena(ctx, room * sum(widths))
     before = 0  # bytes of a row's fields before this one
     for width in widths:
-        # Within one column there is no overlap: the rows end where it does, in its second half.
+        # No overlap within a column: the rows lie in its second half.
         copy_bytes(columns + room * before, old + capacity * before + first * width, length * width)
         before += width
     put(queue, columns)
@@ -223,7 +223,7 @@ def queue_item(scalar: Scalar):
 
 @cache
 def queue_at(scalar: Scalar):
-    """Compiled: a field of the i-th oldest row, which is there: nothing checks it."""
+    """Compiled: a field of the i-th oldest row, without a check that the row exists."""
     load = loader(scalar, of_column=True)
 
     @compiled
@@ -239,7 +239,7 @@ def queue_popleft(ctx, queue, site):
     length = get_u32(queue + 8)
     filled(ctx, length, site)
     put_u32(queue + 8, length - 1)
-    # Nothing is left to move: what comes next begins at the front.
+    # The queue is empty: the next row goes to the front.
     put(queue + _FIRST, 0 if length == 1 else get(queue + _FIRST) + 1)
 
 

@@ -1,4 +1,7 @@
-"""Operator functions printed as code over addresses."""
+"""Operator functions, printed as code over addresses.
+
+`Functions` prints expressions and statements; windowed.py and source.py add the loops around operator functions.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK, i64
+from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, i64
 from streaming_core.language.source import place
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.language.typed.tree import Function, Node
@@ -17,7 +20,7 @@ from streaming_core.oracle.loop.plans import plans
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.printer import HIGH, LOW, Printer
 
-# What printed code calls, by module; it finds each under its name with _ in front.
+# The functions that printed code calls, by module; their names there begin with _.
 _CALLED = {
     memory: (
         "get", "put", "get_u32", "put_u32", "get_u64", "more_rows", "append_rows", "allocate", "release",
@@ -37,7 +40,7 @@ _CALLED = {
     panes: (
         "table_add", "table_remove", "pane_open", "first_open", "low_mark", "pane_take", "pane_memory", "pane_append",
         "pane_release", "in_order", "touched", "untouched", "forget", "key_slot", "stamps", "group_start",
-        "group_step", "group_finish", "group_text", "group_of", "group_of_index", "made",
+        "group_step", "group_finish", "group_text", "group_of", "group_of_index", "batch_text",
     ),
     sessions: ("session_begin", "session_end"),
     containers: (
@@ -49,7 +52,7 @@ WORDS = {f"_{name}": getattr(module, name) for module, names in _CALLED.items() 
 
 
 class Functions(Printer):
-    """Prints the typed functions of an application, as the operator at hand calls them."""
+    """Prints the typed functions of an application, as one operator calls them."""
 
     def __init__(self, work: Workspace):
         super().__init__()
@@ -61,54 +64,57 @@ class Functions(Printer):
         }  # fmt: skip
         self.finished: list[tuple[int, str, int]] = []
         self.operator_name, self.emitter = "?", ""
-        self.windows, self.key_bytes = "", 0  # of a windowed operator: its block of words, what a row's key takes
+        self.windows, self.key_bytes = "", 0  # of a windowed operator: its block of words, and the bytes of a key
         self.read_fields: dict[int, set[str]] = {}
-        # A plan is printed once, or as several passes: "drops" finds out whether it drops the event, then come its
+        # A plan is one pass, "whole", or several: "drops" finds out whether it drops the event. Then come its
         # "conditions", then its "operations".
         self.phase = "whole"
         self.plans: list[Function] = []
-        # Scans so far, and whether the search of one is printed: all of its condition is evaluated, without branches.
+        # The number of scans, and whether the printer is in the search of one, which has no branches.
         self.scans, self.in_search = 0, False
-        # A plan's own variables tell whether its conditions hold and how many reads it has made. When functions that it
-        # calls have conditions and operations too, the context does.
+        # Variables of a plan hold its decision and its number of reads. The context holds them if functions that it
+        # calls have conditions and operations, too.
         self.shared = False
-        self.result_stride = 0  # bytes of what a read hands on; a transaction has some
-        # Whether modifications read other rows: their copies take the slots in front of the results.
+        self.result_stride = 0  # bytes of the result of a read
+        # Whether modifications read other rows; the copies of these are in front of the results.
         self.keeps = False
 
     def source(self) -> str:
+        """Return all printed functions."""
         self.lines = self.finished
         return super().source()
 
     def place(self, values: np.ndarray) -> str:
-        """What printed code says for the address of a block of memory."""
+        """Return the address of a block of memory, in printed code."""
         name = self.work.place(values)
         self.namespace[name] = memory.place(name)
         return f"{name}()"
 
     def emitter_of(self, i: int) -> str:
-        """What printed code says for the address of an emitter."""
+        """Return the address of an emitter, in printed code."""
         return f"_ctx + {self.work.emitter(i) - self.work.ctx}"
 
     def site(self, line: int) -> int:
-        """A number for an operation that may fail here."""
+        """Return a new number for an operation that may fail."""
         assert self.function is not None
         where = place(self.function.file, line or self.line).replace("{", "{{").replace("}", "}}")
         self.work.sites.append(f"operator {self.operator_name}, event {{seq}}: {{error}} ({where})")
         return len(self.work.sites) - 1
 
     def load(self, scalar: Scalar, address: str) -> str:
+        """Return the load of a scalar at an address."""
         name = f"_load_{scalar.name}"
         self.namespace.setdefault(name, memory.loader(scalar))
         return f"{name}({address})"
 
     def store(self, scalar: Scalar, address: str, value: str) -> str:
+        """Return the store of a scalar at an address."""
         name = f"_store_{scalar.name}"
         self.namespace.setdefault(name, memory.storer(scalar))
         return f"{name}({address}, {value})"
 
     def function_name(self, function: Function, suffix: str = "") -> str:
-        """Prints a function once per operator; returns its name."""
+        """Print a function once per operator; returns its name."""
         key = (function, self.emitter, suffix)
         if key not in self.names:
             name = self.names[key] = f"_f{len(self.names)}_{function.name}"
@@ -117,10 +123,10 @@ class Functions(Printer):
             self.add("@_compiled")
             self.add(f"def {name}({', '.join(['_ctx', *(n for n, _ in function.parameters)])}):")
             self.indent = 1
-            for parameter, given in function.parameters:
+            for parameter, kind in function.parameters:
                 wanted = function.variables[parameter]
-                if wanted != given:
-                    self.add(f"{parameter} = {self.convert(parameter, given, wanted)}")
+                if wanted != kind:
+                    self.add(f"{parameter} = {self.convert(parameter, kind, wanted)}")
             planned = function in self.plans
             if planned:
                 held = "txn_ok" if suffix == "operations" else "True"
@@ -142,6 +148,7 @@ class Functions(Printer):
     # --- statements
 
     def s_return(self, node: Node) -> None:
+        """Add a `return`."""
         assert self.function is not None
         if self.function in self.plans:
             if not self.dropping:
@@ -153,6 +160,7 @@ class Functions(Printer):
     dropping = False
 
     def s_drop(self, node: Node) -> None:
+        """Add the drop of an input."""
         assert self.function is not None
         word = f"{self.emitter} + {layout.DROPPED}"
         self.add(f"_put({word}, _get({word}) + 1)")
@@ -161,20 +169,23 @@ class Functions(Printer):
             self.dropping = True
 
     def s_setfield(self, node: Node) -> None:
+        """Add a store to a field of a row."""
         row, value = self.operands(node)
         self.add(self.store(node.data.type, f"{row} + {node.data.offset}", value))
 
     def s_setitem(self, node: Node) -> None:
+        """Add a store to an item of an array."""
         array, position, value = self.operands(node)
         kind = node.args[0].kind
         at = f"{array} + _index(_ctx, {position}, {kind.count}, {self.site(node.line)}) * {kind.item.width}"
         self.add(self.store(kind.item, at, self.plain(node.args[2], kind.item, value)))
 
     def plain(self, node: Node, scalar: Scalar, value: str) -> str:
-        """A value in the type its store takes."""
+        """Return a value in the type that its store takes."""
         return f"({value} != 0)" if scalar.name == "boolean" and node.kind == INT else value
 
     def s_emit(self, node: Node) -> None:
+        """Add the emission of a row."""
         output, values = node.data, self.operands(node)
         for i, value in enumerate(values):
             self.add(f"_v{i} = {value}")
@@ -186,8 +197,8 @@ class Functions(Printer):
         self.add(f"_put(_o, _get(_ctx + {layout.SEQ}))")
         for i, slot in enumerate(output.event[0].values()):
             if isinstance(slot.type, Text):
-                if self.work.windows:  # a key's text is none of the batch's
-                    self.add(f"_v{i} = _made(_ctx, _v{i})")
+                if self.work.windows:  # a key's text may lie outside the batch
+                    self.add(f"_v{i} = _batch_text(_ctx, _v{i})")
                 self.add(f"_put_u32(_o + {slot.offset}, _v{i}[0] - _get(_ctx + {layout.TEXT}))")
                 self.add(f"_put_u32(_o + {slot.offset + 4}, _v{i}[1])")
             elif isinstance(slot.type, Array):
@@ -196,9 +207,10 @@ class Functions(Printer):
                 self.add(self.store(slot.type, f"_o + {slot.offset}", f"_v{i}"))
 
     def s_append(self, node: Node) -> None:
+        """Add an append to a queue."""
         queue, *values = self.operands(node)
         self.add(f"_queue = {queue}")
-        # All values before there is room: one that does not fit must not have made a row.
+        # All values before the room: one that does not fit must not leave a row behind.
         for i, value in enumerate(values):
             self.add(f"_c{i} = {value}")
         declared = node.args[0].kind.type
@@ -209,6 +221,7 @@ class Functions(Printer):
             self.add(self.store(slot.type, place, f"_c{i}"))
 
     def s_key(self, node: Node) -> None:
+        """Add a key of the row."""
         for i, value in enumerate(self.operands(node)):
             self.add(f"_v{i} = {value}")
         count = f"_get({self.windows} + {layout.W_KEYS_COUNT})"
@@ -223,24 +236,25 @@ class Functions(Printer):
                 self.add(f"_put({at}, _int(_v{i}))")
 
     def status(self) -> str:
-        """What a plan returns: the number of its reads, and in the last bit whether all conditions hold."""
+        """Return the result of a plan: the number of its reads, and in the last bit whether all conditions hold."""
         if self.shared:
             return f"(_get(_ctx + {layout.READS}) << 2) | _get(_ctx + {layout.HOLDS})"
         return "(_reads << 2) | _int(_ok)"
 
     def request(self) -> str:
+        """Return the name of the event's row."""
         assert self.function is not None
-        found = (n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
-        return next(found)
+        return next(n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
 
     def s_require(self, node: Node) -> None:
+        """Add a condition of the transaction."""
         if self.phase == "operations":
             return
         condition, extra = node.data
         places, extra = self.operands(node), [self.expression(e) for e in extra]
-        given = ", ".join(["_ctx", *places, self.request(), *extra])
-        holds = f"{self.function_name(condition)}({given})"
-        if self.phase == "drops":  # what the plan itself evaluates may fail, and does so before it drops the event
+        arguments = ", ".join(["_ctx", *places, self.request(), *extra])
+        holds = f"{self.function_name(condition)}({arguments})"
+        if self.phase == "drops":  # an operand may fail, and does so before the plan drops the event
             for value in [*places, *extra] if places else [holds]:
                 self.add(f"_place = {value}")
             return
@@ -248,6 +262,7 @@ class Functions(Printer):
         self.add(f"    _put(_ctx + {layout.HOLDS}, 0)" if self.shared else "    _ok = False")
 
     def s_modify(self, node: Node) -> None:
+        """Add a modification of a row."""
         function, extra = node.data
         row, *others = self.operands(node)
         self.add(f"_place = {row}")
@@ -263,14 +278,15 @@ class Functions(Printer):
                 self.add(f"_other_{i} = _taken_row(_ctx, {self.result_stride})")
             self.add(f"if _get(_ctx + {layout.HOLDS}) != 0:" if self.shared else "if _ok:")
             rows = ["_place", *(f"_other_{i}" for i in range(len(others)))]
-            given = ", ".join(["_ctx", *rows, self.request(), *(["_argument"] if extra else [])])
-            self.add(f"    {self.function_name(function)}({given})")
+            arguments = ", ".join(["_ctx", *rows, self.request(), *(["_argument"] if extra else [])])
+            self.add(f"    {self.function_name(function)}({arguments})")
 
     def copies(self) -> str:
-        """The slots that stand before the results: printed code that adds them, if there may be any."""
+        """Return code that adds the number of slots before the results, if there may be any."""
         return f"_get(_ctx + {layout.COPIES}) + " if self.keeps else ""
 
     def s_read(self, node: Node) -> None:
+        """Add a read of a row."""
         self.add(f"_place = {self.expression(node.args[0])}")
         if self.phase not in ("whole", "operations"):
             return
@@ -289,6 +305,7 @@ class Functions(Printer):
         self.add(f"_put(_ctx + {layout.READS}, {reads} + 1)" if self.shared else "_reads += 1")
 
     def s_for(self, node: Node) -> None:
+        """Add a `for` loop over a range, or a scan."""
         assert self.function is not None
         if (queue := scans.scanned(node, self.function)) is not None:
             self.scan(node, queue)
@@ -304,7 +321,7 @@ class Functions(Printer):
         self.block(node.args[1])
 
     def scan(self, node: Node, queue: Node) -> None:
-        """A loop over a queue, in chunks (scans.py)."""
+        """Print a loop over a queue, in chunks (scans.py)."""
         self.scans += 1
         begin, end, count, any_ = (f"_{name}_{self.scans}" for name in ("begin", "end", "count", "any"))
         index, [branch] = node.data, node.args[1]
@@ -324,64 +341,80 @@ class Functions(Printer):
         self.add(f"    {begin} = {end}")
 
     def e_all(self, node: Node) -> str:
-        """A conjunction, without branches in the search of a scan."""
+        """Return a conjunction, without branches in the search of a scan."""
         return self.logical(node, " & ", False) if self.in_search else super().e_all(node)
 
     def e_any(self, node: Node) -> str:
-        """A disjunction, without branches in the search of a scan."""
+        """Return a disjunction, without branches in the search of a scan."""
         return self.logical(node, " | ", True) if self.in_search else super().e_any(node)
 
     # --- arithmetic
 
-    def convert(self, value: str, given: Any, wanted: Any) -> str:
+    def convert(self, value: str, kind: Any, wanted: Any) -> str:
+        """Return the conversion of a value to the wanted type."""
         return f"_float({value})" if wanted == FLOAT else f"_int({value})"
 
     def infix(self, node: Node, sign: str) -> str:
+        """Return an operation without checks."""
         left, right = self.operands(node)
         return f"({left} {sign} {right})"
 
     def checked(self, node: Node, name: str) -> str:
+        """Return the call of an operation that may fail."""
         return f"{name}(_ctx, {', '.join(self.operands(node))}, {self.site(node.line)})"
 
     def e_add(self, node: Node) -> str:
+        """Return a sum."""
         return self.infix(node, "+")
 
     def e_sub(self, node: Node) -> str:
+        """Return a difference."""
         return self.infix(node, "-")
 
     def e_mul(self, node: Node) -> str:
+        """Return a product."""
         return self.infix(node, "*")
 
     def e_div(self, node: Node) -> str:
+        """Return a quotient of doubles."""
         return self.checked(node, "_divide")
 
     def e_floordiv(self, node: Node) -> str:
+        """Return a floor division."""
         return self.checked(node, "_floor_divide" if node.kind == INT else "_float_floor_divide")
 
     def e_mod(self, node: Node) -> str:
+        """Return a remainder."""
         return self.checked(node, "_modulo" if node.kind == INT else "_float_modulo")
 
     def e_neg(self, node: Node) -> str:
+        """Return a negated number."""
         return f"(-{self.expression(node.args[0])})"
 
     def e_abs(self, node: Node) -> str:
+        """Return an absolute value."""
         return f"abs({self.expression(node.args[0])})"
 
     def e_shl(self, node: Node) -> str:
+        """Return a left shift."""
         return self.checked(node, "_shift_left")
 
     def e_shr(self, node: Node) -> str:
+        """Return a right shift."""
         return self.checked(node, "_shift_right")
 
     def e_truncate(self, node: Node) -> str:
+        """Return the integer part of a double."""
         return self.checked(node, "_truncate")
 
     def e_fit(self, node: Node) -> str:
+        """Return a check that a value fits a scalar type."""
         scalar, _ = node.data
         value = f"_fit(_ctx, {self.expression(node.args[0])}, {scalar.low}, {scalar.high}, {self.site(node.line)})"
         return f"({value} != 0)" if scalar.name == "boolean" else value
 
     def e_const(self, node: Node) -> str:
+        """Return a literal; the least integer is no literal of Python."""
         if node.kind == INT and node.data == LOW:
             return f"(-{HIGH} - 1)"
         return super().e_const(node)
@@ -389,9 +422,11 @@ class Functions(Printer):
     # --- rows, text, containers
 
     def text_at(self, row: str, offset: int) -> str:
+        """Return the text in a field of a row."""
         return f"(_get(_ctx + {layout.TEXT}) + _get_u32({row} + {offset}), _get_u32({row} + {offset + 4}))"
 
     def e_field(self, node: Node) -> str:
+        """Return a field of a row."""
         slot, kind = node.data, node.args[0].kind
         if kind.role == "queued":
             return self.of_queue(node.args[0], slot.name, slot.type)
@@ -408,7 +443,7 @@ class Functions(Printer):
         return self.load(slot.type, f"{row} + {slot.offset}")
 
     def of_queue(self, node: Node, field: str, scalar: Scalar) -> str:
-        """A field of a row that is in a queue."""
+        """Return a field of a row in a queue."""
         queue, position = self.operands(node)
         if self.in_search:
             name = f"_queue_at_{scalar.name}"
@@ -420,137 +455,153 @@ class Functions(Printer):
         return f"{name}(_ctx, {queue}, {position}, {where})"
 
     def e_part(self, node: Node) -> str:
+        """Return a container or array in a row."""
         kind = node.args[0].kind
         if kind.role == "result":
             self.read_fields[kind.table.index].add(node.data.name)
         return f"({self.expression(node.args[0])} + {node.data.offset})"
 
     def e_item(self, node: Node) -> str:
+        """Return an item of an array."""
         array, position = self.operands(node)
         kind = node.args[0].kind
         at = f"_index(_ctx, {position}, {kind.count}, {self.site(node.line)}) * {kind.item.width}"
         return self.load(kind.item, f"{array} + {at}")
 
     def e_constant(self, node: Node) -> str:
+        """Return a side table."""
         return self.place(self.work.program.constant(node.data))
 
     def e_constantitem(self, node: Node) -> str:
+        """Return an item of a side table."""
         values = self.work.program.constant(node.args[0].data)
         table, position = self.operands(node)
         word = f"_get({table} + 8 * _index(_ctx, {position}, {len(values)}, {self.site(node.line)}))"
         return f"_bits_float({word})" if node.kind == FLOAT else word
 
     def e_textitem(self, node: Node) -> str:
+        """Return a byte of a text."""
         return self.checked(node, "_text_item")
 
     def e_textlength(self, node: Node) -> str:
+        """Return the length of a text."""
         return f"{self.expression(node.args[0])}[1]"
 
     def e_textequal(self, node: Node) -> str:
+        """Return the comparison of two texts."""
         return f"_text_equal({', '.join(self.operands(node))})"
 
     def e_slice(self, node: Node) -> str:
+        """Return a slice of a text."""
         return self.checked(node, "_text_slice")
 
     def e_find(self, node: Node) -> str:
+        """Return the search for a byte in a text."""
         return self.checked(node, "_text_find")
 
     def e_method(self, node: Node) -> str:
+        """Return the call of a container's method."""
         box, *values = self.operands(node)
-        kind, name = node.args[0].kind, node.data
+        kind = node.args[0].kind
         site = self.site(node.line)
-        match kind.type:
-            case Ring(item):
-                if name == "length":
-                    return f"_get_u32({box} + 4)"
-                if name == "item":
-                    return self.load(item, f"_ring_item(_ctx, {box}, {values[0]}, {kind.count}, {item.width}, {site})")
-                if name == "append":
-                    self.add(f"_ring = {box}")
-                    # The value first: one that does not fit must not have made room for itself.
-                    self.add(f"_value = {self.fitted(item, values[0], node.args[1], site)}")
-                    return self.store(item, f"_ring_slot(_ring, {kind.count}, {item.width})", "_value")
-                return f"_put({box}, 0)"
-            case Queue():
-                match name:
-                    case "length":
-                        return f"_get_u32({box} + 8)"
-                    case "popleft":
-                        return f"_queue_popleft(_ctx, {box}, {site})"
-                return f"_queue_clear({box})"
-            case Set(item):
-                key = value = item
-            case Map(key, value):
-                pass
-            case Counter(key):
-                value = i64
-            case TopK():
-                key, value = i64, i64
-        match name:
-            case "length":
-                return f"_get_u32({box} + 8)"
+        if isinstance(kind.type, Ring):
+            return self._ring_method(node, box, values, site)
+        if node.data == "length":
+            return f"_get_u32({box} + 8)"
+        if isinstance(kind.type, Queue):
+            return f"_queue_popleft(_ctx, {box}, {site})" if node.data == "popleft" else f"_queue_clear({box})"
+        if node.data in ("add", "put", "offer"):
+            return self._change(node, box, values, site)
+        _, value = _pair(kind.type)
+        match node.data:
             case "clear":
                 return f"_box_clear({box})"
             case "contains":
                 return f"(_box_find({box}, {values[0]}) >= 0)"
             case "at" | "key_at" | "value_at" | "score_at":
-                is_value = name in ("value_at", "score_at")
-                found = f"_box_item(_ctx, {box}, {values[0]}, {8 if is_value else 0}, {site})"
-                return self.seen(found, value) if is_value else found
+                is_value = node.data in ("value_at", "score_at")
+                word = f"_box_item(_ctx, {box}, {values[0]}, {8 if is_value else 0}, {site})"
+                return self.seen(word, value) if is_value else word
+            case "get" if isinstance(kind.type, Counter):
+                return f"_box_get({box}, {values[0]}, 0)"
+            case "get":
+                return self.seen(f"_box_get({box}, {values[0]}, {self.bits(value, values[1])})", value)
+        raise AssertionError(node.data)
+
+    def _ring_method(self, node: Node, ring: str, values: list[str], site: int) -> str:
+        """Return the call of a ring's method."""
+        kind, name = node.args[0].kind, node.data
+        item = kind.type.item
+        if name == "length":
+            return f"_get_u32({ring} + 4)"
+        if name == "item":
+            return self.load(item, f"_ring_item(_ctx, {ring}, {values[0]}, {kind.count}, {item.width}, {site})")
+        if name == "append":
+            self.add(f"_ring = {ring}")
+            # The value first: one that does not fit must not have made room for itself.
+            self.add(f"_value = {self.fitted(item, values[0], node.args[1], site)}")
+            return self.store(item, f"_ring_slot(_ring, {kind.count}, {item.width})", "_value")
+        return f"_put({ring}, 0)"
+
+    def _change(self, node: Node, box: str, values: list[str], site: int) -> str:
+        """Return the call that adds to a set, map, counter or top-k."""
+        kind, name = node.args[0].kind, node.data
+        key, value = _pair(kind.type)
+        match name:
             case "offer":
                 return f"_top_offer(_ctx, {box}, {', '.join(values)}, {kind.count})"
             case "add" if isinstance(kind.type, Set):
                 return f"_set_add(_ctx, {box}, {values[0]}, {key.low}, {key.high}, {site})"
             case "add":
                 return f"_counter_add(_ctx, {box}, {', '.join(values)}, {key.low}, {key.high}, {site})"
-            case "get" if isinstance(kind.type, Counter):
-                return f"_box_get({box}, {values[0]}, 0)"
-            case "get":
-                return self.seen(f"_box_get({box}, {values[0]}, {self.bits(value, values[1])})", value)
-            case "put":
-                # What is put is evaluated before either of the two is found not to fit.
-                held = i64 if value.is_float else value
-                bounds = f"{key.low}, {key.high}, {held.low}, {held.high}"
-                return f"_box_put(_ctx, {box}, {values[0]}, {self.bits(value, values[1])}, {bounds}, {site})"
-        raise AssertionError(name)
+        # Both operands have their value before either of them fails to fit.
+        word = i64 if value.is_float else value
+        bounds = f"({key.low}, {key.high}), ({word.low}, {word.high})"
+        return f"_box_put(_ctx, {box}, {values[0]}, {self.bits(value, values[1])}, {bounds}, {site})"
 
     def fitted(self, scalar: Scalar, value: str, node: Node, site: int) -> str:
-        """A value checked against the type a container holds."""
+        """Return a value with a check that a container's type can hold it."""
         if scalar.is_float or (scalar.name == "boolean" and node.kind != INT):
             return value
         checked = f"_fit(_ctx, {value}, {scalar.low}, {scalar.high}, {site})"
         return f"({checked} != 0)" if scalar.name == "boolean" else checked
 
     def bits(self, scalar: Scalar, value: str) -> str:
-        """A value as the word a container keeps."""
+        """Return a value as the word that a container stores."""
         return f"_int(_float_bits(_float({value})))" if scalar.is_float else f"_int({value})"
 
     def seen(self, word: str, scalar: Scalar) -> str:
-        """A container's word as an operator sees it."""
+        """Return a container's word as an operator sees it."""
         return f"_bits_float({word})" if scalar.is_float else f"({word} != 0)" if scalar.name == "boolean" else word
 
     def e_call(self, node: Node) -> str:
+        """Return the call of a function; print it if it is new."""
         phase = self.phase if plans(node.data) and self.phase != "whole" else ""
         return f"{self.function_name(node.data, phase)}({', '.join(['_ctx', *self.operands(node)])})"
 
     # --- windows
 
     def e_windowstart(self, node: Node) -> str:
+        """Return the start of a window."""
         return f"_get({self.expression(node.args[0])} + {layout.E_START})"
 
     def e_windowend(self, node: Node) -> str:
+        """Return the end of a window."""
         return f"_get({self.expression(node.args[0])} + {layout.E_END})"
 
     def e_windowkey(self, node: Node) -> str:
+        """Return the key of a window."""
         return f"({self.expression(node.args[0])} + {layout.E_KEY})"
 
     # --- transactions
 
     def e_accepted(self, node: Node) -> str:
+        """Return whether the transaction was accepted."""
         assert self.function is not None
         return next(name for name, kind in self.function.parameters if kind == POST)
 
     def e_row(self, node: Node) -> str:
+        """Return the row of a key."""
         rows, indexed = self.work.tables[node.data], self.work.indexes.get(node.data)
         key, site = self.expression(node.args[0]), self.site(node.line)
         if indexed is None:
@@ -561,12 +612,25 @@ class Functions(Printer):
         return f"({self.place(rows)} + {position} * {rows.dtype.itemsize})"
 
     def e_result(self, node: Node) -> str:
+        """Return the result of a read."""
         stride = max(self.work.program.resolved(t.row).state[1] for t in self.work.app.tables)
         position = f"_index(_ctx, {self.expression(node.args[0])}, _get(_ctx + {layout.READS}), {self.site(node.line)})"
         return f"(_get(_ctx + {layout.RESULTS}) + ({self.copies()}{position}) * {stride})"
 
 
 def before(queue: Queue, field: str) -> int:
-    """Bytes of a row's fields before this one."""
+    """Return the bytes of a row's fields before this one."""
     names = list(queue.fields)
     return sum(queue.fields[name].width for name in names[: names.index(field)])
+
+
+def _pair(container: Any) -> tuple[Scalar, Scalar]:
+    """The types of the two words of an item: of a set or map, a counter or top-k."""
+    match container:
+        case Set(item):
+            return item, item
+        case Map(key, value):
+            return key, value
+        case Counter(key):
+            return key, i64
+    return i64, i64

@@ -1,4 +1,4 @@
-"""A loop that is compiled: it runs events, and holds what came of them."""
+"""A compiled loop: runs events, and holds their outputs and counts."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Loop:
     """A bound application, compiled to run one event at a time on the calling thread.
 
     Attributes:
-        seconds: time spent running, compiling and decoding excluded.
-        code: digest of the printed code, of what it calls, and of the compiler: loops of equal code take equal time.
-        running: makes a context for each time that the loop runs: who measures something else enters his own.
-        compile_seconds: time spent compiling.
+        seconds: Time of running, without compiling and decoding.
+        code: Digest of the printed code, the functions that it calls, and the compiler: equal code takes equal time.
+        running: Makes a context for each run of the loop; a caller that measures more sets its own.
+        compile_seconds: Time of compiling.
         digest: (rows, sum of hashes) of all outputs so far (digest.py).
 
     Raises:
-        BadInput: an operator does not keep to the language.
-        CommandFailed: it does, and the loop cannot be compiled.
+        BadInput: An operator breaks a rule of the language.
+        CommandFailed: numba does not compile the loop of a valid application.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
@@ -56,31 +56,31 @@ class Loop:
         self.digest = (0, 0)
         self._work = Workspace(app, self.program)
         self._compile()
-        # Where rows name texts that are none of their batch's: room for all that they can name, of which what is used
-        # becomes memory.
+        # Outputs of windows may refer to texts outside the batch. This reserves address space for all of them;
+        # only used pages become memory.
         self._texts = nameable_text() if self._work.windows else None
         self.compile_seconds = time.perf_counter() - started
 
     def reset(self) -> None:
-        """Back to the initial state, without compiling again."""
+        """Return to the initial state, without compiling again."""
         self._work.reset()
         self.events, self.seconds, self.digest = 0, 0.0, (0, 0)
 
     # --- running -----------------------------------------------------------------------------------------------------
 
     def process(self, events: pa.Table) -> pa.Table:
-        """Runs a chunk of events; returns its outputs, in order.
+        """Run a chunk of events; returns its outputs, in order.
 
         Raises:
-            BadInput: a column is missing, has another type or nulls.
-            RunFailed: an operator raised; the line names operator, event, error, file and line.
+            BadInput: A column is missing, has another type or nulls.
+            RunFailed: An operator raised; the line names operator, event, error, file and line.
         """
         rows, text = self.decode(events)
         self.run(rows, text, keep=True)
         return self.outputs(text)
 
     def decode(self, events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        """Event rows (structured) and the text beside them (bytes, padded)."""
+        """Decode events to rows (structured) and the text beside them (bytes, padded)."""
         rows = np.zeros(events.num_rows, self.event_dtype)
         rows["seq"] = seqs(events)
         texts, at = [], 0
@@ -104,7 +104,7 @@ class Loop:
         return rows, np.concatenate([*texts, np.zeros(_PADDING, np.uint8)])
 
     def run(self, rows: np.ndarray, text: np.ndarray, keep: bool) -> float:
-        """Runs decoded events; returns the seconds it took. `keep`: leave the output rows for `outputs`."""
+        """Run decoded events; returns the seconds. With `keep`, the output rows remain for `outputs`."""
         self._set_text(text)
         before = self.seconds
         self._timed(self._run, rows.ctypes.data, len(rows), keep)
@@ -113,8 +113,10 @@ class Loop:
         return self.seconds - before
 
     def finish(self, seq: int) -> pa.Table:
-        """The end of the stream: flushes in topological order, keys ascending, each operator after it has taken in
-        what was flushed to it; returns what that put out."""
+        """End the stream: flush operators in topological order, keys ascending; returns the outputs.
+
+        Each operator first takes the rows that earlier operators flushed.
+        """
         # Text keys live in the maps, not in a batch's text: a flush sees states only, which hold no text.
         text = np.zeros(_PADDING, np.uint8)
         if self._flush is None:
@@ -127,7 +129,7 @@ class Loop:
             if operator.window is not None:
                 self._timed(self._flush, i, 1, 0)  # everything expires
             elif "flush" in operator.functions:
-                # Only now are all keys there, and none is added any more: the addresses stay what they are.
+                # Only now are all keys present. No more follow, so the addresses stay valid.
                 states = self._work.ascending(operator, maps[operator])
                 if len(states):
                     self._timed(self._flush, i, states.ctypes.data, len(states))
@@ -136,11 +138,11 @@ class Loop:
         return self.outputs(text)
 
     def _set_text(self, text: np.ndarray) -> None:
-        """Where the texts of a batch lie, and behind them those that are made."""
+        """Tell the loop the address of the batch's texts, and that of copies behind them."""
         if self._texts is not None:
             self._texts[: len(text)] = text
-            text, made = self._texts, len(text)
-            self._work.context[layout.MADE // 8] = text.ctypes.data + made
+            text, size = self._texts, len(text)
+            self._work.context[layout.NEXT_TEXT // 8] = text.ctypes.data + size
         self._work.context[layout.TEXT // 8] = text.ctypes.data
 
     def _timed(self, function: Machine, *arguments: int) -> None:
@@ -158,7 +160,7 @@ class Loop:
         self.seconds += spent
 
     def _count_outputs(self) -> None:
-        """Takes over what the sink has counted and hashed."""
+        """Take over the sink's count and hash."""
         self._count, digest = (int(self._work.context[word // 8]) for word in (layout.COUNT, layout.DIGEST))
         self.digest = (self.digest[0] + self._count, (self.digest[1] + digest) % (1 << 64))
 
@@ -175,7 +177,7 @@ class Loop:
         return sum(int(words[layout.W_LATE // 8]) for _, words in self._work.windows)
 
     def state(self) -> dict[str, pa.Table]:
-        """Final tables by name, then keyed states by operator, ascending by key."""
+        """Return final tables by name, then keyed states by operator, ascending by key."""
         return self._work.state()
 
     @property
@@ -184,7 +186,7 @@ class Loop:
         return int(self._work.context[layout.REJECTED // 8])
 
     def outputs(self, text: np.ndarray) -> pa.Table:
-        """The output rows of the last `run(..., keep=True)`."""
+        """Return the output rows of the last `run(..., keep=True)`."""
         n, stride = self._count, self.output_dtype.itemsize
         begin = int(self._work.context[layout.ROWS // 8])
         rows = view(begin, n * stride).view(self.output_dtype) if n else np.empty(0, self.output_dtype)
@@ -220,7 +222,7 @@ class Loop:
             return source.namespace
 
         try:
-            found = programs(text, dict.fromkeys(names, 4), make, self._work.places)
-            self._run, self._flush = found["_run"], found.get("_flush")
+            machines = programs(text, dict.fromkeys(names, 4), make, self._work.places)
+            self._run, self._flush = machines["_run"], machines.get("_flush")
         except NumbaError as error:
             raise emission.not_compiled(f"app {self.app.name}", error) from error

@@ -1,4 +1,4 @@
-"""Compiling: numba's functions with one set of options, and programs of such functions as pieces of machine code."""
+"""Compiling: numba's functions with one set of options, and programs of such functions as machine code."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from streaming_core.data import digest
 from streaming_core.storage import digest_of
 
 OPTIONS = {"error_model": "numpy", "fastmath": False, "boundscheck": False, "nogil": True}
-# Nobody but other compiled code calls these functions: a face for Python would take time to compile.
-_FACELESS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_THRESHOLD = 3000  # what is called in one place moves there, however large
-# What says how an application becomes printed code, and printed code machine code.
+# Only other compiled code calls these functions: wrappers for Python would take time to compile.
+_WITHOUT_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_THRESHOLD = 3000  # inlines a function with a single call, however large
+# The code that turns an application into printed code, and printed code into machine code.
 _SOURCES = [Path(language.__file__).parent, Path(__file__).parent.parent, Path(digest.__file__), Path(errors.__file__)]
 
 
 def compiled(function):
-    """njit, with the one set of options."""
-    return njit(**OPTIONS, **_FACELESS)(function)
+    """Wrap a function in njit, with the one set of options."""
+    return njit(**OPTIONS, **_WITHOUT_WRAPPERS)(function)
 
 
 def programs(
     text: str, arguments: Mapping[str, int], make: Callable[[], Mapping[str, Any]], places: Mapping[str, int]
 ) -> dict[str, Machine]:
-    """Functions `(int64, ...) -> int64` as machine code, as it is kept; compiled and kept if it is not.
+    """Load functions `(int64, ...) -> int64` as machine code; compile and store them if they are not on disk.
 
     Args:
-        text: what the functions are made from, beside the source of the oracle.
-        arguments: number of arguments by function.
-        make: gives the functions, by name.
-        places: addresses by symbol (memory.place).
+        text: The source of the functions, beside that of the oracle.
+        arguments: The number of arguments, by function.
+        make: Returns the functions, by name.
+        places: Addresses by symbol (memory.place).
     """
     address = digest_of([machine_code.fingerprint(*_SOURCES), text, dict(arguments)])
     kept = machine_code.kept()

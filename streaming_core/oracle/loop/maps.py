@@ -164,7 +164,7 @@ def _row(ctx, table, word, most, site):
 
 @compiled
 def integer_row(ctx, table, key, most, site):
-    """The row of an integer key. `most`: rows there can be, if keys are inserted; else 0."""
+    """The row of an integer key. `most` is the largest number of rows if keys are inserted, else 0."""
     return _row(ctx, table, integer_state(ctx, table, key), most, site)
 
 
@@ -176,7 +176,7 @@ def text_row(ctx, table, text, most, site):
 
 @compiled
 def enter_integers(ctx, table, keys, count):
-    """Gives these keys the rows from 0 on."""
+    """Assigns the rows from 0 on to these keys."""
     for i in range(count):
         put(integer_state(ctx, table, get(keys + 8 * i)), i + 1)
     return 0
@@ -184,7 +184,7 @@ def enter_integers(ctx, table, keys, count):
 
 @compiled
 def enter_texts(ctx, table, bytes_, offsets, count):
-    """The same; `offsets`: where each key begins, and where the last one ends."""
+    """The same for texts; `offsets` are the begins of the keys, and the end of the last one."""
     for i in range(count):
         at = get(offsets + 8 * i)
         put(text_state(ctx, table, (bytes_ + at, get(offsets + 8 * i + 8) - at)), i + 1)

@@ -1,7 +1,7 @@
-"""Raw memory: loads and stores, memory that grows, and the buffers that rows go to.
+"""Raw memory: loads and stores, memory that grows, and buffers for rows.
 
-Everything is an address (int64). Memory that grows comes from calloc and is freed with the loop; growing containers
-take theirs from an arena that only ever grows.
+Everything is an address (int64). Memory that grows comes from calloc, and the loop frees it at its end. Growing
+containers use an arena that only ever grows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _PTR = ir.PointerType(_I8)
 
 
 def loader(scalar: Scalar, of_column: bool = False):
-    """An intrinsic `load(address)` -> int64, float64 or boolean; `load(column, position)` if it is one of a column."""
+    """Return an intrinsic `load(address)` -> int64, float64 or boolean; `load(column, position)` if `of_column`."""
     result = types.float64 if scalar.is_float else types.boolean if scalar.name == "boolean" else types.int64
 
     def codegen(context, builder, signature, args):
         kind = _F64 if scalar.is_float else ir.IntType(scalar.width * 8)
         place = builder.inttoptr(args[0], ir.PointerType(kind))
-        if of_column:  # said like this, a loop over positions is known to go over adjacent memory
+        if of_column:  # in this form, LLVM sees that a loop over positions reads adjacent memory
             place = builder.gep(place, [args[1]])
         raw = builder.load(place, align=scalar.width)
         if scalar.name == "boolean":
@@ -58,14 +58,14 @@ def loader(scalar: Scalar, of_column: bool = False):
 
 
 def _kept(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The bits that are kept of a double: of every NaN the same."""
+    """Return the bits that fields store of a double; all NaNs have the same."""
     is_nan = builder.fcmp_unordered("uno", value, value)
     return builder.select(is_nan, ir.Constant(_I64, NAN_BITS), builder.bitcast(value, _I64))
 
 
 def storer(scalar: Scalar):
-    """An intrinsic `store(address, value)`; the value has been found to fit."""
-    given = types.float64 if scalar.is_float else types.boolean if scalar.name == "boolean" else types.int64
+    """Return an intrinsic `store(address, value)`; the caller has checked that the value fits."""
+    kind = types.float64 if scalar.is_float else types.boolean if scalar.name == "boolean" else types.int64
 
     @intrinsic
     def store(typingctx, address, value):
@@ -80,13 +80,13 @@ def storer(scalar: Scalar):
             builder.store(value, builder.inttoptr(args[0], ir.PointerType(value.type)), align=scalar.width)
             return context.get_dummy_value()
 
-        return types.none(types.int64, given), codegen
+        return types.none(types.int64, kind), codegen
 
     return store
 
 
 def place(symbol: str):
-    """An intrinsic `place()` -> the address of a block of memory, which is chosen when the code is loaded."""
+    """Return an intrinsic `place()` -> the address of a block of memory, which the loader of the code sets."""
 
     @intrinsic
     def address(typingctx):
@@ -131,7 +131,7 @@ get_u8, put_u8 = _word(_I8, False)
 
 @intrinsic
 def float_bits(typingctx, value):
-    """The bits that are kept of a double, as uint64."""
+    """Return the bits that fields store of a double, as uint64."""
 
     def codegen(context, builder, signature, args):
         return _kept(builder, args[0])
@@ -169,7 +169,7 @@ _calloc, _realloc, _free = _libc("calloc", 2, True), _libc("realloc", 2, True), 
 
 @intrinsic
 def copy_bytes(typingctx, target, source, size):
-    """memcpy."""
+    """Copy bytes between blocks that do not overlap."""
 
     def codegen(context, builder, signature, args):
         cgutils.raw_memcpy(builder, builder.inttoptr(args[0], _PTR), builder.inttoptr(args[1], _PTR), args[2], 1)
@@ -180,7 +180,7 @@ def copy_bytes(typingctx, target, source, size):
 
 @intrinsic
 def wipe(typingctx, target, size):
-    """memset to zero."""
+    """Set bytes to zero."""
 
     def codegen(context, builder, signature, args):
         cgutils.memset(builder, builder.inttoptr(args[0], _PTR), args[1], 0)
@@ -200,7 +200,7 @@ def allocate(size):
 
 @compiled
 def release(block):
-    """Gives memory back (0 is fine)."""
+    """Frees memory (0 is fine)."""
     _free(block, 0)
     return 0
 
@@ -223,7 +223,7 @@ def arena(ctx, size):
 
 @compiled
 def release_chunks(chunk):
-    """Frees a chunk, and those it leads to: each begins with the address of the next."""
+    """Frees a list of chunks: each begins with the address of the next."""
     while chunk != 0:
         following = get(chunk)
         release(chunk)
@@ -240,7 +240,7 @@ def release_arena(ctx):
 
 @compiled
 def more_rows(emitter, stride):
-    """Makes room for at least one more row; returns where it goes."""
+    """Makes room for at least one more row; returns its address."""
     begin = get(emitter + BEGIN)
     used = get(emitter + NEXT) - begin
     room = max(2 * (get(emitter + LIMIT) - begin), 1 << 16, 2 * stride)
@@ -281,7 +281,7 @@ def keep_row(ctx, row, size, stride):
 
 @compiled
 def taken_row(ctx, stride):
-    """Address of the next of the rows that were kept."""
+    """Address of the next copied row."""
     n = get(ctx + TAKEN)
     put(ctx + TAKEN, n + 1)
     return get(ctx + RESULTS) + n * stride

@@ -1,4 +1,4 @@
-"""What Python asks of the loop's memory, compiled: the loop's own functions, whatever the application.
+"""The loop's memory functions for Python, compiled once for all applications.
 
 All of them take and return int64: counts, sizes, addresses.
 """
@@ -13,7 +13,7 @@ from streaming_core.oracle.loop.machine import Machine, compiled, programs
 
 @compiled
 def gather(begins, count, offsets, target):
-    """Copies the texts at `begins` behind each other; `offsets` says where each of them and the last one's end lies."""
+    """Copies the texts at `begins` behind each other; `offsets` has the begin of each, and the end of the last one."""
     for i in range(count):
         at = memory.get(offsets + 8 * i)
         memory.copy_bytes(target + at, memory.get(begins + 8 * i), memory.get(offsets + 8 * i + 8) - at)
@@ -29,7 +29,7 @@ _ARGUMENTS = {
 
 @cache
 def memory_functions() -> dict[str, Machine]:
-    """The functions, by name."""
+    """Load the functions, by name."""
     functions = {function.__name__: function for function in _ARGUMENTS}
     arguments = {function.__name__: count for function, count in _ARGUMENTS.items()}
     return programs("memory functions", arguments, lambda: functions, {})

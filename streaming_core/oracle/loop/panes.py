@@ -1,7 +1,8 @@
-"""The memory of windowed operators: panes, entries, tables of entries, keys of a row; and text that outlives its batch.
+"""The memory of windowed operators: panes, entries, tables of entries, keys of a row, and texts that outlive a batch.
 
-An entry is what a key has in a window: layout's words, the key's fields, its states, the bytes of its texts. Of windows
-of the kind multi, entries lie in the memory of their pane, which goes as a whole; of the kind single, each by itself.
+An entry belongs to a key in a window: words (layout.py), the key's fields, its states, the bytes of its texts. For
+windows of the kind multi, entries lie in the memory of their pane, which is freed as a whole. For the kind single, each
+has its own memory.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from streaming_core.oracle.loop.layout import (
     E_NEXT,
     E_PREVIOUS,
     END_OF_TIME,
-    MADE,
     MOST_TEXT,
+    NEXT_TEXT,
     NO_TIME,
     P_AT,
     P_CHUNKS,
@@ -60,7 +61,7 @@ _GROUPS, _CELLS = 4096, 1024  # key groups, and the cells in which neighbouring 
 
 @compiled
 def table_add(table, entry):
-    """Puts an entry in that is not there: open addressing, linear probing, at most half full."""
+    """Adds a new entry: open addressing, linear probing, at most half full."""
     if 2 * (get(table + T_USED) + 1) > get(table + T_MASK) + 1:
         _larger_table(table)
     slots, mask = get(table + T_SLOTS), get(table + T_MASK)
@@ -91,7 +92,7 @@ def _larger_table(table):
 
 @compiled
 def table_remove(table, entry):
-    """Takes out an entry that is there; those behind it move up, so that none is behind a gap."""
+    """Removes an entry; those behind it move up, so that none is behind a gap."""
     slots, mask = get(table + T_SLOTS), get(table + T_MASK)
     gap = get(entry + E_HASH) & mask
     while get(slots + 8 * gap) != entry:
@@ -102,7 +103,7 @@ def table_remove(table, entry):
         other = get(slots + 8 * at)
         if other == 0:
             break
-        # It may move unless the place its hash asks for lies behind the gap.
+        # It may move unless the place of its hash lies behind the gap.
         if ((at - get(other + E_HASH)) & mask) >= ((at - gap) & mask):
             put(slots + 8 * gap, other)
             gap = at
@@ -115,13 +116,13 @@ def table_remove(table, entry):
 
 @compiled
 def _item(windows, place):
-    """Where the list has an open window: its number, then its pane."""
+    """Address of an open window in the list: its number, then its pane."""
     return get(windows + W_PANES) + 16 * (get(windows + W_FIRST) + place)
 
 
 @compiled
 def _place(windows, number):
-    """Where a window is in the list, which ascends, or where it would be."""
+    """Position of a window in the list, which ascends, or the position for it."""
     count = get(windows + W_OPEN)
     if count == 0 or get(_item(windows, count - 1)) < number:
         return count
@@ -160,7 +161,7 @@ def _make_room(windows, place):
 
 @compiled
 def pane_open(windows, number):
-    """The pane of a window, made if it is not there."""
+    """The pane of a window; a missing one is inserted."""
     if get(windows + W_OPEN) != 0:
         first = _item(windows, 0)
         at = number - get(first)
@@ -192,7 +193,7 @@ def first_open(windows):
 
 @compiled
 def pane_take(windows):
-    """The pane of the earliest open window, which is open no more."""
+    """Closes the earliest open window; returns its pane."""
     pane = get(_item(windows, 0) + 8)
     put(windows + W_FIRST, get(windows + W_FIRST) + 1)
     put(windows + W_OPEN, get(windows + W_OPEN) - 1)
@@ -201,7 +202,7 @@ def pane_take(windows):
 
 @compiled
 def pane_memory(pane, size):
-    """Zeroed memory that goes with the pane."""
+    """Zeroed memory that lives as long as the pane."""
     size = (size + 15) & ~15
     at = get(pane + P_AT)
     if at + size > get(pane + P_LIMIT):
@@ -229,7 +230,7 @@ def pane_append(pane, entry):
 
 @compiled
 def pane_release(pane):
-    """Gives the memory of a pane back, and of the entries in it."""
+    """Frees a pane and its entries."""
     release_chunks(get(pane + P_CHUNKS))
     release(get(pane + T_SLOTS))
     release(pane)
@@ -237,7 +238,7 @@ def pane_release(pane):
 
 @compiled
 def in_order(windows, pane):
-    """Has W_SORTED hold a pane's entries by key group, within one as they stand in the pane; how many there are."""
+    """Sorts a pane's entries by key group into W_SORTED, in pane order within a group; returns their number."""
     n = get(pane + P_COUNT)
     if n > get(windows + W_SORTED_LIMIT):
         release(get(windows + W_SORTED))
@@ -245,7 +246,7 @@ def in_order(windows, pane):
         put(windows + W_SORTED_LIMIT, 2 * n)
     if get(windows + W_COUNTS) == 0:
         put(windows + W_COUNTS, allocate(8 * (_GROUPS + 1)))
-    found, counts = get(windows + W_SORTED), get(windows + W_COUNTS)
+    entries, counts = get(windows + W_SORTED), get(windows + W_COUNTS)
     for group in range(_GROUPS + 1):
         put(counts + 8 * group, 0)
     entry = get(pane + P_HEAD)
@@ -258,18 +259,18 @@ def in_order(windows, pane):
     entry = get(pane + P_HEAD)
     while entry != 0:
         at = counts + 8 * get(entry + E_GROUP)
-        put(found + 8 * get(at), entry)
+        put(entries + 8 * get(at), entry)
         put(at, get(at) + 1)
         entry = get(entry + E_NEXT)
     return n
 
 
-# --- entries of sliding windows of which nobody is told: longest untouched first -------------------------------------
+# --- entries of sliding windows without observers: longest untouched first --------------------------------------------
 
 
 @compiled
 def touched(windows, entry):
-    """An entry that is in no list becomes the one that was touched last."""
+    """Appends an entry to the list, as the one touched last."""
     last = get(windows + W_TAIL)
     put(entry + E_PREVIOUS, last)
     put(entry + E_NEXT, 0)
@@ -287,7 +288,7 @@ def untouched(windows, entry):
 
 @compiled
 def forget(windows, start):
-    """Entries whose keys have had no row since `start` go, from the longest untouched on."""
+    """Removes the entries whose keys have had no row since `start`."""
     entry = get(windows + W_HEAD)
     while entry != 0 and get(entry + E_LAST) < start:
         untouched(windows, entry)
@@ -320,7 +321,7 @@ def low_mark(windows, streams):
 
 @compiled
 def key_slot(windows, i, size):
-    """Where the i-th key of a row goes; those before it may move."""
+    """Address for the i-th key of a row; earlier keys may move."""
     if (i + 1) * size > get(windows + W_KEYS_LIMIT):
         limit = get(windows + W_KEYS_LIMIT)
         room = max(2 * limit, 64 * size)
@@ -334,7 +335,7 @@ def key_slot(windows, i, size):
 
 @compiled
 def stamps(windows, n):
-    """A table for n keys of a row, of which none is stamped as this row's yet. Slots: stamp, number of a key."""
+    """A table for n keys of a row, without any key that has this row's stamp. Slots: stamp, number of a key."""
     mask = get(windows + W_STAMPS_MASK)
     if 2 * n > mask:
         mask = 63
@@ -399,23 +400,23 @@ def group_of_index(index):
 
 
 @compiled
-def made(ctx, text):
-    """A text where the batch's rows can name it: the same, or a copy of what lies elsewhere."""
+def batch_text(ctx, text):
+    """A text to which the batch's rows can refer: the same, or a copy of one outside the batch."""
     address, length = text
     base = get(ctx + TEXT)
     if 0 <= address - base < MOST_TEXT:
         return text
-    at = get(ctx + MADE)
+    at = get(ctx + NEXT_TEXT)
     if at + length > base + MOST_TEXT:
         raise MemoryError("out of memory")
     copy_bytes(at, address, length)
-    put(ctx + MADE, at + length)
+    put(ctx + NEXT_TEXT, at + length)
     return (at, length)
 
 
 @compiled
 def windows_release(windows):
-    """Gives back all that a windowed operator has allocated; its blocks are to be zeroed by who has them."""
+    """Frees the memory of a windowed operator; the caller zeroes its words."""
     for i in range(get(windows + W_OPEN)):
         pane_release(get(_item(windows, i) + 8))
     release(get(windows + W_PANES))

@@ -1,4 +1,4 @@
-"""What a transaction's plan does, in which order: whether one pass over it is enough."""
+"""The order of steps in a transaction's plan, from its typed tree: whether one pass over it is enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streaming_core.language.typed.tree import Function, Node, within
 
 
 def plans(function: Function) -> bool:
-    """Whether a function is given the transaction, to have conditions and operations of its own."""
+    """Whether a function takes the transaction, and so may have conditions and operations."""
     return any(kind == PLAN for _, kind in function.parameters)
 
 
@@ -30,13 +30,22 @@ def reads_others(node: Node) -> bool:
 
 
 def has(function: Function, step: Callable[[Node], bool]) -> bool:
-    """Whether a plan has such a step, or a function that it calls."""
+    """Whether a plan, or a function that it calls, has such a step."""
     return any(step(n) or (n.op == "call" and plans(n.data) and has(n.data, step)) for n in within(function.body))
 
 
 def follows(parts: list[Any], seen: bool, first: tuple[str, ...], second: Callable[[Node], bool]) -> tuple[bool, bool]:
-    """Whether one of the steps `first` has been met by the end of `parts`, and whether one that is `second` may come
-    after one; `seen`: one has been met before."""
+    """Follow the order of steps in `parts`.
+
+    Args:
+        parts: Statements and expressions.
+        seen: Whether one of the steps `first` comes before them.
+        first: Operations of the first steps.
+        second: Whether a node is a second step.
+
+    Returns:
+        Whether a first step comes before the end of `parts`, and whether a second step may follow a first one.
+    """
     late = False
     for part in parts:
         if isinstance(part, list):

@@ -1,10 +1,11 @@
-"""Scans: loops over a queue whose body is one `if`, and that the loop runs in chunks.
+"""Scans: loops over a queue whose body is one `if`; the compiled loop runs them in chunks.
 
-A chunk is first asked whether any of its rows meets the condition. This reads columns only, in adjacent memory, and has
-no branches, so several rows are compared at once. Only then is the loop run as it is written, over this chunk.
+The code first searches a chunk for a row that meets the condition. The search reads columns only, in adjacent memory,
+and has no branches, so the processor compares several rows at once. Only if there is such a row, the loop runs as in
+the source, over this chunk.
 
-That comes to the same if the condition cannot raise, and if the body changes nothing that it reads. `scanned` finds out
-from the typed tree whether it is so.
+This has the same meaning if the condition cannot raise, and if the body changes nothing that the condition reads.
+`scanned` decides that from the typed tree.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _TOTAL = frozenset(
         "windowkey",
     ]
 )
-# Statements that change nothing that a condition reads, besides variables and fields, which are looked at.
+# Statements that change nothing that a condition reads, except the variables and fields that `_is_apart` checks.
 _APART = frozenset({"pass", "emit", "if", "assign", "setfield", "drop", "return"})
 
 
 def scanned(loop: Node, function: Function) -> Node | None:
-    """The queue that a loop scans; None if it is no scan."""
+    """Return the queue that a loop scans; None if it is no scan."""
     bounds, body = loop.args
     if len(bounds) != 1 or len(body) != 1 or body[0].op != "if" or body[0].args[2]:
         return None

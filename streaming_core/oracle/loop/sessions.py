@@ -1,8 +1,8 @@
 """Sessions of a windowed operator, in the order in which they may end: a heap of entries.
 
-The heap orders entries by what they say of their latest row when they enter it (E_NUMBER), key group and first touch
-(E_PREVIOUS). A later row of a session changes its entry only. The entry enters the heap again when it comes out too
-early.
+The heap orders entries by their latest row at the time when they entered it (E_NUMBER), then by key group and order of
+begin (E_PREVIOUS). A later row of a session changes its entry only. An entry that comes out too early enters the heap
+again.
 """
 
 from __future__ import annotations

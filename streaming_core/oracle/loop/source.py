@@ -1,4 +1,4 @@
-"""The loop of one application, printed: operators over slices of rows, what merges streams, the sink, the driver."""
+"""The loop of one application, printed: operators over slices of rows, unions of streams, the sink, the driver."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from streaming_core.language.operator import Operator
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.language.typed.tree import Function, within
 from streaming_core.oracle.loop import layout
+from streaming_core.oracle.loop.driver import Driver
 from streaming_core.oracle.loop.plans import follows, has, operates, plans, reads_before, reads_others
 from streaming_core.oracle.loop.windowed import Windowed
-
-_SLICE = 512  # events an operator takes in before the next one does
 
 
 class Source(Windowed):
     """Prints the loop of one application."""
 
     def operator(self, i: int, operator: Operator) -> tuple[str, str]:
-        """Prints operator i; returns what the driver says for a slice of events, and for the flush."""
+        """Print operator i; returns the functions that the driver calls for a slice of events, and for the flush."""
         if operator.window is not None:
             return self.windowed(i, operator, operator.window)
         program, work = self.work.program, self.work
@@ -75,7 +74,10 @@ class Source(Windowed):
         return name, flush
 
     def transaction(self, operator: Operator) -> list[str]:
-        """One event: conditions on the state before it, operations in program order, post-processing."""
+        """Print a transaction; returns the lines for one event.
+
+        Conditions read the state before the event. Then follow operations in program order, and post-processing.
+        """
         program, work = self.work.program, self.work
         self.read_fields = {t.index: set() for t in work.app.tables}
         plan = program.operator(operator, "plan")
@@ -113,7 +115,7 @@ class Source(Windowed):
         ]
 
     def operations(self, plan: Function) -> str:
-        """The plan without its conditions; takes as one more argument whether they held."""
+        """Print the plan without its conditions, with one more argument: whether they held."""
         widened = Function(
             plan.name,
             plan.file,
@@ -127,7 +129,7 @@ class Source(Windowed):
         return self.function_name(widened, "operations")
 
     def sink(self, output: Resolved) -> None:
-        """Counts `sub` and hashes every output row (runtime/ABI.md, Digest)."""
+        """Print the sink, which counts `sub` and hashes every output row (runtime/ABI.md, Digest)."""
         for name, value in (("_K1", int(K1)), ("_K2", int(K2)), ("_SEED", SEED), ("_HALF", 32), ("_LATE", 29)):
             self.namespace[name] = np.uint64(value)
         lines = [
@@ -153,7 +155,7 @@ class Source(Windowed):
                     (2, f"address = text + _get_u32(row + {slot.offset})", 0),
                     (2, "h = (h ^ _u64(length)) * _K1", 0),
                     (2, "h ^= h >> _HALF", 0),
-                    # The first two words without branches: how long a word is cannot be predicted.
+                    # The first two words without branches: the length of a word is unpredictable.
                     (2, "one = (h ^ _text_word(address, length)) * _K1", 0),
                     (2, "one ^= one >> _HALF", 0),
                     (2, "two = (one ^ _text_word(address + 8, length - 8)) * _K1", 0),
@@ -169,7 +171,7 @@ class Source(Windowed):
                 continue
             scalar = slot.type.item if isinstance(slot.type, Array) else slot.type
             assert isinstance(scalar, Scalar)  # an output holds no container
-            # A double is hashed as the word that it is. A loop, whatever the length: an array may have a million items.
+            # The hash of a double is over its word. Arrays need a loop: they may have a million items.
             word = "_get_u64({})" if scalar.is_float else f"_u64({self.load(scalar, '{}')})"
             at, indent = f"row + {slot.offset}", 2
             if isinstance(slot.type, Array):
@@ -186,14 +188,14 @@ class Source(Windowed):
         self.finished += lines
 
     def union(self, i: int, operator: Operator) -> None:
-        """Merges the streams that an operator takes: by event, and of each event in the order of the streams."""
+        """Print the merge of an operator's streams: by event, and within an event in the order of the streams."""
         streams = range(len(operator.inputs))
         stride = self.work.program.resolved(operator.input).event[1]
         emitter = self.emitter_of(len(self.work.operators) + i)
-        given = ", ".join(f"at_{k}, n_{k}" for k in streams)
+        parameters = ", ".join(f"at_{k}, n_{k}" for k in streams)
         lines: list[tuple[int, str, int]] = [
             (0, "@_compiled", 0),
-            (0, f"def _union_{i}(_ctx, {given}):", 0),
+            (0, f"def _union_{i}(_ctx, {parameters}):", 0),
             *((1, f"end_{k} = at_{k} + n_{k} * {stride}", 0) for k in streams),
             (1, f"while {' or '.join(f'at_{k} < end_{k}' for k in streams)}:", 0),
             (2, f"first = {layout.END_OF_TIME}", 0),
@@ -209,107 +211,5 @@ class Source(Windowed):
         self.finished += lines
 
     def driver(self, calls: list[str], flushes: list[str]) -> None:
-        """The loop over slices of events, and the end of the stream, which is gone through from outside: which keys an
-        operator has is known when it has taken in what was flushed to it (`Loop.finish`)."""
-        work, operators = self.work, self.work.operators
-        resolved = work.program.resolved
-        events = work.app.operators[0]
-        sink = work.app.operators[-1]
-        # The emitter that holds the outputs, and the stride of every emitter's rows.
-        last = len(operators) + work.unions.index(sink) if sink in work.unions else len(operators) - 1
-        outputs = self.emitter_of(last)
-        strides = [resolved(o.emitted).event[1] for o in operators]
-        strides += [resolved(o.input).event[1] for o in work.unions]
-
-        def reset(i: int) -> str:
-            emitter = self.emitter_of(i)
-            return f"_put({emitter} + {layout.NEXT}, _get({emitter} + {layout.BEGIN}))"
-
-        def made(i: int, skip: str = "0") -> tuple[str, str]:
-            emitter = self.emitter_of(i)
-            begin = f"_get({emitter} + {layout.BEGIN})"
-            return f"{begin} + {skip}", f"(_get({emitter} + {layout.NEXT}) - {begin} - {skip}) // {strides[i]}"
-
-        def taken(operator: Operator, source: tuple[str, str]) -> tuple[list[str], list[tuple[str, str]]]:
-            """What merges the streams of an operator, if that is to be done, and where its rows then are: in one place,
-            or of a windowed operator where each of its inputs has put them."""
-            streams = [source if o is events else made(operators.index(o)) for o in operator.inputs]
-            if operator not in work.unions:
-                return [], streams
-            i = work.unions.index(operator)
-            words = ", ".join(word for stream in streams for word in stream)
-            return [f"_union_{i}(_ctx, {words})"], [made(len(operators) + i)]
-
-        def end(indent: int) -> list[tuple[int, str, int]]:
-            begin, n = made(last, "kept")
-            return [
-                (indent, f"m = {n}", 0),
-                (indent, f"if 4 * (total + m) > _get(_ctx + {layout.SUBS_CAPACITY}):", 0),
-                (indent + 1, "_more_subs(_ctx, total + m)", 0),
-                (
-                    indent,
-                    f"digest += _sink(_ctx, {begin}, m, _get(_ctx + {layout.SUBS}) + 4 * (total if keep != 0 else 0))",
-                    0,
-                ),
-                (indent, "total += m", 0),
-            ]
-
-        opening: list[tuple[int, str, int]] = [(1, reset(i), 0) for i in range(len(strides))]
-        opening += [(1, "total, digest, kept = 0, _u64(0), 0", 0)]
-        body: list[tuple[int, str, int]] = [(2, reset(i), 0) for i in range(len(strides)) if i != last]
-        body += [
-            (2, "if keep != 0:", 0),
-            (3, f"kept = _get({outputs} + {layout.NEXT}) - _get({outputs} + {layout.BEGIN})", 0),
-            (2, "else:", 0),
-            (3, reset(last), 0),
-        ]
-        slice_ = (f"rows + first * {resolved(events.emitted).event[1]}", "n")
-        for operator, call in zip(operators, calls, strict=True):
-            before, found = taken(operator, slice_)
-            words = ", ".join(word for rows in found for word in rows)
-            body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {words})", 0)]
-        body += [(2, line, 0) for line in taken(sink, slice_)[0]]
-        closing = [
-            (1, f"_put(_ctx + {layout.ROWS}, _get({outputs} + {layout.BEGIN}))", 0),
-            (1, f"_put(_ctx + {layout.COUNT}, total)", 0),
-            (1, f"_put(_ctx + {layout.DIGEST}, _int(digest))", 0),
-            (1, "return 0", 0),
-        ]
-        lines = [
-            (0, "@_compiled", 0),
-            (0, "def _more_subs(_ctx, n):", 0),
-            (1, "block = _allocate(8 * n + 4096)", 0),
-            (1, f"_copy_bytes(block, _get(_ctx + {layout.SUBS}), _get(_ctx + {layout.SUBS_CAPACITY}))", 0),
-            (1, f"_release(_get(_ctx + {layout.SUBS}))", 0),
-            (1, f"_put(_ctx + {layout.SUBS}, block)", 0),
-            (1, f"_put(_ctx + {layout.SUBS_CAPACITY}, 8 * n + 4096)", 0),
-            (0, "@_compiled", 0),
-            (0, "def _run(_ctx, rows, events, keep):", 0),
-            *opening,
-            (1, f"for first in range(0, events, {_SLICE}):", 0),
-            (2, f"n = min({_SLICE}, events - first)", 0),
-            *body,
-            *end(2),
-            *closing,
-            (0, "@_compiled", 0),
-            (0, "def _flush(_ctx, at, states, n):", 0),
-            (1, "if at == 0 and states == 0:", 0),
-            *((indent + 1, line, 0) for indent, line, _ in opening[: len(strides)]),
-        ]
-        nothing = ("0", "0")  # is what the source puts out at the end
-        for i, (operator, call) in enumerate(zip(operators, calls, strict=True)):
-            before, found = taken(operator, nothing)
-            if any(rows != nothing for rows in found):
-                # The loop over rows takes its seq from them.
-                before = [*before, f"{call}(_ctx, {', '.join(word for rows in found for word in rows)})"]
-            lines += [(1, f"if at == {i}:", 0), (2, "if states == 0:", 0)]
-            lines += [(3, line, 0) for line in before or ["pass"]]
-            if flushes[i]:
-                lines += [(2, "else:", 0), (3, f"{flushes[i]}(_ctx, states, n)", 0)]
-        lines += [
-            (1, f"if at < {len(operators)}:", 0),
-            (2, "return 0", 0),
-            (1, "total, digest, kept, keep = 0, _u64(0), 0, 1", 0),
-            *((1, line, 0) for line in taken(sink, nothing)[0]),
-        ]
-        self.finished += [*lines, *end(1), *closing]
+        """Print the loop over slices of events, and the end of the stream (driver.py)."""
+        self.finished += Driver(self, calls, flushes).lines()

@@ -58,9 +58,9 @@ def text_find(ctx, text, byte, start, site):
         raise ValueError("a byte lies in 0..255")
     at = start
     while at < text[1]:
-        found = find_in_16(text[0] + at, byte)
-        if found < 16:
-            return at + found if at + found < text[1] else -1
+        position = find_in_16(text[0] + at, byte)
+        if position < 16:
+            return at + position if at + position < text[1] else -1
         at += 16
     return -1
 

@@ -1,11 +1,11 @@
-"""Windowed operators printed: the keys of a row, the windows it meets, what expires (language/window.py)."""
+"""Windowed operators, printed: the keys of a row, the windows that it updates, expiry (language/window.py)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Resolved, Text
+from streaming_core.language.record import Resolved, Slot, Text
 from streaming_core.language.window import MOST, Window
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.functions import Functions
@@ -15,7 +15,7 @@ class Windowed(Functions):
     """Prints the windowed operators of an application."""
 
     def windowed(self, i: int, operator: Operator, window: Window) -> tuple[str, str]:
-        """Prints operator i; returns what the driver calls with the rows of all its inputs, and at the end."""
+        """Print operator i; returns the functions that the driver calls with the rows of all inputs, and at the end."""
         program, work = self.work.program, self.work
         self.operator_name, self.emitter = operator.name, self.emitter_of(i)
         bounds = window.bound(operator.name, program.params)
@@ -28,38 +28,38 @@ class Windowed(Functions):
         for state in window.states:
             states.append(at)
             at += (program.resolved(state).state[1] + 7) // 8 * 8
-        given = {
+        names = {
             "w": self.windows,
             "states": "".join(f", _entry + {offset}" for offset in states),
             "i": str(i),
         }
         # A key of a row: its fields, then its hash.
         self.key_bytes = layout.FIELD_BYTES * len(key.state[0]) + 8
-        self._key_functions(given["i"], key, window.every is not None)
-        self._find(given, key, at)
+        self._key_functions(names["i"], key, window.every is not None)
+        self._find(names, key, at)
         is_single = window.kind == "single"
-        is_told = "result" in operator.functions or "slide" in operator.functions
-        self._expiry(given, operator, window.kind, is_told)
+        is_observed = "result" in operator.functions or "slide" in operator.functions
+        self._expiry(names, operator, window.kind, is_observed)
         for stream in range(len(window.states)):
-            self._keys(given, operator, window, stream)
-            self._take(given, operator, window, stream, is_single and not is_told)
-        self._inputs(given, operator, window)
+            self._keys(names, operator, window, stream)
+            self._take(names, operator, window, stream, is_single and not is_observed)
+        self._inputs(names, operator, window)
         self.finished += [
             (0, "@_compiled", 0), (0, f"def _flush_{i}(_ctx, states, n):", 0),
             (1, f"_expire_{i}(_ctx, {layout.END_OF_TIME})", 0),
         ]  # fmt: skip
         return f"_operator_{i}", f"_flush_{i}"
 
-    def _print(self, text: str, given: dict[str, str]) -> None:
-        """A function as it is written here; `$name` stands for what is given of that name."""
-        for name, value in given.items():
+    def _print(self, text: str, names: dict[str, str]) -> None:
+        """Print functions from a template; `$name` stands for the value of that name."""
+        for name, value in names.items():
             text = text.replace(f"${name}", value)
         for line in text.strip("\n").split("\n"):
             bare = line.lstrip(" ")
             self.finished.append(((len(line) - len(bare)) // 4, bare, 0))
 
     def _key_functions(self, i: str, key: Resolved, is_index: bool) -> None:
-        """Functions of keys: whether two are the same, the hash by which they are found, and the key group.
+        """Print functions of keys: whether two are equal, the hash for tables, and the key group.
 
         The key group follows from the number of a key that every row has (`is_index`), and from a hash of others.
         """
@@ -100,8 +100,8 @@ def _group_{i}(key):
             {},
         )
 
-    def _find(self, given: dict[str, str], key: Resolved, texts: int) -> None:
-        """What finds a key's entry in a table, and what makes one."""
+    def _find(self, names: dict[str, str], key: Resolved, texts: int) -> None:
+        """Print the functions that find a key's entry in a table, or make one."""
         sizes, copies = [str(texts)], []
         for n, slot in enumerate(key.state[0].values()):
             at = layout.FIELD_BYTES * n
@@ -139,16 +139,17 @@ def _make_$i(_entry, table, key, h, number):
     _stand_$i(_entry, number)
     _table_add(table, _entry)
 """,
-            given,
+            names,
         )
 
-    def _expiry(self, given: dict[str, str], operator: Operator, kind: str, is_told: bool) -> None:
+    def _expiry(self, names: dict[str, str], operator: Operator, kind: str, is_observed: bool) -> None:
+        """Print the functions that put an entry into a window, and that expire windows."""
         program, is_single = self.work.program, kind == "single"
 
         def call(role: str, last: str) -> str:
             if role not in operator.functions:
                 return "pass"
-            return f"{self.function_name(program.operator(operator, role))}(_ctx, _entry{given['states']}{last})"
+            return f"{self.function_name(program.operator(operator, role))}(_ctx, _entry{names['states']}{last})"
 
         result, slide = call("result", ", 0"), call("slide", "")
         self._print(
@@ -161,9 +162,9 @@ def _stand_$i(_entry, number):
     _put(_entry + {layout.E_START}, _start)
     _put(_entry + {layout.E_END}, _start + _get(_w + {layout.W_SIZE}))
 """,
-            given,
+            names,
         )
-        if is_single and not is_told:
+        if is_single and not is_observed:
             self._print(
                 f"""
 @_compiled
@@ -171,7 +172,7 @@ def _expire_$i(_ctx, before):
     _w = $w
     _forget(_w, before if before == {layout.END_OF_TIME} else before * _get(_w + {layout.W_ADVANCE}))
 """,
-                given,
+                names,
             )
             return
         if kind == "session":
@@ -187,7 +188,7 @@ def _expire_$i(_ctx, before):
         _release(_entry)
         _entry = _session_end(_w, before)
 """,
-                given,
+                names,
             )
             return
         then = f"""
@@ -215,19 +216,31 @@ def _expire_$i(_ctx, before):
     while _get(_w + {layout.W_OPEN}) != 0 and _first_open(_w) < before:
         _expired_$i(_ctx, _first_open(_w))
 """,
-            given,
+            names,
         )
 
-    def _keys(self, given: dict[str, str], operator: Operator, window: Window, stream: int) -> None:
-        """What gives the keys of a row of a stream: how many there are, at W_KEYS one behind the other."""
-        program = self.work.program
-        source = operator.inputs[window.streams.index(stream)]
-        size = self.key_bytes
-        hashed = f"_put(_key + {size - 8}, _hash_$i(_key))"
+    def _keys(self, names: dict[str, str], operator: Operator, window: Window, stream: int) -> None:
+        """Print the function that puts the keys of a stream's row at W_KEYS, and returns their number."""
         name = f"_keys_$i_{stream}(_ctx, _row)"
         if window.every is not None:
-            self._print(
-                f"""
+            self._keys_of_every_row(names, name)
+        elif window.field is not None:
+            source = operator.inputs[window.streams.index(stream)]
+            self._key_in_field(names, name, self.work.program.resolved(source.emitted).event[0][window.field])
+        else:
+            is_set = window.bound(operator.name, self.work.program.params).is_set
+            function = self.function_name(self.work.program.operator(operator, f"keys_{stream}"))
+            self._keys_from_function(names, name, function, is_set)
+
+    def _store_hash(self) -> str:
+        """Return the line that stores a key's hash behind its fields."""
+        return f"_put(_key + {self.key_bytes - 8}, _hash_$i(_key))"
+
+    def _keys_of_every_row(self, names: dict[str, str], name: str) -> None:
+        """Print the keys that every row has: the numbers from 0 on, computed once."""
+        size, hashed = self.key_bytes, self._store_hash()
+        self._print(
+            f"""
 @_compiled
 def {name}:
     _w = $w
@@ -239,18 +252,19 @@ def {name}:
         _put(_w + {layout.W_KEYS_COUNT}, _get(_w + {layout.W_EVERY}))
     return _get(_w + {layout.W_KEYS_COUNT})
 """,
-                given,
-            )
-            return
-        if window.field is not None:
-            slot = program.resolved(source.emitted).event[0][window.field]
-            if isinstance(slot.type, Text):
-                text = self.text_at("_row", slot.offset)
-                stores = [f"_text = {text}", "_put(_key, _text[0])", "_put(_key + 8, _text[1])"]
-            else:
-                stores = [f"_put(_key, _int({self.load(slot.type, f'_row + {slot.offset}')}))"]  # type: ignore[arg-type]
-            self._print(
-                f"""
+            names,
+        )
+
+    def _key_in_field(self, names: dict[str, str], name: str, slot: Slot) -> None:
+        """Print the only key of a row: one of its fields."""
+        size, hashed = self.key_bytes, self._store_hash()
+        if isinstance(slot.type, Text):
+            text = self.text_at("_row", slot.offset)
+            stores = [f"_text = {text}", "_put(_key, _text[0])", "_put(_key + 8, _text[1])"]
+        else:
+            stores = [f"_put(_key, _int({self.load(slot.type, f'_row + {slot.offset}')}))"]  # type: ignore[arg-type]
+        self._print(
+            f"""
 @_compiled
 def {name}:
     _key = _key_slot($w, 0, {size})
@@ -258,29 +272,32 @@ def {name}:
     {hashed}
     return 1
 """,
-                given,
-            )
-            return
-        given_by_row = f"""
+            names,
+        )
+
+    def _keys_from_function(self, names: dict[str, str], name: str, function: str, is_set: bool) -> None:
+        """Print the keys that an operator function adds; a set drops repeated ones, by stamps in a table."""
+        size, hashed = self.key_bytes, self._store_hash()
+        from_row = f"""
 @_compiled
 def {name}:
     _w = $w
     _put(_w + {layout.W_KEYS_COUNT}, 0)
-    {self.function_name(program.operator(operator, f"keys_{stream}"))}(_ctx, _row, 0)
+    {function}(_ctx, _row, 0)
     _n = _get(_w + {layout.W_KEYS_COUNT})"""
-        if not window.bound(operator.name, program.params).is_set:
+        if not is_set:
             self._print(
-                f"""{given_by_row}
+                f"""{from_row}
     for _j in range(_n):
         _key = _get(_w + {layout.W_KEYS}) + _j * {size}
         {hashed}
     return _n
 """,
-                given,
+                names,
             )
             return
         self._print(
-            f"""{given_by_row}
+            f"""{from_row}
     _m = 0
     _mask = _stamps(_w, _n)
     _stamp, _slots, _first = _get(_w + {layout.W_STAMP}), _get(_w + {layout.W_STAMPS}), _get(_w + {layout.W_KEYS})
@@ -302,11 +319,13 @@ def {name}:
             _m += 1
     return _m
 """,
-            given,
+            names,
         )
 
-    def _take(self, given: dict[str, str], operator: Operator, window: Window, stream: int, is_untold: bool) -> None:
-        """What takes one row of a stream."""
+    def _take(
+        self, names: dict[str, str], operator: Operator, window: Window, stream: int, is_unobserved: bool
+    ) -> None:
+        """Print the function that takes one row of a stream."""
         program = self.work.program
         record = program.resolved(operator.inputs[window.streams.index(stream)].emitted)
         ts = self.load(record.event[0]["ts"].type, f"_row + {record.event[0]['ts'].offset}")  # type: ignore[arg-type]
@@ -314,64 +333,13 @@ def {name}:
         self.work.sites.append(f"operator {operator.name}, event {{seq}}: {{error}} (ts)")
         beyond = "({} - _size) // _advance + 1"
         low = "_ts" if len(window.states) == 1 else f"_low_mark(_w, {len(window.states)})"
-        meets = f"{update}(_ctx, _row, _entry{given['states']}, 0)"
+        meets = f"{update}(_ctx, _row, _entry{names['states']}, 0)"
         if window.kind == "multi":
-            body = f"""
-    if _n != 0:
-        for _number in range(_from, _last + 1):
-            _pane = _pane_open(_w, _number)
-            for _j in range(_n):
-                _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
-                _h = _get(_key + {self.key_bytes - 8})
-                _entry = _find_$i(_pane, _key, _h)
-                if _entry == 0:
-                    _entry = _pane_memory(_pane, _size_$i(_key))
-                    _make_$i(_entry, _pane, _key, _h, _number)
-                    _pane_append(_pane, _entry)
-                {meets}"""
+            body = self._update_multi(meets)
         elif window.kind == "session":
-            body = f"""
-    for _j in range(_n):
-        _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
-        _h = _get(_key + {self.key_bytes - 8})
-        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h)
-        if _entry == 0:
-            _entry = _allocate(_size_$i(_key))
-            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _ts)
-            _put(_entry + {layout.E_LAST}, _ts)
-            _session_begin(_w, _entry)
-        _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
-        _put(_entry + {layout.E_START}, min(_get(_entry + {layout.E_START}), _ts))
-        _put(_entry + {layout.E_END}, _get(_entry + {layout.E_LAST}) + _size)
-        {meets}"""
+            body = self._update_session(meets)
         else:
-            moved = (
-                f"""
-        if _entry != 0:
-            _untouched(_w, _entry)
-            if _get(_entry + {layout.E_LAST}) < _from * _advance:
-                _table_remove(_w + {layout.W_TABLE}, _entry)
-                _release(_entry)
-                _entry = 0
-            else:
-                _touched(_w, _entry)
-                _stand_$i(_entry, _from)"""
-                if is_untold
-                else ""
-            )
-            listed = "_touched(_w, _entry)" if is_untold else "_pane_append(_pane_open(_w, _from), _entry)"
-            body = f"""
-    for _j in range(_n):
-        _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
-        _h = _get(_key + {self.key_bytes - 8})
-        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h){moved}
-        if _entry == 0:
-            _entry = _allocate(_size_$i(_key))
-            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _from)
-            {listed}
-            _put(_entry + {layout.E_LAST}, _ts)
-        _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
-        {meets}"""
+            body = self._update_single(meets, is_unobserved)
         self._print(
             f"""
 @_compiled
@@ -395,11 +363,77 @@ def _take_$i_{stream}(_ctx, _row):
     _n = _keys_$i_{stream}(_ctx, _row){body}
     return 0
 """,
-            given,
+            names,
         )
 
-    def _inputs(self, given: dict[str, str], operator: Operator, window: Window) -> None:
-        """What takes the rows of all inputs: by event, and of each event in the order of the inputs."""
+    def _update_multi(self, meets: str) -> str:
+        """Return the lines that update each key in each window of a row."""
+        return f"""
+    if _n != 0:
+        for _number in range(_from, _last + 1):
+            _pane = _pane_open(_w, _number)
+            for _j in range(_n):
+                _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
+                _h = _get(_key + {self.key_bytes - 8})
+                _entry = _find_$i(_pane, _key, _h)
+                if _entry == 0:
+                    _entry = _pane_memory(_pane, _size_$i(_key))
+                    _make_$i(_entry, _pane, _key, _h, _number)
+                    _pane_append(_pane, _entry)
+                {meets}"""
+
+    def _update_session(self, meets: str) -> str:
+        """Return the lines that update, or begin, the session of each key of a row."""
+        return f"""
+    for _j in range(_n):
+        _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
+        _h = _get(_key + {self.key_bytes - 8})
+        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h)
+        if _entry == 0:
+            _entry = _allocate(_size_$i(_key))
+            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _ts)
+            _put(_entry + {layout.E_LAST}, _ts)
+            _session_begin(_w, _entry)
+        _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
+        _put(_entry + {layout.E_START}, min(_get(_entry + {layout.E_START}), _ts))
+        _put(_entry + {layout.E_END}, _get(_entry + {layout.E_LAST}) + _size)
+        {meets}"""
+
+    def _update_single(self, meets: str, is_unobserved: bool) -> str:
+        """Return the lines that update the one window of each key of a row.
+
+        Without observers of expiries, they also move the entry to this window, and to the end of the list.
+        """
+        moved = (
+            f"""
+        if _entry != 0:
+            _untouched(_w, _entry)
+            if _get(_entry + {layout.E_LAST}) < _from * _advance:
+                _table_remove(_w + {layout.W_TABLE}, _entry)
+                _release(_entry)
+                _entry = 0
+            else:
+                _touched(_w, _entry)
+                _stand_$i(_entry, _from)"""
+            if is_unobserved
+            else ""
+        )
+        listed = "_touched(_w, _entry)" if is_unobserved else "_pane_append(_pane_open(_w, _from), _entry)"
+        return f"""
+    for _j in range(_n):
+        _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
+        _h = _get(_key + {self.key_bytes - 8})
+        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h){moved}
+        if _entry == 0:
+            _entry = _allocate(_size_$i(_key))
+            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _from)
+            {listed}
+            _put(_entry + {layout.E_LAST}, _ts)
+        _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
+        {meets}"""
+
+    def _inputs(self, names: dict[str, str], operator: Operator, window: Window) -> None:
+        """Print the function that takes the rows of all inputs: by event, then in the order of inputs."""
         places = range(len(operator.inputs))
         resolved = self.work.program.resolved
         strides = [resolved(source.emitted).event[1] for source in operator.inputs]
@@ -411,9 +445,9 @@ def _take_$i_{stream}(_ctx, _row):
         for k, stream in zip(places, window.streams, strict=True):
             lines += [
                 f"    while _at_{k} < _end_{k} and _get(_at_{k}) == _first:",
-                f"        _take_{given['i']}_{stream}(_ctx, _at_{k})",
+                f"        _take_{names['i']}_{stream}(_ctx, _at_{k})",
                 f"        _at_{k} += {strides[k]}",
             ]
         arguments = ", ".join(f"_at_{k}, _n_{k}" for k in places)
-        text = "\n    ".join([f"def _operator_{given['i']}(_ctx, {arguments}):", *lines])
+        text = "\n    ".join([f"def _operator_{names['i']}(_ctx, {arguments}):", *lines])
         self._print(f"@_compiled\n{text}", {})

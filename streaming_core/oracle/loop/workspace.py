@@ -1,4 +1,4 @@
-"""The memory that a loop works on: its context and emitters, tables, maps, and constants."""
+"""A loop's memory: its context and emitters, tables, maps, and constants."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from streaming_core.oracle.loop.memory_functions import memory_functions
 
 
 class Workspace:
-    """What the loop of a bound application works on, in its initial state; given back when nobody has it any more.
+    """The memory of a bound application's loop, in its initial state; freed with the last reference.
 
     Attributes:
-        ctx: address of the context.
-        operators: without source and sink, in topological order; each has an emitter.
-        unions: those who take several streams; behind the operators' emitters each has one for what is merged for it.
-        tables: rows by table.
-        indexes, key_maps: of each table that has an index, that and the map from keys to rows.
-        maps: the states of operators, in their order: address of a map, or of the only state.
-        windows: of each windowed operator its numbers, its words, and the addresses of its panes.
-        places: address by symbol of the blocks that printed code names.
-        sites: what is said of an error at a site, by the number of the site.
+        ctx: Address of the context.
+        operators: Operators without source and sink, in topological order; each has an emitter.
+        unions: Operators with several input streams. Each has an emitter for its merged inputs, behind those of
+            `operators`.
+        tables: Rows by table.
+        indexes: Index by table, if it has one.
+        key_maps: The map from keys to rows, by table with an index.
+        maps: The states of operators, in their order: address of a map, or of the only state.
+        windows: Numbers and words of each windowed operator.
+        places: Addresses by symbol of the blocks in printed code.
+        sites: The message of an error, by the number of its site.
     """
 
     def __init__(self, app: App, program: Program):
@@ -60,16 +62,16 @@ class Workspace:
         self._functions = memory_functions()
         for table in self.indexes:
             self._open_index(table)
-        # Loaded now, because they are needed when nothing can be loaded any more.
+        # Loads the functions now, because the finalizer runs when nothing can be loaded.
         memory = self.context, self.maps, self.windows, self.key_maps, self._blocks
         weakref.finalize(self, _give_back, self._functions, *memory, emitters)
 
     def _ends(self, sink: Operator) -> bool:
-        """Whether the sink takes what the last operator puts out, and nobody else does."""
+        """Whether the sink alone takes the rows of the last operator, and no others."""
         return sink.inputs == self.operators[-1:] and not any(sink.inputs[0] in o.inputs for o in self.operators)
 
     def place(self, block: np.ndarray) -> str:
-        """Has a block of memory live as long as the loop; returns the symbol under which printed code finds it."""
+        """Keep a block of memory as long as the loop lives; returns its symbol in printed code."""
         for i, known in enumerate(self._blocks):
             if known is block:
                 return f"_block_{i}"
@@ -83,7 +85,7 @@ class Workspace:
         return self.ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i
 
     def reset(self) -> None:
-        """Back to the initial state."""
+        """Return to the initial state."""
         for table, rows in self.tables.items():
             rows[:] = self._rows(table)
         for operator, address in self.maps:
@@ -106,14 +108,14 @@ class Workspace:
             self._open_index(table)
 
     def open_map(self, operator: Operator, table: int) -> None:
-        """Makes an operator's empty map."""
+        """Make an operator's empty map."""
         slot = self.program.resolved(operator.input).event[0][operator.keyed_by]
         state = self.program.resolved(operator.kept).state[1]
         if not self._functions["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
             raise RunFailed("out of memory")
 
     def _open_index(self, table: Table) -> None:
-        """Makes the map from a table's keys to its rows, with the keys that it starts with."""
+        """Make the map from a table's keys to its rows, with its initial keys."""
         indexed, block = self.indexes[table], self.key_maps[table]
         block[:] = 0
         address, keys = block.ctypes.data, tables.keys(self.app, table, self.program.params)
@@ -129,7 +131,7 @@ class Workspace:
             raise RunFailed("out of memory")
 
     def open_windows(self, bounds: Bounds, words: np.ndarray) -> None:
-        """A windowed operator that has seen no row. Its numbers are data: with others, the same code runs."""
+        """Set the words of a windowed operator without rows. Its numbers are data: the code does not depend on them."""
         words[:] = 0
         words[layout.W_LEAST // 8] = words[layout.WINDOWS_BYTES // 8 :] = layout.NO_TIME
         known = (
@@ -140,8 +142,8 @@ class Workspace:
             words[word // 8] = value
 
     def state(self) -> dict[str, pa.Table]:
-        """Final tables by name, then keyed states by operator, ascending by key."""
-        found = {}
+        """Return final tables by name, then keyed states by operator, ascending by key."""
+        states = {}
         for table, rows in self.tables.items():
             keys = pa.array(np.arange(len(rows), dtype=np.int64))
             if table in self.indexes:
@@ -151,13 +153,13 @@ class Workspace:
                 where = addresses.ctypes.data, len(addresses), 24 if text else 16, numbers.ctypes.data
                 self._functions["copy_states"](address, *where)
                 keys, rows = self._keys(text, addresses), rows[numbers - 1]
-            found[table.name] = self._states_table(self.program.resolved(table.row), rows, keys)
+            states[table.name] = self._states_table(self.program.resolved(table.row), rows, keys)
         for operator, address in self.maps:
             resolved = self.program.resolved(operator.kept)
             dtype = resolved.dtype(False)
             if operator.key is None:
                 rows = view(address, dtype.itemsize).view(dtype).copy()
-                found[operator.name] = self._states_table(resolved, rows, None)
+                states[operator.name] = self._states_table(resolved, rows, None)
                 continue
             text = self._has_text_keys(operator)
             addresses = self._entries(text, address)
@@ -165,8 +167,8 @@ class Workspace:
             self._functions["copy_states"](
                 address, addresses.ctypes.data, len(addresses), 24 if text else 16, rows.ctypes.data
             )
-            found[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
-        return found
+            states[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
+        return states
 
     def _has_text_keys(self, operator: Operator) -> bool:
         return isinstance(self.program.resolved(operator.input).event[0][operator.keyed_by].type, Text)
@@ -184,10 +186,10 @@ class Workspace:
             self._functions["copy_integer_keys"](addresses.ctypes.data, len(addresses), keys.ctypes.data)
             return pa.array(keys)
         offsets = np.zeros(len(addresses) + 1, np.int64)
-        given = addresses.ctypes.data, len(addresses), offsets.ctypes.data
-        self._functions["copy_text_keys"](*given, 0)
+        arguments = addresses.ctypes.data, len(addresses), offsets.ctypes.data
+        self._functions["copy_text_keys"](*arguments, 0)
         data = np.empty(offsets[-1] + 1, np.uint8)
-        self._functions["copy_text_keys"](*given, data.ctypes.data)
+        self._functions["copy_text_keys"](*arguments, data.ctypes.data)
         large = pa.Array.from_buffers(
             pa.large_binary(), len(addresses), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
@@ -213,7 +215,7 @@ class Workspace:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def _rows(self, table: Table) -> np.ndarray:
-        """All rows that a table can have, as they begin."""
+        """Return all rows that a table can have, in their initial state."""
         rows = tables.initial_rows(self.app, table, self.program.resolved(table.row), self.program.params)
         size = tables.size(self.app, table, self.program.params)
         return rows if len(rows) == size else np.repeat(rows, size)
@@ -228,7 +230,7 @@ def _give_back(
     blocks: list,
     emitters: int,
 ) -> None:
-    """Frees what a loop has allocated; `blocks` holds those that the maps begin in."""
+    """Free the memory of a loop; `blocks` keeps the heads of the maps alive."""
     ctx = context.ctypes.data
     functions["release_arena"](ctx)
     for _, words in windows:
