@@ -418,7 +418,7 @@ def test_what_an_operator_costs_with_a_remote_producer():
         for plan, cost in zip(plans, costs, strict=True)
     ]
     said = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
-    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {said}"]
+    assert list(briskstream.sentences.add_placement(rows)) == [f"pair_queue: {said}"]
     assert briskstream.sentences.breakdown("pair_queue", ["count"])(rows) == ""
 
 
