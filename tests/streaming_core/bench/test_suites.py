@@ -419,7 +419,7 @@ def test_conclusions_state_the_cost_of_a_remote_producer():
         for plan, cost in zip(plans, costs, strict=True)
     ]
     expected = "split: execute 10 ns, others 5 ns, remote +15 ns (2 times)"
-    assert list(briskstream.sentences.place(rows)) == [f"pair_queue: {expected}"]
+    assert list(briskstream.sentences.add_placement(rows)) == [f"pair_queue: {expected}"]
     assert briskstream.sentences.breakdown("pair_queue", ["count"])(rows) == ""
 
 
