@@ -154,7 +154,7 @@ def _section(name: str, result: dict[str, Any], outdated: list[str]) -> Iterator
 
 
 def _figure_number(experiment: dict[str, Any]) -> tuple[bool, int]:
-    """What sorts experiments: the number of their first figure. Those without one come last, in their own order."""
+    """The key that sorts experiments: the number of their first figure. Those without one come last, in their order."""
     figure = re.search(r"figures? (\d+)", experiment["figure"], re.IGNORECASE)
     return figure is None, int(figure[1]) if figure else 0
 

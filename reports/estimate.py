@@ -1,4 +1,4 @@
-"""How long a run will take, from the times of the last runs on the same hosts."""
+"""Estimates the time of a run from the times of the last runs on the same hosts."""
 
 from __future__ import annotations
 

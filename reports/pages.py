@@ -149,7 +149,7 @@ class Pages:
         return self.render("in_progress.html", Place("../"), Progress.of(run, self.history.estimate(run.run_id)))
 
     def overview(self, run: Run) -> str:
-        """What is wrong in a run and what is slower, then its grid."""
+        """The page of a run: its wrong and slower cells, then its grid."""
         place = Place("../")
         earlier = self._lines(self.history.run_ids()[-SHOWN_RUNS:])
         folder = f"{place.root}{run.run_id}"
@@ -175,7 +175,7 @@ class Pages:
         return self.render("data_docs.html", Place("../", "Expectations"), view)
 
     def built(self, run: Run) -> str | None:
-        """What dbt built and tested in a run; None if the run kept nothing."""
+        """The models and tests of dbt in a run; None if the run kept nothing."""
         built = Built.of(run)
         if built is None:
             return None
@@ -237,7 +237,7 @@ class Pages:
         return self.render("performance.html", place, page, *measured), drawing.svgs | svgs | pictures
 
     def _measured(self, run: Run, why: str, is_own: bool) -> MeasuredRun:
-        """What a performance page shows of a run; `is_own` if it is the page of that run alone."""
+        """The facts about the run of a performance page; `is_own` if it is the page of that run alone."""
         figures = [one for section in self.speed.draw(run).sections for one in section.figures]
         hosts: dict[str, list[str]] = {}
         for one in self.speed.runs:
@@ -298,7 +298,7 @@ class _InputsPage:
 
 @dataclass(frozen=True)
 class _BuiltPage:
-    """What dbt built in a run, and the link to dbt's documentation; None without it."""
+    """The models and tests of dbt in a run, and the link to dbt's documentation; None without it."""
 
     run: Run
     built: Built

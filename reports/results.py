@@ -1,4 +1,7 @@
-"""What both pages of results say about a result of the benchmark: machine, figures, outdated components."""
+"""A result of the benchmark in words: its machine, its figures and its outdated components.
+
+docs/benchmarks.md (benchmark_page.py) and the performance page (views/suites.py) use the same words.
+"""
 
 from __future__ import annotations
 

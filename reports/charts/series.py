@@ -1,4 +1,4 @@
-"""How to tell the series of a chart apart: ten colours and seven markers, so that no colour stands alone.
+"""The looks of the series of a chart: ten colours and seven markers, so that no colour stands alone.
 
 A series has one number on a whole page. Seventy numbers have different looks. style.css has the looks for legends.
 """

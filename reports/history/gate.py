@@ -36,7 +36,7 @@ class Gate(Speed):
 
     @property
     def why(self) -> str:
-        """What `text` means here, in one line; empty if nothing is known."""
+        """The reason for the verdict in one line; empty without one."""
         if self.reason:
             return self.reason
         if self.verdict == "too_short":

@@ -146,7 +146,7 @@ class History:
         return run
 
     def _note(self, run_id: str) -> str:
-        """Why the speed gate had nothing to compare a run with; empty if it had."""
+        """The reason for a speed gate without a baseline; empty if it had one."""
         return left_json(self.home.run(run_id) / gate.NOTE).get("note", "")
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
@@ -195,7 +195,7 @@ class History:
 
     @cached_property
     def quarantine(self) -> dict[str, str]:
-        """Why no mart has rows of a run, by run: `samples: seconds > 0`. Empty until the marts are built."""
+        """The reasons for runs that no mart has, by run: `samples: seconds > 0`. {} without marts."""
         reasons: dict[str, list[str]] = {}
         for row in sorted(self.mart("quarantine"), key=lambda row: row["table_name"]):
             reasons.setdefault(row["run_id"], []).append(f"{row['table_name']}: {row['reason']}")
@@ -215,7 +215,7 @@ class History:
 
     @property
     def decisions_fault(self) -> str:
-        """What is wrong with the entries of decisions; empty if nothing is. Pages show it, and no acknowledgement."""
+        """The damage to the record of decisions; empty without any. Pages show it instead of acknowledgements."""
         return self._decided[1]
 
     def ways(self, run_id: str) -> set[tuple[str, str, str]]:

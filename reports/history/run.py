@@ -66,7 +66,7 @@ class Results:
         return {cell.spec.app: cell.input for cell in self.cells if cell.input}
 
     def _sentence(self, failed_stages: Iterable[Stage]) -> str:
-        """How many cells are right, which are not, and which stages failed."""
+        """The number of right cells, the wrong cells, and the failed stages, in a sentence."""
         judged = [cell for cell in self.cells if not cell.is_bound]
         bounds = [cell for cell in self.cells if cell.is_bound]
         equal = sum(cell.verdict == "equal" for cell in judged)
@@ -105,7 +105,7 @@ class Results:
 
     @property
     def gate_note(self) -> str:
-        """Why the speed gate had nothing to compare with; empty if it had, or did not run."""
+        """The reason for a speed gate without a baseline; empty if it had one, or did not run."""
         return ""
 
     @property
@@ -212,7 +212,7 @@ class Run(Results):
 
     @property
     def gate_note(self) -> str:
-        """Why the speed gate had nothing to compare with; empty if it had, or did not run."""
+        """The reason for a speed gate without a baseline; empty if it had one, or did not run."""
         return self.note
 
     @property
@@ -254,12 +254,12 @@ class Run(Results):
 
     @property
     def refused(self) -> str:
-        """Why nothing of it was run; empty if it was accepted."""
+        """The reason for a refusal of its request; empty if it was accepted."""
         return self.plan.get("refused", "")
 
     @property
     def sentence(self) -> str:
-        """What a person needs to know first."""
+        """Its sentence for the top of a page."""
         if self.refused:
             return f"Refused: {self.refused}"
         return self._sentence(self.failures) if self.status.state == "finished" else self._unfinished()

@@ -75,7 +75,7 @@ class Speed:
 
     @property
     def why(self) -> str:
-        """What `text` means here, in one line; empty if nothing is known."""
+        """The reason for the verdict in one line; empty without one."""
         if self.verdict == "too_new":
             return f"{self.nights} of the {ENOUGH} nights that a verdict needs"
         if self.verdict == "not_judged":

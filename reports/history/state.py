@@ -43,7 +43,7 @@ class State(Results):
 
     @property
     def gate_note(self) -> str:
-        """Why the speed gate had nothing to compare the newest of these runs with; empty if it had, or did not run."""
+        """The same for the newest of these runs: the reason for a speed gate without a baseline."""
         return self.runs[0].note
 
     @property
@@ -58,7 +58,7 @@ class State(Results):
 
     @property
     def sentence(self) -> str:
-        """What a person needs to know first."""
+        """Its sentence for the top of a page."""
         return self._sentence(stage for _, stage in self.failures)
 
     @property

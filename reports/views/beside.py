@@ -60,7 +60,7 @@ class Beside:
 
     @property
     def sentence(self) -> str:
-        """What a person needs to know first."""
+        """Its sentence for the top of a page."""
         both = [pair for pair in self.pairs if pair.one and pair.other]
         changed = sum(pair.changed for pair in both)
         if not both:

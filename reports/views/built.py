@@ -1,4 +1,4 @@
-"""What dbt built and tested in a run: each model and test, with its state, seconds and rows.
+"""The models and tests of dbt in a run, each with its state, seconds and rows.
 
 The stage `dbt_build` writes runs/<run id>/dbt.json from the results of dbt. A run without the file has no such page.
 """
@@ -63,7 +63,7 @@ class Built:
 
     @classmethod
     def of(cls, run: Run) -> Built | None:
-        """What dbt built in a run; None if the run kept nothing."""
+        """The models and tests of a run; None if the run kept nothing."""
         content = left_json(run.folder / RESULTS)
         if not content:
             return None
@@ -78,7 +78,7 @@ class Built:
 
     @property
     def sentence(self) -> str:
-        """What a person needs to know first."""
+        """Its sentence for the top of a page."""
         if self.failures:
             return f"{len(self.failures)} of {len(self.models) + len(self.tests)} models and tests of dbt failed"
         return f"dbt built {_count(self.models, 'model')}, and {_count(self.tests, 'test')} passed"

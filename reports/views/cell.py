@@ -136,7 +136,7 @@ def _logs(attempt: Path) -> list[tuple[str, list[str]]]:
 
 
 def engine_of(cell: Cell, report: dict[str, Any]) -> Engine:
-    """What is known of the engine of a cell: from the report, else from the manifest, else its name only."""
+    """The engine of a cell, from the report, else from the manifest, else by its name only."""
     if facts := report.get("host", {}).get("engine"):
         return Engine(facts["system"], {name: version for name, version in facts.items() if name != "system"})
     try:
@@ -277,7 +277,7 @@ def _host(cell: Cell, report: dict[str, Any], exit_record: dict[str, Any]) -> li
 
 
 def _disturbance(facts: dict[str, Any]) -> str:
-    """What other work did to the cores during the measurement (run/disturbance.py); empty without a record."""
+    """The effects of other work on the cores during the measurement (run/disturbance.py); empty without a record."""
     if facts.get("others") is None:
         return ""
     mhz = [f"{facts[name]:,.0f}" for name in ("mhz_before", "mhz_after") if facts.get(name)]
@@ -301,7 +301,7 @@ def _plan(report: dict[str, Any]) -> str:
 
 
 def _changes(report: dict[str, Any]) -> str:
-    """How the load has changed since the planner chose the plan, and the plan that fits it now."""
+    """The changes of the load since the planner chose the plan, and the plan that fits it now."""
     planned = report.get("planned") or {}
     clauses = [
         f"{operator} has {times:.1f} times its part of the work"

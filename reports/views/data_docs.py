@@ -106,7 +106,7 @@ def judgements(history: History) -> list[Judgement]:
 
 
 def headline(known: list[Judgement]) -> str:
-    """What a person needs to know first."""
+    """Its sentence for the top of a page."""
     if not known:
         return "No run has been judged yet"
     newest = known[0]

@@ -132,7 +132,7 @@ def human_ratio(value: float | None) -> str:
 
 
 def note(cells: Iterable[Cell]) -> str:
-    """What the columns of ratios mean, and what was checked of other engines; empty without such cells."""
+    """The meaning of the columns of ratios, and the checks of other engines; empty without such cells."""
     engines = others(cells)
     if not engines:
         return ""
@@ -194,7 +194,7 @@ def _chosen(cells: list[Cell]) -> Iterator[tuple[str, Cell]]:
 
 
 def _versions(run: Run, name: str) -> str:
-    """What an engine is, and the versions that one of its reports has."""
+    """The name of an engine's system, and the versions that one of its reports has."""
     engines = [_engine(run, cell) for cell in run.cells if cell.spec.executor == name]
     return max(engines, key=lambda engine: len(engine.versions)).text
 

@@ -53,7 +53,7 @@ class HostRow(NamedTuple):
 
     @property
     def facts(self) -> list[str]:
-        """What is known of the host, in the order of FACTS."""
+        """The facts of the host, in the order of FACTS."""
         return [getattr(self, name) for name in FACTS]
 
 

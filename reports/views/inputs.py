@@ -133,7 +133,7 @@ class Inputs:
 
     @property
     def sentence(self) -> str:
-        """What a person needs to know first: imports, rows set aside, and whether every workload was checked."""
+        """Its sentence for the top of a page: imports, rows set aside, and whether every workload was checked."""
         if not self.workloads:
             return "No inputs: the run planned no cell"
         known = [view for view in self.imports if view.input.imported]

@@ -145,7 +145,7 @@ class _Group(NamedTuple):
 
 
 class Performance:
-    """What the marts say about the speed of the runs of a history."""
+    """The speed of the runs of a history, from its marts."""
 
     def __init__(self, history: History):
         """Read nothing yet; each mart is read once, when it is needed."""
@@ -356,7 +356,7 @@ def _events(row: Row, inputs: dict[str, Input]) -> str:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What a performance page shows about its run, beside the sections.
+    """The facts about the run of a performance page, beside its sections.
 
     Attributes:
         why: why the page shows this run; empty if the page is its own.

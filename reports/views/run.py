@@ -75,7 +75,7 @@ class RunPage:
 
 @dataclass(frozen=True)
 class CellProgress:
-    """How far a cell of a run in progress is, and on which host."""
+    """The progress of a cell of a run, and the host of the cell."""
 
     cell: Cell
     host: str
@@ -118,6 +118,6 @@ class Progress:
 
     @classmethod
     def of(cls, run: Run, estimate: str) -> Progress:
-        """How far a run is."""
+        """The progress of a run."""
         cells = [CellProgress.of(run, cell) for cell in run.cells]
         return cls(run, estimate, cells, sum(cell.has_ended for cell in cells), lanes(run))

@@ -1,4 +1,4 @@
-"""What the tasks of a pinned run did, as a bar for each thread.
+"""The tasks of a pinned run, as a bar for each thread.
 
 A task executes rows and hands them on. The rest of the thread's time is waiting. These are the parts of figure 8 of
 BriskStream: execute, others, and the remaining time.
