@@ -52,7 +52,9 @@ def _functions(path: str, tree: ast.Module) -> Iterator[Violation]:
             if lines > MOST_LINES:
                 message = f"{node.name} has {lines} lines; split it into functions of at most {MOST_LINES}"
                 yield Violation(path, node.lineno, "code/long-function", message)
-            count = len([argument for argument in ast.walk(node.args) if isinstance(argument, ast.arg)])
+            arguments = node.args
+            count = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
+            count += (arguments.vararg is not None) + (arguments.kwarg is not None)
             if count > MOST_PARAMETERS:
                 message = f"{node.name} has {count} parameters, more than {MOST_PARAMETERS}: give some of them a class"
                 yield Violation(path, node.lineno, "code/parameters", message)

@@ -157,7 +157,7 @@ class Profile(Document):
             By operator, the factor of the time of a row, and the factor of the rows that leave per row that enters.
         """
         several = frozenset(name for name, places in plan.items() if len(places) > 1)
-        by = self.graph(registry.load(self.app)).likest(several)
+        by = self.graph(registry.load(self.app)).most_similar(several)
         known = {name: self.patterns[pattern].costs[name] for name, pattern in by.items()}
         seen = {name: _cost(name, [tasks]) for name in known}
         both = {name: (known[name], seen[name]) for name in known if known[name].rows_in and seen[name].rows_in}

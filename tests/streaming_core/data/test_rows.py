@@ -106,7 +106,10 @@ BASE = {
         ({"rows": np.zeros(47, np.uint8)}, "2 rows of 24 bytes take 48 bytes, got 47"),
         ({"rows": bytes(48)}, "rows must be writable"),
         ({"numbers": (np.zeros(8, np.uint8), None)}, "seq and sub must have eight bytes for each row"),
-        ({"numbers": (np.zeros(16, np.uint8), np.zeros(24, np.uint8))}, "seq and sub must have eight bytes for each row"),
+        (
+            {"numbers": (np.zeros(16, np.uint8), np.zeros(24, np.uint8))},
+            "seq and sub must have eight bytes for each row",
+        ),
         ({"columns": "[]"}, "each column values and a base"),
         ({"columns": "{"}, "columns: "),
         ({"values": [np.zeros(12, np.uint8), np.zeros(8, np.uint8)]}, "each column must lie in a row"),

@@ -271,8 +271,8 @@ def test_sessions_without_a_result_function_still_expire():
     app.source(Event).window(size=5, kind="session").key_by("value").apply(
         update=numbered, state=Sum, output=Output
     ).sink()
-    made, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (8, 0, 1), (13, 0, 1), (14, 0, 2), (14, 0, 1)])
-    assert [(row["start"], row["ts"], row["n"]) for row in made] == [
+    outputs, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (8, 0, 1), (13, 0, 1), (14, 0, 2), (14, 0, 1)])
+    assert [(row["start"], row["ts"], row["n"]) for row in outputs] == [
         (0, 5, 1), (0, 9, 2), (0, 13, 3), (13, 18, 1), (14, 19, 1), (13, 19, 2),
     ]  # fmt: skip
 
@@ -545,8 +545,8 @@ def test_all_rows_from_windows_that_expire_at_the_end_are_emitted():
         app.source(Event), keys=many, key=Pair, advance=10, size=10, delay=100, state=Sum, output=Event, **first
     )
     declare_window(stream, keys=of_value, key=Pair, advance=5, size=5, state=Sum, output=Event, **second).sink()
-    made, _ = interpreted(app, [(ts, 1500, 0) for ts in (1, 11, 21)])
-    assert len(made) == 3 * 1500
+    outputs, _ = interpreted(app, [(ts, 1500, 0) for ts in (1, 11, 21)])
+    assert len(outputs) == 3 * 1500
 
 
 def test_longer_chains_than_copies_can_order_are_refused():

@@ -2,7 +2,7 @@
 //!
 //! Latency is measured by following pointers in an order that no prefetcher knows, so the core waits for each line. This is the
 //! worst case, as in BriskStream's model (section 3.1). Bandwidth is measured by reading line after line. Each round also writes
-//! the lines that others have read, because a core that writes a line again must first get it back from their caches.
+//! the lines that others have read. A core that writes a line again must first get it back from their caches.
 
 use std::io;
 use std::time::Instant;

@@ -388,9 +388,15 @@ mod tests {
 
     type Case = (usize, fn(u64) -> u64);
 
-    /// Functions that hash a number, and how many numbers to try. Hashes differ everywhere; only in high bits; only in the bits of
-    /// the place; everywhere, though many share a segment for long; only in the bits of the segment. Look-ups go through
-    /// equal places one by one.
+    /// Functions that hash a number, and how many numbers to try. In this order, hashes differ:
+    ///
+    /// 1. everywhere
+    /// 2. only in high bits
+    /// 3. only in the bits of the place
+    /// 4. everywhere, though many share a segment for long
+    /// 5. only in the bits of the segment
+    ///
+    /// Look-ups go through equal places one by one.
     const HASHES: [Case; 5] = [
         (20_000, |word| hash_i64(word as i64)),
         (2_500, |word| word << 40),

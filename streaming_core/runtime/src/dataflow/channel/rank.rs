@@ -2,8 +2,8 @@
 //!
 //! The rows of one event part at a partitioned operator and meet again behind it. No task in between sees all of them, so no
 //! task can count them. A rank names the stream of a row and, for each operator, the number of the row among the outputs of its
-//! input. The code is prefix-free and keeps order: of two rows of one event, the row with the smaller rank comes first in the
-//! sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
+//! input. The code is prefix-free and keeps order. Of two rows of one event, the row with the smaller rank
+//! comes first in the sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
 //! where an input becomes several rows, and only there.
 //!
 //! Replicas of a windowed operator that share rows see all rows of an event, in one order. They count the rows, and paths begin

@@ -11,7 +11,7 @@ use crate::threads::team::thread_cpu_nanoseconds;
 /// Moves a task on by one batch, if there is one, and room for its outputs. Returns whether it did.
 ///
 /// # Errors
-/// Kernels' failures are noted in the frame; anything else ends the run.
+/// The frame notes failures of kernels; anything else ends the run.
 pub(super) fn step(task: &mut Task, step: &mut Step) -> Result<bool, RunError> {
     let (taken, before) = (task.cost.rows_in, task.counters.time);
     let watch = watch(task, step.job).map(|watch| (watch, thread_cpu_nanoseconds()));
@@ -69,7 +69,7 @@ fn go_on(task: &mut Task, step: &mut Step) -> Result<bool, RunError> {
 /// Takes a batch, and uses it.
 fn take(task: &mut Task, step: &mut Step) -> Result<bool, RunError> {
     let known = task.taken.upto;
-    // SAFETY: this task alone reads as these readers; what was taken before has been used.
+    // SAFETY: this task alone reads as these readers; the task has used what it took before.
     let new = unsafe { task.inlet.take(&step.network.outlets, step.job.block.text, &mut task.taken) }?;
     step.clock.lap(&mut task.counters.time.other);
     if !new {

@@ -1,4 +1,4 @@
-//! One of the outlets that a gate reads.
+//! Sources: each is an outlet that a gate reads.
 
 use std::ops::Range;
 
@@ -10,31 +10,31 @@ use crate::dataflow::windowed::epochs::Epochs;
 use crate::output::digest::Digest;
 use crate::threads::sync::Arc;
 
-/// One of those who put out something for a gate.
+/// An outlet as one gate sees it, with the reader's place in it.
 #[derive(Debug)]
 pub struct Source {
-    /// Number of the outlet, and as which of its readers.
+    /// Number of the outlet, and number of this reader among its readers.
     pub outlet: usize,
     pub reader: usize,
-    /// Which of the streams that the replica takes it belongs to: of each event, those of the first come first.
+    /// Number of the stream that the outlet belongs to. Of each event, the replica takes rows of the first stream first.
     pub stream: u64,
-    /// Where in the outlet's jumbo tuples the hashes of the rows' keys are, if they are wanted.
+    /// The list of the outlet's jumbo tuples that holds the hashes of the rows' keys, if the reader wants hashes.
     pub hashes: Option<usize>,
-    /// Jumbo tuples not given back, as far as `look` has seen: what comes meanwhile is for the next time.
+    /// Jumbo tuples that `look` saw and the reader still holds. Later ones wait for the next `look`.
     waiting: usize,
-    /// How many of these were taken whole: rows are read where they lie, so they are given back when that is over.
+    /// Number of these that the reader took whole. It reads rows in place, so it gives them back only afterwards.
     used: usize,
-    /// Rows of the head that were taken.
+    /// Number of rows that the reader took from the head.
     pub at: usize,
-    /// The event of its next row, as far as it was looked at; None: there was none.
+    /// The event of the next row; None if `head` saw no row.
     pub next: Option<i64>,
-    /// No row of an event up to this one comes any more behind the head.
+    /// Behind the head, all rows belong to later events than this one.
     pub upto: i64,
-    /// Nothing comes any more in this block.
+    /// Whether the outlet has published everything of this block.
     pub done: bool,
-    /// If it is a replica whose epochs say when it puts out nothing: these, and its number.
+    /// For a replica whose epochs tell when it puts out nothing: the epochs, and its number.
     silences: Option<(Arc<Epochs>, usize)>,
-    /// Engine time when the processing of the earliest event began that has become nothing here.
+    /// Engine time at which processing began of the earliest event without a row here.
     pub heard: u64,
 }
 
@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// It is replica `number` of a windowed operator.
+    /// Marks the source as replica `number` of a windowed operator.
     pub fn silent(self, epochs: &Arc<Epochs>, number: usize) -> Self {
         Self { silences: Some((epochs.clone(), number)), ..self }
     }
@@ -68,13 +68,13 @@ impl Source {
     pub unsafe fn look(&mut self, outlets: &[Outlet]) -> bool {
         let outlet = &outlets[self.outlet];
         self.waiting = outlet.waiting(self.reader);
-        // SAFETY: as the caller says; so many are waiting.
+        // SAFETY: the caller is the reader, and `waiting` jumbo tuples wait.
         let jumbo = |index| unsafe { outlet.ahead(self.reader, index) };
         (0..self.waiting).map(jumbo).any(|jumbo| !jumbo.ranks.is_empty() || !jumbo.subs.is_empty())
     }
 
-    /// Takes in up to where it is silent, if it is, as far as events have been dealt. Asked after all of a gate's sources
-    /// were looked at: of what was found there, it is known then that nothing comes from here.
+    /// Raises `upto` to the last event for which the replica puts out nothing. The gate calls this after it has looked at all
+    /// sources, so the answer covers every row that it saw there.
     pub fn learn(&mut self) {
         if let Some((epochs, number)) = &self.silences {
             self.upto = epochs.silent(*number, self.upto);
@@ -107,35 +107,35 @@ impl Source {
         None
     }
 
-    /// Gives back what was taken whole.
+    /// Gives back the jumbo tuples that the reader took whole.
     pub fn release(&mut self, outlets: &[Outlet]) {
         (0..std::mem::take(&mut self.used)).for_each(|_| outlets[self.outlet].release(self.reader));
     }
 
-    /// How many of a jumbo tuple's rows are for this reader.
+    /// Number of a jumbo tuple's rows for this reader.
     pub fn rows_of(&self, jumbo: &Jumbo) -> usize {
         jumbo.shares[self.reader].len(jumbo.rows.n)
     }
 
-    /// Where the `index`-th of these lies.
+    /// The address of the `index`-th row for this reader.
     #[inline(always)]
     pub fn place(&self, jumbo: &Jumbo, index: usize) -> *const u8 {
         place(jumbo, jumbo.shares[self.reader].position(index))
     }
 
-    /// The hash of its key, if that is wanted.
+    /// The hash of the key of the `index`-th row for this reader; 0 if the reader wants no hashes.
     #[inline(always)]
     pub fn hash(&self, jumbo: &Jumbo, index: usize) -> u64 {
         self.hashes.map_or(0, |hashes| jumbo.hashes[hashes][jumbo.shares[self.reader].position(index)])
     }
 
-    /// What the `index`-th of these is ordered by.
+    /// The sort key of the `index`-th row for this reader.
     #[inline(always)]
     pub fn key<K: SortKey>(&self, jumbo: &Jumbo, index: usize) -> K {
         K::of(jumbo, jumbo.shares[self.reader].position(index), self.stream)
     }
 
-    /// The last thing known of it: that no row comes any more which is earlier than this, except for those waiting.
+    /// The least sort key of rows that `look` has not seen.
     ///
     /// # Safety
     /// The caller is the reader.
@@ -143,19 +143,19 @@ impl Source {
         let outlet = &outlets[self.outlet];
         let mut upto = None;
         for index in (self.used..self.waiting).rev() {
-            // SAFETY: as the caller says; so many are waiting.
+            // SAFETY: the caller is the reader, and `waiting` jumbo tuples wait.
             let jumbo = unsafe { outlet.ahead(self.reader, index) };
             upto = upto.or(Some(jumbo.upto));
             let n = self.rows_of(jumbo);
             if n > if index == self.used { self.at } else { 0 } {
-                // Rows of one event may fill many jumbo tuples, and none of them can announce that it is the last one.
+                // Rows of one event may fill many jumbo tuples, and no jumbo tuple can announce that it is the last one.
                 return self.key::<K>(jumbo, n - 1).max(K::behind(upto.unwrap_or(self.upto)));
             }
         }
         K::behind(upto.unwrap_or(self.upto))
     }
 
-    /// Lists the rows waiting, up to `bound` and not too many of them; the last one's key if there are more.
+    /// Lists the rows that wait, up to `bound` and about `MOST` of them. Returns the last listed key if more rows may follow.
     ///
     /// # Safety
     /// The caller is the reader, and releases nothing while the list is used.
@@ -169,7 +169,7 @@ impl Source {
         let outlet = &outlets[self.outlet];
         let (start, mut begin) = (list.len(), self.at);
         for index in self.used..self.waiting {
-            // SAFETY: as the caller says; so many are waiting.
+            // SAFETY: the caller is the reader, and `waiting` jumbo tuples wait.
             let jumbo = unsafe { outlet.ahead(self.reader, index) };
             let end = self.rows_of(jumbo);
             if end > begin && self.key::<K>(jumbo, begin) <= bound {
@@ -193,7 +193,7 @@ impl Source {
         None
     }
 
-    /// Up to where the rows `range` are not behind `bound`; the last one is.
+    /// The end of the rows of `range` that are not behind `bound`. The last row is behind it.
     fn ready<K: SortKey>(&self, jumbo: &Jumbo, range: Range<usize>, bound: K) -> usize {
         let (mut from, mut to) = (range.start, range.end - 1);
         while from < to {
@@ -209,7 +209,7 @@ impl Source {
     /// The digest of the jumbo tuples that begin within the next `n` rows.
     ///
     /// # Safety
-    /// The caller is the reader; so many are waiting, prepared for the sink.
+    /// The caller is the reader, and `n` rows wait, prepared for the sink.
     pub unsafe fn begun(&self, outlets: &[Outlet], n: usize) -> Digest {
         let outlet = &outlets[self.outlet];
         let (mut sum, mut at, mut left) = (Digest::default(), self.at, n);
@@ -225,7 +225,8 @@ impl Source {
         sum
     }
 
-    /// Adds the places of the other rows of a jumbo tuple that is taken in part. Its digest was added with its first rows.
+    /// Adds the addresses of the remaining rows of a jumbo tuple that the reader took in part. Its digest went with its
+    /// first rows.
     ///
     /// # Safety
     /// The caller is the reader, and releases nothing while the places are used.

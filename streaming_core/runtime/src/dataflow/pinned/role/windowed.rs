@@ -43,7 +43,7 @@ pub fn prepare(task: &mut Task, (operator, lane): (usize, usize), step: &Step) -
         unsafe { windowed.replicas.with_mut(lane, |replica| replica.pass(&windowed.operator)) };
     }
     if is_new {
-        // SAFETY: the rows were taken just now; they are what the operator takes.
+        // SAFETY: the task took the rows just now, and they have the record that the operator takes.
         unsafe { finder.find(&windowed.operator, taken.rows, &mut taken.hashes) }?;
     }
     Ok(true)
@@ -86,7 +86,7 @@ pub fn process(
     // SAFETY: this task alone is this replica.
     *left = unsafe { windowed.replicas.with_mut(lane, work) }?;
     if let Some(to) = *left {
-        // SAFETY: the row was taken.
+        // SAFETY: the task took the row.
         let next = (to < taken.rows.n).then(|| unsafe { taken.rows.seq(to) });
         (jumbo.upto, jumbo.last) = (next.map_or(taken.upto, |seq| seq - 1), false);
     }

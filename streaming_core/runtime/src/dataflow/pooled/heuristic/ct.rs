@@ -1,9 +1,12 @@
 //! `ct`, current throughput: the place whose normalised throughput in the current window of time is lowest, because it is
 //! likely to be the bottleneck.
 //!
-//! n_i = (T_i + w_i s) / (c_i cs_i). T_i is the time that workers spent at i in the window, and w_i s is the time that they are
-//! allotted now. c_i is the cost of a tuple there, and cs_i the cumulative selectivity. Source: Prasaad et al., section 6.4,
-//! equation (3).
+//! n_i = (T_i + w_i s) / (c_i cs_i). Source: Prasaad et al., section 6.4, equation (3). Its symbols:
+//!
+//! - T_i: the time that workers spent at i in the window
+//! - w_i s: the time that they are allotted now
+//! - c_i: the cost of a tuple there
+//! - cs_i: the cumulative selectivity
 //!
 //! The cost of a place is unknown until a worker has been there. The first worker to go there measures it. Others come when the
 //! cost is known or when they have nothing else to do. Ties, as at the beginning of a window, go to the end of the chain.

@@ -38,8 +38,8 @@ impl Thresholds {
         }
     }
 
-    /// How many of `most` replicas there should be, if the `n` replicas with this `load` should change: the fewest that keep the
-    /// load below the target.
+    /// The number of replicas that should replace `n` replicas with this `load`, if they should change. It is the least number
+    /// that keeps the load below the target, and at most `most`.
     pub fn wanted(self, load: f64, n: usize, most: usize) -> Option<usize> {
         let percent = 100.0 * load;
         if percent <= f64::from(self.upper) && percent >= f64::from(self.lower) {
