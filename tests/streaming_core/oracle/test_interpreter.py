@@ -424,7 +424,7 @@ def test_an_error_names_operator_event_and_line(fn, a, b, error):
     lines = list(enumerate(Path(__file__).read_text().splitlines(), 1))
     line = next(i for i, text in lines if text.endswith("# here") and i > fn.__code__.co_firstlineno)
     assert str(failure.value).startswith(f"operator {fn.__name__}, event 2: {error}")
-    assert str(failure.value).endswith(f"(test_interpreter.py:{line})")
+    assert str(failure.value).endswith(f"({Path(__file__).name}:{line})")
     assert "\n" not in str(failure.value)
 
 
