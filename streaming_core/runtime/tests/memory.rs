@@ -3,8 +3,8 @@
 //! Every executor runs operators that turn one row into fifty, and one operator that stops now and then. It waits until all other
 //! threads are asleep, because nothing can go on without it.
 //!
-//! The test compares two numbers with bounds: how many events the first operator is ahead then, and how many bytes the run has
-//! ever held at once. The bounds depend only on the configuration. Ten times the events change neither.
+//! The test compares two numbers with bounds: the events that the first operator is ahead then, and the bytes that the run has
+//! held at most. The bounds depend only on the configuration. Ten times the events change neither.
 #![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -50,8 +50,8 @@ const THREADS: usize = 3;
 const BATCH: usize = 4;
 /// Of `pooled`, which has more batches in flight if they are smaller.
 const POOLED_BATCH: usize = 32;
-// The same numbers as in the executors: batches in flight, jumbo tuples in an outlet, and rows that a gate takes at once from
-// a source. The rows of the last jumbo tuple do not count.
+// The numbers of the executors: batches in flight, jumbo tuples in an outlet, and rows that a gate takes at once from a
+// source. The rows of the last jumbo tuple do not count.
 const WINDOW: usize = 8;
 const SLOTS: usize = 8;
 const TAKEN_AT_ONCE: usize = 1024;

@@ -1,8 +1,8 @@
 //! Measures how long this machine takes to fetch memory of another node, or memory that another core has written.
 //!
 //! Latency is measured by following pointers in an order that no prefetcher knows, so the core waits for each line. This is the
-//! worst case, as in BriskStream's model (section 3.1). Bandwidth is measured by reading line after line. Each round also writes
-//! the lines that others have read, because a core that writes a line again must first get it back from their caches.
+//! worst case, as in BriskStream's model (section 3.1). Bandwidth is measured by reading line after line. Other rounds
+//! write lines that other cores have read: a core that writes a line again must first get it back from their caches.
 
 use std::io;
 use std::time::Instant;

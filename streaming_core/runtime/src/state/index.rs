@@ -389,7 +389,7 @@ mod tests {
     type Case = (usize, fn(u64) -> u64);
 
     /// Functions that hash a number, and how many numbers to try. Hashes differ everywhere; only in high bits; only in the bits of
-    /// the place; everywhere, though many share a segment for long; only in the bits of the segment. Look-ups go through
+    /// the place. In the last two, many share a segment for long, or hashes differ only in the bits of the segment. Look-ups go through
     /// equal places one by one.
     const HASHES: [Case; 5] = [
         (20_000, |word| hash_i64(word as i64)),

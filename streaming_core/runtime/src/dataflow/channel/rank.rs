@@ -2,7 +2,7 @@
 //!
 //! The rows of one event part at a partitioned operator and meet again behind it. No task in between sees all of them, so no
 //! task can count them. A rank names the stream of a row and, for each operator, the number of the row among the outputs of its
-//! input. The code is prefix-free and keeps order: of two rows of one event, the row with the smaller rank comes first in the
+//! input. The code is prefix-free and keeps order. The row with the smaller rank comes first in the
 //! sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
 //! where an input becomes several rows, and only there.
 //!

@@ -69,7 +69,7 @@ fn go_on(task: &mut Task, step: &mut Step) -> Result<bool, RunError> {
 /// Takes a batch, and uses it.
 fn take(task: &mut Task, step: &mut Step) -> Result<bool, RunError> {
     let known = task.taken.upto;
-    // SAFETY: this task alone reads as these readers; what was taken before has been used.
+    // SAFETY: this task alone reads as these readers, and no longer uses the rows that it took before.
     let new = unsafe { task.inlet.take(&step.network.outlets, step.job.block.text, &mut task.taken) }?;
     step.clock.lap(&mut task.counters.time.other);
     if !new {

@@ -1,4 +1,4 @@
-//! The data of a task, and what the tasks of every role share: room for outputs, publication, and who is woken.
+//! The data of a task, and what the tasks of every role share: room for outputs, publication, and the threads to wake.
 //!
 //! Start with `step.rs`, the loop that moves a task on, then read the task's role in `role/`. A task belongs to one thread,
 //! and it alone writes its outlets.

@@ -1,7 +1,7 @@
 //! Steps: a worker takes a batch through the stateless operators between two stages. Any worker may run any step on any batch.
 //!
-//! `run_step` reads as the way of a batch: it enters from the lanes in front, passes the operators, and goes to the sink or
-//! into the lanes of the next stage.
+//! `run_step` reads as the way of a batch. The batch enters from the lanes in front and passes the operators. Then it goes to
+//! the sink, or into the lanes of the next stage.
 
 use crate::dataflow::frame::Job;
 use crate::dataflow::lane::{Lanes, Scratch, lane_of};
@@ -46,8 +46,8 @@ struct Passage<'a> {
 impl Pool {
     /// Takes batch `serial` through step `k`. Returns how many rows came in and went out.
     ///
-    /// The step merges the outputs of the lanes in front, runs the stateless operators, and passes their outputs to the stage
-    /// behind, or to the sink.
+    /// The step merges the outputs of the lanes in front and runs the stateless operators. Their outputs go to the stage behind,
+    /// or to the sink.
     pub fn run_step(
         &self,
         k: usize,

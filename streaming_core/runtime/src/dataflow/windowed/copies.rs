@@ -1,13 +1,13 @@
 //! Copies: the rows for replicas that share nothing (SN; STRETCH, sections 2.2 and 4.1).
 //!
-//! A finder of keys copies a row, with its meeting, into the queue of every replica that owns one of its keys in the epoch of its
-//! event. The meeting has the replica's keys, with their numbers in the row, because outputs are ranked by these numbers. A row
+//! A finder of keys copies a row, with its meeting, into the queues of replicas. Each of these owns a key of the row in the epoch
+//! of its event. The meeting has the replica's keys, with their numbers in the row, because outputs are ranked by these numbers. A row
 //! that meets all keys goes to every replica that owns cells. The text in the block is not copied, because no task writes it.
 //!
 //! Three things depend on all rows and must be the same for all replicas, although no replica sees all rows:
 //!
-//! * *The watermark*, as far as windows expire by it. If a row moves the mark of its stream beyond the end of another window, as
-//!   far as this task knows, it goes to all replicas that own cells. For replicas without a key of the row, the copy has no keys.
+//! * *The watermark*, as far as windows expire by it. A row may move the mark of its stream beyond the end of another window, as
+//!   far as this task knows. It then goes to all replicas that own cells. For replicas without a key of the row, the copy has no keys.
 //!   Other tasks find the keys of other rows. A row that moves a mark for all of them together moves it here. So all replicas
 //!   stand at the same window before every row. Where a stream can be idle, its mark itself decides: a row that moves it at all
 //!   goes to all.

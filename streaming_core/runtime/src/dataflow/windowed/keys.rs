@@ -4,7 +4,7 @@
 //! fields. Where every row has the same keys, none are listed. If a row has a key several times, the first counts,
 //! unless the operator takes bags.
 //!
-//! Where replicas have copies of their own (`copies.rs`), a meeting is *dealt*: it has the keys of its reader, each with its
+//! Where replicas have copies of their own (`copies.rs`), a meeting is *dealt*. It has the keys of its reader, each with its
 //! number in the row. It also says whether this reader counts the row if the row is late.
 //!
 //! If the keys function raises, the meeting holds the exception in place of keys. The replicas report it: only they know what

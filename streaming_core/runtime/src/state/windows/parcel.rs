@@ -1,7 +1,7 @@
 //! Parcels: cells by value, to be rebuilt in memory of another replica's own.
 //!
-//! A parcel consists of words, so an entry has the same layout here as in memory. A cell begins with four words: its number, the
-//! size of its last pane, its number of panes, and its number of single entries outside panes, for example sessions. A pane
+//! A parcel consists of words, so an entry has the same layout here as in memory. A cell begins with its number and the size of
+//! its last pane. Its number of panes follows, then its number of single entries outside panes, for example sessions. A pane
 //! begins with its window, its size and its number of entries. An entry has its header, with zeros for addresses, and then the
 //! content of its containers.
 //!

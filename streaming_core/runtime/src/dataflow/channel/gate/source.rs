@@ -20,9 +20,9 @@ pub struct Source {
     pub stream: u64,
     /// Where in the outlet's jumbo tuples the hashes of the rows' keys are, if they are wanted.
     pub hashes: Option<usize>,
-    /// Jumbo tuples not given back, as far as `look` has seen: what comes meanwhile is for the next time.
+    /// Jumbo tuples that the gate still holds, as far as `look` has seen: later ones are for the next time.
     waiting: usize,
-    /// How many of these were taken whole: rows are read where they lie, so they are given back when that is over.
+    /// How many of these the gate took whole: the task reads rows in place, so the gate gives them back after that.
     used: usize,
     /// Rows of the head that were taken.
     pub at: usize,

@@ -18,7 +18,7 @@ pub fn list(task: &mut Task, step: &mut Step) -> Result<(), RunError> {
         let outlet = task.outlet(step.network);
         let Task { role: Role::Keys(keys), taken, counters, ended, .. } = task else { return Ok(()) };
         let windowed = windowed(step.job, keys);
-        // SAFETY: the rows were taken just now; they are what the operator takes.
+        // SAFETY: the task took the rows just now; they are what the operator takes.
         let outcome = unsafe { list_rows(windowed, keys, taken, step.job, jumbo) };
         step.clock.lap(&mut counters.time.useful);
         *ended |= note(outcome, keys.operator, step, jumbo)?;
@@ -28,7 +28,7 @@ pub fn list(task: &mut Task, step: &mut Step) -> Result<(), RunError> {
     })
 }
 
-/// Puts the rows that were taken, and their meetings, into a jumbo tuple.
+/// Puts the rows that the task took, and their meetings, into a jumbo tuple.
 ///
 /// # Safety
 /// They have not been given back, and are what the input takes.
@@ -41,7 +41,7 @@ unsafe fn list_rows(
 ) -> Result<(), RunError> {
     let rows = taken.rows;
     jumbo.ranks.extend_from_slice(&taken.ranks);
-    // Events stay in their block. The outputs of operators have to be copied: they are given back before replicas read them.
+    // Events stay in their block. The finder copies the outputs of operators: it gives them back before replicas read them.
     let block = job.block.row(0)..job.block.row(job.block.n);
     jumbo.rows = if rows.places.is_null() && block.contains(&rows.start) {
         rows

@@ -63,7 +63,7 @@ pub fn process(
     let Task { taken, counted, left, .. } = task;
     if left.is_none() && !windowed.operator.shares_nothing() {
         for (index, rank) in taken.ranks.iter_mut().enumerate() {
-            // SAFETY: there is a rank of each row that was taken.
+            // SAFETY: there is a rank of each row that the task took.
             *rank = counted.rank(unsafe { taken.rows.seq(index) }, *rank);
         }
     }
@@ -86,7 +86,7 @@ pub fn process(
     // SAFETY: this task alone is this replica.
     *left = unsafe { windowed.replicas.with_mut(lane, work) }?;
     if let Some(to) = *left {
-        // SAFETY: the row was taken.
+        // SAFETY: the task took the row.
         let next = (to < taken.rows.n).then(|| unsafe { taken.rows.seq(to) });
         (jumbo.upto, jumbo.last) = (next.map_or(taken.upto, |seq| seq - 1), false);
     }

@@ -1,4 +1,4 @@
-//! The wiring of tasks: which outlets and tasks there are, and who reads whom.
+//! The wiring of tasks: its outlets, its tasks, and the outlets that each task reads.
 //!
 //! Four passes over the graph decide about edges, ranks, batches and outlets (`assembly.rs` runs them). Then the tasks are
 //! added, upstream first: sources, and for each consumer its finders, mergers and replicas. Last, each task learns which

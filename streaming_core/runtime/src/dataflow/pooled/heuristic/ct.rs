@@ -1,8 +1,10 @@
 //! `ct`, current throughput: the place whose normalised throughput in the current window of time is lowest, because it is
 //! likely to be the bottleneck.
 //!
-//! n_i = (T_i + w_i s) / (c_i cs_i). T_i is the time that workers spent at i in the window, and w_i s is the time that they are
-//! allotted now. c_i is the cost of a tuple there, and cs_i the cumulative selectivity. Source: Prasaad et al., section 6.4,
+//! n_i = (T_i + w_i s) / (c_i cs_i).
+//!
+//! Workers spent the time T_i at i in the window, and are allotted w_i s now. The cost of a tuple there is c_i, and the
+//! cumulative selectivity is cs_i. Source: Prasaad et al., section 6.4,
 //! equation (3).
 //!
 //! The cost of a place is unknown until a worker has been there. The first worker to go there measures it. Others come when the

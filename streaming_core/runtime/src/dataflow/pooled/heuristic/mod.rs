@@ -4,8 +4,8 @@
 //! whatever it is. `ct`, `lp`, `et` and `qst` follow the equations of the paper (Prasaad et al., section 6). Workers ask them
 //! through the central scheduler, and they see every operator's queue. `affinity` is ours.
 //!
-//! An operator of the paper is a place here: a stateful operator, or a fused run of stateless ones (section 2 leaves fusion to
-//! the compiler). `affinity` alone also sees steps without operators. Where the paper says nothing, the file
+//! An operator of the paper is a place here: a stateful operator, or a fused run of stateless ones. Section 2 leaves fusion to
+//! the compiler. `affinity` alone also sees steps without operators. Where the paper says nothing, the file
 //! of the heuristic says what it does. Ties go to the end of the chain.
 
 mod affinity;

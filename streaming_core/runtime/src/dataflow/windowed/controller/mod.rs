@@ -38,8 +38,8 @@ impl Thresholds {
         }
     }
 
-    /// How many of `most` replicas there should be, if the `n` replicas with this `load` should change: the fewest that keep the
-    /// load below the target.
+    /// How many of `most` replicas there should be, if the number should change from `n` at this `load`. These are the fewest that
+    /// keep the load below the target.
     pub fn wanted(self, load: f64, n: usize, most: usize) -> Option<usize> {
         let percent = 100.0 * load;
         if percent <= f64::from(self.upper) && percent >= f64::from(self.lower) {
