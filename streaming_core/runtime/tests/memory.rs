@@ -3,7 +3,7 @@
 //! Every executor runs operators that turn one row into fifty, and one operator that stops now and then. It waits until all other
 //! threads are asleep, because nothing can go on without it.
 //!
-//! The test compares two numbers with bounds: the events that the first operator is ahead then, and the bytes that the run has
+//! The test bounds two numbers: the events that the first operator is ahead then, and the bytes that the run has
 //! held at most. The bounds depend only on the configuration. Ten times the events change neither.
 #![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 
