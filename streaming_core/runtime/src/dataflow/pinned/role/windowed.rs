@@ -63,7 +63,7 @@ pub fn process(
     let Task { taken, counted, left, .. } = task;
     if left.is_none() && !windowed.operator.shares_nothing() {
         for (index, rank) in taken.ranks.iter_mut().enumerate() {
-            // SAFETY: there is a rank of each row that was taken.
+            // SAFETY: there is a rank of each row that the task took.
             *rank = counted.rank(unsafe { taken.rows.seq(index) }, *rank);
         }
     }
