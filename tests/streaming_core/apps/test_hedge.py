@@ -10,7 +10,7 @@ from tests.streaming_core.apps.windows import run
 
 COLUMNS = ("seq", "ts", "earlier", "l_company", "l_price", "r_company", "r_price")
 
-# One set of parameters for examples by hand and some random ones, so that the loop is compiled once.
+# One set of parameters for examples by hand and some random ones: the loop compiles once.
 BY_HAND = {"keys": 5, "size": 30_001}
 
 

@@ -11,7 +11,7 @@ from tests.streaming_core.apps.windows import run
 
 COLUMNS = ("seq", "ts", "earlier", "x", "y", "a", "b", "c", "d")
 
-# One set of parameters for examples by hand and some random ones, so that one compilation of the loop serves all.
+# One set of parameters for examples by hand and some random ones: the loop compiles once.
 BY_HAND = {"keys": 5, "size": 300_001}
 
 
