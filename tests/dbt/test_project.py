@@ -66,7 +66,7 @@ def test_shared_column_descriptions_are_unique_and_used():
 def test_exposures_list_the_marts_of_each_page():
     read = {
         mart
-        for path in (PROJECT.parent / "reports").glob("*.py")
+        for path in (PROJECT.parent / "reports").rglob("*.py")
         for mart in re.findall(r'mart\("(\w+)"\)', path.read_text())
     }
     exposures = yaml.safe_load((PROJECT / "models" / "exposures.yml").read_text())["exposures"]

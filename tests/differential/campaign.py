@@ -33,6 +33,7 @@ from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import ACTIVE_CONTROLLERS, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec
 from tests.differential import dataflows, generated, programs, test_dataflows, test_generated, test_programs, windowings
 from tests.differential.case import Events
@@ -327,7 +328,7 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
                 continue
             say(program=f"{kind} {number} {index}", way=str(way))
             blocks = Blocks(Events([table]), program, way.block)
-            run = functools.partial(one_pass.run, way.spec, program, blocks, rate=way.rate)
+            run = functools.partial(one_pass.run, way.spec, program, blocks, PassRequest(rate=way.rate))
             if differs := difference(app, way, expected, run):
                 say(differs=differs)
     counts = {

@@ -189,7 +189,7 @@ def source(is_transaction: bool) -> str:
     lines += [f"def work({owner}):\n    i = 0\n    x = 0.0\n    p = False\n"]
     for number, use in enumerate(uses()):
         if kept[use.field]:
-            lines += [f"    if row.what == {number}:\n        {use.said}\n"]
+            lines += [f"    if row.what == {number}:\n        {use.statement}\n"]
     if is_transaction:
         lines += ["    state.i = i\n    state.x = x\n    state.p = p\n\n\n"]
         lines += [

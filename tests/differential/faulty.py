@@ -75,8 +75,13 @@ class Faulty(Interpreter):
 def restore_all(rows, before: dict) -> None:
     """Restore each row from its copy; `before` maps the ids of rows to copies."""
     for row in rows:
-        for name in row.__slots__:
-            setattr(row, name, copy.deepcopy(getattr(before[id(row)], name)))
+        restore(row, before[id(row)])
+
+
+def restore(row, before) -> None:
+    """Restore a row from its copy."""
+    for name in row.__slots__:
+        setattr(row, name, copy.deepcopy(getattr(before, name)))
 
 
 def all_hold(conditions) -> bool:

@@ -274,7 +274,7 @@ def test_container_owner_is_evaluated_once_and_first():
     expected = interpreter.process(events)
     compare("found", expected, loop.process(events), "outputs")
     compare("found", expected, kernel.process(events), "outputs")
-    compare("found", interpreter.state()["found"], loop.state()["found"], "state")
+    compare("found", interpreter.state()["container_uses"], loop.state()["container_uses"], "state")
 
 
 def test_keys_of_every_length_have_states_of_their_own():

@@ -21,6 +21,7 @@ NAME, TITLE, PREFIX = "fraud-checks", "Fraud checks", "fraud_checks_"
 OWN = {
     ".copier-answers.yml.jinja",
     "copier.yml",
+    ".github/workflows/release.yml",
     "mkdocs.yml.jinja",
     "pyproject.toml.jinja",
     "tests/e2e/test_template.py",

@@ -36,6 +36,9 @@ class Session:
             raise ConnectionResetError
         return self
 
+    def interruptAll(self) -> None:
+        raise AssertionError("no cell is late")
+
     def count(self) -> int:
         return 1
 

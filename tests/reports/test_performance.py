@@ -156,14 +156,15 @@ def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=2, red=False)
     past_runs.add(home, FEW, applications=["wc"], executors=["pooled"], threads=[2])
-    assert Performance(History(home)).default() == (
-        RUN_IDS[1],
-        "the newest comparable run, because no nightly has measurements",
-    )
+    run, reason = Performance(History(home)).default()
+    assert run.run_id == RUN_IDS[1]
+    assert reason == "the newest comparable run, because no nightly has measurements"
     shutil.rmtree(home.run(RUN_IDS[0]))
     write_json(home.run(RUN_IDS[1]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
     write_json(home.run(RUN_IDS[0]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
-    assert Performance(History(home)).default() == (FEW, "the newest run, because no comparable run has measurements")
+    run, reason = Performance(History(home)).default()
+    assert run.run_id == FEW
+    assert reason == "the newest run, because no comparable run has measurements"
 
 
 def test_newer_nightly_outside_the_marts_is_named(runs, tmp_path):
