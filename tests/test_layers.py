@@ -40,6 +40,7 @@ FLOORS = (
     "infra.checkout",
     "infra.fields",
     "infra.lint",
+    "infra.release",
     "infra.services",
     "infra.airflow",
     "infra.stack",
