@@ -7,16 +7,16 @@ in order, cheap ones first. A failed item does not stop the others, so that one 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.release import smoke, wheel
+from infra.release.command import output
 from streaming_core.errors import CommandFailed
 
 # Python 3.N that the wheel runs on. numba and Airflow decide the newest one.
@@ -77,10 +77,10 @@ def items(*, tests: bool) -> list[tuple[str, Callable[[Release], str]]]:
 
 def clean(release: Release) -> str:
     """Checks that every file is committed."""
-    changes = _run(release.root, ["git", "status", "--porcelain"]).splitlines()
+    changes = output(release.root, ["git", "status", "--porcelain"]).splitlines()
     if changes:
         raise CommandFailed(f"{len(changes)} files are not committed, among them {changes[0][3:]}: commit them")
-    return _run(release.root, ["git", "rev-parse", "--short", "HEAD"]).strip()
+    return output(release.root, ["git", "rev-parse", "--short", "HEAD"]).strip()
 
 
 def versions(release: Release) -> str:
@@ -94,8 +94,8 @@ def versions(release: Release) -> str:
                 f"{file} has version {version}, and pyproject.toml has {release.version}: make them equal"
             )
     tag = f"v{release.version}"
-    tags = _run(release.root, ["git", "tag", "--list", tag]).split()
-    if tags and _run(release.root, ["git", "rev-list", "-1", tag]) != _run(
+    tags = output(release.root, ["git", "tag", "--list", tag]).split()
+    if tags and output(release.root, ["git", "rev-list", "-1", tag]) != output(
         release.root, ["git", "rev-list", "-1", "HEAD"]
     ):
         raise CommandFailed(f"the tag {tag} is at another commit: raise the version in pyproject.toml and Cargo.toml")
@@ -124,7 +124,7 @@ def lock(release: Release) -> str:
         options = ["--output-file", str(copy), "--quiet", "--universal", "--python-version", PYTHONS[0]]
         options += ["--generate-hashes", "--no-emit-index-url", "--no-emit-find-links"]
         options += ["--custom-compile-command", "make lock"]
-        _run(release.root, [sys.executable, "-m", "uv", "pip", "compile", "requirements.in", *options])
+        output(release.root, [sys.executable, "-m", "uv", "pip", "compile", "requirements.in", *options])
         if copy.read_text() != text:
             raise CommandFailed("requirements.lock is not what requirements.in resolves to: run `make lock`")
     return f"{text.count(' --hash=')} hashes, no address of an index" if "://" not in text else _address(text)
@@ -132,13 +132,13 @@ def lock(release: Release) -> str:
 
 def lint(release: Release) -> str:
     """Runs `make lint`."""
-    _run(release.root, ["make", "--no-print-directory", "lint"])
+    output(release.root, ["make", "--no-print-directory", "lint"])
     return "no violations"
 
 
 def test(release: Release) -> str:
     """Runs `make test`."""
-    lines = _run(release.root, ["make", "--no-print-directory", "test"]).splitlines()
+    lines = output(release.root, ["make", "--no-print-directory", "test"]).splitlines()
     return next((line.strip("= ") for line in reversed(lines) if " passed" in line), "passed")
 
 
@@ -146,7 +146,7 @@ def documentation(release: Release) -> str:
     """Builds the documentation with the menu of versions; `mike deploy` builds the same."""
     with tempfile.TemporaryDirectory() as folder:
         config = ["--config-file", "infra/release/mkdocs.yml"]
-        _run(release.root, [sys.executable, "-m", "mkdocs", "build", "--quiet", *config, "--site-dir", folder])
+        output(release.root, [sys.executable, "-m", "mkdocs", "build", "--quiet", *config, "--site-dir", folder])
         return f"{len(list(Path(folder).rglob('*.html')))} pages"
 
 
@@ -172,16 +172,6 @@ def _holds(name: str, item: Callable[[Release], str], release: Release) -> bool:
         line, mark = str(error), "NO"
     print(f"\r{name:15} {mark}   {line} ({time.monotonic() - begin:.0f} s)", flush=True)
     return mark == "ok"
-
-
-def _run(root: Path, command: Sequence[str]) -> str:
-    process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    if process.returncode:
-        lines = (process.stdout + process.stderr).strip().splitlines()
-        raise CommandFailed(
-            f"`{' '.join(command)}` ended with exit code {process.returncode}: {' / '.join(lines[-3:])}"
-        )
-    return process.stdout
 
 
 def _address(text: str) -> str:

@@ -14,11 +14,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.release.command import output
 from streaming_core.errors import CommandFailed
 
 # One application for each kind of state, and the executors that run it.
 CASES = {"wc": ("pooled", "pinned", "morsel"), "gs": ("transactional",), "scalejoin": ("pinned",)}
 EVENTS = 2000
+# Only what a user's shell has: no Python path, and no home of the engine.
+VARIABLES = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 LIMIT = 600  # seconds for one command; compiling an application takes a few
 
 
@@ -79,14 +82,5 @@ def _compare(folder: Path, application: str, executors: Sequence[str]) -> None:
 
 
 def _run(folder: Path, command: Sequence[str]) -> None:
-    # Only what a user's shell has: no Python path, and no home of the engine.
-    kept = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
-    process = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, env=environment, timeout=LIMIT
-    )
-    if process.returncode:
-        lines = (process.stdout + process.stderr).strip().splitlines()
-        raise CommandFailed(
-            f"`{' '.join(command)}` ended with exit code {process.returncode}: {' / '.join(lines[-2:])}"
-        )
+    environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    output(folder, command, environment, LIMIT)
