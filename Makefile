@@ -1,8 +1,10 @@
 # Every target sets up what it needs; stamp files skip finished steps. `make` lists the targets.
 # YES=1 installs missing Debian packages. Settings come from the command line, then the environment, then .env (see .env.example), then the defaults below.
 
-SHELL := bash
-.SHELLFLAGS := -euo pipefail -c
+# Recipes run in the environment of everything that Lockstep starts, which also reads .env.
+SHELL := infra/setup/environment
+.SHELLFLAGS := bash -euo pipefail -c
+$(if $(shell true)$(filter-out 0,$(.SHELLSTATUS)),$(error .env is not valid))
 .DEFAULT_GOAL := help
 
 BUILD := .lockstep-build
@@ -10,35 +12,12 @@ VENV  := .venv
 RUN   := $(VENV)/bin/python
 LOCKSTEP := $(VENV)/bin/lockstep
 
-# .env becomes a make file of defaults, which the environment overrides. Characters that make would interpret are
-# escaped. Like .env, the file is readable by its owner only, because it may hold secrets.
+# Without the environment's .venv/bin, which comes first.
 HASH := \#
-ifneq ($(wildcard .env),)
-include $(BUILD)/env.mk
-endif
-$(BUILD)/env.mk: .env
-	@mkdir -p $(@D)
-	@(umask 077 && sed -nE -e 's/[$$]/&&/g; s/#/$$(HASH)/g' \
-	  -e 's/^([A-Z_][A-Z0-9_]*)=(.*)$$/export \1 ?= $$()\2$$()/p' $< > $@)
-
-# Absolute, because Airflow, Spark and dbt each start their processes in folders of their own.
-override LOCKSTEP_HOME := $(abspath $(or $(LOCKSTEP_HOME),.lockstep))
-override AIRFLOW_HOME  := $(abspath $(or $(AIRFLOW_HOME),.airflow))
-export LOCKSTEP_HOME AIRFLOW_HOME
-
-# .venv/bin comes first on PATH, because Spark looks there for its Python and its scripts.
-# PYTHONPATH and packages in the user's home must not change a result.
-HOST_PATH := $(PATH):$(HOME)/.cargo/bin
-export PATH := $(CURDIR)/$(VENV)/bin:$(HOST_PATH)
-export VIRTUAL_ENV := $(CURDIR)/$(VENV)
-export PYTHONNOUSERSITE := 1
-# File names are UTF-8, in every locale.
-export PYTHONUTF8 := 1
-# Without cached bytecode, every process would compile its modules again.
-unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
+HOST_PATH := $${PATH$(HASH)*:}
 
 # The first Python that is new enough; otherwise any, so that doctor can report that it is too old.
-PYTHON ?= $(shell PATH="$(HOST_PATH)"; for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell PATH="$(HOST_PATH)"; for p in $${PYTHON-} python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; exit; }; done; \
 	command -v python3 || echo python3-not-found)
 
@@ -71,33 +50,47 @@ doctor: ## check this machine, and print the command that installs each missing 
 setup: $(VENV)/.runtime $(LOCKSTEP) ## install the Python packages into .venv and build the Rust runtime
 
 # Runs before anything is installed, and stops if a requirement is missing. On Debian, YES=1 installs what is missing.
+# Without YES=1, tests are skipped if only they need a missing program.
 .PHONY: fit
 fit:
-	@$(DOCTOR) --quiet
+	@$(DOCTOR) --quiet $(addprefix --for=,$(FOR))
+FOR :=
+lint: FOR := lint
+test: FOR := $(if $(YES),test)
+test-full: FOR := $(if $(YES),test test-full)
 
 # PYTHON is looked up anew in each recipe, so the recipes after this one use a Python that this one installed.
 DOCTOR = PATH="$(HOST_PATH)"; { command -v "$(PYTHON)" >/dev/null || infra/setup/python $(YES); } && \
 	"$$(command -v "$(PYTHON)" || echo python3)" infra/setup/doctor $(if $(YES),--yes)
 
-# uv installs the packages several times faster than pip, but does not read pip's settings, such as a mirror in
-# pip.conf. If uv fails, pip tries. The lock is complete, so --no-deps skips resolution (pip would also reject extras
-# that the lock merges into one line).
+# The packages install beside the build of the runtime, which needs only one of them: maturin.
 $(VENV)/.locked: requirements.lock | fit
-	@echo "setup: installing the Python packages of requirements.lock (about a minute)"
+	@echo "setup: installing the Python packages and building the Rust runtime (about a minute)"
 	@mkdir -p $(BUILD)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || PATH="$(HOST_PATH)" "$(PYTHON)" -m venv --clear $(VENV)
-	@awk '/^[a-z0-9]/ { uv = /^uv==/ } uv' requirements.lock > $(BUILD)/uv.lock
-	@$(RUN) -m pip install -q --require-hashes -r $(BUILD)/uv.lock
+	@awk '/^[a-z0-9]/ { tool = /^(uv|maturin)==/ } tool' requirements.lock > $(BUILD)/tools.lock
+	@$(RUN) -m pip install -q --no-deps --require-hashes -r $(BUILD)/tools.lock
+	+@$(MAKE) --no-print-directory --output-sync=line -j2 setup-packages setup-runtime
+	@touch $@
+
+# uv installs the packages several times faster than pip, but does not read pip's settings, such as a mirror in
+# pip.conf. If uv fails, pip tries. The lock is complete, so --no-deps skips resolution (pip would also reject extras
+# that the lock merges into one line).
+.PHONY: setup-packages setup-runtime
+setup-packages:
 	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --no-deps --require-hashes -r requirements.lock \
 	  || { echo "setup: uv failed; trying pip"; $(RUN) -m pip install -q --no-deps --require-hashes -r requirements.lock; }
-	@touch $@
+
+setup-runtime:
+	@$(MATURIN) --skip-install
+MATURIN := MAKEFLAGS= $(VENV)/bin/maturin develop --release --quiet
 
 # Installed in place: edited Python files count at once, and `make setup` builds edited Rust files.
 RUNTIME_SOURCES := $(shell find streaming_core/runtime -name '*.rs' -o -name Cargo.toml) Cargo.toml pyproject.toml
 $(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
-	@echo "setup: building the Rust runtime (about a minute the first time)"
-	@$(VENV)/bin/maturin develop --release --uv --quiet
+	@echo "setup: installing the Rust runtime (building it takes a minute)"
+	@$(MATURIN) --uv
 	@$(RUN) -c 'import streaming_core._runtime'
 	@touch $@
 
@@ -112,55 +105,64 @@ lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="-
 
 ##@ Checking
 # Tests have their own homes, so that they add nothing to the history of real runs.
-test test-full test-python test-python-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
-test test-full test-python test-python-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
+test-python test-python-full test-e2e: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
+test-python test-python-full test-e2e: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
 
-# One worker runs all tests of a file. tests/conftest.py groups files and puts the long ones first.
-IN_PARALLEL := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
-# A slow test may take an hour.
-PATIENT := -o faulthandler_timeout=3600
+# One worker runs all tests of a file. tests/conftest.py groups files and puts the long ones first. A worker that dies
+# ends the run with the name of its test, because xdist fails to give a new worker the work of a dead one.
+IN_PARALLEL := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# A slow test may take two hours.
+PATIENT := -o faulthandler_timeout=7200
 
-# The loom models keep one core busy for minutes and need no Python, so setup and the Python tests run beside them. The
-# runtime's tests run alone: their threads wait for each other, and take ten times as long beside other tests.
-# End-to-end tests mostly wait, so pytest gets one worker more than there are cores.
-BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2
+# Prints the seconds of a target.
+TIMED = TIMEFORMAT='$@: %0R s'; time
+
+# What the runtime's property tests and models explore at most (threads/testing.rs); the full tests have their own bounds.
+test: export PROPTEST_CASES := 64
+test: export LOOM_MAX_PREEMPTIONS := 1
 
 .PHONY: test
-test: fit ## run the tests, except the slow ones
-	$(BOTH) test-models test-python
-	@$(CARGO_TEST)
+test: | fit ## run the tests, except the slow ones; ARGS="--record-durations" notes what they take in tests/durations.txt
+	@$(TIMED) $(MAKE) --no-print-directory test-runtime test-models test-python
 
 .PHONY: test-full
-test-full: fit ## run all tests, including the slow ones
-	$(BOTH) test-models-full test-python-full
-	@$(CARGO_TEST)
-	@$(RUN) -m pytest $(PATIENT) -m e2e
+test-full: | fit ## run all tests, including the slow ones
+	@$(TIMED) $(MAKE) --no-print-directory test-runtime-full test-models-full test-python-full test-e2e
 
-.PHONY: test-python test-python-full
+# End-to-end tests mostly wait, so pytest gets one worker more than there are cores. It ends with the tests that it skips.
+.PHONY: test-python test-python-full test-e2e
 test-python: setup
-	@$(RUN) -m pytest $(IN_PARALLEL) -m "not slow"
+	@$(TIMED) $(RUN) -m pytest $(IN_PARALLEL) --durations=25 -m "not slow" $(ARGS)
 
 test-python-full: setup
-	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"
+	@$(TIMED) $(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) --durations=25 -m "not e2e"
 
-# The models check the lock-free code under every interleaving with up to three preemptions, which takes seconds. More
-# preemptions take hours and rarely find more. The full tests also run whole executors under random schedules (shuttle).
+test-e2e: setup
+	@$(TIMED) $(RUN) -m pytest $(PATIENT) --durations=25 -m e2e
+
+# The models check the lock-free code under every interleaving with up to so many preemptions, mostly three. More take hours
+# and rarely find more. The full tests also run whole executors under random schedules (shuttle).
 # timeout wraps each test binary, because ending cargo would leave the binary running; cargo prints the name of a test
 # after a minute. --foreground lets Ctrl-C reach the binaries. MAKEFLAGS is empty, because cargo is no sub-make.
-LIMITED := MAKEFLAGS= cargo --config 'target."cfg(unix)".runner = ["timeout", "--foreground", "15m"]' test --quiet
-CARGO_TEST := $(LIMITED) --workspace
-LOOM := LOOM_MAX_PREEMPTIONS=3 $(LIMITED) --workspace --lib --features loom
-.PHONY: test-runtime test-models test-models-full
+LIMITED = MAKEFLAGS= cargo $(OPTIMIZED) --config 'target."cfg(unix)".runner = ["timeout", "--foreground", "15m"]' test --quiet
+# The full tests run longer than they build.
+OPTIMIZED :=
+test-runtime-full test-models-full: OPTIMIZED := --config profile.dev.opt-level=1
+LOOM = $(LIMITED) --workspace --lib --features loom
+.PHONY: test-runtime test-runtime-full test-models test-models-full
 test-runtime: | fit
-	@$(CARGO_TEST)
+	@$(TIMED) $(LIMITED) --workspace --lib
+
+test-runtime-full: | fit
+	@$(TIMED) $(LIMITED) --workspace
 
 test-models: | fit
-	@$(LOOM)
-	@$(CARGO_TEST) --no-run
+	@$(TIMED) $(LOOM)
 
-test-models-full: test-models
-	@$(LOOM) -- --ignored
-	@$(LIMITED) --lib --features shuttle shuttle_
+test-models-full: | fit
+	@$(TIMED) $(CLIPPY) --lib --tests --features loom -- -D warnings
+	@$(TIMED) $(LOOM) -- --include-ignored
+	@$(TIMED) $(LIMITED) --lib --features shuttle shuttle_
 
 .PHONY: cost
 cost: setup ## measure what a run costs besides the engine; ARGS="--before CHECKOUT" compares; minutes on a quiet machine
@@ -176,7 +178,7 @@ nights: setup ## show that nights find what they must, and accuse no unchanged b
 
 .PHONY: lint lint-python lint-rust
 lint: setup ## check style, types, prose, spelling and links; silent when clean
-	$(BOTH) lint-python lint-rust
+	@$(TIMED) $(MAKE) --no-print-directory --output-sync=line -j2 lint-python lint-rust
 
 lint-python:
 	@$(VENV)/bin/ruff format --check --quiet
@@ -185,7 +187,6 @@ lint-python:
 lint-rust:
 	@cargo fmt --all --check
 	@$(CLIPPY) --all-targets -- -D warnings
-	@$(CLIPPY) --lib --tests --features loom -- -D warnings
 CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
 
 .PHONY: docs
@@ -207,8 +208,10 @@ screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark
 
 ##@ Releasing
 .PHONY: release
-release: setup ## run the release checklist, and write the wheel into dist; ARGS="--no-tests" leaves out lint and tests
-	@$(RUN) -m infra.release $(ARGS)
+release: setup ## check all that a release needs, write the wheel into dist, and run it
+	+@$(MAKE) --no-print-directory lock docs lint test
+	@changes=$$(git status --porcelain); [ -z "$$changes" ] || { echo "release: commit these files first:"; echo "$$changes"; exit 1; } >&2
+	@$(RUN) -m infra.release
 
 ##@ Cleaning up
 # In the warehouse only raw/ is history; `lockstep warehouse build` makes the marts from it.
@@ -217,5 +220,5 @@ clean: ## remove .venv, build outputs and the marts; keep the history of runs
 	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@rm -f streaming_core/_runtime*.so
 	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +
-	@[ ! -d "$$LOCKSTEP_HOME/warehouse" ] \
+	@[ ! -d "$$LOCKSTEP_HOME/warehouse/raw" ] \
 	  || find "$$LOCKSTEP_HOME/warehouse" -mindepth 1 -maxdepth 1 -not -name raw -exec rm -rf {} +

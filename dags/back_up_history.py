@@ -21,6 +21,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from dags.lib.backup import back_up
+from dags.lib.form import bounds
 from dags.lib.plan import VALIDATED
 from streaming_core.regression.project import TAG, labelled, named
 
@@ -34,7 +35,7 @@ with DAG(
     max_active_runs=1,
     params={
         "keep": Param(
-            14, type="integer", title="Keep", description="Number of backups to keep.", minimum=1, maximum=999
+            14, type="integer", title="Keep", description="Number of backups to keep. 1 to 999.", allOf=bounds(1, 999)
         )
     },
     default_args={"retries": 0},

@@ -14,6 +14,7 @@ Each row becomes an event, or is set aside with a reason. The folder of the impo
 | Map | `FIELD=COLUMN` per line, for fields whose column has another name | the name of the field |
 | Unit | unit of integer fields that are read from timestamps | timestamps do not fit |
 | Separator | character between the columns of CSV | comma; in `.tsv` files a tab |
+| Tolerance | share of the rows that may be set aside without a warning | 0 |
 | Params | parameters of the application | those of the application |
 | Spark | the Airflow connection of the Spark that reads the files | `spark_default` |
 

@@ -38,7 +38,6 @@ with form_dag(
             title="Against",
             description="The commit to compare with: a branch, a tag or a commit of this repository. Required.",
             minLength=1,
-            maxLength=200,
         ),
         **run_params("Default: the newest run.", "Default: every cell that is equal to the oracle."),
     },

@@ -1,23 +1,15 @@
-"""The context of Great Expectations, from the files in `expectations/gx`.
+"""The context of Great Expectations, which each validation writes into LOCKSTEP_HOME.
 
-`gx.get_context(mode="file", context_root_dir="expectations/gx")`, with LOCKSTEP_HOME in the environment, opens the same
-context in a notebook. A validation opens a temporary copy:
-
-- Great Expectations writes into the folder of a context, and a run writes nothing into the checkout.
-- If an application is new or has changed since `make docs`, the copy has the suite that follows from the application
-  now. A run says so; a test of the checkout fails until the file is current.
-
-Results and pages are below LOCKSTEP_HOME. Analytics are off.
+With LOCKSTEP_HOME in the environment, `gx.get_context(mode="file", context_root_dir=".lockstep/expectations/gx")` opens
+the context of the last validation in a notebook. Results and pages are below LOCKSTEP_HOME too. Analytics are off.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 
@@ -25,7 +17,7 @@ import great_expectations as gx
 from great_expectations.data_context import FileDataContext
 
 from expectations import rows  # noqa: F401  # suites name its expectation
-from expectations.files import CONFIG, CONTEXT, FIXED, config, of_data_set
+from expectations.files import files
 from expectations.suites import Expectation
 from streaming_core.regression.home import Home
 
@@ -35,33 +27,23 @@ def site_folder(home: Home) -> Path:
     return home.reports / "data_docs"
 
 
-@contextmanager
-def open_context(home: Home, suites: dict[str, Sequence[Expectation]]) -> Iterator[tuple[FileDataContext, list[str]]]:
-    """Open a copy of the context.
+def context_folder(home: Home) -> Path:
+    """The folder of the context."""
+    return home.root / "expectations" / "gx"
+
+
+def new_context(home: Home, sets: Mapping[str, Sequence[Expectation]]) -> FileDataContext:
+    """Write the context anew, and open it.
 
     Args:
-        home: Where results and pages are.
-        suites: The expectations of the applications of a run, by the name of their suite.
-
-    Yields:
-        The context, and the names of the suites whose files in the checkout are missing or not current.
+        home: Where the context, results and pages are.
+        sets: The expectations of each data set, by name.
     """
-    for needed in (home.root / "expectations" / "results", site_folder(home)):
+    root = context_folder(home)
+    shutil.rmtree(root, ignore_errors=True)
+    for needed in (root.with_name("results"), site_folder(home)):
         needed.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="lockstep-expectations-") as folder:
-        root = Path(folder) / "gx"
-        shutil.copytree(CONTEXT, root)
-        stale = []
-        for name, expectations in suites.items():
-            for relative, text in of_data_set(name, expectations).items():
-                file = root / relative
-                if not file.is_file() or file.read_text() != text:
-                    stale += [name] * (name not in stale)
-                    file.write_text(text)
-        if stale:
-            names = {path.stem for path in (root / "expectations").glob("*.json")} | FIXED.keys()
-            (root / CONFIG).write_text(config(dict.fromkeys(names)))
-        yield (
-            gx.get_context(mode="file", context_root_dir=root, runtime_environment={"LOCKSTEP_HOME": str(home.root)}),
-            stale,
-        )
+    for path, text in files(sets).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return gx.get_context(mode="file", context_root_dir=root, runtime_environment={"LOCKSTEP_HOME": str(home.root)})

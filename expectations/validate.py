@@ -1,6 +1,6 @@
 """Tests the tables and outputs of a run with Great Expectations, and writes pages with the results.
 
-Each data set has a Checkpoint (`expectations/gx/checkpoints`). It runs the data set's suite, stores the results and
+Each data set has a Checkpoint (`expectations/files.py`). It runs the data set's suite, stores the results and
 updates the pages, with the actions that it declares.
 
 In:  warehouse/raw/{verdicts,violations,cells,samples} of the run, its plan, and the outputs of its cells.
@@ -42,13 +42,11 @@ class Judgement:
         sets: Number of data sets.
         count: Number of expectations.
         complaints: By severity, one line for each expectation that fails.
-        stale: The suites whose files in the checkout are missing or not current.
     """
 
     sets: int
     count: int
     complaints: dict[str, list[str]]
-    stale: list[str]
 
     @property
     def held(self) -> int:
@@ -83,9 +81,9 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
     # Imported here, because it takes seconds: bad input is reported before.
     import great_expectations as gx
 
-    from expectations.context import open_context, site_folder
+    from expectations.context import new_context, site_folder
     from expectations.declared import check
-    from expectations.files import SOURCE
+    from expectations.files import FIXED, SOURCE
 
     check(suites)
     # The time is that of the request, so that a second validation replaces the pages of the first.
@@ -93,19 +91,19 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
     complaints: dict[str, list[str]] = {severity: [] for severity in SEVERITIES}
     held: dict[str, dict[str, Any]] = {}
     count = 0
-    with open_context(home, suites) as (context, stale):
-        for data in sets:
-            result = context.checkpoints.get(data.name).run(
-                batch_parameters={"dataframe": data.rows}, expectation_parameters=data.parameters, run_id=run
-            )
-            [outcomes] = [validation.results for validation in result.run_results.values()]
-            failed = [one.to_json_dict() for one in outcomes if not one.success]
-            count += len(outcomes)
-            held[data.name] = {"held": len(outcomes) - len(failed), "count": len(outcomes)}
-            for severity in SEVERITIES:
-                of_severity = [one for one in failed if one["expectation_config"]["severity"] == severity]
-                complaints[severity] += [complaint(data.name, one) for one in of_severity]
-                held[data.name][severity] = len(of_severity)
+    context = new_context(home, FIXED | suites)
+    for data in sets:
+        result = context.checkpoints.get(data.name).run(
+            batch_parameters={"dataframe": data.rows}, expectation_parameters=data.parameters, run_id=run
+        )
+        [outcomes] = [validation.results for validation in result.run_results.values()]
+        failed = [one.to_json_dict() for one in outcomes if not one.success]
+        count += len(outcomes)
+        held[data.name] = {"held": len(outcomes) - len(failed), "count": len(outcomes)}
+        for severity in SEVERITIES:
+            of_severity = [one for one in failed if one["expectation_config"]["severity"] == severity]
+            complaints[severity] += [complaint(data.name, one) for one in of_severity]
+            held[data.name][severity] = len(of_severity)
     # Our pages use none of its styles, pictures and fonts. One of its styles loads a picture from another site.
     shutil.rmtree(site_folder(home) / "static", ignore_errors=True)
     for name, outcome in held.items():
@@ -113,7 +111,7 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
         outcome["page"] = str(page.relative_to(site_folder(home)))
     write_results(home, run_id, held)
     write(site_folder(home) / "index.html", Pages(History(home)).data_docs())
-    return Judgement(len(sets), count, complaints, stale)
+    return Judgement(len(sets), count, complaints)
 
 
 def complaint(name: str, result: dict) -> str:
@@ -174,11 +172,6 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     for severity, lines in judgement.complaints.items():
         for line in lines:
             print(f"expectations: {'' if severity == CRITICAL else f'{severity}: '}{line}", file=sys.stderr)
-    if judgement.stale:
-        print(
-            f"expectations: used what the applications declare now, because the files of {', '.join(judgement.stale)} "
-            "in expectations/gx are not current; run `make docs`"
-        )
     critical, doubts = judgement.complaints[CRITICAL], len(judgement.complaints[WARNING])
     summary = f"{judgement.held} of {judgement.count} expectations hold, in {judgement.sets} data sets"
     if doubts:

@@ -1,6 +1,11 @@
-"""The fields of a regression's request, for form, command line and reference: descriptions, bounds, fixed values."""
+"""The fields of a regression's request, for form, command line and reference: descriptions, bounds, fixed values.
+
+Also the fields that the form or a caller of the API sends.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from streaming_core.apps.registry import ALL
 from streaming_core.errors import bounds_of
@@ -28,3 +33,29 @@ def description(name: str) -> str:
     if least is not None and most is not None:
         return f"{text} {least:,.0f} to {most:,.0f}."
     return text if least is None else f"{text} At least {least:,.0f}."
+
+
+def defaults() -> dict[str, Any]:
+    """The default of every field of RegressionSpec."""
+    return {name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()}
+
+
+def regression_of(params: dict[str, Any], conf: dict[str, Any] | None) -> dict[str, Any]:
+    """The fields of RegressionSpec in a run's params; with a matrix, only the fields that override it.
+
+    A caller of the API sends only these fields. The form sends every field, so the fields that differ from their
+    defaults override the matrix. It sends the lines of a list as texts; an empty line is no value.
+    """
+    fields = {name: value for name, value in params.items() if name not in OF_RUN and value is not None}
+    for name, value in fields.items():
+        if isinstance(value, list):
+            fields[name] = [item for item in value if not isinstance(item, str) or item.strip()]
+    if fields.get("data") == []:  # no import chosen from the list
+        del fields["data"]
+    if not params.get("matrix"):
+        return fields
+    sent = {name: value for name, value in fields.items() if name in (conf or {})}
+    unchanged = defaults()
+    if unchanged.keys() <= (conf or {}).keys():
+        return {name: value for name, value in sent.items() if name not in unchanged or value != unchanged[name]}
+    return sent

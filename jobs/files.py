@@ -9,8 +9,8 @@ The table has the columns c0, c1, ... in the order of the file, and:
 - `_torn`: why the row could not be split into values, or null;
 - l0, l1, ... for columns that hold lists: null for a value that is not a list.
 
-One task reads a whole file, so that rows keep their order and have numbers. Spark reads Parquet. records.py reads the
-other kinds in Python, and explains why.
+Values are text, except for binary columns of Parquet. One task reads a whole file, so that rows keep their order and
+have numbers. parquet.py reads Parquet, and records.py reads the other kinds. Both explain why Spark does not.
 """
 
 from __future__ import annotations
@@ -31,17 +31,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs import records
+from jobs import parquet, records
+from jobs.parquet import Rows, is_binary
 from jobs.paths import open_regular, regular_files
 from jobs.records import Record, Value
 from streaming_core.errors import BadInput
 
-# Parquet types that Spark cannot read, by their name in the error.
-UNREAD: dict[str, Callable[[pa.DataType], bool]] = {
-    "float16": pa.types.is_float16,
-    "time of day": pa.types.is_time,
-    "decimal of more than 38 digits": pa.types.is_decimal256,
-}
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 SUFFIXES = f"{', '.join(KINDS)}; all except .parquet also with .gz or .bz2"
@@ -49,14 +44,9 @@ UNREADABLE = "the file cannot be read: "
 # The size of the batches that a task gives to Spark.
 BATCH_ROWS, BATCH_CHARACTERS = 8192, 8 << 20
 _SETTINGS = {
-    # One file per task.
-    "spark.sql.files.maxPartitionBytes": str(1 << 50),
-    "spark.sql.files.openCostInBytes": str(1 << 50),
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # pandas writes timestamps in nanoseconds, which Spark does not have.
-    "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
 
 
@@ -100,7 +90,7 @@ def find_files(named: list[Path], separator: str | None, roots: Sequence[Path] |
     paths, targets = [path for path, _ in pairs], [target for _, target in pairs]
     if twice := next((path for path, target in pairs if targets.count(target) > 1), None):
         raise BadInput(f"{twice} is in the list twice: name each file once")
-    kinds = {path: _kind(path) for path in paths}
+    kinds = {path: kind_of(path) for path in paths}
     kind = kinds[paths[0]]
     if other := next((path for path in paths if kinds[path] != kind), None):
         raise BadInput(f"{paths[0]} is {kind}, but {other} is {kinds[other]}: import files of one kind at a time")
@@ -119,7 +109,12 @@ def find_files(named: list[Path], separator: str | None, roots: Sequence[Path] |
     return Files(paths, targets, kind, first, separator)
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """The kind of a file by its name.
+
+    Raises:
+        BadInput: It has none.
+    """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compressed = bool(suffixes) and suffixes[-1] in COMPRESSED
     kind = KINDS.get(suffixes[-2 if compressed else -1]) if len(suffixes) > compressed else None
@@ -150,26 +145,12 @@ def _columns(path: Path, target: Path, kind: str, separator: str) -> dict[str, p
                 raise BadInput(f"{path} has no column names: its first line must contain them")
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
-    except (EOFError, zlib.error, pa.ArrowException, csv.Error) as error:
+    except (EOFError, zlib.error, pa.ArrowException, csv.Error, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {str(error).strip().partition(chr(10))[0]}") from None
     names = [name for name, _ in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadInput(f"{path} has two columns named {twice!r}: rename one")
-    for name, type_ in columns:
-        if type_ is not None and (unread := _unread(type_)):
-            raise BadInput(
-                f"{path}: column {name!r} is {type_}; the type {unread} cannot be imported: convert the column"
-            )
     return dict(columns)
-
-
-def _unread(kind: pa.DataType) -> str | None:
-    """The name of the part of a type that Spark cannot read; None if it can read all of it."""
-    parts = [kind.field(i).type for i in range(kind.num_fields)]
-    if pa.types.is_dictionary(kind):
-        parts.append(kind.value_type)
-    own = next((name for name, is_of in UNREAD.items() if is_of(kind)), None)
-    return own or next((unread for part in parts if (unread := _unread(part))), None)
 
 
 def _start(target: Path, suffix: str) -> str:
@@ -208,26 +189,24 @@ def settings(spark: SparkSession) -> Iterator[None]:
             spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
-def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool], first: int) -> DataFrame:
+def rows(spark: SparkSession, files: Files, columns: dict[str, bool], first: int) -> DataFrame:
     """The rows of all files.
 
     Args:
         spark: The session.
         files: The files.
-        links: An empty folder for links with plain names to Parquet files, because Spark reads some characters in names
-            as patterns. Spark needs it until it has read the files.
         columns: The columns that fields need -> whether the column holds lists. Other keys of JSON lines are ignored.
         first: The number of the first file.
     """
-    if files.kind == "parquet":
-        return _parquet(spark, files, links, columns, first)
     names = list(columns) if files.columns is None else list(files.columns)
+    types = [pa.binary() if files.columns and is_binary(files.columns[name]) else pa.string() for name in names]
     lists = [i for i, name in enumerate(names) if columns.get(name)]
+    needed = [i for i, name in enumerate(names) if name in columns]
     sources = [(target, path.suffix) for path, target in zip(files.paths, files.targets, strict=True)]
     schema = ", ".join(
         [
             "_file int, _row bigint, _line bigint, _raw binary, _torn string",
-            *(f"c{i} string" for i in range(len(names))),
+            *(f"c{i} {type_}" for i, type_ in enumerate(types)),
             *(f"l{i} array<string>" for i in lists),
         ]
     )
@@ -237,79 +216,70 @@ def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 target, suffix = sources[number]
-                yield from _batches(first + number, target, suffix, kind, separator, names, lists)
+                if kind == "parquet":
+                    read_rows = parquet.read(target, needed, lists, (BATCH_ROWS, BATCH_CHARACTERS))
+                else:
+                    read_rows = _text_rows(target, suffix, kind, separator, names, lists)
+                yield from _batches(first + number, types, lists, read_rows)
 
     return spark.range(0, len(sources), 1, len(sources)).mapInArrow(read, schema)
 
 
 def column_of(files: Files, columns: dict[str, bool], name: str) -> Column:
-    """The column of `rows` with a column of the files; the list column if the field is a list, except for Parquet."""
+    """The column of `rows` with a column of the files; the list column if the field is a list."""
     names = list(columns) if files.columns is None else list(files.columns)
-    is_list = columns[name] and files.kind != "parquet"
-    return F.col(f"{'l' if is_list else 'c'}{names.index(name)}")
+    return F.col(f"{'l' if columns[name] else 'c'}{names.index(name)}")
 
 
-def _parquet(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool], first: int) -> DataFrame:
-    for number, target in enumerate(files.targets, first):
-        (links / f"{number:06d}.parquet").symlink_to(target)
-    frame = spark.read.parquet(str(links))
-    # Spark accepts any bytes in a text column. A binary column may have any bytes.
-    texts = [name for name, kind in frame.dtypes if kind == "string" and name in columns]
-    wrong = {name: ~F.is_valid_utf8(_column(frame, name)) for name in texts}
-    faults = [F.when(is_wrong, F.lit(f"{name} is not UTF-8")) for name, is_wrong in wrong.items()]
-    bytes_of = [F.when(is_wrong, _column(frame, name).cast("binary")) for name, is_wrong in wrong.items()]
-    return frame.select(
-        *(_column(frame, name).alias(f"c{i}") for i, name in enumerate(frame.columns)),
-        F.coalesce(F.lit(None).cast("string"), *faults).alias("_torn"),
-        F.lit(None).cast("bigint").alias("_line"),
-        F.coalesce(F.lit(None).cast("binary"), *bytes_of).alias("_raw"),
-        F.substring(F.col("_metadata.file_name"), 1, 6).cast("int").alias("_file"),
-        (F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1) + 1).alias("_row"),  # a task is a file
+def _batches(number: int, types: list[pa.DataType], lists: list[int], read: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, in a task. For a damaged file, the last row has number 0 and the reason in `_torn`."""
+    before = 0
+    try:
+        for rows in read:
+            yield _batch(number, before, lists, rows)
+            before += len(rows.raw)
+    except (OSError, EOFError, zlib.error, pa.ArrowException, ValueError, OverflowError) as error:
+        text = (error.strerror if isinstance(error, OSError) else None) or str(error).partition("\n")[0]
+        values = [pa.nulls(1, type_) for type_ in types]
+        items = {i: pa.nulls(1, pa.list_(pa.string())) for i in lists}
+        reason = Rows(values, items, pa.nulls(1, pa.binary()), pa.array([UNREADABLE + text]))
+        yield _batch(number, -1, lists, reason)
+
+
+def _batch(number: int, before: int, lists: list[int], rows: Rows) -> pa.RecordBatch:
+    """Rows as a batch for Spark, behind so many earlier rows of the file of this number."""
+    count = len(rows.raw)
+    lines = pa.nulls(count, pa.int64()) if rows.lines is None else rows.lines
+    numbers = [pa.array([number] * count, pa.int32()), pa.array(range(before + 1, before + 1 + count), pa.int64())]
+    names = ["_file", "_row", "_line", "_raw", "_torn", *(f"c{i}" for i in range(len(rows.values)))]
+    items = [rows.items[i] for i in lists]
+    return pa.RecordBatch.from_arrays(
+        [*numbers, lines, rows.raw, rows.reasons, *rows.values, *items], names=[*names, *(f"l{i}" for i in lists)]
     )
 
 
-def _column(frame: DataFrame, name: str) -> Column:
-    return frame[f"`{name.replace('`', '``')}`"]
-
-
-def _batches(
-    number: int, target: Path, suffix: str, kind: str, separator: str, names: list[str], lists: list[int]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, in a task. For a damaged file, the last row has number 0 and the reason in `_torn`."""
+def _text_rows(
+    target: Path, suffix: str, kind: str, separator: str, names: list[str], lists: list[int]
+) -> Iterator[Rows]:
+    """The rows of a file of text."""
     held: list[Record] = []
-    characters = rows = 0
-    try:
-        with _opened(target, suffix) as packed, records.decoded(packed) as text:
-            if kind == "json":
-                read = records.json_records(text, names, frozenset(names[i] for i in lists))
-            else:
-                read = records.csv_records(text, separator, len(names))
-            for record in read:
-                held.append(record)
-                characters += len(record.text)
-                if len(held) == BATCH_ROWS or characters > BATCH_CHARACTERS:
-                    yield _batch(number, rows, held, kind, len(names), lists)
-                    rows += len(held)
-                    held, characters = [], 0
-    except (OSError, EOFError, zlib.error) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        yield _batch(number, -1, [Record(0, "", None, UNREADABLE + reason)], kind, len(names), lists)
-        return
+    characters = 0
+    with _opened(target, suffix) as packed, records.decoded(packed) as text:
+        if kind == "json":
+            read = records.json_records(text, names, frozenset(names[i] for i in lists))
+        else:
+            read = records.csv_records(text, separator, len(names))
+        for record in read:
+            held.append(record)
+            characters += len(record.text)
+            if len(held) == BATCH_ROWS or characters > BATCH_CHARACTERS:
+                yield _rows(held, kind, len(names), lists)
+                held, characters = [], 0
     if held:
-        yield _batch(number, rows, held, kind, len(names), lists)
+        yield _rows(held, kind, len(names), lists)
 
 
-def _batch(number: int, before: int, held: list[Record], kind: str, columns: int, lists: list[int]) -> pa.RecordBatch:
-    """Records as a batch for Spark.
-
-    Args:
-        number: Number of the file.
-        before: Number of earlier records of the file.
-        held: The records.
-        kind: Kind of the file: csv or json.
-        columns: Number of columns.
-        lists: Numbers of the columns that hold lists.
-    """
+def _rows(held: list[Record], kind: str, columns: int, lists: list[int]) -> Rows:
     nothing: list[Value] = [None] * columns
     values = [list(column) for column in zip(*(nothing if r.values is None else r.values for r in held), strict=True)]
     items: dict[int, list] = {}
@@ -318,16 +288,10 @@ def _batch(number: int, before: int, held: list[Record], kind: str, columns: int
             items[i], values[i] = values[i], [None] * len(held)
         else:
             items[i] = [None if value is None else records.items(value) for value in values[i]]
-    arrays = [
-        pa.array([number] * len(held), pa.int32()),
-        pa.array(range(before + 1, before + 1 + len(held)), pa.int64()),
-        pa.array([record.line for record in held], pa.int64()),
+    return Rows(
+        [pa.array(column, pa.string()) for column in values],
+        {i: pa.array(column, pa.list_(pa.string())) for i, column in items.items()},
         pa.array([record.raw for record in held], pa.binary()),
         pa.array([record.reason for record in held], pa.string()),
-        *(pa.array(column, pa.string()) for column in values),
-        *(pa.array(items[i], pa.list_(pa.string())) for i in lists),
-    ]
-    fixed = ["_file", "_row", "_line", "_raw", "_torn"]
-    return pa.RecordBatch.from_arrays(
-        arrays, names=[*fixed, *(f"c{i}" for i in range(columns)), *(f"l{i}" for i in lists)]
+        pa.array([record.line for record in held], pa.int64()),
     )

@@ -16,17 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streaming_core.language.record import Array, FieldType, Resolved, Scalar, Text
+from streaming_core.language.record import Array, Resolved, Scalar, Text
 
 UNITS = ("s", "ms", "us", "ns")
 _INTEGER = r"^\s*[+-]?\d+(\.0*)?\s*$"
 _FLOAT = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _WORDS = r"(?i)^\s*([+-]?nan|[+-]?inf(inity)?)\s*$"
-_TIME = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?\s?(Z|[+-]\d{2}:\d{2})?)?\s*$"
+_TIME = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?\s*$"
 _PARTS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds per unit
 
 Fitted = tuple[Column, Column]  # the value; the reason why it does not fit, or null
@@ -51,25 +50,8 @@ def field(declared: Resolved, name: str, raw: Column, unit: str | None, empty: b
             return _array(name, raw, item, slot.count, unit)
         case _:
             assert isinstance(slot.type, Scalar)
-            value, reason = _scalar(slot.type, unit)(raw)
+            value, reason = _scalar(slot.type, unit)(raw.cast("string"))
             return value, _first(name, reason)
-
-
-def as_text(column: Column, kind: pa.DataType, field_type: FieldType) -> Column:
-    """A column of Parquet as text, or as a list of texts."""
-    if isinstance(field_type, Array):
-        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-            return F.lit(None).cast("array<string>")
-        return F.transform(column, lambda one: as_text(one, kind.value_type, field_type.item))
-    if pa.types.is_floating(kind):
-        if isinstance(field_type, Scalar) and not field_type.is_float:  # 1.0E10 counts as an integer
-            whole = (column == F.rint(column)) & (F.abs(column) < float(1 << 63))
-            return F.when(whole, column.cast("decimal(20,0)").cast("string")).otherwise(column.cast("string"))
-        return column.cast("double").cast("string")
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":  # which Spark reads as an integer (files.py)
-        moment = F.date_format(F.timestamp_micros(_whole(column, 1000).cast("bigint")), "yyyy-MM-dd HH:mm:ss.SSSSSS")
-        return F.concat(moment, F.lpad(F.pmod(column, F.lit(1000)).cast("string"), 3, "0"))
-    return column.cast("string")
 
 
 def _whole(number: Column, part: int) -> Column:
@@ -98,11 +80,17 @@ def _array(name: str, raw: Column, item: Scalar, count: int, unit: str | None) -
 
 def _scalar(scalar: Scalar, unit: str | None) -> Callable[[Column], Fitted]:
     """The function that reads a text as a value of this type."""
-    return {"f64": _float, "boolean": _boolean}.get(scalar.name) or (lambda raw: _integer(raw, scalar, unit))
+
+    def read(raw: Column) -> Fitted:
+        known = {"f64": _float, "boolean": _boolean}.get(scalar.name)
+        value, reason = known(raw) if known else _integer(raw, scalar, unit)
+        return value, F.coalesce(reason, F.when(value.isNull(), f"cannot be read as {scalar.name}"))
+
+    return read
 
 
 def _float(raw: Column) -> Fitted:
-    value = F.trim(raw).try_cast("double")
+    value = F.regexp_replace(raw, r"[+-](?=[nN])", "").try_cast("double")  # Spark knows no NaN with a sign
     is_number, is_word = raw.rlike(_FLOAT), raw.rlike(_WORDS)
     # A number beyond the range of a double does not fit; it must not become infinite.
     large = is_number & (F.abs(value) == float("inf"))

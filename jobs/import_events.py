@@ -12,7 +12,8 @@ files are numbered in the order of the streams, so that the number of a file giv
 
 Out: a folder with events/ and manifest.json, like every workload. Its address covers the application's name, its
 parameters and the content. If rows were set aside, aside/part-*.parquet holds them, with `_file`, `_row`, `_reason`,
-the columns, `_line`, and `_raw`, the bytes of the row (files.py). Each of several streams has its own columns, and a
+the columns, `_line`, and `_raw`, the bytes of the row (files.py). A column of the files with one of these names has one
+more `_` there. Each of several streams has its own columns, and a
 folder of its own: aside/STREAM/part-*.parquet.
 """
 
@@ -45,7 +46,7 @@ from streaming_core.data.arrow import to_arrow
 from streaming_core.data.parts import Parts, part_path
 from streaming_core.errors import BadInput, CommandFailed, refusal, unknown
 from streaming_core.language.application import App
-from streaming_core.language.record import Array, Record, Resolved
+from streaming_core.language.record import Array, Record
 from streaming_core.language.sources import TAG
 
 # The manifest has samples of the rows set aside. The bounds: reasons per stream, rows per reason, characters per row.
@@ -82,6 +83,7 @@ class Request:
         streams: The streams in the order of the application.
         unit: The unit of integers that are read from times (fitting.UNITS), or None.
         mark: The lowest `ts` of an event; rows with a lower one are set aside. None accepts any.
+        tolerance: The share of the rows that may be set aside without a warning.
     """
 
     app: App
@@ -89,6 +91,7 @@ class Request:
     streams: list[Stream]
     unit: str | None
     mark: int | None = None
+    tolerance: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -104,6 +107,7 @@ def request(
     unit: str | None = None,
     separator: str | None = None,
     roots: Sequence[Path] | None = None,
+    tolerance: float = 0.0,
 ) -> Request:
     """Check a request; of the files, this reads only the columns.
 
@@ -116,6 +120,7 @@ def request(
         unit: The unit of integers that are read from times.
         separator: The character between the columns of CSV.
         roots: The folders that may be read; None means every folder.
+        tolerance: The share of the rows that may be set aside without a warning.
 
     Raises:
         BadInput: The files are invalid (files.find_files), a stream is unknown or missing, or a unit, field or column
@@ -131,7 +136,7 @@ def request(
             if stream.files.columns is not None and column not in stream.files.columns:
                 raise BadInput(_missing(app, stream, field, column))
         streams.append(stream)
-    return Request(app, params, streams, unit)
+    return Request(app, params, streams, unit, tolerance=tolerance)
 
 
 def check_options(app: App, mapping: dict[str, str], unit: str | None) -> None:
@@ -223,19 +228,17 @@ def run(spark: SparkSession, request: Request, out: Path) -> dict[str, Any]:
             with storage.appearing(out) as folder, files.settings(spark):
                 _write(spark, request, folder)
     except (PySparkException, Py4JError) as error:
-        raise failure(request.names, error) from None
+        raise failure(error) from None
     except OSError as error:
         raise refusal(error, f"workload {out} cannot be written") from None
     return workload.read_manifest(out)
 
 
-def failure(names: list[str], error: Exception) -> BadInput | CommandFailed:
-    """The error for a failure of Spark: a damaged file if Spark names one, by its number, else a failed command."""
+def failure(error: Exception) -> CommandFailed:
+    """The error for a failure of Spark."""
     text = str(error)
     cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", text)
     reason = (cause[-1] if cause else text.strip().partition("\n")[0])[:200]
-    if number := re.search(r"/links/\d+/(\d{6})\.", text):
-        return _damaged(names[int(number[1])], reason)
     return CommandFailed(f"Spark failed: {reason}")
 
 
@@ -276,13 +279,12 @@ def write_rows(
         BadInput: A file is damaged.
         CommandFailed: Rows are missing.
     """
-    links, sorted_rows = folder / "links", folder / "sorted"
+    sorted_rows = folder / "sorted"
     fitted: list[DataFrame] = []
     try:
         first = 0
-        for number, stream in enumerate(request.streams):
-            (links / str(number)).mkdir(parents=True)
-            fitted.append(_fitted(spark, request, stream, links / str(number), first).persist())
+        for stream in request.streams:
+            fitted.append(_fitted(spark, request, stream, first).persist())
             first += len(stream.files.paths)
         counts = [_count(request.names, frame) for frame in fitted]
         read = sum(_rows_read(*pair) for pair in zip(request.streams, fitted, strict=True))
@@ -299,7 +301,6 @@ def write_rows(
             frame.unpersist()
     numbered = _numbered(sorted_rows, request, start)
     parts = [workload.write_part(folder, i, table) for i, table in enumerate(numbered)]
-    shutil.rmtree(links)
     shutil.rmtree(sorted_rows)
     _check_counts(folder, request, read)
     about: dict[str, Any] = {
@@ -308,6 +309,7 @@ def write_rows(
         "unit": request.unit,
         "rows": total,
         "aside": aside,
+        "tolerance": request.tolerance,
     }
     if request.app.streams is not None:
         about["streams"] = {stream.name: stream.files.names for stream in request.streams}
@@ -385,19 +387,19 @@ def _zero(kind: DataType, count: int) -> Column:
     return F.lit("").cast(kind) if isinstance(kind, BinaryType) else F.lit(0).cast(kind)
 
 
-def _fitted(spark: SparkSession, request: Request, stream: Stream, links: Path, first: int) -> DataFrame:
+def _fitted(spark: SparkSession, request: Request, stream: Stream, first: int) -> DataFrame:
     """The rows of a stream with a column for every field, and `_reason`: why the row is not an event, or null.
 
     Args:
         spark: The session.
         request: The request.
         stream: The stream.
-        links: An empty folder (files.rows).
         first: The number of the first file.
     """
     record = stream.record.resolve(request.params)
     columns = {stream.mapping[name]: isinstance(slot.type, Array) for name, slot in record.state[0].items()}
-    rows, raw = files.rows(spark, stream.files, links, columns, first), _raw(stream, record, columns)
+    rows = files.rows(spark, stream.files, columns, first)
+    raw = {name: files.column_of(stream.files, columns, stream.mapping[name]) for name in record.state[0]}
     staged = rows.select("*", *(text.alias(f"r_{name}") for name, text in raw.items()))
     fitted = []
     for name in raw:
@@ -408,23 +410,10 @@ def _fitted(spark: SparkSession, request: Request, stream: Stream, links: Path, 
     if request.mark is not None:
         reasons.append(F.when(F.col("f_ts.value") < request.mark, F.lit(LATE)))
     staged = staged.select("*", *fitted).withColumn("_reason", F.coalesce(*reasons))
-    kept = ["_line", "_raw", *(name for name in rows.columns if name[0] == "c")]
+    kept = ["_line", "_raw", *(name for name in rows.columns if name[0] in "cl")]
     original = F.when(F.col("_reason").isNotNull(), F.struct(*kept))
     values = (F.col(f"f_{name}.value").alias(name) for name in raw)
     return staged.select(*values, "_file", "_row", "_reason", original.alias("_original"))
-
-
-def _raw(stream: Stream, record: Resolved, columns: dict[str, bool]) -> dict[str, Column]:
-    """The column of each field, as text or as a list of texts."""
-    raw = {}
-    for name, slot in record.state[0].items():
-        column = files.column_of(stream.files, columns, stream.mapping[name])
-        if stream.files.kind == "parquet":
-            kind = (stream.files.columns or {})[stream.mapping[name]]
-            assert kind is not None
-            column = fitting.as_text(column, kind, slot.type)
-        raw[name] = column
-    return raw
 
 
 def _count(names: list[str], fitted: DataFrame) -> tuple[list[dict[str, Any]], int]:
@@ -468,10 +457,12 @@ def _keep(fitted: DataFrame, files_read: list[str], stream: Stream, folder: Path
     """Write the rows that are set aside in the order of the files: their values, and the bytes of text files."""
     names = list(stream.files.columns or ())
     columns = [F.col("_original._line").alias("_line"), F.col("_original._raw").alias("_raw")]
-    types = dict(fitted.select("_original.*").dtypes)
+    lists = fitted.select("_original.*").columns
     for i, name in enumerate(names):
         column = F.col(f"_original.c{i}")
-        columns.append((F.make_valid_utf8(column) if types[f"c{i}"] == "string" else column).alias(name))
+        if f"l{i}" in lists:
+            column = F.coalesce(column, F.concat(F.lit("["), F.array_join(f"_original.l{i}", ", ", "null"), F.lit("]")))
+        columns.append(column.alias(re.sub("^_+(file|row|reason|line|raw)$", r"_\g<0>", name)))
     named = F.get(F.array(*map(F.lit, files_read)), F.col("_file")).alias("_file")
     aside = fitted.where(F.col("_reason").isNotNull()).orderBy("_file", "_row")
     aside.select(named, "_row", "_reason", *columns).write.parquet(str(folder))

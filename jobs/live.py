@@ -9,9 +9,11 @@ have no `ts`, all rows keep the order of the source.
 A folder:
 
 - A file must be complete when its name appears. Write it under a name that does not match, then rename it. Names that
-  begin with '.' or '_', and names with another ending than those of an import, are left alone.
-- The files of a micro-batch are ordered by the time of their last change, then by path. All files must have the same
-  columns. A file that is removed before it was read is left out.
+  begin with '.' or '_' are left alone.
+- This module lists the folder, by the rules of an import. It writes a note about each new file, and Spark takes the
+  notes. So the names may have any characters, and a file that replaces another is read too.
+- New files are ordered by the time of their last change, then by path. All files must have the same columns.
+- At the end of the stream, `left` names each file that was seen but not read, with the reason.
 
 A topic:
 
@@ -24,6 +26,8 @@ The session must run in this process: a Spark Connect server would run the callb
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import queue
 import re
@@ -31,9 +35,9 @@ import shutil
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,22 +48,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jobs import files, import_events
-from jobs.files import COMPRESSED, KINDS
+from jobs import files, import_events, paths
 from jobs.session import connector_jars
-from streaming_core import interruption
+from streaming_core import interruption, storage
 from streaming_core.data import microbatch
 from streaming_core.data.microbatch import Position
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
 from streaming_core.language.application import App
-from streaming_core.run.live import BATCHES
+from streaming_core.run.live import BATCHES, LEFT
 
 CHECKPOINT = "checkpoint"
+NOTES = "notes"
 TRIGGER = "500 milliseconds"
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.25
 CONNECT_SECONDS = 5
-_ENDINGS = [*KINDS, *(kind + packed for kind in KINDS if kind != ".parquet" for packed in COMPRESSED)]
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,18 @@ class Source(ABC):
         """The name of the source: a path or a URL."""
 
     @abstractmethod
-    def stream(self, spark: SparkSession, limit: int) -> DataFrame:
+    def stream(self, spark: SparkSession, live: Path, limit: int) -> DataFrame:
         """The source as Structured Streaming reads it, with at most `limit` of its items in a micro-batch."""
+
+    @abstractmethod
+    def is_idle(self, live: Path, query: StreamingQuery, taken: int) -> bool | None:
+        """Look for new items. Whether all are recorded, or None while this is unknown.
+
+        Args:
+            live: The folder of the live run.
+            query: The query that reads the source.
+            taken: The number of items that are recorded.
+        """
 
     @abstractmethod
     def origin(self, frame: DataFrame) -> list[Any]:
@@ -99,12 +112,12 @@ class Source(ABC):
     def files(self, frame: DataFrame, origin: list[Any], folder: Path) -> list[Path]:
         """The files with the rows of a micro-batch. A source that has no files writes them to the folder."""
 
-    @abstractmethod
-    def advice(self) -> BadInput | None:
-        """The fault of the source that explains a failure of the query; None if there is none."""
+    def left(self, batches: Iterable[microbatch.MicroBatch]) -> list[str]:
+        """The items that were seen but not read, each with the reason. Only files can be left."""
+        return []
 
-    def check(self) -> None:
-        """Raise BadInput unless the application and the options fit the source."""
+    def check(self, out: Path) -> None:
+        """Raise BadInput unless the application, the options and the run folder fit the source."""
         if self.app.streams is not None:
             names = ", ".join(self.app.streams.names)
             raise BadInput(f"app {self.app.name} has several streams ({names}); a live run reads one")
@@ -117,9 +130,10 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class Folder(Source):
-    """A folder that grows. Its items are files."""
+    """A folder that grows. Its items are files, as [number, path, inode, time of the last change, size]."""
 
     path: Path
+    _noted: set[tuple[str, int]] = field(default_factory=set)
     limit = 100
 
     @property
@@ -127,37 +141,86 @@ class Folder(Source):
         """The path."""
         return str(self.path.resolve())
 
-    def check(self) -> None:
-        """Raise BadInput unless the folder exists, and the options fit the application."""
-        super().check()
+    def check(self, out: Path) -> None:
+        """Raise BadInput unless the folder exists, and the options and the run folder fit."""
+        super().check(out)
         if not self.path.is_dir():
             raise BadInput(f"--source {self.path} is not a folder: create it, and let files appear in it")
+        if out.resolve().is_relative_to(self.path.resolve()):
+            raise BadInput(f"--out {out} lies in --source {self.path}: choose a folder outside")
+        if pattern := re.search(r"[][{}*?\\]", str(out.resolve())):
+            raise BadInput(f"--out {out.resolve()}: Spark reads {pattern[0]} as a pattern; choose a name without it")
 
-    def stream(self, spark: SparkSession, limit: int) -> DataFrame:
-        """The names of new files. No column with their contents is read."""
+    def stream(self, spark: SparkSession, live: Path, limit: int) -> DataFrame:
+        """The notes about the files."""
+        notes = live / NOTES
+        notes.mkdir(exist_ok=True)
+        for note in notes.glob("[0-9]*"):
+            _, path, inode, *_ = json.loads(note.read_text())
+            self._noted.add((path, inode))
+        self._note(live)
         return (
-            spark.readStream.format("binaryFile")
-            .schema("path string, modificationTime timestamp, length bigint, content binary")
-            .option("maxFilesPerTrigger", limit)
+            spark.readStream.option("maxFilesPerTrigger", limit)
             .option("maxFileAge", "36500d")  # by default, Spark leaves out files that are a week older than the newest
-            .option("recursiveFileLookup", "true")
-            .option("pathGlobFilter", f"*{{{','.join(_ENDINGS)}}}")
-            .load(self.name)
+            .text(str(notes.resolve()))
         )
 
+    def _note(self, live: Path) -> None:
+        """Write a note about each new file, which Spark finds."""
+        for path, inode, changed, size in self._listed()[0]:
+            if (path, inode) in self._noted:
+                continue
+            number = len(self._noted)
+            note = live / NOTES / f"{number:09d}"
+            hidden = note.with_name(f".{note.name}")
+            hidden.write_text(json.dumps([number, path, inode, changed, size]))
+            os.utime(hidden, (number + 1, number + 1))  # Spark takes the oldest first
+            hidden.rename(note)
+            self._noted.add((path, inode))
+
+    def _listed(self) -> tuple[list[tuple[str, int, int, int]], list[str]]:
+        """Each file with its inode, the time of its last change and its size; and why others cannot be read."""
+        listed, refused = [], []
+        for path in paths.within(Path(self.name)):
+            try:
+                about = os.stat(paths.regular_file(path, None))
+                files.kind_of(path)
+                listed.append((str(path), about.st_ino, about.st_mtime_ns, about.st_size))
+            except FileNotFoundError:
+                continue
+            except BadInput as error:
+                refused.append(str(error))
+        return sorted(listed, key=lambda one: (one[2], one[0])), refused
+
+    def is_idle(self, live: Path, query: StreamingQuery, taken: int) -> bool | None:
+        """Write notes about new files. Whether each file with a note is recorded."""
+        self._note(live)
+        return taken == len(self._noted)
+
     def origin(self, frame: DataFrame) -> list[Any]:
-        """The paths of the files, in order."""
-        rows = frame.select("path", "modificationTime").orderBy("modificationTime", "path").collect()
-        return [row["path"].removeprefix("file:") for row in rows]
+        """The files, in order."""
+        return sorted(json.loads(row["value"]) for row in frame.collect())
 
     def files(self, frame: DataFrame, origin: list[Any], folder: Path) -> list[Path]:
         """The files that still exist."""
-        return [Path(path) for path in origin if os.path.exists(path)]
+        there = {(path, inode) for path, inode, *_ in self._listed()[0]}
+        return [Path(path) for _, path, inode, *_ in origin if (path, inode) in there]
 
-    def advice(self) -> BadInput | None:
-        """A name that Spark cannot read."""
-        colon = next((path for path in sorted(self.path.rglob("*:*")) if path.is_file()), None)
-        return None if colon is None else BadInput(f"{colon}: Spark cannot read a name with ':' in it; rename the file")
+    def left(self, batches: Iterable[microbatch.MicroBatch]) -> list[str]:
+        """The files that were seen but not read, each with the reason."""
+        listed, left = self._listed()
+        there, read = {path: tuple(about) for path, *about in listed}, set()
+        for batch in batches:
+            names, taken = set(batch.manifest["imported"]["files"]), batch.manifest["origin"]["taken"]
+            latest = {path: tuple(about) for _, path, *about in taken}
+            for _, path, *about in taken:
+                read.add((path, about[0]))
+                if path not in names or latest[path] != tuple(about):
+                    left.append(f"{path} was removed or replaced before it was read")
+                elif path in there and there[path][0] == about[0] and there[path] != tuple(about):
+                    left.append(f"{path} changed after it was seen, and was not read again")
+        late = [path for path, (inode, *_) in there.items() if (path, inode) not in read]
+        return left + [f"{path} appeared after the last micro-batch" for path in late]
 
 
 @dataclass(frozen=True)
@@ -178,9 +241,9 @@ class Topic(Source):
         """The URL."""
         return f"kafka://{self.servers}/{self.topic}"
 
-    def check(self) -> None:
+    def check(self, out: Path) -> None:
         """Raise BadInput unless the connector is there, and the options fit the application."""
-        super().check()
+        super().check(out)
         if not any(path.name.startswith("spark-sql-kafka-") for path in connector_jars()):
             raise BadInput(
                 f"--source {self.name} needs Spark's connector for Kafka: set LOCKSTEP_SPARK_JARS to the folder with "
@@ -191,7 +254,7 @@ class Topic(Source):
                 f"--source {self.name}: no broker answers at {self.servers}; start it, or correct the address"
             )
 
-    def stream(self, spark: SparkSession, limit: int) -> DataFrame:
+    def stream(self, spark: SparkSession, live: Path, limit: int) -> DataFrame:
         """The records of all partitions, from the first one on."""
         return (
             spark.readStream.format("kafka")
@@ -219,9 +282,10 @@ class Topic(Source):
                     file.write((value or b"null").replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
         return paths
 
-    def advice(self) -> BadInput | None:
-        """Nothing: Spark's own error names the broker or the offset."""
-        return None
+    def is_idle(self, live: Path, query: StreamingQuery, taken: int) -> bool | None:
+        """Whether the query waits after it found no records. It is unknown until the query has looked for some."""
+        status = query.status
+        return False if status["isDataAvailable"] else status["message"].startswith("Waiting") or None
 
 
 def _listens(server: str) -> bool:
@@ -246,7 +310,7 @@ def source_of(app: App, params: dict[str, Any], text: str, **options: Any) -> So
     Raises:
         BadInput: The text is a URL of another form.
     """
-    if "://" not in text:
+    if text and "://" not in text:
         return Folder(app, params, path=Path(text), **options)
     url = re.fullmatch(r"kafka://([^/\s,:]+:\d+(?:,[^/\s,:]+:\d+)*)/([A-Za-z0-9._-]+)", text)
     if url is None:
@@ -272,20 +336,27 @@ def feed(
         CommandFailed: Spark fails, or the disk is full.
     """
     recorder = _Recorder(source, live / BATCHES)
-    stream = source.stream(spark, limit)
-    writer = stream.writeStream.foreachBatch(recorder.take).option("checkpointLocation", str(live / CHECKPOINT))
+    stream = source.stream(spark, live, limit)
+    writer = stream.writeStream.foreachBatch(recorder.take).option(
+        "checkpointLocation", str(live.resolve() / CHECKPOINT)
+    )
     writer = writer.trigger(availableNow=True) if until_idle == 0 else writer.trigger(processingTime=TRIGGER)
     query = writer.start()
     try:
-        yield from _ticks(query, recorder, until_idle)
+        yield from _ticks(query, recorder, live, until_idle)
     finally:
         with suppress(ConnectionError, Py4JNetworkError):  # a signal to all processes ended the JVM first
             query.stop()
+    storage.write_json(
+        live / LEFT, {"left": source.left(microbatch.read_all(live / BATCHES, source.app, source.params))}
+    )
 
 
-def _ticks(query: StreamingQuery, recorder: _Recorder, until_idle: float | None) -> Generator[None, None, None]:
+def _ticks(
+    query: StreamingQuery, recorder: _Recorder, live: Path, until_idle: float | None
+) -> Generator[None, None, None]:
     """Yield after each micro-batch, until the query ends or has been idle for long enough."""
-    last, is_over = time.monotonic(), False
+    idle_since, is_over = math.inf, False
     while True:
         interruption.check()
         is_active = query.isActive  # before the queue: what the query recorded last is in it by then
@@ -294,18 +365,22 @@ def _ticks(query: StreamingQuery, recorder: _Recorder, until_idle: float | None)
         except queue.Empty:
             if not is_active:
                 break
-            if until_idle is not None and not recorder.is_at_work and time.monotonic() - last >= until_idle > 0:
+            if until_idle == 0:
+                continue
+            is_idle, now = recorder.source.is_idle(live, query, recorder.taken), time.monotonic()
+            idle_since = math.inf if is_idle is False else min(idle_since, now) if is_idle else idle_since
+            if until_idle is not None and now - idle_since >= until_idle:
                 query.stop()
                 is_over = True
         else:
+            idle_since = math.inf
             yield
-            last = time.monotonic()
     if is_over:
         return
     if recorder.failure is not None:
         raise recorder.failure
     if error := query.exception():
-        raise recorder.source.advice() or import_events.failure([], error)
+        raise import_events.failure(error)
 
 
 class _Recorder:
@@ -314,33 +389,31 @@ class _Recorder:
     Attributes:
         source: The source.
         recorded: Has an item for each micro-batch that was recorded.
-        is_at_work: Whether a micro-batch is being recorded.
+        taken: Number of items that are recorded.
         failure: What ended the query, if this class did.
     """
 
     def __init__(self, source: Source, root: Path):
         self.source = source
         self.recorded: queue.Queue[int] = queue.Queue()
-        self.is_at_work = False
+        self.taken = 0
         self.failure: BaseException | None = None
         self._root = root
         self._last: microbatch.MicroBatch | None = None
         for batch in microbatch.read_all(root, source.app, source.params):
             self._last = batch
+            self.taken += len(batch.manifest["origin"]["taken"])
 
     def take(self, frame: DataFrame, number: int) -> None:
         """Record a micro-batch, unless it is recorded already."""
-        self.is_at_work = True
         try:
             self._take(frame, number)
         except (PySparkException, Py4JError) as error:
-            self.failure = import_events.failure([], error)
+            self.failure = import_events.failure(error)
             raise
         except BaseException as error:
             self.failure = error
             raise
-        finally:
-            self.is_at_work = False
 
     def _take(self, frame: DataFrame, number: int) -> None:
         source, before = self.source, self._last.position if self._last is not None else Position()
@@ -350,18 +423,16 @@ class _Recorder:
             return
         mark = before.mark if source.app.delay is None else None
         origin: dict[str, Any] = {"taken": taken, "columns": self._columns()}
-        named: list[str] = []
 
         def fill(folder: Path) -> tuple[list[dict[str, Any]], int | None, dict[str, Any]]:
             rows = folder / "rows"
             rows.mkdir()
-            paths = source.files(frame, taken, rows)
-            named.extend(map(str, paths))
-            if not paths:
+            named = source.files(frame, taken, rows)
+            if not named:
                 rows.rmdir()
                 return [], None, {"files": [], "rows": 0, "aside": []}
             request = import_events.request(
-                source.app, source.params, paths, source.mapping, source.unit, source.separator
+                source.app, source.params, named, source.mapping, source.unit, source.separator
             )
             origin["columns"] = self._check_columns(request.streams[0].files)
             with files.settings(frame.sparkSession):
@@ -373,8 +444,9 @@ class _Recorder:
         try:
             microbatch.write(self._root, before, origin, fill)
         except (PySparkException, Py4JError) as error:
-            raise import_events.failure(named, error) from None
+            raise import_events.failure(error) from None
         self._last = microbatch.read(self._root, number, source.app, source.params)
+        self.taken += len(taken)
         self.recorded.put(number)
 
     def _columns(self) -> dict[str, str] | None:

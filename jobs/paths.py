@@ -1,8 +1,7 @@
 """The files that an import may read: regular files and, for the DAG `import_data`, only those in configured folders.
 
 An import first resolves all links of a path, and then checks the path. It checks every file of a folder too.
-`open_regular` does not open a link or a FIFO that replaced a file after the check. Spark opens Parquet files itself, by
-the checked path.
+`open_regular` does not open a link or a FIFO that replaced a file after the check.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from jobs.records import is_utf8
 from streaming_core.errors import BadInput
 
 _KINDS = {
@@ -22,6 +22,13 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFLNK: "a link that leads to itself",
+}
+# Where table formats keep the list of the files that count.
+_TABLES = {
+    "_delta_log": "Delta Lake",
+    ".hoodie": "Hudi",
+    "metadata/*.metadata.json": "Iceberg",
+    "_spark_metadata": "Spark's streaming sink",
 }
 
 
@@ -32,27 +39,33 @@ def regular_files(named: Path, roots: Sequence[Path] | None) -> list[tuple[Path,
 
     Args:
         named: A file or a folder.
-        roots: The folders that may be read; None means every folder.
+        roots: The folders that an import may read; None means every folder.
 
     Returns:
         Each file as the user names it, and its path without links.
 
     Raises:
-        BadInput: A path is missing or unreadable, lies outside the roots, or is neither a regular file nor a folder.
+        BadInput: A path is missing or unreadable, lies outside the roots, or is no regular file nor a folder.
     """
     target, mode = _checked(named, roots)
     if not stat.S_ISDIR(mode):
         return [(named, target)]
-    within = _within(named)
-    if not within:
+    files = [(path, regular_file(path, roots)) for path in within(named)]
+    if not files:
         raise BadInput(f"folder {named} has no files; names that begin with '.' or '_' do not count")
-    files = []
-    for path in within:
-        target, mode = _checked(path, roots)
-        if stat.S_ISDIR(mode):
-            raise BadInput(f"{path} is a link to a folder: name that folder itself")
-        files.append((path, target))
     return files
+
+
+def regular_file(path: Path, roots: Sequence[Path] | None) -> Path:
+    """The path without links of a file in a folder.
+
+    Raises:
+        BadInput: As `regular_files`, or the path is a link to a folder.
+    """
+    target, mode = _checked(path, roots)
+    if stat.S_ISDIR(mode):
+        raise BadInput(f"{path} is a link to a folder: name that folder itself")
+    return target
 
 
 def open_regular(target: Path) -> BinaryIO:
@@ -67,7 +80,7 @@ def open_regular(target: Path) -> BinaryIO:
     # A folder above the file may have become a link, which O_NOFOLLOW does not see.
     if not is_regular or os.readlink(f"/proc/self/fd/{file.fileno()}") != str(target):
         file.close()
-        raise OSError(errno.ESTALE, "it was replaced while the import ran")
+        raise OSError(errno.ESTALE, "another program replaced it while the import ran")
     return file
 
 
@@ -86,21 +99,42 @@ def _checked(path: Path, roots: Sequence[Path] | None) -> tuple[Path, int]:
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(f"{path} does not exist") from None
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"{path} is unreadable: {error.strerror}") from None
+    if not is_utf8(str(path)):
+        raise BadInput(f"{os.fsencode(path)!r} is not a name in UTF-8: rename it")
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
         raise BadInput(f"{path} is {kind}: only regular files, and folders of them, can be imported")
     return target, mode
 
 
-def _within(folder: Path) -> list[Path]:
-    """Everything in a folder and the folders below it, in order; folders only if they are links."""
+def _check_table(folder: Path) -> None:
+    """Raise BadInput for a table whose log removes some of its files."""
+    for pattern, name in _TABLES.items():
+        if log := next(folder.glob(pattern), None):
+            raise BadInput(
+                f"{folder} is a table of {name}, and {log} says which of its files count: "
+                "export its rows to Parquet first"
+            )
+
+
+def within(folder: Path) -> list[Path]:
+    """Everything in a folder and the folders below it, in order; folders only if they are links.
+
+    Raises:
+        BadInput: A folder is unreadable, or belongs to a table (_TABLES).
+    """
 
     def fail(error: OSError) -> None:
-        raise BadInput(f"{error.filename} cannot be read: {error.strerror}") from None
+        if isinstance(error, FileNotFoundError):
+            return  # another program removed it meanwhile
+        raise BadInput(f"{error.filename} is unreadable: {error.strerror}") from None
 
+    for parent in folder.resolve().parents:
+        _check_table(parent)
     paths: list[Path] = []
     for at, folders, names in os.walk(folder, onerror=fail):
+        _check_table(Path(at))
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         names += [name for name in folders if os.path.islink(os.path.join(at, name))]
         paths += [Path(at) / name for name in names if not name.startswith((".", "_"))]

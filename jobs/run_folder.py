@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, one_line
 from streaming_core.regression.fleet import losses, why_unused
 from streaming_core.regression.home import Home
 from streaming_core.regression.status import stop_of
@@ -158,8 +158,7 @@ def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:
     try:
         report = RunReport.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        return None, f"report.json is not a run report: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return None, f"report.json is not a run report: {one_line(error).partition('; ')[0]}"
     # With the placement `every`, the name of a planned cell ends with its host (regression/matrix.py).
     if report.cell != cell["cell"].removesuffix(f".{cell.get('host')}"):
         return None, f"report.json belongs to another cell, {report.cell}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from streaming_core.errors import CommandFailed
 
 LONGEST_REASON = 300  # characters
 CHECKOUT = Path(__file__).resolve().parent.parent
+# Lines on stderr that name no cause: stack frames, a progress bar's, and notes of the JVM about its start.
+_NOTE = re.compile(r"\s|.*\x1b|WARNING: |NOTE: |Picked up |Using Spark's |[\d/]+ [\d:]+ (INFO|WARN) ")
 
 
 @contextmanager
@@ -53,7 +56,7 @@ def _stderr_aside() -> Iterator[None]:
     """Redirect stderr of processes that start in the block to a temporary file.
 
     Raises:
-        CommandFailed: The block failed. The message contains the first line of that stderr.
+        CommandFailed: The block failed. The message contains the first line of that stderr that names a cause.
     """
     sys.stderr.flush()
     before = os.dup(2)
@@ -64,8 +67,7 @@ def _stderr_aside() -> Iterator[None]:
         except Exception as error:
             aside.seek(0)
             lines = aside.read().decode(errors="replace").split("\n")
-            # A progress bar writes lines with terminal escapes there at the same time.
-            first = next((line.strip() for line in lines if line.strip() and "\x1b" not in line), str(error))
+            first = next((line for line in lines if line and not _NOTE.match(line)), reason(error))
             raise CommandFailed(f"Spark did not start: {first}") from error
         finally:
             os.dup2(before, 2)
@@ -73,9 +75,9 @@ def _stderr_aside() -> Iterator[None]:
 
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    # Spark finds its scripts and the Python of its workers on PATH; both must be from this environment.
-    environment = str(Path(sys.executable).parent)
-    os.environ["PATH"] = os.pathsep.join([environment, os.environ.get("PATH", "")])
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the host's own name may not resolve
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need the packages of this environment
+    os.environ["LC_ALL"] = "C.UTF-8"  # with LC_ALL=C, the JVM would read no name outside ASCII
     return builder.master("local[2]").config(map=driver_settings())
 
 
@@ -96,7 +98,6 @@ def driver_settings() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
-        "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")]),
     }
 

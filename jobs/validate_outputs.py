@@ -13,6 +13,7 @@ The checks of a completed cell:
 - `order` of delivery;
 - `state:<table>`, by key; a final table that is empty on both sides is not checked;
 - `digest`: all measured passes must have the oracle's;
+- `rerun`: as `outputs`, for the rows of a pass that differed and that the run made again (run/passes.py);
 - `counts` of outputs, dropped and rejected events: all measured passes must have the oracle's;
 - `invariant:<name>`: the application's SQL. If it selects rows, the verdict is `invariant_broken`.
 
@@ -46,6 +47,7 @@ from jobs.comparison import compare, evidence, row_json, spark_row
 from jobs.invariants import Holds, find, views_of
 from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
+from streaming_core import storage
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import RunFailed
@@ -53,6 +55,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import Verdict, is_green, of_run
 from streaming_core.regression.warehouse import VIOLATION_CAP
 from streaming_core.run.comparison import expected_counts, wrong_counts
+from streaming_core.run.report import Sample
 from streaming_core.run.way import executor_of
 
 FACTS = "pair int, facts string"
@@ -64,7 +67,7 @@ TASK_BYTES = 16 << 20
 class Pair:
     """Two tables to compare: a cell's outputs or one of its final tables, and the oracle's."""
 
-    check: str  # outputs | state:<table>
+    check: str  # outputs | rerun | state:<table>
     expected: Parts
     actual: Parts
     columns: list[str] | None = None  # compare these as a multiset; None means in order
@@ -155,7 +158,7 @@ def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, si
     """
     frame = spark.read.parquet(*map(str, files))
     row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in sorted(frame.columns)]), {"ignoreNullFields": "false"})
-    if check == "outputs":
+    if not check.startswith("state:"):
         first, second, key = F.col("seq").cast("long"), F.col("sub").cast("long"), F.lit("")
     else:
         column, kind = frame.dtypes[0]
@@ -369,11 +372,20 @@ def digest_faults(attempt: Attempt, oracle: dict) -> tuple[int, str]:
     samples = attempt.measured.samples
     expected = oracle.get("output_digest") or samples[0].digest
     wrong = [s for s in samples if s.digest != expected]
-    lines = [f"{s.kind} pass {s.repetition} has digest {s.digest}, expected {expected}" for s in wrong[:3]]
+    lines = [f"{s.kind} pass {s.repetition} has digest {s.digest}, expected {expected}" for s in wrong[:2]]
+    lines += _without_rows(attempt, wrong)
     state = oracle.get("state_digest")
     if state and attempt.measured.state_digest not in (None, state):
         lines.append(f"final state has digest {attempt.measured.state_digest}, expected {state}")
     return len(wrong), "; ".join(lines)
+
+
+def _without_rows(attempt: Attempt, wrong: list[Sample]) -> list[str]:
+    """What became of the rows of wrong passes, if the first pass, whose rows are kept, is right."""
+    if not wrong or wrong[0] == attempt.measured.verified:
+        return []
+    rerun = attempt.measured.rerun
+    return [rerun.text if rerun else "the engine keeps the rows of the first pass alone, so there are none to show"]
 
 
 def count_faults(attempt: Attempt, counts: dict[str, int]) -> tuple[int, str]:
@@ -389,11 +401,13 @@ def count_faults(attempt: Attempt, counts: dict[str, int]) -> tuple[int, str]:
 
 def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Subject:
     """List the tables to compare. A table that one side did not write has no files there."""
-    manifest = json.loads((oracle / "manifest.json").read_text())
+    manifest = storage.read_manifest(oracle, "oracle result", set(), "oracle")
     agrees = manifest.get("unordered") if cell["spec"]["order"] == "none" else None
     columns = agrees and agrees["columns"]
     pairs = [Pair("outputs", Parts.of(oracle / "outputs"), Parts.of(attempt.folder / "outputs"), columns)]
     expected, actual, nothing = states(oracle), states(attempt.folder), Parts([])
+    if attempt.measured.rerun and attempt.measured.rerun.differs:
+        pairs.append(Pair("rerun", pairs[0].expected, Parts.of(attempt.folder / "rerun" / "outputs"), columns))
     gives_state = executor_of(cell["spec"]["executor"]).gives_state
     tables = sorted(expected.keys() | actual.keys()) if agrees is None else agrees["states"]
     for table in tables if gives_state else ():
@@ -475,17 +489,21 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
     for pair in subject.pairs:
         facts, counts, rows = pair.facts, pair.facts["counts"] or {}, pair.facts["rows"]
         sizes = {"expected_rows": facts["expected_rows"], "actual_rows": facts["actual_rows"]}
-        if pair.check != "outputs" and not (any(sizes.values()) or facts["faults"]):
+        if pair.check.startswith("state:") and not (any(sizes.values()) or facts["faults"]):
             continue
         if matched := joined.get(id(pair)):
             counts = {name: int(matched[0][name]) for name in ("missing", "extra", "different")}
             rows = [_joined(row, pair) for row in matched]
+        moved = facts["out_of_order"]
+        if pair.check == "rerun" and pair.columns is None:
+            counts, rows = counts | {"out_of_order": moved}, rows + facts["misplaced"]
         result.judge(subject.cell, pair.check, max(sizes.values()), "; ".join(facts["faults"]), **sizes, **counts)
         evidence_rows.append((subject, pair.check, rows))
         if pair.check == "outputs" and pair.columns is None:
-            moving = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.measured.samples if not s.in_order]
-            line = f"not delivered in order: {', '.join(moving)}" if moving else ""
-            moved = facts["out_of_order"]
+            moving = [sample for sample in subject.attempt.measured.samples if not sample.in_order]
+            names = ", ".join(f"{sample.kind} pass {sample.repetition}" for sample in moving)
+            parts = [f"not delivered in order: {names}", *_without_rows(subject.attempt, moving)]
+            line = "; ".join(parts) if moving else ""
             result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=moved)
             evidence_rows.append((subject, "order", facts["misplaced"]))
     wrong, line = digest_faults(subject.attempt, subject.digests)
@@ -498,7 +516,7 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
 
 def _joined(row: dict, pair: Pair) -> dict:
     """The evidence of a row of `differing_rows`."""
-    seq, sub = (row["first"], row["second"]) if pair.check == "outputs" else (None, None)
+    seq, sub = (None, None) if pair.check.startswith("state:") else (row["first"], row["second"])
     sides = (spark_row(row[side], pair.expected.schema) for side in ("expected", "actual"))
     return evidence(row["kind"], seq, sub, *sides)
 
@@ -544,7 +562,11 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     Raises:
         RunFailed: A cell is neither equal to its oracle nor a bound.
     """
-    verdicts = [verdict for verdict, _ in judge_cells(spark, home, run_id).values()]
+    judged = judge_cells(spark, home, run_id)
+    verdicts = [verdict for verdict, _ in judged.values()]
+    for cell, (verdict, reason) in judged.items():
+        if not is_green([verdict]):
+            print(f"{cell}: {verdict.replace('_', ' ')}: {reason}", flush=True)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(Counter(verdicts).items()))
     if not is_green(verdicts):
         raise RunFailed(f"the run is red: {counts}" if counts else "the plan has no cells")

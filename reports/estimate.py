@@ -44,7 +44,7 @@ class Estimate:
         if not self.known:
             return f"{text}; duration unknown: none of them has run {here} with this many events"
         whole = self.seconds + (self.around or 0)
-        took = _duration(whole)
+        took = duration(whole)
         beside = "" if self.around is not None else ", without the time before and after the cells"
         if unknown:
             have = "has" if unknown == 1 else "have"
@@ -80,11 +80,12 @@ def of_matrix(home: Home, name: str, cells: int) -> str:
         plan, end = left_json(path), home.report(path.parent.name, "summary.json")
         if (plan.get("matrix") or {}).get("name") == name and plan.get("cells") and end.exists():
             took = end.stat().st_mtime - datetime.fromisoformat(plan["created_at"]).timestamp()
-            return f"{text}, {_duration(took)} the last time"
+            return f"{text}, {duration(took)} the last time"
     return text
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """`40 seconds`, `3 minutes`."""
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 

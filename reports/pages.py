@@ -8,6 +8,7 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `runs.html` | every run, and when each way ran last | `views/overview.py` |
 | `inputs.html`, `<run id>/inputs.html` | the inputs of the latest run, and of each run | `views/inputs.py` |
 | `performance.html`, `<run id>/performance.html` | the speed of a run | `views/performance.py` |
+| `benchmarks.html` | the results of `make bench` | `views/suites.py` |
 | `<run id>/index.html` | the outcome of a run | `views/outcome.py`, `views/run.py` |
 | `<run id>/<cell>.html` | the evidence on a cell | `views/cell.py` |
 | `<run id>/beside-*.html` | a run beside another | `views/beside.py` |
@@ -17,8 +18,9 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `docs/index.html` | how to build the documentation; Airflow shows the site itself there | |
 | `dbt/index.html` | the frame around dbt's documentation, `dbt/docs.html` | |
 
-Pages in a file are the same whenever they are read. Only the part between `<!--now ...-->` and `<!--/now-->` of the
-overview changes: the server renders it for each request.
+Pages in a file are the same whenever they are read. Only the parts between `<!--now ...-->` and `<!--/now-->` of the
+overview and the list of runs change: the server renders them for each request. While runs are in progress, it adds
+the script `live.js`, which updates the page.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from reports.history.run import Run
 from reports.history.state import State, state
 from reports.history.text import human_micros, human_nano, human_rate, revision, short
 from reports.site import DBT, HERE, Place, beside_name, entries, file_name
-from reports.views import benchmarks, columns, data_docs, engines, outcome, overview, performance, suites
+from reports.views import columns, data_docs, engines, outcome, overview, performance, suites
 from reports.views.beside import Beside, before
 from reports.views.built import Built
 from reports.views.cell import CellView
@@ -52,13 +54,18 @@ from reports.views.outcome import Outcome, Request
 from reports.views.performance import MOST_POINTS, MeasuredRun, Performance, PerformancePage
 from reports.views.run import Progress, RunPage, RunView
 from reports.views.sparkline import Point, Sparkline
+from reports.views.suites import BenchmarksPage
 from reports.views.tiles import TREND
+from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
 
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
+LAMPS = {"green": "✓", "amber": "!", "red": "✗", "soft": "○"}  # the colors of a run
 SHOWN_RUNS = 15
+SECONDS = 5  # between two updates of a page of a run in progress
+LIVE = (HERE / "live.js").read_text().replace("SECONDS", f"{1000 * SECONDS}")
 NOW = re.compile("<!--now (?P<part>[a-z]+)-->.*?<!--/now-->\n?", re.DOTALL)
 
 
@@ -88,6 +95,7 @@ class Pages:
             started=times.started,
             time=times.html,
             mark=MARKS,
+            lamp=LAMPS,
             trend=TREND,
             meanings=columns.MEANINGS,
             classes=series.classes,
@@ -98,6 +106,9 @@ class Pages:
             spark=self._sparkline,
             project=TITLE,
             dag_id=DAG_ID,
+            live=Markup(LIVE),
+            seconds=SECONDS,
+            news="",
             decisions_fault=lambda: history.decisions_fault,
         )
 
@@ -108,17 +119,22 @@ class Pages:
             queued: the requests in Airflow's queue, as text.
             now: the time of the request; None for a page in a file, which shows no ages.
         """
-        if not self.history.run_ids():
-            return self.empty()
+        if not self.history.run_ids() and not queued:
+            return self.empty(is_served=now is not None)
         latest = state(self.history)
         view = _OverviewPage(latest, overview.Now.of(self.history, queued, now), self._coverage)
         outcomes = [Outcome.of_state(latest)] if latest else []
         return self.render("overview.html", Place(here="Overview"), view, *outcomes)
 
-    def refresh(self, index: str, queued: Sequence[str] = (), now: datetime | None = None) -> str:
-        """A page of `index` as it was written, with what runs or waits now."""
-        view = overview.Now.of(self.history, queued, now)
-        return NOW.sub(lambda part: self._environment.get_template(f"now_{part['part']}.html").render(now=view), index)
+    def refresh(
+        self, page: str, queued: Sequence[str] = (), now: datetime | None = None, is_nightly_on: bool = False
+    ) -> str:
+        """A page of `index` or `runs` as it was written, with what runs or waits now. The rest is as in `Now`."""
+        view = _NowPart(
+            overview.Now.of(self.history, queued, now, is_nightly_on),
+            self._lines(self.history.run_ids()) if "<!--now lines-->" in page else [],
+        )
+        return NOW.sub(lambda part: self.render(f"now_{part['part']}.html", Place(), view), page)
 
     @cached_property
     def _coverage(self) -> overview.Coverage:
@@ -127,18 +143,24 @@ class Pages:
     def _sparkline(self, cell: Cell) -> Sparkline | None:
         return Sparkline.of(self.speed.history_of(cell))
 
-    def runs(self) -> str:
-        """Every run, and when each way ran last."""
-        view = _RunsPage(self._lines(self.history.run_ids()), self._coverage)
-        return self.render("runs.html", Place(here="Runs"), view)
+    def runs(self, queued: Sequence[str] = (), now: datetime | None = None) -> str:
+        """Every run, and when each way ran last; the arguments are those of `index`."""
+        part = _NowPart(overview.Now.of(self.history, queued, now), self._lines(self.history.run_ids()))
+        return self.render("runs.html", Place(here="Runs"), part, _RunsPage(self._coverage))
 
     def _lines(self, run_ids: Sequence[str]) -> list[overview.Line]:
         """The lines of some runs, the newest first."""
         return [overview.line(self.history, run_id) for run_id in reversed(run_ids)]
 
-    def empty(self, here: str = "Overview") -> str:
-        """`No runs yet`."""
-        return self.render("empty.html", Place(here=here))
+    def empty(self, here: str = "Overview", is_served: bool = False) -> str:
+        """`No runs yet`: how to start one, and the applications.
+
+        Args:
+            here: the name of the page in the menu.
+            is_served: whether Airflow serves the page, so that a button can start a run.
+        """
+        apps = {name: registry.load(name).doc.partition("\n")[0] for name in registry.kinds()}
+        return self.render("empty.html", Place(here=here), _EmptyPage(apps, is_served))
 
     def docs(self) -> str:
         """The page that stands in for the documentation site where it is not built or not served."""
@@ -202,15 +224,12 @@ class Pages:
         points = self.speed.history_of(cell)
         return {_history_href(cell): self.speed.draw_history(points)} if len(points) > 1 else {}
 
-    def performance(self, run: Run | None = None, benchmarked: bool = True) -> tuple[str, dict[str, str]]:
+    def performance(self, run: Run | None = None) -> tuple[str, dict[str, str]]:
         """A performance page and its charts: HTML, and SVG by path below the reports.
 
         Args:
             run: the run that it shows; None: the page that shows the default run, and every run to pick from.
-            benchmarked: with the benchmark's suites, if no run is named.
         """
-        folders = (results.COMMITTED, self.reports / "bench") if benchmarked and run is None else ()
-        svgs, suite_views = suites.draw(folders)
         compared = engines.Comparison.last(self.history) if run is None else engines.Comparison.of(run)
         pictures, cards = self.speed.draw_engines(compared) if compared else ({}, [])
         shown, why = (run, "") if run else self.speed.default()
@@ -226,15 +245,19 @@ class Pages:
             headline=headline,
             run=shown,
             sections=drawing.sections,
-            suites=suite_views,
             engines=compared,
             charts=cards,
             own=run.run_id if run else "",
-            results=benchmarks.RESULTS,
         )
         place = Place("../" if run else "", "Performance")
         measured = [self._measured(shown, why, is_own=run is not None)] if shown else []
-        return self.render("performance.html", place, page, *measured), drawing.svgs | svgs | pictures
+        return self.render("performance.html", place, page, *measured), drawing.svgs | pictures
+
+    def benchmarks(self) -> tuple[str, dict[str, str]]:
+        """The page of the benchmark's suites and its charts, as of `performance`."""
+        svgs, views = suites.draw((results.COMMITTED, self.reports / "bench"))
+        page = self.render("benchmarks.html", Place(here="Benchmarks"), BenchmarksPage.of(views))
+        return page, svgs
 
     def _measured(self, run: Run, why: str, is_own: bool) -> MeasuredRun:
         """The facts about the run of a performance page; `is_own` if it is the page of that run alone."""
@@ -264,10 +287,19 @@ class Pages:
     def render(self, template: str, place: Place, *views: object) -> str:
         """Fill in a template. Its variables are the fields of the views, and those of the place and the menu."""
         variables: dict[str, Any] = {"pages": entries(self.history.home, place.here), "glossary": place.glossary}
-        variables |= {"root": place.root, "here": place.here, "of_cell": place.of_cell, "of_run": place.of_run}
+        variables |= {"root": place.root, "here": place.here}
+        variables |= {"of_cell": place.of_cell, "of_run": place.of_run, "of_origin": place.of_origin}
         for view in views:
             variables |= _variables(view)
         return self._environment.get_template(template).render(variables)
+
+
+@dataclass(frozen=True)
+class _EmptyPage:
+    """The page before the first run; the applications have the first line of their docstrings."""
+
+    apps: dict[str, str]
+    is_served: bool
 
 
 @dataclass(frozen=True)
@@ -280,12 +312,19 @@ class _OverviewPage:
 
 
 @dataclass(frozen=True)
-class _RunsPage:
-    """The list of runs: a line each, and when each way ran last. It marks no run as its own."""
+class _NowPart:
+    """The parts of a page that change as runs go on: what runs now, and a line of each run."""
 
+    now: overview.Now
     earlier: list[overview.Line]
-    coverage: overview.Coverage
     run: None = None
+
+
+@dataclass(frozen=True)
+class _RunsPage:
+    """When each way ran last."""
+
+    coverage: overview.Coverage
 
 
 @dataclass(frozen=True)

@@ -59,29 +59,28 @@ def _publish_run(pages: Pages, run: Run) -> None:
 
 
 def performance(home: Home, pages: Pages | None = None) -> Path:
-    """Write the performance page, and the overview and the list of runs, which lead to it.
-
-    The page needs no run, because benchmarks have figures of their own.
+    """Write the performance page, the page of benchmarks, which needs no run, the overview and the list of runs.
 
     Returns:
-        The path of the performance page.
+        The path of the page of benchmarks.
     """
     from reports.charts import vega  # its library takes a second to load, and `refresh` needs none
 
     reports, pages = home.reports, pages or Pages(History(home))
     vega.reuse(path.read_text() for path in (reports / "charts").glob("bench-*.svg"))
-    page, svgs = pages.performance()
-    _write_all(home, svgs)
     write(reports / "style.css", (HERE / "style.css").read_text())
-    write(reports / "performance.html", page)
+    for name, (page, svgs) in (("benchmarks", pages.benchmarks()), ("performance", pages.performance())):
+        _write_all(home, svgs)
+        write(reports / f"{name}.html", page)
     for page_of_site in (DOCS, GLOSSARY):  # a reader of files has no documentation site beside them
         write(reports / page_of_site, pages.docs())
     latest = pages.history.latest()
     write(reports / "inputs.html", pages.inputs(latest, Place(here="Inputs")) if latest else pages.empty("Inputs"))
     with held(reports / "index.html"):
         write(reports / "index.html", pages.index())
-    write(reports / "runs.html", pages.runs())
-    return reports / "performance.html"
+    with held(reports / "runs.html"):
+        write(reports / "runs.html", pages.runs())
+    return reports / "benchmarks.html"
 
 
 def _write_all(home: Home, files: dict[str, str]) -> None:
@@ -90,11 +89,11 @@ def _write_all(home: Home, files: dict[str, str]) -> None:
 
 
 def refresh(home: Home) -> None:
-    """Write anew which runs run or wait, in the overview that exists. A run that begins changes nothing else."""
-    index = home.reports / "index.html"
-    if index.exists():
-        with held(index):
-            write(index, Pages(History(home)).refresh(index.read_text()))
+    """Write anew which runs run or wait, in the pages that exist. A run that begins changes nothing else."""
+    for page in (home.reports / "index.html", home.reports / "runs.html"):
+        if page.exists():
+            with held(page):
+                write(page, Pages(History(home)).refresh(page.read_text()))
 
 
 def summary(run: Run) -> dict[str, Any]:
@@ -104,6 +103,7 @@ def summary(run: Run) -> dict[str, Any]:
         "origin": run.origin,
         "matrix": run.matrix,
         "green": run.green,
+        "color": run.color,
         "sentence": run.sentence,
         "counts": run.counts,
         "speed": run.speed_sentence,

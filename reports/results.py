@@ -1,6 +1,6 @@
 """A result of the benchmark in words: its machine, its figures and its outdated components.
 
-docs/benchmarks.md (benchmark_page.py) and the performance page (views/suites.py) use the same words.
+docs/benchmarks.md (benchmark_page.py) and the page of benchmarks (views/suites.py) use the same words.
 """
 
 from __future__ import annotations

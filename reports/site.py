@@ -10,9 +10,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from reports.history.cell import Cell
 from streaming_core.regression.home import Home
+from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_text
 
 
@@ -31,6 +33,7 @@ MENU = (
     Entry("Runs", "runs.html"),
     Entry("Inputs", "inputs.html"),
     Entry("Performance", "performance.html"),
+    Entry("Benchmarks", "benchmarks.html"),
     Entry("Expectations", DATA_DOCS, "The first run makes this page."),
     Entry("Warehouse", DBT, "The first run that builds the warehouse makes this page."),
     Entry("Docs", DOCS),
@@ -59,6 +62,10 @@ class Place:
         """The link to the page of a cell; None if the page cannot link to it."""
         return f"{self.root}{cell.run_id}/{cell.name}.html"
 
+    def of_origin(self, origin: str) -> str | None:
+        """The link to Airflow's page of a run, beside which Airflow serves these pages; None if there is none."""
+        return f"{self.root}../dags/{DAG_ID}/runs/{quote(origin)}" if origin not in ("", "cli") else None
+
     def of_run(self, run_id: str) -> str | None:
         """The link to the page of a run; None if the page cannot link to it."""
         return f"{self.root}{run_id}/index.html"
@@ -85,6 +92,10 @@ class SingleFile(Place):
 
     def of_run(self, run_id: str) -> str | None:
         """None: no other run is beside a mailed file."""
+        return None
+
+    def of_origin(self, origin: str) -> str | None:
+        """None: no Airflow is beside a mailed file."""
         return None
 
 

@@ -127,6 +127,11 @@ def _line(error: BaseException) -> tuple[str | None, int]:
             return None, ExitCode.COMMAND_FAILED  # the reader of the output has gone
         case MemoryError():
             return "out of memory", ExitCode.COMMAND_FAILED
+        case RuntimeError() if "can't start new thread" in str(error):
+            return (
+                "cannot start a thread: a limit of memory or processes is reached (ulimit -a)",
+                ExitCode.COMMAND_FAILED,
+            )
         case OSError() if error.errno == errno.ENOMEM:
             return "out of memory", ExitCode.COMMAND_FAILED
         case OSError() if error.errno:

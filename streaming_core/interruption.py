@@ -3,7 +3,8 @@
 A handler written in Python raises an exception wherever the main thread is. In a callback of LLVM, for example, Python
 prints the exception and drops it, and the command continues. So the runtime has the handler (interruption.rs), which
 only notes the signal. Worker threads look for it between two batches. Python calls `check` after every compilation,
-between blocks and passes, and before it publishes anything. A second SIGINT ends the process at once.
+between blocks and passes, and before it publishes anything. A process that has not ended five seconds after the signal,
+because an operator loops for example, ends at once. So does one that gets a second SIGINT.
 
 In a process without `heeded` (a Spark task, a test), `check` does nothing, and signals keep their actions.
 """
@@ -45,6 +46,6 @@ def heeded() -> Iterator[None]:
         yield
     finally:
         if not _noted():
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
                 signal.signal(number, signal.getsignal(number))  # the action that Python has recorded
             _noted = int

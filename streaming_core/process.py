@@ -18,6 +18,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 GRACE_SECONDS = 15
@@ -32,7 +34,8 @@ APPLICATION_VARIABLES = (
     *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOCKSTEP_ENGINES", "LOCKSTEP_HOME", "LOCKSTEP_HOST_LOCK"),
     *("LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"),
 )
-APPLICATION_PREFIXES = ("LC_", "LOCKSTEP_APP_", "MKL_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON")
+APPLICATION_PREFIXES = ("LC_", "LOCKSTEP_APP_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON")
+FOREIGN = Path(__file__).with_name("foreign.txt")
 
 
 def for_applications(environment: Mapping[str, str]) -> dict[str, str]:
@@ -42,6 +45,26 @@ def for_applications(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in APPLICATION_VARIABLES or name.startswith(APPLICATION_PREFIXES)
     }
+
+
+def remove_foreign_variables() -> None:
+    """Remove the variables of this process that are meant for other work, as infra/setup/environment does."""
+    patterns = [line for line in FOREIGN.read_text().splitlines() if line and line[0] != "#"]
+    for name in list(os.environ):
+        matches = [pattern for pattern in patterns if fnmatchcase(name, pattern.lstrip("!"))]
+        if matches and not matches[-1].startswith("!"):
+            del os.environ[name]
+
+
+def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run git in the repository whose root is this folder.
+
+    It never takes a repository around the folder. It also reads a folder of another user. Git alone refuses that,
+    because settings in the folder may name programs, but this process runs programs of the folder anyway.
+    """
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    command = ["git", "-C", str(folder), "-c", f"safe.directory={folder}", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
 
 
 class Noted:

@@ -122,9 +122,28 @@ def _beside(target: Path, suffix: str) -> Path:
     return target.with_name(f".{target.name}.{suffix}")
 
 
+def check_place(target: Path) -> None:
+    """Raise BadInput if a path cannot be written, or lies inside a workload, a run or another result."""
+    try:
+        target.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # such as a link to itself
+        raise refusal(error, f"cannot write {target}") from None
+    for parent in target.resolve().parents:
+        is_result = any("app" in left_json(parent / name) for name in ("manifest.json", "report.json"))
+        if is_result and not (parent / "workload").exists():  # a live run has its workload and its oracle inside
+            raise BadInput(f"{target} lies inside {parent}, which holds another result; choose a path outside")
+
+
 @contextmanager
 def held(target: Path) -> Iterator[None]:
-    """Make this process the only writer of a folder during the block; wait for another writer to finish."""
+    """Make this process the only writer of a folder during the block; wait for another writer to finish.
+
+    Raises:
+        BadInput: As `check_place`.
+    """
+    check_place(target)
     target = absolute(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = Lock(_beside(target, "lock"))
@@ -206,6 +225,7 @@ def save_json(path: Path, value: object) -> None:
         BadInput: The path is not writable.
         CommandFailed: The disk is full, or fails.
     """
+    check_place(path)
     try:
         write_json(path, value)
     except OSError as error:
@@ -263,7 +283,7 @@ def read_manifest(directory: Path, kind: str, keys: set[str], command: str) -> d
         command: The `streaming-core` command that makes such a folder.
 
     Raises:
-        BadInput: The manifest is missing or unreadable, or belongs to another kind of folder.
+        BadInput: The manifest is missing or unreadable, belongs to another kind of folder, or was changed.
     """
     path = Path(directory) / "manifest.json"
     try:
@@ -277,6 +297,8 @@ def read_manifest(directory: Path, kind: str, keys: set[str], command: str) -> d
     if missing := sorted(keys - manifest.keys() if isinstance(manifest, dict) else keys):
         names = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in {path.name}"
         raise BadInput(f"{directory} is not {_article(kind)} {kind}: {names}")
+    if fault := change(manifest):
+        raise BadInput(f"{kind} {directory}: {path.name} {fault}; create it again with `streaming-core {command}`")
     return manifest
 
 
@@ -324,3 +346,15 @@ def sha256_of(value: object) -> str:
 def digest_of(value: object) -> str:
     """First 16 hex digits of SHA-256 over the canonical JSON of `value`."""
     return sha256_of(value)[:16]
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """A document with the digest of its other fields."""
+    fields = {name: value for name, value in document.items() if name != "digest"}
+    return fields | {"digest": digest_of(fields)}
+
+
+def change(document: dict[str, Any]) -> str | None:
+    """How a sealed document shows that it was edited; None if it was not."""
+    digest, expected = sealed(document)["digest"], document.get("digest")
+    return None if digest == expected else f"was changed (digest {digest}, expected {expected})"

@@ -15,11 +15,17 @@ from pathlib import Path
 import pytest
 
 import streaming_core.apps
-from streaming_core import machine_code
+from streaming_core import machine_code, process
 from streaming_core.apps import registry
 
-# One worker runs all tests that share a slow process: a warm JVM, or Airflow with its database.
+process.remove_foreign_variables()  # before numba reads some of them
+for variable in ("MAKEFLAGS", "MAKELEVEL"):  # a make that a test starts is no part of the make that started the tests
+    os.environ.pop(variable, None)
+
+# One worker runs all tests that share a slow process: a warm JVM, or Airflow with its database. One runs the pipelines:
+# each needs several processes, and takes a multiple of its time beside another one.
 TOGETHER = {
+    "tests/e2e/": "pipelines",
     **dict.fromkeys(("tests/jobs/", "tests/expectations/", "tests/dbt/test_trend.py"), "spark"),
     **dict.fromkeys(("tests/infra/cli/test_check.py", "tests/infra/cli/test_importing.py"), "spark"),
     "tests/dags/": "airflow",
@@ -29,8 +35,24 @@ TOGETHER = {
 # one, and so does each test of the campaign.
 MANY = "tests/differential/test_engine.py"
 CAMPAIGN = "tests/differential/test_campaign.py"
-# These take longest: started last, they would keep one worker busy alone.
-FIRST = ("tests/e2e/", "tests/dbt/", "tests/streaming_core/language/test_windows.py")
+# The seconds of each group when it was last recorded: `make test ARGS=--record-durations` writes the file. The longest
+# groups run first, because a long one that starts last would keep one worker busy alone.
+DURATIONS = Path(__file__).with_name("durations.txt")
+LONGEST = 60  # seconds of a test in `make test`: 20 if it ran alone, but three workers share two cores
+
+
+def pytest_addoption(parser):
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt")
+
+
+def group_of(nodeid, every_test=True):
+    """The group of a test: the tests that one worker runs. `every_test` says whether slow tests run, too."""
+    if nodeid.startswith(MANY) and every_test:
+        return nodeid.partition("[")[0]
+    if nodeid.startswith(CAMPAIGN):
+        return nodeid
+    file = nodeid.partition("::")[0]
+    return next((name for folder, name in TOGETHER.items() if file.startswith(folder)), file)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,19 +62,20 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            if nodeid.startswith(MANY) and "not slow" not in config.option.markexpr:
-                return nodeid.partition("[")[0]
-            if nodeid.startswith(CAMPAIGN):
-                return nodeid
-            return next((name for folder, name in TOGETHER.items() if nodeid.startswith(folder)), None) or (
-                super()._split_scope(nodeid)
-            )
+            return group_of(nodeid, "not slow" not in config.option.markexpr)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+def recorded():
+    """The recorded seconds of each group that took more than a second."""
+    lines = (line.split() for line in DURATIONS.read_text().splitlines())
+    return {group: float(seconds) for seconds, group in lines}
+
+
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: next((n for n, name in enumerate(FIRST) if item.nodeid.startswith(name)), len(FIRST)))
+    seconds = recorded()
+    items.sort(key=lambda item: -seconds.get(group_of(item.nodeid, every_test=False), 0))
 
 
 def pytest_collection_finish():
@@ -63,16 +86,57 @@ def pytest_collection_finish():
 
 
 def pytest_sessionfinish(session):
-    """Fail the session on a skipped test if LOCKSTEP_SKIPS_FAIL=1, as in CI: the machine lacks something."""
+    """Fail on a test that is skipped or too long if LOCKSTEP_STRICT_TESTS=1, as in CI."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    skipped = reporter.stats.get("skipped", []) if reporter else []
-    if skipped and os.environ.get("LOCKSTEP_SKIPS_FAIL"):
-        reporter.write_line(f"\n{len(skipped)} tests were skipped, and LOCKSTEP_SKIPS_FAIL is set")
+    if reporter is None or not os.environ.get("LOCKSTEP_STRICT_TESTS"):
+        return
+    faults = [f"{report.nodeid} was skipped" for report in reporter.stats.get("skipped", ())]
+    faults += [
+        f"{report.nodeid} took {report.duration:.0f} s, and `make test` allows {LONGEST}: make it faster, or let "
+        "`make test-full` run it (@pytest.mark.slow)"
+        for report in reports(reporter)
+        if report.when == "call" and report.duration > LONGEST and not {"slow", "e2e"} & set(report.keywords)
+    ]
+    for fault in faults:
+        reporter.write_line(f"\n{fault}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Print the counts of the campaign (differential/campaign.py) by kind of program."""
+def pytest_terminal_summary(terminalreporter, config):
+    """Print the seconds of groups, the counts of the campaign (differential/campaign.py), and skipped tests."""
+    if config.getoption("durations") is not None:
+        print_groups(terminalreporter, config)
+    print_campaign(terminalreporter)
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
+    for reason, tests in reasons.items():
+        terminalreporter.write_line(f"{tests} skipped: {reason.removeprefix('Skipped: ')}")
+
+
+def reports(reporter):
+    """The reports of the setup, call and end of each test."""
+    return [report for report in itertools.chain(*reporter.stats.values()) if hasattr(report, "when")]
+
+
+def print_groups(reporter, config):
+    """Print the seconds of the longest groups, and those whose share has doubled since they were recorded."""
+    seconds, before = Counter(), recorded()
+    for report in reports(reporter):
+        seconds[group_of(report.nodeid, every_test=False)] += report.duration
+    reporter.section("seconds of groups")
+    for group, took in seconds.most_common(12):
+        reporter.write_line(f"{took:7.0f} {group}")
+    reporter.write_line(f"{seconds.total():7.0f} of all {len(seconds)} groups")
+    if config.getoption("record_durations"):
+        lines = [f"{took:.0f} {group}\n" for group, took in seconds.most_common() if took >= 1]
+        DURATIONS.write_text("".join(lines))
+        return
+    pace = sum(seconds[group] for group in before) / (sum(before.values()) or 1)  # of this machine
+    for group, took in seconds.most_common():
+        if took > 10 + 2 * pace * before.get(group, 0):
+            reporter.write_line(f"{group} took {took:.0f} s, and {before.get(group, 0):.0f} s when recorded")
+
+
+def print_campaign(terminalreporter):
     kinds = defaultdict(Counter)
     for report in itertools.chain(*terminalreporter.stats.values()):
         for name, counts in getattr(report, "user_properties", ()):
@@ -159,3 +223,4 @@ def package(tmp_path, monkeypatch):
             file = getattr(sys.modules[name], "__file__", "") or ""
             if file.startswith(str(tmp_path)):
                 del sys.modules[name]
+                vars(streaming_core.apps).pop(name.rpartition(".")[2], None)

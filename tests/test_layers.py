@@ -14,6 +14,7 @@ FLOORS = (
     "streaming_core.exit_codes",
     "streaming_core.errors",
     "streaming_core.interruption",
+    "streaming_core.numerals",
     "streaming_core.process",
     "streaming_core.ending",
     "streaming_core.storage",

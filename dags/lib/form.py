@@ -1,11 +1,13 @@
 """The trigger form: the fields of RegressionSpec, the named matrix, and the Airflow connection of Spark.
 
-Titles, descriptions, bounds and defaults come from the model, so the form offers only valid values. The API can send
-other values, so the task `plan_matrix` validates them again.
+Titles, descriptions and defaults come from the model. The API server validates the values by the model when a run is
+triggered (infra/airflow/plugins), and the task `plan_matrix` validates them again. So a Param has no bounds: Airflow's
+form would silently move a number into `minimum` and `maximum`, and cut a text at `maxLength`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -13,14 +15,13 @@ from airflow.sdk import DAG, Param, get_parsing_context
 
 from infra import checkout
 from infra.airflow import connections
-from infra.fields import CHOICES, OF_RUN, description
+from infra.fields import CHOICES, defaults, description
 from reports.estimate import of_matrix
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices, matrix
-from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.project import TAG, labelled, named
-from streaming_core.regression.request import FIELD_OPTIONS, HOST_NAME, RegressionSpec
+from streaming_core.regression.request import FIELD_OPTIONS, RegressionSpec
 from streaming_core.run.way import OPTION_EXECUTORS
 
 # The form first shows the fields without a section; the sections below them are closed.
@@ -37,18 +38,9 @@ SECTIONS = {
     "gate_minutes": "Speed gate",
     "gate_against": "Speed gate",
 }
-# The values that the form offers for each list field.
-OFFERED = {
-    **CHOICES,
-    "applications": [registry.ALL, *registry.names()],
-    "threads": [1, 2, 4, 8, 16, 32, 64, 128],
-    "batches": [1, 16, 64, 256, 1024, 4096],
-    "hosts": [registry.ALL, LOCAL],
-}
 CELL = "gs.transactional.serial.t2.0123abcd"  # for descriptions
 # Airflow reads the DAG file, and the lists, every 30 s (min_file_process_interval).
 LISTED_LATER = "A new {} appears in the list within a minute."
-KEEP = ("minimum", "maximum", "minItems", "maxItems", "enum")
 
 
 def regression_params() -> dict[str, Param]:
@@ -61,14 +53,25 @@ def regression_params() -> dict[str, Param]:
             title="Matrix",
             description="A file of values in dags/matrices. It replaces the defaults of the fields below. Fields that "
             f"you change override it. {LISTED_LATER.format('file')}",
-            enum=[None, *matrices.names(checkout.MATRICES)],
+            enum=[None, *in_order(matrices.names(checkout.MATRICES))],
             values_display=_about_matrices(),
         )
     }
-    fields |= {name: _param(name, properties[name], default) for name, default in _defaults().items()}
+    fields |= {name: _param(name, properties[name], default) for name, default in defaults().items()}
     fields["data"] = _imports()
     fields["spark"] = spark_param()
     return fields
+
+
+def in_order(options: Iterable[str]) -> list[str]:
+    """The options of a list, each behind those that it contains: the form chooses the first that has the typed text."""
+    known = list(options)
+    return sorted(known, key=lambda option: sum(other in option for other in known))
+
+
+def bounds(least: float, most: float) -> list[dict[str, float]]:
+    """The `allOf` of a Param with these bounds. The form does not read it, and the API server does."""
+    return [{"minimum": least, "maximum": most}]
 
 
 def _cells_of(fields: dict[str, Any], named: str | None = None) -> int:
@@ -79,7 +82,8 @@ def _cells_of(fields: dict[str, Any], named: str | None = None) -> int:
 def _about_matrices() -> dict[str, str]:
     """A line of the form for each valid matrix: its cells, and how long its last run took.
 
-    The cells of a matrix take a quarter of a second. A task parses the DAG file, too, and shows no form.
+    The cells of a matrix take a quarter of a second. A task parses the DAG file, too, and so does `lockstep run`: they
+    show no form.
     """
     if get_parsing_context().task_id is not None:
         return {}
@@ -117,7 +121,7 @@ def _imports() -> Param:
         type=["array", "object", "null"],
         title="Data",
         description=f"{description} {LISTED_LATER.format('import')}",
-        examples=sorted(names),
+        examples=in_order(sorted(names)),
         section=SECTIONS["data"],
     )
 
@@ -159,7 +163,6 @@ def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
         type=["string", "null"],
         title="Run",
         description=f"The id of a run, as the overview shows it. {about_run}",
-        maxLength=40,
     )
     cells = Param(
         None,
@@ -170,46 +173,21 @@ def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
     return {"run": run, "cells": cells}
 
 
-def regression_of(params: dict, conf: dict | None) -> dict:
-    """The fields of RegressionSpec in a run's params; with a matrix, only the fields that override it.
-
-    A caller of the API sends only these fields. The form sends every field, so the fields that differ from their
-    defaults override the matrix.
-    """
-    fields = {name: value for name, value in params.items() if name not in OF_RUN and value is not None}
-    if fields.get("data") == []:  # no import chosen from the list
-        del fields["data"]
-    if not params.get("matrix"):
-        return fields
-    sent = {name: value for name, value in fields.items() if name in (conf or {})}
-    defaults = _defaults()
-    if defaults.keys() <= (conf or {}).keys():
-        return {name: value for name, value in sent.items() if name not in defaults or value != defaults[name]}
-    return sent
-
-
-def _defaults() -> dict[str, Any]:
-    """The default of every field of RegressionSpec."""
-    return {name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()}
-
-
-def _param(name: str, schema: dict, default: object) -> Param:
-    kept = {key: schema[key] for key in KEEP if key in schema}
-    kept |= {"title": name.replace("_", " ").capitalize(), "description": description(name)}
+def _param(name: str, schema: dict, default: Any) -> Param:
+    about: dict[str, Any] = {"title": name.replace("_", " ").capitalize(), "description": description(name)}
     if name in SECTIONS:
-        kept["section"] = SECTIONS[name]
-    if schema["type"] == "array":
-        kept["items"] = {"type": schema["items"]["type"]}
-        kept["examples"] = OFFERED[name]
-        if name in CHOICES:
-            kept["items"]["enum"] = CHOICES[name]
-        elif name == "hosts":
-            kept["items"]["pattern"] = f"^{HOST_NAME.pattern}$"
-        elif schema["items"]["type"] == "integer":
-            # The form sends values of a list as text; `plan_matrix` reads them as numbers.
-            kept["items"] = {"type": ["integer", "string"], "pattern": "^[0-9]+$"}
-        return Param(default, type="array", **kept)
-    if schema["type"] == "object":
-        # The form cannot submit an empty object as a default.
-        return Param(default or None, type=["object", "null"], **kept)
-    return Param(default, type=schema["type"], **kept)
+        about["section"] = SECTIONS[name]
+    if name in CHOICES:
+        return Param(default, type="array", examples=in_order(CHOICES[name]), **about)
+    if schema["type"] == "array":  # a text area: it sends each line as a text
+        values = f": {', '.join([registry.ALL, *registry.names()])}" if name == "applications" else ""
+        about["description"] += f" One per line{values}."
+        return Param(default, type="array", **about)
+    if schema["type"] in ("integer", "number"):
+        # A line of text, because the wheel of a mouse changes a number field, and a browser rounds a long number.
+        return Param(default, type=["string", schema["type"]], examples=[default], **about)
+    if default in ("", {}):  # the form cannot send an empty default
+        return Param(None, type=[schema["type"], "null"], **about)
+    if "enum" in schema:
+        about["enum"] = schema["enum"]
+    return Param(default, type=schema["type"], **about)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from dags.lib.decisions import fail_in_one_line
-from dags.lib.form import spark_param
+from dags.lib.form import bounds, in_order, spark_param
 from dags.lib.hosts import type_of
 from infra.airflow import connections
 from infra.checkout import home, import_roots
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
+from streaming_core.regression.provenance import set_aside
 from streaming_core.regression.request import IMPORT_NAME
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def import_params() -> dict[str, Param]:
             type="string",
             title="Application",
             description="The application that will process the events. Required.",
-            enum=registry.names(),
+            enum=in_order(registry.names()),
         ),
         "name": Param(
             type="string",
@@ -73,7 +74,14 @@ def import_params() -> dict[str, Param]:
             type=["string", "null"],
             title="Separator",
             description="The character between the columns of CSV. Default: a comma; in .tsv files a tab.",
-            maxLength=1,
+            section=SECTION,
+        ),
+        "tolerance": Param(
+            0.0,
+            type="number",
+            title="Tolerance",
+            description="The share of the rows that may be set aside without a warning, from 0 to 1.",
+            allOf=bounds(0, 1),
             section=SECTION,
         ),
         "params": Param(
@@ -126,7 +134,7 @@ def import_files(params: dict[str, Any], spark: Any) -> dict[str, Any]:
         "data": f"{out.parent.name}/{out.name}",
         "events": manifest["events"],
         "rows": about["rows"],
-        "set_aside": sum(one["rows"] for one in about["aside"]),
+        "set_aside": set_aside(about),
     }
 
 
@@ -144,6 +152,7 @@ def _request(params: dict[str, Any]) -> tuple[Request, Path]:
         params["unit"],
         params["separator"],
         params["params"] or {},
+        params["tolerance"],
     )
     return importing.request(form, import_roots()), out
 

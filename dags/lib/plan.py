@@ -7,17 +7,17 @@ from typing import Any
 
 from airflow.sdk import Asset
 
-from dags.lib.form import regression_of
 from infra import checkout
 from infra.airflow import connections
 from infra.checkout import home
+from infra.fields import regression_of
 from streaming_core.errors import BadInput
 from streaming_core.regression import fleet, matrices, preflight
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.project import named
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
-from streaming_core.regression.status import conclude, end, recorded
+from streaming_core.regression.status import conclude, end, forget, recorded, records
 from streaming_core.regression.warehouse import check_versions
 from streaming_core.storage import left_json
 
@@ -75,6 +75,7 @@ def plan_run(context: Any) -> list[str]:
             publish(home(), run_id)
             raise AirflowFailException(str(error)) from None
         fleet.reset(home(), run_id)
+        forget(home(), run_id, *(part for part in records(home(), run_id) if part != Stage.PLAN_MATRIX))
         fit = fleet.fit_hosts(home(), run_id)
         print(estimate(home(), planned, [outcomes[name].machine for name in fit]))
         for name, one in outcomes.items():

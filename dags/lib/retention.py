@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import Param, conf
 
 from dags.lib.decisions import fail_in_one_line
+from dags.lib.form import bounds
 from infra.airflow import database
 from infra.checkout import home
 from infra.services import retention
@@ -26,17 +27,15 @@ def retention_params() -> dict[str, Param]:
             90,
             type="integer",
             title="Days",
-            description="Keep logs, and rows of Airflow's database, for so many days.",
-            minimum=7,
-            maximum=3650,
+            description="Keep logs, and rows of Airflow's database, for so many days. 7 to 3,650.",
+            allOf=bounds(7, 3650),
         ),
         "cache_gb": Param(
             20,
             type="number",
             title="Cache",
             description="Largest total size of workloads, oracles and builds, in gigabytes (1e9 bytes).",
-            minimum=0,
-            maximum=1e9,
+            allOf=bounds(0, 1e9),
         ),
     }
 

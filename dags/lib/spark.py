@@ -12,7 +12,7 @@ import re
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, wraps
 from typing import Any
 
@@ -32,6 +32,7 @@ from streaming_core.regression.status import recorded
 
 URL = rf"sc://({HOST}|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/(;.*)?"
 
+EARLY_SECONDS = 60.0  # that a run waits for its server to start before its first task
 NO_MASTER = "All masters are unresponsive"  # in the log of a server
 
 
@@ -87,13 +88,14 @@ class ServerHook(SparkConnectHook):
             )
         return url
 
-    def start(self, say: Callable[..., None]) -> None:
+    def start(self, say: Callable[..., None], **patience: float) -> None:
         """Take the lock on LOCKSTEP_HOME for the run, and start its server if the connection names a master.
 
         The server ends with the process whose id is in LOCKSTEP_WATCH, if that is set.
 
         Args:
             say: Takes lines for the log.
+            patience: As `Server.start` takes it.
 
         Raises:
             BadInput: The host of the connection, or `spark.driver.host` in its extra, is not a host name.
@@ -108,6 +110,7 @@ class ServerHook(SparkConnectHook):
             settings=settings,
             watch=int(watch) if watch else None,
             say=say,
+            **patience,
         )
         # Without the user and the token.
         say(f"the Spark server of this run is {started or external.partition('/;')[0].rstrip('/')}")
@@ -155,6 +158,22 @@ class SparkServer(BaseOperator):
         with recorded(home(), self.run, self.task_id):
             ServerHook(self.conn_id, self.run).start(self.log.info)
         refresh(home())
+
+    @staticmethod
+    def start_early(run: str, connection: Connection) -> None:
+        """Start the server of a run before the task does, which then finds it: it needs seconds until it listens.
+
+        Nothing starts while LOCKSTEP_HOME is in use. The task waits for it, and reports what is wrong.
+
+        Args:
+            run: The run.
+            connection: The Spark connection of the run.
+        """
+        hook = ServerHook(connection.conn_id, run)
+        hook.connection = connection
+        if not hook.is_external and not Server(home()).holder():
+            with suppress(Exception):
+                hook.start(lambda _: None, patience=EARLY_SECONDS)
 
 
 def stop_server(run: str) -> None:

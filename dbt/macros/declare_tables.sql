@@ -13,20 +13,21 @@
   {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile', 'freshness') %}
     {# Who asks for freshness alone has dbt make no schema. #}
     {% do run_query('create schema if not exists ' ~ target.schema) %}
-    {% for source in graph.sources.values() %}
+    {% for source in graph.sources.values() if source.source_name == 'raw' %}
       {% set relation = api.Relation.create(schema=source.schema, identifier=source.identifier, type='table') %}
-      {% do declare_table(relation, source.columns, source.source_name ~ '/' ~ source.name) %}
+      {% do declare_table(relation, source.columns, env_var('LOCKSTEP_HOME') ~ '/warehouse/raw/' ~ source.name) %}
     {% endfor %}
     {% if not flags.FULL_REFRESH and flags.WHICH != 'freshness' %}
-      {% for node in graph.nodes.values() if node.config.materialized == 'incremental' %}
+      {# A model of another folder than marts begins anew with each server: its table does not outlive one. #}
+      {% for node in graph.nodes.values() if node.config.materialized == 'incremental' and node.config.location_root %}
         {% set relation = api.Relation.create(schema=node.schema, identifier=node.alias, type='table') %}
-        {% do declare_table(relation, node.columns, 'marts/' ~ node.alias, node.config.partition_by) %}
+        {% do declare_table(relation, node.columns, node.config.location_root ~ '/' ~ node.alias, node.config.partition_by) %}
       {% endfor %}
     {% endif %}
   {% endif %}
 {% endmacro %}
 
-{# Declares one table over a folder of LOCKSTEP_HOME/warehouse. #}
+{# Declares one table over a folder. #}
 {% macro declare_table(relation, columns, folder, partition_by=[]) %}
   {% set typed = [] %}
   {% for column in columns.values() %}
@@ -36,7 +37,7 @@
   {% do run_query(
     'create table ' ~ relation ~ ' (' ~ typed | join(', ') ~ ') using parquet'
     ~ (' partitioned by (' ~ partition_by | join(', ') ~ ')' if partition_by else '')
-    ~ ' location \'' ~ env_var('LOCKSTEP_HOME') ~ '/warehouse/' ~ folder ~ '\''
+    ~ ' location \'' ~ folder ~ '\''
   ) %}
   {% do adapter.cache_added(relation) %}
 {% endmacro %}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,12 @@ class SuiteRenderer(ExpectationSuitePageRenderer):
         super().__init__({"class_name": "ExpectationSuiteColumnSectionRenderer", "bullet_list_renderer": listed})
 
 
+def linked(content: str, run: str) -> str:
+    """HTML in which a value that is the name of a cell leads to the page of the cell, in the folder of the run."""
+    cell = r"[\w-]+\.[\w-]+\.[\w.-]*\bt\d+\.[0-9a-f]{8}[\w.-]*"
+    return re.sub(rf'(<div class="show-scrollbars">)({cell})(</div>)', rf'\1<a href="{run}/\2.html">\2</a>\3', content)
+
+
 class _Ours:
     """Looks for a template in our folder first."""
 
@@ -134,6 +141,7 @@ class _Ours:
         assert self.env.loader is not None
         self.env.loader = ChoiceLoader([FileSystemLoader([OURS, HERE]), self.env.loader])
         self.env.globals |= {"menu": MENU, "project": TITLE}
+        self.env.filters["linked"] = linked
 
 
 class PageView(_Ours, DefaultJinjaPageView):

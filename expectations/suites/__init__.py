@@ -1,7 +1,7 @@
 """The data sets of a run and their expectations, one file each. A data set is a Spark DataFrame.
 
 Expectations are data, in the form in which Great Expectations stores them. `expectations/files.py` writes them as the
-suites in `expectations/gx`, which Great Expectations reads. Values that depend on the run are parameters of the suite.
+suites of the context, which Great Expectations reads. Values that depend on the run are parameters of the suite.
 
 SQL finds the rows that break a rule (`broken_rows`), so that a failing expectation shows them. Each query first selects
 the application and the cell.

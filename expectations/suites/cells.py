@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from expectations.suites import DataSet, broken_rows, expect, frame, parameter, raw_rows
 from streaming_core.language.expectations import CRITICAL, WARNING
 from streaming_core.regression.home import Home
+from streaming_core.regression.provenance import provenance_of
 
 PROVENANCE = ("spec_digest", "code_digest", "build", "workload_address", "oracle_address", "output_digest")
 _UNKNOWN = " OR ".join(f"{name} IS NULL" for name in PROVENANCE)
@@ -36,10 +38,17 @@ EXPECTATIONS = [
         " NOT coalesce(threads > 0 AND events >= 0 AND peak_memory_bytes > 0 AND compile_seconds >= 0, false)",
         WARNING,
     ),
+    broken_rows(
+        "An import set aside no more rows than it tolerates",
+        "DISTINCT app, set_aside FROM {batch} WHERE set_aside <> ''",
+        WARNING,
+    ),
 ]
 
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
-    """One row per planned cell."""
-    rows = frame(spark, raw_rows(home, "cells", run_id))
+    """One row per planned cell, with the rows that its import set aside beyond the tolerance, in words."""
+    cells, known = raw_rows(home, "cells", run_id), provenance_of(home, run_id)
+    aside = [known[one].excess if one in known else "" for one in cells["workload_address"].to_pylist()]
+    rows = frame(spark, cells.append_column("set_aside", pa.array(aside, pa.string())))
     return DataSet("cells", rows, {"cells": [cell["cell"] for cell in plan["cells"]]})

@@ -115,11 +115,15 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
         frames = []
         for cell in mine:
             parts = Parts.of(folders[cell["cell"]])
-            kinds = {field.name: str(field.type) for field in parts.schema} if parts.paths else {}
+            kinds = {field.name: field.type for field in parts.schema} if parts.paths else {}
             written = RunSpec.parse(cell["spec"]).output_columns(app)
-            expected = {column: str(declared.field(column).type) for column in written}
+            expected = {column: declared.field(column).type for column in written}
+            # Types are compared as such: in their texts, Parquet calls the item of an array by another name.
+            kinds = {
+                column: expected[column] if kind == expected.get(column) else kind for column, kind in kinds.items()
+            }
             names = dict.fromkeys([*expected, *kinds])
-            columns += [(name, cell["cell"], c, expected.get(c, "none"), kinds.get(c, "none")) for c in names]
+            columns += [(name, cell["cell"], c, *(str(of.get(c, "none")) for of in (expected, kinds))) for c in names]
             # The data set has all columns, so a cell that writes a part of them has no rows in it.
             if written == declared.names and all(kinds.get(c) == kind for c, kind in expected.items()):
                 frames.append(_rows(spark, name, cell["cell"], parts.paths, declared.names))

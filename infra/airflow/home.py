@@ -19,12 +19,16 @@ from pathlib import Path
 
 from infra import checkout
 from infra.checkout import ROOT
-from streaming_core.errors import RunFailed
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.exit_codes import ExitCode
 from streaming_core.regression.project import PREFIX, named
-from streaming_core.storage import Lock, write_text
+from streaming_core.storage import Lock, left_json, write_text
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_PORT = 8080
+SECRETS = "secrets.json"
+STAMP = ".prepared"
+FOREIGN_DATABASE = "the database of AIRFLOW__DATABASE__SQL_ALCHEMY_CONN belongs to another Airflow: name an empty one"
 
 
 def location() -> Path:
@@ -38,25 +42,26 @@ def occupancy() -> Lock:
 
 
 def existing_folder() -> Path:
-    """AIRFLOW_HOME; creates it if necessary, readable by its owner only, because it holds passwords and keys."""
-    location().mkdir(mode=0o700, parents=True, exist_ok=True)
-    return location()
+    """AIRFLOW_HOME; creates it if necessary, readable by its owner only, because it holds passwords and keys.
+
+    Raises:
+        BadInput: The folder is the home of an Airflow that Lockstep did not set up.
+    """
+    home = location()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "fernet_secret" not in left_json(home / SECRETS) and any(
+        (home / name).exists() for name in ("airflow.cfg", "airflow.db")
+    ):
+        raise BadInput(f"AIRFLOW_HOME={home} belongs to another Airflow: unset AIRFLOW_HOME, or name a new folder")
+    return home
 
 
 def environment(port: int = DEFAULT_PORT) -> dict[str, str]:
-    """The environment that every Airflow process of this checkout runs in.
-
-    The checkout's own interpreter comes first on PATH, because Spark looks for its Python there.
-    """
+    """The environment that every Airflow process of this checkout runs in."""
     values = dict(os.environ)
-    bin_folder = str(Path(sys.executable).parent)
-    if values.get("PATH", "").split(os.pathsep)[0] != bin_folder:
-        values["PATH"] = os.pathsep.join([bin_folder, values.get("PATH", os.defpath)])
     values["PYTHONPATH"] = str(ROOT)
     values["AIRFLOW_HOME"] = str(location())
     values["LOCKSTEP_HOME"] = str(checkout.home().root)
-    # Requests to localhost must not go to a proxy.
-    values.setdefault("NO_PROXY", "localhost,127.0.0.1")
     if port != DEFAULT_PORT:
         values["AIRFLOW__API__PORT"] = str(port)
         values["AIRFLOW__API__BASE_URL"] = f"http://localhost:{port}"
@@ -71,11 +76,14 @@ def prepare(log: Path) -> None:
         log: File for the output of Airflow.
 
     Raises:
+        BadInput: The folder or the database belongs to another Airflow.
         RunFailed: The database could not be created or migrated. The message names the log.
     """
     home = existing_folder()
+    if checkout.import_roots() == [inbox := checkout.home().root / "inbox"]:
+        inbox.mkdir(parents=True, exist_ok=True)  # the form of import_data names it
     write_configuration(home)
-    stamp, fingerprint = home / ".prepared", _fingerprint(home)
+    stamp, fingerprint = home / STAMP, _fingerprint(home)
     if stamp.exists() and stamp.read_text() == fingerprint:
         return
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -88,6 +96,8 @@ def prepare(log: Path) -> None:
             stderr=out,
             check=False,
         )
+    if done.returncode == ExitCode.BAD_INPUT:
+        raise BadInput(FOREIGN_DATABASE)
     if done.returncode:
         raise RunFailed(f"Airflow's database could not be prepared; its log says why: {log}")
     stamp.write_text(_fingerprint(home))
@@ -99,7 +109,7 @@ def end_stale_runs(stopped_by: str | None = None) -> None:
     Args:
         stopped_by: the person that stopped them; None if their process died.
     """
-    if not (location() / ".prepared").exists():
+    if not (location() / STAMP).exists():
         return
     log = location() / "logs" / "end-stale-runs.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +128,7 @@ def end_stale_runs(stopped_by: str | None = None) -> None:
 
 def write_configuration(home: Path) -> None:
     """Write airflow.cfg with the secrets of this home. Airflow reads it once, when it is first imported."""
-    kept = home / "secrets.json"
+    kept = home / SECRETS
     if not kept.exists():
         values = {
             "fernet_secret": base64.urlsafe_b64encode(os.urandom(32)).decode(),
@@ -144,13 +154,21 @@ def _fingerprint(home: Path) -> str:
 
 def _migrate_and_import() -> None:
     from airflow.models import Connection
+    from airflow.settings import engine
     from airflow.utils import db
     from airflow.utils.session import create_session
+    from sqlalchemy import inspect
 
+    declared = json.loads((HERE / "connections.json").read_text())
+    with create_session() as session:
+        # Every Airflow has `spark_default`; one that Lockstep set up has `local`, unless a user removed it.
+        is_known = (location() / STAMP).exists() or not inspect(engine).has_table(Connection.__tablename__)
+        if not is_known and not session.query(Connection.conn_id).filter(Connection.conn_id == named("local")).first():
+            sys.exit(ExitCode.BAD_INPUT)
     db.initdb()
     with create_session() as session:
         known = {conn_id for (conn_id,) in session.query(Connection.conn_id)}
-        for conn_id, fields in json.loads((HERE / "connections.json").read_text()).items():
+        for conn_id, fields in declared.items():
             if named(conn_id) not in known:
                 session.add(Connection(conn_id=named(conn_id), **fields))
 

@@ -37,21 +37,24 @@ class AirflowRun:
     succeeded: bool
 
 
-def wait_for_turn(occupancy: Lock, say: Callable[[str], None], signals: Noted) -> str | None:
+def wait_for_turn(occupancy: Lock, wait_for: Callable[[str], None], signals: Noted) -> str | None:
     """Take AIRFLOW_HOME for one run.
+
+    Args:
+        occupancy: the lock on AIRFLOW_HOME.
+        wait_for: called again and again with the run that has it, and with "" at the end.
+        signals: the signals that end the wait.
 
     Returns:
         The address of the UI that holds AIRFLOW_HOME. None once this process holds it, or after a signal.
     """
-    waiting = False
     while not signals.number and not occupancy.take(signature("run")):
         by = holder(occupancy)
         if by.get("owner") == "ui":
             return by["url"]
-        if not waiting:
-            say(f"waiting until another run ends (process {by.get('pid', '?')})")
-            waiting = True
+        wait_for(by.get("run") or f"another run (process {by.get('pid', '?')})")
         time.sleep(0.5)
+    wait_for("")
     return None
 
 
@@ -62,6 +65,7 @@ def follow(
     signals: Noted,
     on_change: Callable[[TaskChange], None],
     on_plan: Callable[[str], None],
+    on_poll: Callable[[], None],
 ) -> AirflowRun:
     """Run the DAG with this conf and report each change of a task, until the run ends or a signal arrives.
 
@@ -75,6 +79,7 @@ def follow(
         signals: the signals that end the run.
         on_change: called with each change of a task.
         on_plan: called with the run id once the run is planned.
+        on_poll: called again and again while the run goes on.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     airflow_id, run_id = "", ""
@@ -88,7 +93,7 @@ def follow(
                     airflow_id, run_id = line["run"], new_run_id(line["run"], line["run_after"])
                     continue
                 on_change(line)
-                if line["task"] == Stage.PLAN_MATRIX and line["state"] == "success":
+                if line.get("task") == Stage.PLAN_MATRIX and line["state"] == "success":
                     on_plan(run_id)
 
     with _dag_process(conf, with_scheduler, log) as (process, descriptor):
@@ -96,6 +101,7 @@ def follow(
         reader.start()
         try:
             while process.poll() is None and not signals.number:
+                on_poll()
                 time.sleep(POLL_SECONDS)
         finally:
             if process.poll() is None:

@@ -6,7 +6,8 @@ Without --scheduler this process runs the tasks itself, one after the other. Wit
 runs them, and this process watches. Exit code: 0 if the run succeeded, else 1.
 
 The first line is {"run": <Airflow run id>, "run_after": <epoch seconds>}. Then follows, for each change of a task,
-{"task", "map_index", "label", "state", "start", "end"} with epoch seconds.
+{"task", "map_index", "label", "state", "start", "end"} with epoch seconds. While another run keeps the scheduler's run
+waiting, {"ahead": <its run id>}, and then {"ahead": ""}.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ import signal
 import sys
 import threading
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow.dag_processing.dagbag import DagBag
-from airflow.models import DagRun, TaskInstance
+from airflow.exceptions import AirflowNotFoundException
+from airflow.models import Connection, DagRun, TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
-from airflow.utils.types import DagRunTriggeredByType
+from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
 from infra.checkout import home
 from reports.publish import publish
 from streaming_core.regression import status
+from streaming_core.regression.fleet import SPARK
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.stages import DAG_ID, Stage
 
@@ -40,6 +44,7 @@ class Reporter:
     def __init__(self, descriptor: int):
         self._out = os.fdopen(descriptor, "w", buffering=1)
         self._written: dict[tuple[str, int], tuple] = {}
+        self._ahead = ""
 
     def begin(self, run: DagRun) -> None:
         """Write the line that names the run."""
@@ -72,6 +77,12 @@ class Reporter:
                     "end": end.timestamp() if end else None,
                 }
             )
+
+    def wait_for(self, ahead: str) -> None:
+        """Write a line if another run than before keeps this one waiting."""
+        if ahead != self._ahead:
+            self._ahead = ahead
+            self._say({"ahead": ahead})
 
     def _say(self, line: dict) -> None:
         with contextlib.suppress(BrokenPipeError):  # the reader has gone; the run goes on
@@ -118,10 +129,15 @@ def _publish_end(run_id: str, stopped_by: str | None) -> None:
 
 def run_here(folder: str, dag_id: str, conf: dict, reporter: Reporter) -> bool:
     """Run the tasks in this process. Their processes end with it."""
-    os.environ["LOCKSTEP_WATCH"] = str(os.getpid())
+    os.environ |= {"LOCKSTEP_WATCH": str(os.getpid()), "_AIRFLOW_PARSING_CONTEXT_TASK_ID": "none"}  # no form is shown
     end_stale_runs()
     dag = DagBag(dag_folder=folder, load_op_links=False).dags[dag_id]
     over, started = threading.Event(), datetime.now(UTC)
+    if dag_id == DAG_ID:
+        with contextlib.suppress(AirflowNotFoundException):
+            connection = Connection.get_connection_from_secrets(conf.get("spark") or SPARK)
+            server: Any = dag.task_dict[Stage.SPARK_SERVER]
+            server.start_early(_run_id(started), connection)
 
     def follow() -> None:
         run_id = None
@@ -141,10 +157,16 @@ def run_here(folder: str, dag_id: str, conf: dict, reporter: Reporter) -> bool:
     follower = threading.Thread(target=follow)
     follower.start()
     try:
-        return dag.test(run_conf=conf).state == DagRunState.SUCCESS
+        return dag.test(run_after=started, run_conf=conf).state == DagRunState.SUCCESS
     finally:
         over.set()
         follower.join()
+
+
+def _run_id(run_after: datetime) -> str:
+    """The id that a run of `dag.test` will have."""
+    origin = DagRun.generate_run_id(run_type=DagRunType.MANUAL, logical_date=run_after, run_after=run_after)
+    return new_run_id(origin, run_after.timestamp())
 
 
 def run_there(dag_id: str, conf: dict, reporter: Reporter) -> bool:
@@ -158,10 +180,19 @@ def run_there(dag_id: str, conf: dict, reporter: Reporter) -> bool:
         reporter.look(dag_id, run.run_id)
         with create_session() as session:
             state = session.query(DagRun.state).filter_by(dag_id=dag_id, run_id=run.run_id).scalar()
+        reporter.wait_for(run_ahead(dag_id) if state == DagRunState.QUEUED else "")
         if state in (DagRunState.SUCCESS, DagRunState.FAILED):
             reporter.look(dag_id, run.run_id)
             return state == DagRunState.SUCCESS
         pause.wait(POLL_SECONDS)
+
+
+def run_ahead(dag_id: str) -> str:
+    """The id of the run that the scheduler executes now; empty without one."""
+    with create_session() as session:
+        running = session.query(DagRun).filter_by(dag_id=dag_id, state=DagRunState.RUNNING)
+        run = running.order_by(DagRun.start_date).first()
+        return new_run_id(run.run_id, run.run_after.timestamp()) if run else ""
 
 
 def main(argv: list[str]) -> int:

@@ -13,7 +13,6 @@ from reports.history import History
 from streaming_core.ending import say
 from streaming_core.regression.decisions import entries
 from streaming_core.regression.home import Home
-from streaming_core.regression.warehouse import SCHEMA_VERSION
 
 
 def backup(home: Home, file: Path, as_json: bool) -> None:
@@ -29,12 +28,11 @@ def restore(home: Home, file: Path, as_json: bool) -> None:
         manifest = service.restore(home, file)
     _print("restore", home, file, manifest, as_json)
     if not as_json:
-        older = "lockstep migrate, then " if manifest.raw_schema < SCHEMA_VERSION else ""
-        print(f"next: {older}lockstep warehouse build, then lockstep publish")
+        print("next: lockstep warehouse build, then lockstep publish")
 
 
 def _print(command: str, home: Home, file: Path, manifest: Manifest, as_json: bool) -> None:
-    runs, acknowledgements = len(History(home).run_ids()), len(entries(home, any_version=True))
+    runs, acknowledgements = len(History(home).run_ids()), len(entries(home))
     size = sum(one.size for one in manifest.files)
     if as_json:
         result = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -32,7 +33,7 @@ from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.run import engine, planning
 from streaming_core.run.comparison import diff
-from streaming_core.run.way import AXES, UNORDERED_CHANNELS, RunSpec
+from streaming_core.run.way import AXES, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec, executors_of
 from streaming_core.storage import write_json
 
 # So that the events are split between threads and batches in many ways.
@@ -64,7 +65,9 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
         from expectations.declared import check as check_expectations
 
         check_expectations({suite.suite_name(name): suite.expectations_of(app)})
-    request = {"applications": [name], "threads": THREADS, "batches": BATCHES, "params": {name: params}}
+    executors = [executor for executor in executors_of(app.kind) if executor in ENGINE_EXECUTORS]
+    request: dict[str, Any] = {"applications": [name], "executors": executors}
+    request |= {"threads": THREADS, "batches": BATCHES, "schemes": ["all"], "plans": ["all"], "params": {name: params}}
     if app.unordered:
         request["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)
     regression = RegressionSpec.parse(request | {"events": events, "seed": seed, "repetitions": 1, "seconds": 0})
@@ -93,6 +96,17 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
     else:
         _show(console, run, f"{events:,} events, the same if generated twice", outputs, invariants)
     return 0 if run.green else 1
+
+
+def _untried(regression: RegressionSpec) -> Iterator[str]:
+    """A line for each executor with strategies that the check does not run."""
+    for executor in regression.executors:
+        rest = {
+            axis: [value for value in values if value not in getattr(regression, f"{axis}s")]
+            for axis, values in ENGINE_EXECUTORS[executor].axes().items()
+        }
+        if named := "; ".join(f"{axis} {', '.join(values)}" for axis, values in rest.items() if values):
+            yield f"{executor}: {named}; `lockstep run` has options for them"
 
 
 def _prepared(home: Home, run_id: str, entry: dict) -> int:
@@ -142,6 +156,6 @@ def _show(console: Console, run: Run, generated: str, outputs: int, invariants: 
     console.print(table)
     for cell in [cell for cell in run.cells if cell.red][:SHOWN]:
         console.print(Text(f"{cell.name} {cell.outcome.word}: {cell.reason}", "red"), soft_wrap=True)
-    for line in matrix.omissions(run.plan):
+    for line in [*matrix.omissions(run.plan), *_untried(RegressionSpec.parse(run.plan["regression"]))]:
         console.print(Text(f"left out   {line}", "dim"), soft_wrap=True)
     console.print(Text(f"\n{run.sentence}", "bold green" if run.green else "bold red"), soft_wrap=True)

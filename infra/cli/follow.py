@@ -15,6 +15,7 @@ from jobs import live
 from jobs.session import spark_session
 from streaming_core import interruption
 from streaming_core.apps import registry
+from streaming_core.data import workload
 from streaming_core.ending import say
 from streaming_core.errors import BadInput
 from streaming_core.oracle import oracle
@@ -77,7 +78,7 @@ def follow(spec: RunSpec, reading: Reading, out: Path, verify: bool, as_json: bo
         unit=reading.unit,
         separator=reading.separator,
     )
-    source.check()
+    source.check(out)
     with ExitStack() as stack:
 
         def feed(folder: Path) -> Generator[None, None, None]:
@@ -98,12 +99,20 @@ def _finish(report: RunReport, out: Path, verify: bool, as_json: bool) -> int:
     if verify:
         oracle.run(source, expected)
         difference = diff(out, expected)
+    imported = workload.read_manifest(source)["imported"]
     if as_json:
         compared = difference.as_dict() if difference is not None else None
-        print(json.dumps({**report.model_dump(mode="json"), "comparison": compared}, indent=1, sort_keys=True))
+        print(
+            json.dumps(
+                {**report.model_dump(mode="json"), "comparison": compared, "imported": imported},
+                indent=1,
+                sort_keys=True,
+            )
+        )
     else:
         sample = report.verified
         print(f"{out}: {sample.events} events, {sample.outputs} outputs, digest {sample.digest}")
+        print("\n".join(importing.live_lines(source, imported)))
         if difference is not None:
             print(difference.text())
         else:

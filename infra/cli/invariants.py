@@ -18,7 +18,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.comparison import plain
 from streaming_core.errors import BadInput
-from streaming_core.run.comparison import read_report
+from streaming_core.run.report import read_report
 
 LABELS = {"content_digest": "events", "params": "parameters"}  # of a workload
 

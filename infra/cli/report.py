@@ -1,6 +1,6 @@
 """`lockstep report`: print the table of a run and the paths of its pages.
 
-If a benchmark is newer than the performance page, the command writes that page first.
+If a benchmark is newer than the page of benchmarks, the command writes that page first.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from streaming_core.regression.matrix import omissions
 from streaming_core.storage import write_text
 
 RATIOS = {"to_loop": "x loop", "to_best": "x best", "to_limit": "of limit"}
+COLORS = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
 RED = ("different", "invariant_broken", "failed")
 STYLES = {"equal": "green", "not_comparable": "dim", "not_run": "red"} | dict.fromkeys(RED, "bold red")
 
@@ -73,7 +74,7 @@ def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
         yield Text(f"matrix   {run.matrix}", "dim")
     paths = {"run": home.run(run.run_id), "report": home.report(run.run_id, "index.html")}
     if any((home.reports / "bench").glob("*-*.json")):
-        paths["figures"] = home.reports / "performance.html"
+        paths["figures"] = home.reports / "benchmarks.html"
     if stages:
         paths["log"] = Path(stages["log"])
     yield Text("")
@@ -82,8 +83,10 @@ def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
 
 
 def _summary(run: Run) -> Iterator[Text]:
-    """The sentences about the run: whether it is right, its speed, its speed beside another build."""
-    yield Text(f"\n{run.sentence}", "bold green" if run.green else "bold red")
+    """The sentences about the run: whether it is right, its build, its speed, its speed beside another build."""
+    yield Text(f"\n{run.sentence}", COLORS[run.color])
+    if run.build == "unknown":
+        yield Text("The build is unknown: git finds no commit at the root of the checkout", "yellow")
     if run.speed_sentence:
         slower = any(cell.speed and cell.speed.verdict == "slower" for cell in run.cells)
         yield Text(run.speed_sentence, "yellow" if slower else "dim")
@@ -119,7 +122,7 @@ def cell_table(run: Run) -> Table:
             cell.strategy,
             str(spec.threads),
             *([cell.host] if with_host else []),
-            human_rate(cell.events_per_s),
+            Text(human_rate(cell.events_per_s), "" if cell.is_speed_judged else "dim"),
             *(engines.human_ratio(getattr(ratios[cell.name], name)) for name in shown),
             human_micros(cell.p99_us),
             Text(cell.verdict, STYLES[cell.verdict]),
@@ -150,6 +153,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
         "run_id": run.run_id,
         "matrix": run.matrix,
         "green": run.green,
+        "warnings": run.warnings,
         "sentence": run.sentence,
         "speed": run.speed_sentence,
         "gate": run.gate_sentence,
@@ -195,11 +199,11 @@ def _stages(home: Home, run_id: str) -> dict:
 
 
 def draw_benchmarks(home: Home) -> Path | None:
-    """The performance page, if a suite was measured; writes it again if a measurement is newer."""
+    """The page of benchmarks, if a suite was measured; writes it again if a measurement is newer."""
     measured = [path.stat().st_mtime for path in (home.reports / "bench").glob("*-*.json")]
     if not measured:
         return None
-    page = home.reports / "performance.html"
+    page = home.reports / "benchmarks.html"
     if not page.exists() or page.stat().st_mtime < max(measured):
         performance(home)
     return page

@@ -11,6 +11,7 @@ from infra import checkout
 from infra.checkout import home
 from infra.fields import CHOICES, description
 from streaming_core.errors import BadInput
+from streaming_core.numerals import integer, real
 from streaming_core.regression.request import RegressionSpec
 
 DEFAULTS: dict[str, Any] = {
@@ -87,6 +88,6 @@ def _value(name: str, text: str, default: object) -> object:
 
 def _number(name: str, text: str) -> int | float:
     try:
-        return float(text) if "." in text or "e" in text.lower() else int(text.replace("_", ""))
+        return real(text) if "." in text or "e" in text.lower() else integer(text)
     except ValueError:
         raise BadInput(f"--{name}: must be a number, got {text!r}") from None

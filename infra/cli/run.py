@@ -15,33 +15,47 @@ from infra import checkout
 from infra.airflow import home as airflow_home
 from infra.airflow.regression import AirflowRun, TaskChange, follow, wait_for_turn
 from infra.cli.report import print_run
+from infra.services.lock import holder, of_home, signature
+from reports.estimate import duration
 from reports.history import History
+from reports.views.overview import Unfinished
 from streaming_core.errors import RunFailed
 from streaming_core.process import Noted
 from streaming_core.regression.fleet import claims, is_on_spark
+from streaming_core.regression.home import RUN_ID
 from streaming_core.regression.stages import Stage
 from streaming_core.storage import left_json, write_json
 
 FINAL = ("success", "failed", "upstream_failed", "skipped", "removed")
+LOOK_SECONDS = 1.0  # between two looks at the run that this one waits for, and at the cells
+LINE_SECONDS = 10.0  # between two lines about the cells
 MARKS = {"success": ("✓", "green"), "failed": ("✗", "red"), "upstream_failed": ("-", "dim"), "skipped": ("-", "dim")}
 
 
 class Progress:
     """The stages of a run: a live table on a terminal, elsewhere a line per finished task."""
 
-    def __init__(self, console: Console, note: str):
+    def __init__(self, console: Console, note: str, is_live: bool):
         self.console = console
         self.note = note
+        self.is_live = is_live
         self.tasks: dict[tuple[str, int], dict] = {}
         self._printed: set[tuple[str, int]] = set()
         self._since = time.time()
         self._run_id = ""
         self._cells: dict[Stage, set[str]] = {}
+        self._ahead = ""
+        self._waits = ""
+        self._looked = self._line_at = 0.0
+        self._news = ""
 
     def take(self, line: TaskChange) -> None:
         """Show the change of a task."""
+        if "ahead" in line:
+            self._ahead = line["ahead"]
+            return
         self.tasks[line["task"], line["map_index"]] = line
-        if not self.console.is_terminal and line["state"] in FINAL and self._is_shown(line["task"]):
+        if not self.is_live and line["state"] in FINAL and self._is_shown(line["task"]):
             key = (line["task"], line["map_index"])
             if key not in self._printed and line["map_index"] >= -1:
                 self._printed.add(key)
@@ -57,8 +71,34 @@ class Progress:
             self._cells.setdefault(stage, set()).add(cell["cell"])
         sentence = History(home).estimate(run_id)
         self.note = f"{sentence}; {self.note}"
-        if not self.console.is_terminal:
-            self.console.print(f"  {sentence}", highlight=False, soft_wrap=True)
+        self._print(sentence)
+
+    def look(self) -> None:
+        """Show how many cells are over, and what this run waits for, if it waits: in Airflow, or for LOCKSTEP_HOME."""
+        if time.monotonic() < self._looked + LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        starts = (self.tasks.get((Stage.SPARK_SERVER, -1)) or {}).get("state") == "running"
+        owner = holder(of_home(checkout.home())).get("owner", "") if starts else ""
+        self.wait_for(self._ahead or (owner if owner != self._run_id else ""))
+        if not self.is_live and time.monotonic() > self._line_at + LINE_SECONDS:
+            news = "; ".join(filter(None, (self._cells_over(stage)[0] for stage in self._cells)))
+            if news not in ("", self._news):
+                self._print(news)
+                self._line_at, self._news = time.monotonic(), news
+
+    def wait_for(self, other: str) -> None:
+        """Show that this run waits for another run, with its progress, or for a command; "" ends that."""
+        line = f"waiting until {other} ends" if other else ""
+        if RUN_ID.fullmatch(other):
+            line = f"waiting for run {other}: {Unfinished.of(History(checkout.home()), other).sentence}"
+        if line not in ("", self._waits):
+            self._print(line)
+        self._waits = line
+
+    def _print(self, line: str) -> None:
+        if not self.is_live:
+            self.console.print(f"  {line}", highlight=False, soft_wrap=True)
 
     def stages(self) -> list[dict]:
         """State and seconds of each stage, in order. The tasks of a mapped stage count as one."""
@@ -100,7 +140,7 @@ class Progress:
                 f"{seconds:.1f} s" if seconds is not None else "",
                 self._cell_text(Stage(stage["stage"])),
             )
-        footer = Text(f"  {time.time() - self._since:.0f} s  {self.note}", style="dim")
+        footer = Text(f"  {time.time() - self._since:.0f} s  {self._waits or self.note}", style="dim")
         return Group(table, footer)
 
     def _is_shown(self, stage: str) -> bool:
@@ -108,15 +148,30 @@ class Progress:
         return stage != Stage.RUN_ON_SPARK or Stage.RUN_ON_SPARK in self._cells
 
     def _cell_text(self, stage: Stage) -> Text:
-        """The number of cells of a stage that are over, and those that run, with their hosts; empty without cells."""
-        cells = self._cells.get(stage)
-        if not cells:
-            return Text("")
+        """What `_cells_over` says of a stage, and its cells that run, with their hosts."""
+        over, running = self._cells_over(stage)
+        return Text(f"{over}  {', '.join(f'{cell} on {host}' for cell, host in running.items())}" if over else "")
+
+    def _cells_over(self, stage: Stage) -> tuple[str, dict[str, str]]:
+        """How many cells of a stage are over and left, how long these take, and the hosts of those that run.
+
+        The sentence is empty if no cell of the stage has begun.
+        """
+        cells = self._cells.get(stage, set())
         known = {cell: claim for cell, claim in claims(checkout.home(), self._run_id).items() if cell in cells}
         over = [claim for claim in known.values() if claim.is_over]
-        failed = sum(claim.error is not None for claim in over)
-        running = ", ".join(f"{cell} on {claim.host}" for cell, claim in known.items() if not claim.is_over)
-        return Text(f"{len(over)} of {len(cells)}{f', {failed} failed' if failed else ''}  {running}")
+        if not known:
+            return "", {}
+        parts = [f"{len(over)} of {len(cells)} cells have run"]
+        if failed := sum(claim.error is not None for claim in over):
+            parts.append(f"{failed} failed")
+        if left := len(cells) - len(over):
+            began = min(
+                (line["start"] for (task, _), line in self.tasks.items() if task == stage and line["start"]), default=0
+            )
+            took = f": about {duration((time.time() - began) / len(over) * left)}" if over and began else ""
+            parts.append(f"{left} left{took}")
+        return ", ".join(parts), {cell: claim.host for cell, claim in known.items() if not claim.is_over}
 
 
 def run(conf: dict, as_json: bool) -> int:
@@ -136,12 +191,19 @@ def run(conf: dict, as_json: bool) -> int:
         console.print(line, highlight=False)
 
     occupancy = airflow_home.occupancy()
-    ui = wait_for_turn(occupancy, say, signals)
+    progress = Progress(console, f"log: {log}", is_live=not as_json and console.is_terminal)
+    with _shown(progress):
+        ui = wait_for_turn(occupancy, progress.wait_for, signals)
     if signals.number:
         say("stopped before the run began")
         occupancy.leave()
         return 1
-    progress = Progress(console, f"log: {log}")
+
+    def plan(run_id: str) -> None:
+        if not ui:
+            occupancy.tell(signature("run", run=run_id))  # runs that wait show its progress
+        progress.plan(run_id)
+
     started = time.time()
     try:
         if ui:
@@ -150,8 +212,8 @@ def run(conf: dict, as_json: bool) -> int:
             airflow_home.prepare(log.with_suffix(".prepare.log"))
         airflow_run = AirflowRun("", "", False)
         if not signals.number:
-            with _shown(progress, live=not as_json and console.is_terminal):
-                airflow_run = follow(conf, ui is not None, log, signals, progress.take, progress.plan)
+            with _shown(progress):
+                airflow_run = follow(conf, ui is not None, log, signals, progress.take, plan, progress.look)
         if signals.number:
             if ui:
                 say(f"stopped watching; the run goes on in Airflow: {ui}")
@@ -176,6 +238,7 @@ def run(conf: dict, as_json: bool) -> int:
     return 0 if print_run(home, run_id, console, as_json) and airflow_run.succeeded else 1
 
 
-def _shown(progress: Progress, live: bool) -> AbstractContextManager:
+def _shown(progress: Progress) -> AbstractContextManager:
     """Keep the table of progress on the terminal while the block runs."""
-    return Live(progress, console=progress.console, refresh_per_second=4, transient=True) if live else nullcontext()
+    live = Live(progress, console=progress.console, refresh_per_second=4, transient=True)
+    return live if progress.is_live else nullcontext()

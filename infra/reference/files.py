@@ -6,25 +6,23 @@ current.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from expectations import files as expectations
 from infra.checkout import ROOT
 from infra.reference import (
     applications,
     command_line,
-    configuration,
     dbt,
-    engines,
     exit_codes,
-    language,
     requests,
     strategies,
     warehouse,
 )
 from infra.reference.markdown import COMMAND
 from reports import benchmark_page
+from streaming_core.engines.contract import Manifest, Report, Task
 
 __all__ = ["COMMAND", "files", "main", "pages", "stale"]
 
@@ -32,10 +30,7 @@ __all__ = ["COMMAND", "files", "main", "pages", "stale"]
 PAGES = {
     "applications": applications,
     "command-line": command_line,
-    "configuration": configuration,
-    "engines": engines,
     "exit-codes": exit_codes,
-    "language": language,
     "requests": requests,
     "strategies": strategies,
     "warehouse": warehouse,
@@ -46,13 +41,18 @@ def files(root: Path = ROOT) -> dict[Path, str]:
     """Path of each generated file -> its current text."""
     docs = root / "docs"
     benchmarks = {docs / "benchmarks.md": benchmark_page.page(docs / "benchmarks")}
-    context = expectations.files(root / "expectations" / "gx")
     return (
         dbt.files(root / "dbt")
-        | context
         | benchmarks
-        | engines.files(docs / "reference")
+        | {docs / "reference" / "engines.schema.json": _schemas()}
         | {docs / "reference" / f"{name}.md": text for name, text in pages()}
+    )
+
+
+def _schemas() -> str:
+    """The JSON schemas of the contract of external engines."""
+    return (
+        json.dumps({one.__name__.lower(): one.model_json_schema() for one in (Manifest, Task, Report)}, indent=2) + "\n"
     )
 
 

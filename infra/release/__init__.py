@@ -1,1 +1,1 @@
-"""A release: the checklist that `make release` runs, the wheel and its smoke test. Start reading at `checklist`."""
+"""A release: the wheel and its smoke test (`make release`)."""

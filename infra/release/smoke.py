@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.release.command import output
 from streaming_core.errors import CommandFailed
 
 # One application for each kind of state, and the executors that run it.
@@ -83,4 +82,9 @@ def _compare(folder: Path, application: str, executors: Sequence[str]) -> None:
 
 def _run(folder: Path, command: Sequence[str]) -> None:
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    output(folder, command, environment, LIMIT)
+    process = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment, timeout=LIMIT
+    )
+    if process.returncode:
+        reason = " / ".join((process.stdout + process.stderr).strip().splitlines()[-3:])
+        raise CommandFailed(f"`{' '.join(command)}` ended with exit code {process.returncode}: {reason}")

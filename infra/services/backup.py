@@ -27,10 +27,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from infra.services.lock import hold, of_home, signature
 from infra.services.prune import OUTPUTS
-from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, CommandFailed, one_line, refusal
 from streaming_core.regression.home import RUN_ID, Home
-from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION, check_version, parts, version_of
+from streaming_core.regression.warehouse import SCHEMA_VERSION, check_versions
 from streaming_core.storage import appearing, held, replacing
 
 # Raise it whenever this checkout could no longer read its older backups: restore refuses any other version.
@@ -110,10 +109,10 @@ def backup(home: Home, file: Path, say: Callable[[str], None]) -> Manifest:
         paths = history(home)
         if not paths:
             raise BadInput(f"LOCKSTEP_HOME={home.root} has no history: there is nothing to back up")
-        version = _version(home)
+        check_versions(home)
         manifest = Manifest(
             format=FORMAT,
-            raw_schema=version,
+            raw_schema=SCHEMA_VERSION,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             files=[_measure(home, path) for path in paths],
         )
@@ -132,28 +131,6 @@ def remove_oldest(folder: Path, keep: int) -> list[Path]:
     for file in oldest:
         file.unlink()
     return oldest
-
-
-def _version(home: Home) -> int:
-    """The schema version of all raw results; an older one is good enough for a backup.
-
-    Raises:
-        BadInput: A file cannot be read or is newer than this checkout, or files have different versions.
-    """
-    versions = {}
-    for table in RAW:
-        for path in parts(home, table):
-            version = version_of(path, table)
-            if version is not None and version >= SCHEMA_VERSION:
-                check_version(path, table)
-            if version is not None and Parts([path]).rows:
-                versions[version] = path
-    if len(versions) > 1:
-        raise BadInput(
-            f"{versions[min(versions)]} has an older raw schema version than {versions[max(versions)]}; finish the "
-            "migration with `lockstep migrate`"
-        )
-    return next(iter(versions), SCHEMA_VERSION)
 
 
 def restore(home: Home, file: Path) -> Manifest:
@@ -306,10 +283,10 @@ def _manifest(file: Path, archive: tarfile.TarFile) -> Manifest:
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
         raise ValueError(f"{MANIFEST}: {one_line(error)}") from None
-    if manifest.raw_schema > SCHEMA_VERSION:
+    if manifest.raw_schema != SCHEMA_VERSION:
         raise BadInput(
-            f"{file} has raw schema version {manifest.raw_schema}, but this checkout reads only versions up to "
-            f"{SCHEMA_VERSION}; use the version of Lockstep that made it"
+            f"{file} has raw schema version {manifest.raw_schema}, but this checkout reads only {SCHEMA_VERSION}; use "
+            "the version of Lockstep that made it"
         )
     paths = [one.path for one in manifest.files]
     if paths != sorted(set(paths)):

@@ -23,7 +23,7 @@ from zipfile import ZipFile
 from infra.checkout import ROOT
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.interruption import Interrupted
-from streaming_core.process import Process
+from streaming_core.process import Process, git
 from streaming_core.regression.home import Home
 from streaming_core.run import provenance
 from streaming_core.storage import atomic_directory, digest_of
@@ -177,7 +177,7 @@ def _remove(tree: Path) -> None:
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
+    return git(ROOT, *words)
 
 
 def _first_line(text: str) -> str:

@@ -11,6 +11,7 @@ from jobs import import_events
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.provenance import excess
 from streaming_core.regression.request import IMPORT_NAME
 
 SHOWN = 10  # reasons that are printed
@@ -28,6 +29,7 @@ class Form:
         unit: Unit of integer fields that are read from timestamps.
         separator: Character between the columns of CSV.
         params: Parameters that differ from the application's defaults.
+        tolerance: The share of the rows that may be set aside without a warning.
     """
 
     app: str
@@ -37,6 +39,7 @@ class Form:
     unit: str | None = None
     separator: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
+    tolerance: float = 0.0
 
 
 def folder_of(home: Home, app: str, name: str) -> Path:
@@ -72,8 +75,16 @@ def request(form: Form, roots: Sequence[Path] | None = None) -> import_events.Re
     if form.streams:
         streams = _pairs("--stream", form.streams, "NAME=PATH, for example --stream Left=left.csv")
         named = {name: start / path for name, path in streams.items()}
-    mapping = columns(form.mapping)
-    return import_events.request(app, app.bind(form.params), named, mapping, form.unit, form.separator, roots)
+    return import_events.request(
+        app,
+        app.bind(form.params),
+        named,
+        columns(form.mapping),
+        form.unit,
+        form.separator,
+        roots,
+        form.tolerance,
+    )
 
 
 def columns(mapping: Sequence[str]) -> dict[str, str]:
@@ -110,8 +121,33 @@ def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
     events, read = (
         f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((manifest["events"], "event"), (imported["rows"], "row"))
     )
-    lines = [f"{out}: {events} for {manifest['app']}, from {read} of {files}"]
-    aside = imported["aside"]
+    texts = [f"{out}: {events} for {manifest['app']}, from {read} of {files}", *_aside(out, imported["aside"])]
+    return [*texts, f"warning: set aside {text}"] if (text := excess(imported)) else texts
+
+
+def live_lines(out: Path, imported: dict[str, Any]) -> list[str]:
+    """The lines that tell people what became of the files and rows of a live source.
+
+    Args:
+        out: The workload.
+        imported: The entry of its manifest.
+    """
+    left, aside = imported.get("left", []), sum(one["rows"] for one in imported["aside"])
+    counts = {"files": (len(imported["files"]), len(left)), "rows": (imported["rows"] - aside, aside)}
+    if "://" in imported["source"]:  # a topic has no files
+        del counts["files"]
+    texts = [
+        f"{read + other:,} {what} seen, {read:,} read, {other:,} set aside" for what, (read, other) in counts.items()
+    ]
+    lines = [f"source: {'; '.join(texts)}", *_aside(out, imported["aside"])]
+    lines += [f"not read: {text}" for text in left[:SHOWN]]
+    if len(left) > SHOWN:
+        lines.append(f"and {len(left) - SHOWN} more files: see {out / 'manifest.json'}")
+    return lines
+
+
+def _aside(out: Path, aside: list[dict[str, Any]]) -> list[str]:
+    lines = []
     if aside:
         rows = sum(one["rows"] for one in aside)
         lines.append(f"set aside {rows:,} row{'s' * (rows > 1)}, kept in {out / 'aside'}:")

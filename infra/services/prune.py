@@ -22,11 +22,12 @@ from jobs.run_folder import names_in
 from streaming_core.regression.decisions import acknowledgements
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.verdict import Verdict, is_green
+from streaming_core.run.checkpoint import FOLDER, PUBLISHED
 
 GREEN_RUNS_KEPT = 7
 
 # The folders of an attempt that prune may remove; every other file of a run stays.
-OUTPUTS = ("outputs", "state", ".checkpoint")
+OUTPUTS = (*PUBLISHED, FOLDER)
 
 
 @dataclass(frozen=True)

@@ -382,13 +382,12 @@ def _launch(home: Home, settings: Mapping[str, str]) -> subprocess.Popen:
     write_text(scratch / "spark.conf", "".join(lines), mode=0o600)
     command = [str(spark_home / "bin" / "spark-submit"), "--properties-file", str(scratch / "spark.conf")]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    bin_folder = str(Path(sys.executable).parent)
     environment = dict(
         os.environ,
         SPARK_HOME=str(spark_home),
+        SPARK_LOCAL_IP=settings["spark.driver.host"],  # the host's own name may not resolve
         PYSPARK_PYTHON=sys.executable,
         PYTHONPATH=str(ROOT),
-        PATH=os.pathsep.join([bin_folder, os.environ.get("PATH", os.defpath)]),
     )
     # A task that restarts the server is itself a client.
     for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):

@@ -35,7 +35,7 @@ from infra.services.spark import Server, ServerLost
 from reports.history import History
 from reports.pages import Pages
 from reports.site import DBT, write
-from reports.views.built import write_results
+from reports.views.built import STATES, Built, write_results
 from streaming_core import ending
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.regression.home import Home
@@ -94,7 +94,7 @@ def freshness(home: Home) -> str:
     if not any(home.raw("cells").glob("run_id=*/*.parquet")):
         raise BadInput(f"{home.raw('cells')} has no results yet: start a run with `lockstep run`")
     with spark(home, "freshness"):
-        done = dbt(home, "source", "freshness")
+        done = dbt(home, "source", "freshness", "--select", "source:raw.cells")
         results = done.result.results if done.exception is None and done.result else []
         ages = [one for one in results if hasattr(one, "max_loaded_at")]  # the others are hooks
         if not ages:
@@ -135,17 +135,16 @@ def _build(home: Home, run_id: str | None = None, is_documented: bool = False) -
     is_documented |= difference.is_whole or not (home.reports / DBT).exists()
     result = _marts(home, difference)
     _require_success(home, result, even_if_red=True)
+    built = Built.of_results(home, result.result)
     if run_id:
-        write_results(home, run_id, result.result)
+        write_results(home, run_id, built)
     # If a test fails on the data, people need the marts and their documentation.
     if is_documented:
         _document(home)
     _require_success(home, result)
-    kinds = [str(one.node.resource_type) for one in result.result]
     quarantine = History(home).quarantine
     return (
-        f"warehouse: built {kinds.count('model')} models, passed {kinds.count('test')} tests "
-        f"in {time.monotonic() - started:.0f} s; the documentation is {home.reports / DBT}"
+        f"warehouse: {built.sentence}, in {time.monotonic() - started:.0f} s; the documentation is {home.reports / DBT}"
         + "".join(f"; run {run_id} is quarantined: {reason}" for run_id, reason in sorted(quarantine.items()))
     )
 
@@ -154,8 +153,10 @@ def _document(home: Home) -> None:
     """Write the documentation of the marts that this server has."""
     _require_success(home, dbt(home, "run-operation", "count_rows"))
     _require_success(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
-    page = home.reports / DBT
-    write(page.with_name("docs.html"), (home.root / "warehouse" / "dbt" / "static_index.html").read_text())
+    page, text = home.reports / DBT, (home.root / "warehouse" / "dbt" / "static_index.html").read_text()
+    # The browser would load the templates of these addresses before dbt's script has filled them in.
+    text = text.replace('xlink:href="{{', 'ng-attr-xlink:href="{{')
+    write(page.with_name("docs.html"), text.replace("${require('./assets/favicons/favicon.ico')}", "data:,"))
     write(page, Pages(History(home)).warehouse())
 
 
@@ -246,7 +247,7 @@ def _first_failure(done: Any) -> str:
     results = getattr(done.result, "results", [])
     # Two threads run tests, so the order of the results varies.
     bad = sorted(
-        (result for result in results if str(result.status) in ("error", "fail")), key=lambda one: one.node.unique_id
+        (one for one in results if str(one.status) not in (*STATES, "no-op")), key=lambda one: one.node.unique_id
     )
     if not bad:
         return "dbt failed"

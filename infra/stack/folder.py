@@ -50,6 +50,8 @@ class Folder:
             raise BadInput(f"--folder: {root} is too long for a Unix socket: use a shorter path")
         if root.exists() and not root.is_dir():
             raise BadInput(f"--folder: {root} is not a folder")
+        if root.exists() and any(root.iterdir()) and not folder.secret("passwords.json").exists():
+            raise BadInput(f"--folder: {root} holds something else than a stack: name a new folder")
         return folder
 
     @property

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from infra.checkout import ROOT
 from streaming_core.errors import BadInput
+from streaming_core.process import git
 
 PACKAGES = Path(sysconfig.get_path("purelib"))
 
@@ -29,17 +30,17 @@ def make(target: Path) -> None:
         BadInput: the checkout is no git repository.
     """
     shutil.rmtree(target, ignore_errors=True)
-    cloned = _git(ROOT, "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(target))
+    cloned = git(ROOT, "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(target))
     if cloned.returncode:
         raise BadInput(f"{ROOT} is no git repository, so the stack cannot copy it: {cloned.stderr.strip()}")
     copy_files(target)
-    _git(target, "reset", "--quiet")  # git then sees what was changed, and what was not
+    git(target, "reset", "--quiet")  # git then sees what was changed, and what was not
     make_environment(target)
 
 
 def copy_files(target: Path) -> None:
     """Copy the files that git tracks or would track, and the built runtime."""
-    listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
+    listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
     (runtime,) = (ROOT / "streaming_core").glob("_runtime*.so")
     for name in [*filter(None, listed.split("\0")), str(runtime.relative_to(ROOT))]:
         if (ROOT / name).is_file():
@@ -64,7 +65,3 @@ def make_environment(target: Path) -> None:
         else:
             copy.write_bytes(script.read_bytes().replace(str(here.parent).encode(), str(venv).encode()))
             shutil.copymode(script, copy)
-
-
-def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)

@@ -15,15 +15,24 @@ def throughput(rows: list[dict], strategies: list[str]) -> str:
     """Events per second by threads, one line per strategy, a bar from the slowest to the fastest pass.
 
     Args:
-        rows: rows of the mart `throughput` of one run and one application.
+        rows: rows of the mart `throughput` of one run and one application. A speed that is not judged
+            (`is_judged`) is grey.
         strategies: all strategies of the page, for the colours.
     """
     values = [
-        _pick(row, "strategy", "threads", median="median_events_per_s", low="min_events_per_s", high="max_events_per_s")
+        _pick(
+            row,
+            "strategy",
+            "threads",
+            "is_judged",
+            median="median_events_per_s",
+            low="min_events_per_s",
+            high="max_events_per_s",
+        )
         for row in rows
     ]
     x = {"field": "threads", "type": "ordinal", "title": "threads", "axis": {"labelAngle": 0}}
-    colour = _colour(strategies)
+    colour = _colour(strategies) | {"condition": {"test": "!datum.is_judged", "value": vega.INK}}
     shape = _shape(strategies)
     return vega.svg(
         values,

@@ -25,6 +25,13 @@ class Outcome(NamedTuple):
     word: str
     sentence: str
 
+    def of(self, count: int) -> str:
+        """`1 differs`, `2 differ`, `3 were not compared`: the word of so many cells."""
+        word = self.word
+        for one, several in (("was ", "were "), ("differs", "differ"), ("breaks ", "break ")) if count != 1 else ():
+            word = word.replace(one, several)
+        return f"{count} {word}"
+
 
 OUTCOMES = {
     "equal": Outcome("equal", "equals the oracle"),
@@ -116,6 +123,16 @@ class Cell:
     def red(self) -> bool:
         """Whether this cell makes its run red."""
         return not is_green([self.verdict])
+
+    @property
+    def is_speed_judged(self) -> bool:
+        """Whether the trend has a verdict on its speed."""
+        return self.speed is not None and self.speed.is_judged
+
+    @property
+    def ratio(self) -> float | None:
+        """Its ratio to the compiled loop as the trend compares it; None unless its speed is judged."""
+        return self.speed.to_loop if self.speed and self.is_speed_judged else None
 
     def _peak(self, column: str) -> float | None:
         values = [row[column] for row in self.samples if row["kind"] == "peak" and row[column] is not None]

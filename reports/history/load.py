@@ -26,7 +26,7 @@ from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import Status, state_of, status_of
-from streaming_core.regression.verdict import WRONG
+from streaming_core.regression.verdict import WRONG, is_green
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import left_json
 
@@ -35,10 +35,17 @@ MOST_RUNS = 200  # the newest runs, to which every search in the past is limited
 
 
 class Comparable(NamedTuple):
-    """A comparable run: whether it is a nightly, and the input of each cell."""
+    """A comparable run.
+
+    Attributes:
+        is_nightly: whether it is a nightly.
+        inputs: the input of each cell, by the cell's name.
+        keys: by the cell's name, the name that it has with any number of repetitions.
+    """
 
     is_nightly: bool
     inputs: dict[str, Input]
+    keys: dict[str, str]
 
 
 class History:
@@ -47,6 +54,8 @@ class History:
     def __init__(self, home: Home):
         """Read nothing yet."""
         self.home = home
+        self._keys: dict[str, str] = {}  # as in `Comparable`, of all runs that were read
+        self._verdicts: dict[str, dict[str, str]] = {}  # by run and cell
 
     def run_ids(self) -> list[str]:
         """The ids of all runs with a plan or raw rows, oldest first."""
@@ -85,8 +94,24 @@ class History:
             plan = self.plan(run_id)
             inputs = self.inputs(run_id, plan)
             if is_comparable(plan, state_of(self.home, run_id), len(inputs)):
-                runs[run_id] = Comparable(is_nightly(plan), inputs)
+                self._add_keys(plan)
+                keys = {name: self._keys.get(name, name) for name in inputs}
+                runs[run_id] = Comparable(is_nightly(plan), inputs, keys)
         return runs
+
+    def _add_keys(self, plan: dict) -> None:
+        for planned in plan.get("cells", []):
+            name = planned["cell"]
+            if name not in self._keys:
+                spec = RunSpec.parse(planned["spec"])
+                once = spec.model_copy(update={"repetitions": 0, "seconds": 0})
+                self._keys[name] = once.cell + name.removeprefix(spec.cell)  # what follows is the host
+
+    def is_red(self, run_id: str, cell: str) -> bool:
+        """Whether a cell of a finished run is red."""
+        if run_id not in self._verdicts:
+            self._verdicts[run_id] = {row["cell"]: row["verdict"] for row in self.rows("cells", run_id)}
+        return not is_green([self._verdicts[run_id].get(cell, "not_run")])
 
     def latest(self) -> Run | None:
         """The newest run, or None before the first."""
@@ -136,8 +161,9 @@ class History:
             cell.facts = facts.get(
                 cell.name, {"status": "not_run"} if facts else _unloaded(status, tasks.get(cell.name))
             )
-            cell.speed = self.speeds.get((run_id, cell.name))
-            cell.gate = self.gates.get((run_id, cell.name))
+            if status.state != "in_progress":  # no mart has a row of it, and its page is often read
+                cell.speed = self.speeds.get((run_id, cell.name))
+                cell.gate = self.gates.get((run_id, cell.name))
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
             cell.run_id, cell.input = run_id, inputs.get(cell.name)

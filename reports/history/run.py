@@ -6,13 +6,14 @@ run. Code that has a run passes it on. Only `History.run` (load.py) turns an id 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from reports import times
 from reports.history import gate, speed
@@ -30,8 +31,26 @@ from streaming_core.regression.status import records as stage_records
 from streaming_core.regression.verdict import VERDICTS, WRONG, is_green
 
 
+class Tally(NamedTuple):
+    """The cells behind the numbers of tiles and sentences. A bound that is red counts as any red cell.
+
+    Attributes:
+        judged: the cells that count: all but the bounds.
+        equal: those that equal the oracle.
+        bounds: the bounds.
+        wrong: the red cells with a verdict.
+        open: the red cells without one.
+    """
+
+    judged: list[Cell]
+    equal: list[Cell]
+    bounds: list[Cell]
+    wrong: list[Cell]
+    open: list[Cell]
+
+
 @dataclass
-class Results:
+class Results(ABC):
     """The results of cells, in words: whether each is right, and how fast it is.
 
     Attributes:
@@ -44,16 +63,53 @@ class Results:
     green_builds: dict[str, str] = field(default_factory=dict)
     red_since: dict[str, str] = field(default_factory=dict)
 
+    @property
+    @abstractmethod
+    def green(self) -> bool:
+        """Whether all is right."""
+
+    @property
+    @abstractmethod
+    def warnings(self) -> list[str]:
+        """What a person should look at although nothing is wrong: imports that set aside more rows than tolerated."""
+
+    @property
+    def color(self) -> str:
+        """Its color on pages: red; amber if it is green but has warnings; else green."""
+        return "red" if not self.green else "amber" if self.warnings else "green"
+
     @cached_property
     def counts(self) -> dict[str, int]:
         """Cells per verdict, every verdict named."""
         counts = Counter(cell.verdict for cell in self.cells)
         return {verdict: counts.get(verdict, 0) for verdict in VERDICTS}
 
+    @cached_property
+    def tally(self) -> Tally:
+        """The cells by what they count as."""
+        red = [cell for cell in self.cells if cell.red]
+        return Tally(
+            judged=[cell for cell in self.cells if not cell.is_bound],
+            equal=[cell for cell in self.cells if cell.verdict == "equal"],
+            bounds=[cell for cell in self.cells if cell.is_bound],
+            wrong=[cell for cell in red if cell.verdict != "not_run"],
+            open=[cell for cell in red if cell.verdict == "not_run"],
+        )
+
+    @cached_property
+    def speed_counts(self) -> Counter[str]:
+        """Right cells per verdict on speed."""
+        return speed.counts(cell.speed for cell in self.tally.equal)
+
     @property
     def build(self) -> str:
         """Revision of the engine that ran; empty when nothing did."""
         return next((cell.facts["build"] for cell in self.cells if cell.facts.get("build")), "")
+
+    def build_of(self, cell: Cell) -> str | None:
+        """The build since which a cell is red. That of a cell without a report is the one of its run."""
+        ran = [one.facts.get("build") for one in (cell, *self.cells) if one.run_id == cell.run_id]
+        return next(filter(None, [self.green_builds.get(cell.name), *ran]), None)
 
     @property
     def hosts(self) -> list[str]:
@@ -67,23 +123,22 @@ class Results:
 
     def _sentence(self, failed_stages: Iterable[Stage]) -> str:
         """The number of right cells, the wrong cells, and the failed stages, in a sentence."""
-        judged = [cell for cell in self.cells if not cell.is_bound]
-        bounds = [cell for cell in self.cells if cell.is_bound]
-        equal = sum(cell.verdict == "equal" for cell in judged)
-        text = f"{equal} of {len(judged)} cells equal{'s' * (equal == 1)} the oracle"
+        tally, equal = self.tally, len(self.tally.equal)
+        text = f"{equal} of {len(tally.judged)} cells equal{'s' * (equal == 1)} the oracle"
         if self.counts["invariant_broken"]:
             text += f" and keep{'s its' if equal == 1 else ' their'} invariants"
-        if equal == len(judged):
+        if equal == len(tally.judged):
             text = "The one cell equals the oracle" if equal == 1 else f"All {equal} cells equal the oracle"
         red = [cell for cell in self.cells if cell.red]
         if red:
             text += "; " + "; ".join(self._complaint(cell) for cell in red[:3])
             if len(red) > 3:
                 text += f"; and {len(red) - 3} more"
-        elif bounds:
-            text += f" ({len(bounds)} bound{'s' * (len(bounds) > 1)} beside them)"
+        elif bounds := len(tally.bounds):
+            text += f" ({bounds} bound{'s' * (bounds > 1)} beside them)"
         labels = list(dict.fromkeys(stage.label for stage in failed_stages))
-        return f"{text}; but {', '.join(labels)} failed" if labels else text
+        text = f"{text}; but {', '.join(labels)} failed" if labels else text
+        return "; but ".join([text, *self.warnings])
 
     @property
     def speeds(self) -> list[Cell]:
@@ -95,13 +150,14 @@ class Results:
     @property
     def speed_sentence(self) -> str:
         """The speed of its cells in one sentence. Speed turns no run red."""
-        known = [(cell.label, short(cell.speed.since_build), cell.speed) for cell in self.cells if cell.speed]
-        return speed.sentence(known, sum(cell.verdict == "equal" for cell in self.cells))
+        return speed.sentence(
+            (cell.label, short(cell.speed.since_build) if cell.speed else "", cell.speed) for cell in self.tally.equal
+        )
 
     @property
     def speed_heading(self) -> str:
         """The heading of the speed section of its page."""
-        return speed.heading(cell.speed for cell in self.cells if cell.speed)
+        return speed.heading(self.speed_counts)
 
     @property
     def gate_note(self) -> str:
@@ -222,6 +278,17 @@ class Run(Results):
         return finished and is_green(cell.verdict for cell in self.cells)
 
     @property
+    def warnings(self) -> list[str]:
+        """The warnings about its inputs."""
+        return self.warnings_about(self.cells)
+
+    def warnings_about(self, cells: Iterable[Cell]) -> list[str]:
+        """The warnings about the inputs of some of its cells."""
+        workloads = dict.fromkeys(cell.workload for cell in cells)
+        known = [self.provenance[address] for address in workloads if address in self.provenance]
+        return [f"the import {one.app}/{one.name} set aside {one.excess}" for one in known if one.excess]
+
+    @property
     def faulty_cells(self) -> list[Cell]:
         """The red cells. A run that ended early says so in its sentence, so its cells that never ran are no faults."""
         finished = self.status.state == "finished"
@@ -265,9 +332,9 @@ class Run(Results):
         return self._sentence(self.failures) if self.status.state == "finished" else self._unfinished()
 
     def _unfinished(self) -> str:
-        cells = f"{self.status.cells} of {len(self.cells)} cells"
         if self.status.state == "in_progress":
-            return f"In progress: {cells} have run"
+            return f"In progress: {self.status.progress(len(self.cells))}"
+        cells = f"{self.status.cells} of {len(self.cells)} cells"
         ended = datetime.fromtimestamp(self.status.ended or 0, UTC)
         when = f"at {times.text(ended)} after {cells}"
         if self.status.state == "died":

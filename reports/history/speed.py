@@ -44,6 +44,16 @@ class Speed:
         return cls(**{name: row[column] for name, column in columns.items() if column in row})
 
     @property
+    def is_judged(self) -> bool:
+        """Whether the trend has a verdict. Pages show any other speed in grey, in no headline and in no ratio."""
+        return self.verdict in JUDGED
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether the measurement can be compared within its run: long enough, and without much disturbance."""
+        return self.verdict != "too_short" and not (self.verdict == "too_noisy" and self.nights is None)
+
+    @property
     def changed(self) -> bool:
         """Whether it is slower or faster than before."""
         return self.verdict in ("slower", "faster")
@@ -102,55 +112,53 @@ def percent(value: float | None) -> str:
 
 
 JUDGED = ("slower", "faster", "unchanged")
-# Why a run has no rows in the mart `speed`, and what gives it some.
-UNMEASURED = (
-    "the run measured no speed (it takes repetitions, and seconds above 0), "
-    "or its marts are not built (`lockstep warehouse build` makes them)"
-)
 # How to get a verdict, by the reason for its absence.
 REMEDIES = {
     "too_noisy": "keep other work off the host",
     "too_short": "run more events",
     "too_new": f"a verdict takes {ENOUGH} nights",
     "not_judged": "the source changed, and the speed gate did not measure the change",
+    "not_measured": "it takes repetitions, seconds above 0, and marts, which `lockstep warehouse build` makes",
 }
 
 
-def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
+def counts(speeds: Iterable[Speed | None]) -> Counter[str]:
+    """Cells per verdict on speed; `not_measured` counts those without any."""
+    return Counter(speed.verdict if speed else "not_measured" for speed in speeds)
+
+
+def sentence(speeds: Iterable[tuple[str, str, Speed | None]]) -> str:
     """Summarise the speed of a run.
 
     Args:
-        speeds: label, short revision of the change, and verdict of each cell that has a verdict on speed.
-        measurable: the number of cells that equal the oracle.
+        speeds: label, short revision of the change, and verdict on speed of each cell that equals the oracle.
 
     Returns:
-        One sentence without a full stop; empty if no cell equals the oracle.
+        One sentence without a full stop; empty without cells.
     """
     known = list(speeds)
-    if not measurable:
-        return ""
     if not known:
-        return f"Speed: no verdict on {_cells(measurable)}: {UNMEASURED}"
-    counts = Counter(speed.verdict for _, _, speed in known)
-    clauses = [] if any(counts[verdict] for verdict in JUDGED) else [f"no verdict on {_cells(measurable)}"]
+        return ""
+    number = counts(speed for _, _, speed in known)
+    clauses = [] if any(number[verdict] for verdict in JUDGED) else [f"no verdict on {_cells(len(known))}"]
     for verdict in ("slower", "faster"):
         # The newest change comes first.
-        changed = sorted((one for one in known if one[2].verdict == verdict), key=lambda one: one[2].detected_in or "")
+        chosen = [(label, build, speed) for label, build, speed in known if speed and speed.verdict == verdict]
+        changed = sorted(chosen, key=lambda one: one[2].detected_in or "")
         for label, build, speed in changed[: -4 if len(changed) > 3 else None : -1]:
             clauses.append(f"{label} is {speed.text} since build {build}, {speed.since}")
         if len(changed) > 3:
             clauses.append(f"{len(changed) - 3} more {verdict}")
-    if counts["unchanged"]:
-        clauses.append(f"{counts['unchanged']} unchanged")
+    if number["unchanged"]:
+        clauses.append(f"{number['unchanged']} unchanged")
     for verdict, remedy in REMEDIES.items():
-        if counts[verdict]:
-            clauses.append(f"{counts[verdict]} {verdict.replace('_', ' ')} ({remedy})")
+        if number[verdict]:
+            clauses.append(f"{number[verdict]} {verdict.replace('_', ' ')} ({remedy})")
     return "Speed: " + "; ".join(clauses)
 
 
-def heading(speeds: Iterable[Speed]) -> str:
+def heading(verdicts: Counter[str]) -> str:
     """The heading of the speed section: whether a speed changed, in how many cells none did, or that none is judged."""
-    verdicts = Counter(speed.verdict for speed in speeds)
     if verdicts["slower"] or verdicts["faster"]:
         return "What became slower or faster"
     if not verdicts["unchanged"]:

@@ -1,12 +1,15 @@
 """The state: each cell as its latest comparable run judged it.
 
-`streaming_core/regression/comparable.py` says which runs and cells are comparable. These are the cells of the state:
+`streaming_core/regression/comparable.py` says which runs and cells are comparable. The state has every cell that a
+comparable run planned, so a run never removes a cell that it did not plan. Cells of applications that have left the
+checkout are gone, unless the last nightly has them. A cell that ran with several inputs or numbers of repetitions is in
+the state once, by the first of these rules that applies:
 
-- The last nightly names the cells of its applications, and the input of each.
-- For each other application of the checkout, the newest comparable run with it does.
+- If the last nightly has the cell, the state has its newest result on the nightly's input.
+- If the cell is red on some input, the state has that result until a run on the same input judges the cell again.
+- Else the state has its newest result.
 
-Each cell has the verdict of the newest comparable run that gave it this input. No other run changes the state. Days are
-counted back from the newest run, so a page says the same whenever it is read.
+Days are counted back from the newest run, so a page says the same whenever it is read.
 """
 
 from __future__ import annotations
@@ -40,6 +43,12 @@ class State(Results):
     def green(self) -> bool:
         """Whether every cell is equal or a declared bound, and no stage of the runs that judged them failed."""
         return is_green(cell.verdict for cell in self.cells) and not self.failures
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings about the inputs of its cells."""
+        judged = [(run, [cell for cell in self.cells if cell.run_id == run.run_id]) for run in self.runs]
+        return list(dict.fromkeys(text for run, cells in judged for text in run.warnings_about(cells)))
 
     @property
     def gate_note(self) -> str:
@@ -85,19 +94,16 @@ def state(history: History) -> State | None:
     """The state, from the last runs; None before the first comparable run."""
     run_ids = history.run_ids()
     comparable = history.comparable(reversed(run_ids[-MOST_RUNS:]))
-    subject, runs = _subject(comparable), []
-    cells: dict[str, Cell | None] = dict.fromkeys(subject)
-    for run_id, one in comparable.items():
-        names = [name for name, cell in cells.items() if cell is None and one.inputs.get(name) == subject[name]]
-        if names:
-            run = history.run(run_id)
-            runs.append(run)
-            cells |= {cell.name: cell for cell in run.cells if cell.name in names}
-    if not runs:
+    results = _results(history, comparable)
+    if not results:
         return None
+    judges = {run_id for run_id, _ in results}
+    runs = [history.run(run_id) for run_id in comparable if run_id in judges]
     _keep_one_baseline(runs)
+    known = {(run.run_id, cell.name): cell for run in runs for cell in run.cells}
+    cells = {cell.name: cell for cell in (known[result] for result in results)}
     return State(
-        cells=[cell for cell in cells.values() if cell],
+        cells=list(cells.values()),
         green_builds={
             name: build for run in runs for name, build in run.green_builds.items() if _from(cells, name, run)
         },
@@ -107,19 +113,33 @@ def state(history: History) -> State | None:
     )
 
 
-def _subject(comparable: dict[str, Comparable]) -> dict[str, Input]:
-    """The cells of the state and their inputs, from the comparable runs, newest first."""
-    subject = next((dict(one.inputs) for one in comparable.values() if one.is_nightly), {})
-    known = set(registry.names())
-    for one in comparable.values():
-        taken = {planned.app for planned in subject.values()}
-        subject |= {name: planned for name, planned in one.inputs.items() if planned.app in known - taken}
-    return subject
+def _results(history: History, comparable: dict[str, Comparable]) -> list[tuple[str, str]]:
+    """Run and name of each cell of the state, those of one application next to each other.
+
+    Args:
+        history: the history of the runs.
+        comparable: the comparable runs, newest first.
+    """
+    nightly = next((one for one in comparable.values() if one.is_nightly), Comparable(True, {}, {}))
+    of_nightly = {nightly.keys[name] for name in nightly.inputs}
+    apps = dict.fromkeys(planned.app for one in (nightly, *comparable.values()) for planned in one.inputs.values())
+    known = {*registry.names(), *(planned.app for planned in nightly.inputs.values())}
+    newest: dict[str, dict[tuple[str, Input], str]] = {nightly.keys[name]: {} for name in nightly.inputs}
+    for run_id, one in comparable.items():
+        for name, planned in one.inputs.items():
+            if one.keys[name] not in of_nightly or nightly.inputs.get(name) == planned:
+                newest.setdefault(one.keys[name], {}).setdefault((name, planned), run_id)
+    results = []
+    for judged in newest.values():
+        ways = [(run_id, name, planned.app) for (name, planned), run_id in judged.items() if planned.app in known]
+        red = [one for one in ways if len(ways) > 1 and history.is_red(one[0], one[1])]
+        results += [*red, *ways][:1]
+    results.sort(key=lambda result: list(apps).index(result[2]))
+    return [(run_id, name) for run_id, name, _ in results]
 
 
-def _from(cells: dict[str, Cell | None], name: str, run: Run) -> bool:
-    cell = cells.get(name)
-    return cell is not None and cell.run_id == run.run_id
+def _from(cells: dict[str, Cell], name: str, run: Run) -> bool:
+    return name in cells and cells[name].run_id == run.run_id
 
 
 def _keep_one_baseline(runs: list[Run]) -> None:

@@ -64,9 +64,19 @@ def human_nano(value: float | None, unit: str) -> str:
 
 
 def short_json(value: object) -> str:
-    """A value as JSON in one line, cut after 400 characters; empty for nothing."""
-    text = json.dumps(value, ensure_ascii=False) if value else ""
+    """A value as JSON in one line, cut after 400 characters; empty for nothing, which 0 and false are not."""
+    text = "" if value in (None, "", [], {}) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 400 else text[:397] + "..."
+
+
+def words(value: object) -> str:
+    """A JSON value in words, without the parts that say nothing: `nodes 0, 1; tables on all nodes in turn`."""
+    if isinstance(value, dict):
+        named = ((name.replace("_", " "), words(one)) for name, one in value.items())
+        return "; ".join(f"{name} {text}" for name, text in named if text)
+    if isinstance(value, list):
+        return ", ".join(map(words, value))
+    return "" if value is None or value is False else str(value)
 
 
 def lines(path: Path, count: int) -> list[str]:

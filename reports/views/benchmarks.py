@@ -1,4 +1,4 @@
-"""The results of the engine's benchmark: the newest figures of every experiment, for the performance page.
+"""The results of the engine's benchmark: the newest figures of every experiment, for the page of benchmarks.
 
 The module reads the committed results in docs/benchmarks. It also reads those that `streaming-core bench --suite NAME`
 and `--import` leave in reports/bench. It skips a file that it cannot read, and a file of another version of the engine.

@@ -33,11 +33,11 @@ class Pair(NamedTuple):
     def faster(self) -> float | None:
         """The one's ratio to the compiled loop over the other's.
 
-        None if a ratio is missing, or if workload, host or yardstick differ.
+        None if a speed is not judged, or if workload, host or yardstick differ.
         """
         if self.one is None or self.other is None:
             return None
-        ratios = [cell.speed.to_loop if cell.speed else None for cell in (self.one, self.other)]
+        ratios = [self.one.ratio, self.other.ratio]
         same = ("workload_address", "host", "yardstick")
         if None in ratios or any(self.one.facts.get(name) != self.other.facts.get(name) for name in same):
             return None
@@ -65,8 +65,11 @@ class Beside:
         changed = sum(pair.changed for pair in both)
         if not both:
             return "The two runs share no cell"
-        cells = f"{len(both)} shared cell{'s' * (len(both) != 1)}"
-        return f"{changed or 'None'} of the {cells} changed {'its' if changed == 1 else 'their'} verdict"
+        if len(both) == 1:
+            return f"The one shared cell {'changed' if changed else 'kept'} its verdict"
+        return (
+            f"{changed or 'None'} of the {len(both)} shared cells changed {'its' if changed == 1 else 'their'} verdict"
+        )
 
 
 def before(history: History, run: Run) -> str | None:

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from reports import reproduce, times
 from reports.history.cell import Cell
 from reports.history.run import Run
-from reports.history.text import NOTHING, human_rate, lines, short_json
+from reports.history.text import NOTHING, human_rate, lines, words
 from reports.views.tasks import Tasks
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
@@ -63,7 +63,7 @@ class DifferingRow:
     sub: int | None
     expected: Markup | str
     actual: Markup | str
-    event: str | None
+    event: Markup | str
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,13 @@ def _differences(cell: Cell) -> Iterator[Difference]:
     checks = {row["check"]: row for row in cell.checks}
     for check, violations in itertools.groupby(cell.violations, key=lambda row: row["check"]):
         rows = [
-            DifferingRow(row["kind"], row["seq"], row["sub"], *_marked(row["expected"], row["actual"]), row["event"])
+            DifferingRow(
+                row["kind"],
+                row["seq"],
+                row["sub"],
+                *_marked(row["expected"], row["actual"]),
+                _marked(row["event"], None)[0],
+            )
             for row in violations
         ]
         total = sum(checks.get(check, {}).get(name) or 0 for name in COUNTS)
@@ -267,13 +273,26 @@ def _host(cell: Cell, report: dict[str, Any], exit_record: dict[str, Any]) -> li
         ("disturbance", _disturbance(facts)),
         ("yardstick", facts.get("yardstick") or host.get("yardstick")),
         ("cores of the threads", ", ".join(map(str, report.get("binding") or []))),
-        ("memory", short_json({name: value for name, value in (report.get("memory") or {}).items() if value})),
-        ("topology", short_json(report.get("topology"))),
-        ("versions", short_json(host.get("versions"))),
+        ("memory", words({name: value for name, value in (report.get("memory") or {}).items() if value})),
+        ("topology", _topology(report.get("topology") or {})),
+        ("versions", words(host.get("versions"))),
         ("compile time", f"{seconds:.2f} s" if seconds is not None else ""),
         ("peak memory", f"{peak / 2**20:,.0f} MiB" if peak else ""),
         ("energy", f"{joules:.1f} J" if joules is not None else host.get("energy", "")),
     ]
+
+
+def _topology(topology: dict[str, Any]) -> str:
+    """`2 cores, 1 socket, 1 memory node; caches: L1 data 32 KiB, L2 unified 512 KiB`; empty without a record."""
+    counts = [
+        (len(topology.get("cores", [])), "core"),
+        (topology.get("sockets", 0), "socket"),
+        (len(topology.get("nodes", [])), "memory node"),
+    ]
+    texts = [", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count)]
+    caches = topology.get("caches", [])
+    sizes = [f"L{one['level']} {one['kind'].lower()} {one['bytes'] / 1024:,.0f} KiB" for one in caches]
+    return "; ".join(filter(None, [*texts, f"caches: {', '.join(sizes)}" if sizes else ""]))
 
 
 def _disturbance(facts: dict[str, Any]) -> str:
@@ -309,7 +328,7 @@ def _changes(report: dict[str, Any]) -> str:
     ]
     if better := planned.get("better"):
         rates = f"{human_rate(better['events_per_s'])} events/s instead of {human_rate(better['instead_of'])}"
-        clauses.append(f"better now: {short_json(better['plan'])}, {rates}")
+        clauses.append(f"better now: {words(better['plan'])}, {rates}")
     return "; ".join(clauses)
 
 

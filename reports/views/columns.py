@@ -44,6 +44,7 @@ MEANINGS = {
     "would be found here": "The smallest slowdown that this comparison detects in nine of ten cases.",
     "rejected": "Transactions whose conditions did not hold.",
     "dropped": "Events that the application declared invalid.",
+    "judged": "The run that this result is from. It stays until a run judges the cell again.",
     "late": "Events that came too late for every window of a windowed operator.",
     "seq": "Sequence number of the event.",
     "slowest to fastest": "Range over the passes at peak rate.",

@@ -23,7 +23,7 @@ OURS = "our best"  # the name of a line; other lines have the names of their eng
 
 @dataclass(frozen=True)
 class Ratios:
-    """Events per second of a cell, divided by those of others. None: one of the two was not measured, or is wrong.
+    """Events per second of a cell, divided by those of others. None: one of the two is wrong, or not fit to compare.
 
     Attributes:
         to_loop: By the compiled loop measured beside the cell; the median over the passes at peak rate.
@@ -56,8 +56,8 @@ class Group:
 
     @property
     def points(self) -> list[dict]:
-        """The bars of the chart, as `charts.benchmark` takes them. A cell that does not equal the oracle has none."""
-        lines = [line for line in self.lines if line.cell.verdict == "equal" and line.cell.events_per_s]
+        """The bars of the chart, as `charts.benchmark` takes them. Only comparable cells have one."""
+        lines = [line for line in self.lines if _is_comparable(line.cell)]
         return [{"x": line.cell.spec.threads, "y": line.cell.events_per_s, "line": line.name} for line in lines]
 
 
@@ -150,14 +150,20 @@ def _key(cell: Cell) -> tuple[str, str | None]:
     return cell.spec.app, cell.facts.get("host")
 
 
+def _is_comparable(cell: Cell) -> bool:
+    return cell.verdict == "equal" and bool(cell.events_per_s) and (cell.speed is None or cell.speed.is_fit)
+
+
 def _fastest(cells: Iterable[Cell]) -> Cell | None:
-    """The fastest of these cells that equals the oracle. A cell in total order comes before any without order."""
+    """The fastest of these cells that equals the oracle: comparable ones first, then those in total order."""
     right = [cell for cell in cells if cell.verdict == "equal" and cell.events_per_s]
-    return max(right, key=lambda cell: (cell.spec.order == "total", cell.events_per_s), default=None)
+    return max(
+        right, key=lambda cell: (_is_comparable(cell), cell.spec.order == "total", cell.events_per_s), default=None
+    )
 
 
 def _ratios(cell: Cell, cells: list[Cell]) -> Ratios:
-    if cell.verdict != "equal" or not cell.events_per_s:
+    if not _is_comparable(cell):
         return Ratios()
     same = [one for one in cells if _key(one) == _key(cell)]
     best = _fastest(one for one in same if not one.is_of_other_engine)
@@ -167,8 +173,9 @@ def _ratios(cell: Cell, cells: list[Cell]) -> Ratios:
 
 def _over(cell: Cell, other: Cell | None) -> float | None:
     """Events per second of a cell, divided by those of another one."""
-    speeds = cell.events_per_s, other and other.events_per_s
-    return speeds[0] / speeds[1] if speeds[0] and speeds[1] else None
+    if not cell.events_per_s or other is None or not other.events_per_s or not _is_comparable(other):
+        return None
+    return cell.events_per_s / other.events_per_s
 
 
 def _group(run: Run, cells: list[Cell], known: dict[str, Ratios]) -> Group:

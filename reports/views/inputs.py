@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from reports.history.cell import Cell
 from reports.history.run import Run
-from streaming_core.regression.provenance import Check, Provenance
+from streaming_core.regression.provenance import Check, Provenance, set_aside
 from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import State
 
 MOST_REASONS = 50  # of an import that a page lists
 READ = "each cell reads all rows: digest and order match the manifest"
@@ -91,7 +92,7 @@ class InputView:
     @property
     def aside(self) -> int:
         """The number of rows that the import set aside."""
-        return sum(one["rows"] for one in (self.input.imported or {}).get("aside", []))
+        return set_aside(self.input.imported) if self.input.imported else 0
 
     def with_result(self, result: str) -> list[Check]:
         """The checks of a result."""
@@ -100,9 +101,10 @@ class InputView:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All workloads of a run; imports first, because they can hold rows that are no events."""
+    """All workloads of a run, and its state; imports first, because they can hold rows that are no events."""
 
     workloads: list[InputView]
+    state: State
 
     @classmethod
     def of(cls, run: Run) -> Inputs:
@@ -114,7 +116,8 @@ class Inputs:
         for address in dict.fromkeys(cell.workload for cell in run.cells):
             cells = [cell for cell in run.cells if cell.workload == address]
             views.append(InputView.of(known.get(address) or _planned(run, cells[0]), cells, missing))
-        return cls(sorted(views, key=lambda view: (not view.input.name, view.input.app, view.input.address)))
+        views.sort(key=lambda view: (not view.input.name, view.input.app, view.input.address))
+        return cls(views, run.status.state)
 
     @property
     def imports(self) -> list[InputView]:
@@ -132,6 +135,11 @@ class Inputs:
         return [view for view in self.workloads if view.with_result("not checked") and view not in self.failed]
 
     @property
+    def warned(self) -> list[InputView]:
+        """The imports that set aside more rows than tolerated."""
+        return [view for view in self.workloads if view.input.excess]
+
+    @property
     def sentence(self) -> str:
         """Its sentence for the top of a page: imports, rows set aside, and whether every workload was checked."""
         if not self.workloads:
@@ -144,11 +152,11 @@ class Inputs:
             text += f" of {_count(rows, 'row')}, {f'{aside:,}' if aside else 'none'} set aside"
         generated = len(self.workloads) - len(self.imports)
         text += f"; {_count(generated, 'generated workload')}" if generated else ""
-        verdicts = [
-            f"{', '.join(view.input.app for view in views)} {words}"
-            for views, words in ((self.failed, "failed a check"), (self.unchecked, "missed a check"))
-            if views
-        ]
+        missed = {"finished": "missed a check", "in_progress": "not checked yet"}.get(
+            self.state, "not checked, because the run ended early"
+        )
+        groups = ((self.failed, "failed a check"), (self.warned, "set aside too many rows"), (self.unchecked, missed))
+        verdicts = [f"{', '.join(view.input.app for view in views)} {words}" for views, words in groups if views]
         return f"{text}; {'; '.join(verdicts) or 'all checks passed'}"
 
 

@@ -17,35 +17,30 @@ from reports.times import RunAge
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.stages import Stage
-from streaming_core.regression.status import records
+from streaming_core.regression.status import records, status_of
 from streaming_core.run.way import executors_of
 
 
 @dataclass(frozen=True)
 class Line:
-    """A run in a line: its sentence, its named matrix, and the number of slower cells."""
+    """A run in a line: its color (`soft` if in progress), sentence, named matrix, and number of slower cells."""
 
     run_id: str
-    green: bool
+    color: str
     sentence: str
     matrix: str = ""
     slower: int = 0
     in_progress: bool = False
 
-    @property
-    def look(self) -> str:
-        """The style class of its sentence."""
-        return "soft" if self.in_progress else "good" if self.green else "bad"
-
 
 def line(history: History, run_id: str) -> Line:
-    """The line of a run: from its published summary, else from the run itself."""
+    """The line of a run: from its published summary if it has ended, else from the run itself."""
     summary = history.summary(run_id)
-    if summary:
-        return Line(run_id, summary["green"], summary["sentence"], summary["matrix"], len(summary["slower"]))
+    if summary and not history.is_in_progress(run_id):
+        return Line(run_id, summary["color"], summary["sentence"], summary["matrix"], len(summary["slower"]))
     run = history.run(run_id)
     in_progress = run.status.state == "in_progress"
-    return Line(run_id, run.green, run.sentence, run.matrix, len(run.slower), in_progress)
+    return Line(run_id, "soft" if in_progress else run.color, run.sentence, run.matrix, len(run.slower), in_progress)
 
 
 def last_night(history: History) -> Line | None:
@@ -58,26 +53,41 @@ def last_night(history: History) -> Line | None:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A run in progress, or one that waits until another run releases LOCKSTEP_HOME."""
+    """A run in progress, or one that waits until another run releases LOCKSTEP_HOME.
+
+    Attributes:
+        run_id: its id.
+        waits: whether it waits.
+        matrix: its named matrix; empty without one.
+        progress: the number of its cells that have run.
+        estimate: how long it was to take; empty if unknown.
+    """
 
     run_id: str
     waits: bool
     matrix: str
-    expected: str
+    progress: str
+    estimate: str
+
+    @classmethod
+    def of(cls, history: History, run_id: str) -> Unfinished:
+        """How far a run is."""
+        plan, server = history.plan(run_id), records(history.home, run_id).get(Stage.SPARK_SERVER, {})
+        progress = status_of(history.home, run_id).progress(len(plan["cells"])) if plan else "it has no plan yet"
+        # The Spark server of a run starts once the run has the lock on LOCKSTEP_HOME.
+        waits = server.get("ended") is None
+        return cls(run_id, waits, matrix_text(plan), progress, history.estimate(run_id))
+
+    @property
+    def sentence(self) -> str:
+        """Its progress and its estimate."""
+        return self.progress + (f"; estimate: {self.estimate}" if self.estimate else "")
 
 
 def unfinished(history: History) -> list[Unfinished]:
     """The runs in progress, oldest first."""
-    runs = []
-    for run_id in history.run_ids()[-MOST_RUNS:]:
-        if not history.is_in_progress(run_id) or (plan := history.plan(run_id)).get("refused"):
-            continue
-        server = records(history.home, run_id).get(Stage.SPARK_SERVER, {})
-        cells = len(plan.get("cells", []))
-        about = history.estimate(run_id) or f"{cells} cell{'s' * (cells != 1)}"
-        # The Spark server of a run starts once the run has the lock on LOCKSTEP_HOME.
-        runs.append(Unfinished(run_id, server.get("ended") is None, matrix_text(plan), about))
-    return runs
+    in_progress = [run_id for run_id in history.run_ids()[-MOST_RUNS:] if history.is_in_progress(run_id)]
+    return [Unfinished.of(history, run_id) for run_id in in_progress if not history.plan(run_id).get("refused")]
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,7 @@ class Now:
         unfinished: the runs in progress, oldest first.
         queued: the requests in Airflow's queue, as text.
         time: the time of the request; None for a page in a file, which shows no ages.
+        is_nightly_on: whether Airflow's schedule of the nightly is known to be on.
     """
 
     night: Line | None
@@ -97,13 +108,19 @@ class Now:
     unfinished: list[Unfinished]
     queued: Sequence[str]
     time: datetime | None
+    is_nightly_on: bool = False
 
     @classmethod
-    def of(cls, history: History, queued: Sequence[str], time: datetime | None) -> Now:
+    def of(cls, history: History, queued: Sequence[str], time: datetime | None, is_nightly_on: bool = False) -> Now:
         """The runs of a history now; the arguments are as in `Now`."""
         night = last_night(history)
         days = RunAge.before(night.run_id, history.run_ids()[-1]).days if night else 0
-        return cls(night, days, unfinished(history), queued, time)
+        return cls(night, days, unfinished(history), queued, time, is_nightly_on)
+
+    @property
+    def news(self) -> str:
+        """The progress of all runs; empty for a page that stays as it is."""
+        return "; ".join([one.progress for one in self.unfinished] + [*self.queued]) if self.time else ""
 
     @property
     def running(self) -> int:

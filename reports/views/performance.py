@@ -9,8 +9,7 @@ series begins anew when the code of the application or of its generator changes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,14 +19,13 @@ from reports.history.cell import Cell
 from reports.history.gate import Gate
 from reports.history.load import MOST_RUNS, History, Row
 from reports.history.run import Run
-from reports.history.speed import Speed
+from reports.history.speed import Speed, counts
 from reports.history.text import human_rate, matrix_text, named
 from reports.site import slug
 from reports.times import started
 from reports.views.engines import Comparison
 from reports.views.outcome import events
 from reports.views.sparkline import Point, Sparkline
-from reports.views.suites import SuiteView
 from reports.views.tiles import TREND
 from streaming_core.regression.comparable import Input
 
@@ -54,6 +52,7 @@ class Figures:
         p50_us: median of the processing latency in microseconds.
         p99_us: 99th percentile of the processing latency in microseconds.
         energy_nj: energy per event in nanojoules; None if not measured.
+        speedup: throughput divided by that of one thread; None unless both are judged.
         speed: the verdict of the trend; None without one.
         gate: the verdict of the speed gate; None without one.
         line: its speed over builds; None with fewer than two builds.
@@ -63,6 +62,7 @@ class Figures:
     p50_us: float | None
     p99_us: float | None
     energy_nj: float | None
+    speedup: float | None
     speed: Speed | None
     gate: Gate | None
     line: Sparkline | None
@@ -76,7 +76,7 @@ class Section:
         app: the application.
         place: the anchor of the section.
         about: events and host.
-        best: the fastest cell in total order.
+        best: the fastest judged cell in total order.
         strategies: name and number (series.py) of each strategy.
         charts: the charts.
         figures: the figures of its cells, by executor, strategy and threads.
@@ -167,7 +167,7 @@ class Performance:
 
     @cached_property
     def _speed(self) -> list[Row]:
-        return [row for row in self._mart("speed") if row["to_loop"]]
+        return [row for row in self._mart("speed") if row["to_loop"] and self._is_judged(row)]
 
     def _mart(self, name: str) -> list[Row]:
         rows = sorted(self._history.mart(name), key=lambda row: row["run_id"])
@@ -262,7 +262,8 @@ class Performance:
     def _points(self, rows: list[Row]) -> list[Point]:
         """The points of some rows of a series."""
         speeds = [self._history.speeds.get((row["run_id"], row["cell"])) for row in rows]
-        return [Point(row, speed.to_loop if speed else None) for row, speed in zip(rows, speeds, strict=True)]
+        pairs = zip(rows, speeds, strict=True)
+        return [Point(row, speed.to_loop if speed and speed.is_judged else None) for row, speed in pairs]
 
     def draw_history(self, points: list[Point]) -> str:
         """The history of a cell as SVG."""
@@ -291,20 +292,23 @@ class Performance:
             href = f"{run.run_id}/charts/{name}-{slug(group.place)}.svg"
             svgs[href] = draw(chosen, self.strategies)
             charts.append(Chart(title, f"{group.app}, {group.about}", href))
-        best = max(rows, key=lambda row: (row["order"] != "none", row["median_events_per_s"] or 0))
-        way = f"{group.app}/{best['strategy']}/t{best['threads']}"
-        fastest = f"fastest {human_rate(best['median_events_per_s'])} events/s: {way}"
+        fastest = "no speed has a verdict yet"
+        if judged := [row for row in rows if self._is_judged(row)]:
+            best = max(judged, key=lambda row: (row["order"] != "none", row["median_events_per_s"] or 0))
+            way = f"{group.app}/{best['strategy']}/t{best['threads']}"
+            fastest = f"fastest {human_rate(best['median_events_per_s'])} events/s: {way}"
         numbers = {name: number for number, name in enumerate(self.strategies)}
         strategies = [(name, numbers[name]) for name in sorted({row["strategy"] for row in rows})]
         shown = sorted(rows, key=lambda row: (row["executor"], row["strategy"], row["threads"]))
-        figures = [self._figures(row) for row in shown]
+        figures = [self._figures(row, rows) for row in shown]
         return Section(group.app, group.place, group.about, fastest, strategies, charts, figures)
 
     def _charts(self, run: Run, rows: list[Row]) -> Iterator[tuple[str, str, Draw, list[Row]]]:
         """Name, title, drawing function and rows of each chart of a group's rows."""
         from reports.charts import runs  # its library takes a second to load, and readers of pages need none
 
-        yield "throughput", "Throughput by threads", runs.throughput, rows
+        throughput = [row | {"is_judged": self._is_judged(row)} for row in rows]
+        yield "throughput", "Throughput by threads", runs.throughput, throughput
         cells = {row["cell"] for row in rows}
         measured = [row for row in self._latency if row["run_id"] == run.run_id and row["cell"] in cells]
         for kind, title in LATENCIES.items():
@@ -320,14 +324,22 @@ class Performance:
             if len({row["run_id"] for row in past}) > 1:
                 yield f"history-t{threads}", f"History over builds, {text}", runs.history, past
 
-    def _figures(self, row: Row) -> Figures:
+    def _is_judged(self, row: Row) -> bool:
+        speed = self._history.speeds.get((row["run_id"], row["cell"]))
+        return speed is not None and speed.is_judged
+
+    def _figures(self, row: Row, rows: list[Row]) -> Figures:
+        """The figures of a row among the rows of its group."""
         key = row["run_id"], row["cell"]
         latency = self.latencies.get(key, {})
+        way = ("executor", "strategy")
+        alone = [one for one in rows if one["threads"] == 1 and all(one[name] == row[name] for name in way)]
         return Figures(
             row=row,
             p50_us=latency.get("p50_us"),
             p99_us=latency.get("p99_us"),
             energy_nj=row.get("energy_nj"),
+            speedup=row["speedup"] if all(map(self._is_judged, [row, *alone])) else None,
             speed=self._history.speeds.get(key),
             gate=self._history.gates.get(key),
             line=Sparkline.of(self.history_of_row(row)),
@@ -387,25 +399,21 @@ class PerformancePage:
         headline: its heading.
         run: the run that it shows; None without measurements.
         sections: the speed of the run, by application and host.
-        suites: the benchmark's suites.
         engines: the comparison with other engines; None without one.
         charts: the charts of that comparison.
         own: the id of the run whose page it is; empty for the page of all runs.
-        results: the results of the benchmark in words.
     """
 
     headline: str
     run: Run | None
     sections: list[Section]
-    suites: list[SuiteView]
     engines: Comparison | None
     charts: list[Chart]
     own: str
-    results: Mapping[str, str]
 
 
 def headline(figures: Sequence[Figures]) -> str:
     """`Speed of 10 cells: 1 slower, 8 unchanged, 1 too noisy`."""
-    counts = Counter(one.speed.verdict for one in figures if one.speed)
-    words = [f"{counts[verdict]} {verdict.replace('_', ' ')}" for verdict in TREND if counts[verdict]]
+    number = counts(one.speed for one in figures)
+    words = [f"{number[verdict]} {verdict.replace('_', ' ')}" for verdict in TREND if number[verdict]]
     return f"Speed of {len(figures)} cell{'s' * (len(figures) != 1)}: {', '.join(words) or 'no verdict yet'}"

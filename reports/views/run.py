@@ -17,6 +17,7 @@ from reports.views.lanes import Lane, lanes
 from reports.views.overview import Line
 from reports.views.performance import Chart
 from reports.views.stages import Stages
+from streaming_core.regression.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,6 @@ class CellProgress:
             return cls(cell, claim.host, f"failed: {claim.error}" if claim.error else "has run")
         return cls(cell, claim.host, "runs")
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more happens to the cell."""
-        return self.progress not in ("waits", "runs")
-
 
 @dataclass(frozen=True)
 class Progress:
@@ -104,20 +100,21 @@ class Progress:
 
     Attributes:
         run: the run.
+        news: the sentence of its page.
         estimate: how long it was to take; empty if unknown.
         cells: how far each cell is.
-        ended: the number of cells that have ended.
         lanes: what each of its hosts did.
     """
 
     run: Run
+    news: str
     estimate: str
     cells: list[CellProgress]
-    ended: int
     lanes: list[Lane]
 
     @classmethod
     def of(cls, run: Run, estimate: str) -> Progress:
         """The progress of a run."""
-        cells = [CellProgress.of(run, cell) for cell in run.cells]
-        return cls(run, estimate, cells, sum(cell.has_ended for cell in cells), lanes(run))
+        compares = "; Lockstep is comparing their results" if Stage.VALIDATE_OUTPUTS in run.records else ""
+        news = f"{run.status.progress(len(run.cells))}{compares}"
+        return cls(run, news, estimate, [CellProgress.of(run, cell) for cell in run.cells], lanes(run))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from reports.history.load import Row
-from reports.history.text import human_rate
 
 WIDTH, HEIGHT, EDGE = 50, 16, 3  # of the picture, and what the line keeps from its edge
 MOST = 20  # builds, the newest ones
@@ -16,7 +15,7 @@ MOST = 20  # builds, the newest ones
 
 @dataclass(frozen=True)
 class Point:
-    """A run in the history of a cell: its row of the mart `throughput`, and its ratio to the compiled loop."""
+    """A run in the history of a cell: its row of the mart `throughput`, and its ratio to the loop, if judged."""
 
     row: Row
     to_loop: float | None
@@ -40,17 +39,14 @@ class Sparkline:
 
     @classmethod
     def of(cls, points: Iterable[Point]) -> Self | None:
-        """The line of a cell's history; None with fewer than two builds.
+        """The line of a cell's history; None with fewer than two builds whose ratio to the compiled loop is judged.
 
-        It shows ratios to the compiled loop if all points have one, because these are comparable between nights.
+        Events per second of two nights are not comparable.
         """
-        known = list(points)
-        is_ratio = bool(known) and all(point.to_loop is not None for point in known)
         by_build: dict[str, list[float]] = {}
-        for point in known:
-            value = point.to_loop if is_ratio else point.row["median_events_per_s"]
-            if value is not None:
-                by_build.setdefault(point.row["build"], []).append(value)
+        for point in points:
+            if point.to_loop is not None:
+                by_build.setdefault(point.row["build"], []).append(point.to_loop)
         values = [statistics.median(of_build) for of_build in by_build.values()][-MOST:]
         if len(values) < 2:
             return None
@@ -65,9 +61,7 @@ class Sparkline:
             )
             for number, value in enumerate(values)
         ]
-        shown = [f"{value:.3g}" if is_ratio else human_rate(value) for value in (values[0], low, high, values[-1])]
-        unit = "times the compiled loop" if is_ratio else "events/s"
-        names = ("first", "lowest", "highest", "now")
-        figures = ", ".join(f"{name} {value}" for name, value in zip(names, shown, strict=True))
-        words = f"Speed over {len(values)} builds: {figures} {unit}"
+        names = {"first": values[0], "lowest": low, "highest": high, "now": values[-1]}
+        figures = ", ".join(f"{name} {value:.3g}" for name, value in names.items())
+        words = f"Speed over {len(values)} builds: {figures} times the compiled loop"
         return cls(" ".join(f"{x},{y}" for x, y in corners), corners[-1], words)

@@ -1,4 +1,4 @@
-"""The benchmark's suites on the performance page: their charts, and the figures behind them.
+"""The benchmark's suites on the page of benchmarks: their charts, and the figures behind them.
 
 `draw` turns folders of results into suites for the page. benchmarks.py reads the results and chooses what to show.
 """
@@ -132,6 +132,23 @@ class SuiteView:
     machine: str
     place: str
     experiments: list[ExperimentView]
+
+
+@dataclass(frozen=True)
+class BenchmarksPage:
+    """The page of the suites: its heading, the suites, and the results of a row in words."""
+
+    headline: str
+    suites: list[SuiteView]
+    results: Mapping[str, str]
+
+    @classmethod
+    def of(cls, suites: list[SuiteView]) -> BenchmarksPage:
+        """The page of some suites."""
+        experiments = [experiment for suite in suites for experiment in suite.experiments]
+        outdated = sum(bool(experiment.warning) for experiment in experiments)
+        noun = f"{len(experiments)} experiment{'s' * (len(experiments) != 1)}"
+        return cls(f"Benchmarks: {noun}, {outdated} of them outdated", suites, benchmarks.RESULTS)
 
 
 def draw(folders: Iterable[Path]) -> tuple[dict[str, str], list[SuiteView]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reports.history.cell import Cell
 from reports.history.run import Results
+from reports.history.speed import JUDGED
 
 TREND = {
     "slower": "▼",
@@ -16,6 +17,7 @@ TREND = {
     "too_short": "?",
     "too_new": "?",
     "not_judged": "?",
+    "not_measured": "?",
     "different": "✗",
     "failed": "!",
 }
@@ -34,43 +36,37 @@ class Tile(NamedTuple):
 
 def tiles(results: Results) -> list[Tile]:
     """The tiles of a run or of the state."""
-    judged = [cell for cell in results.cells if not cell.is_bound]
-    bounds = len(results.cells) - len(judged)
-    equal = sum(cell.verdict == "equal" for cell in judged)
-    open_cells = [cell for cell in results.cells if cell.verdict == "not_run"]
-    wrong = [cell for cell in results.cells if cell.red and cell.verdict != "not_run"]
-    trends = Counter(cell.speed.verdict for cell in results.cells if cell.speed)
-    known = trends["slower"] + trends["faster"] + trends["unchanged"]
+    tally, trends, slower = results.tally, results.speed_counts, len(results.slower)
+    bounds, is_known = len(tally.bounds), slower or any(trends[verdict] for verdict in JUDGED)
     beside = f", {bounds} bound{'s' * (bounds != 1)} beside them" if bounds else ""
-    steady = [f"= {trends['unchanged']} unchanged"] if trends["unchanged"] else []
-    if unknown := trends.total() - known:
+    steady = [f"▲ {trends['faster']} faster"] if is_known else []
+    steady += [f"= {trends['unchanged']} unchanged"] if trends["unchanged"] else []
+    if unknown := sum(count for verdict, count in trends.items() if verdict not in JUDGED):
         steady.append(f"? {unknown} without a verdict")
     return [
-        Tile("✓", str(equal), "equal", f"of {len(judged)} cells{beside}", "#grid", "good" if equal else ""),
-        Tile("✗", str(len(wrong)), "not equal", _words(wrong) or "none", "#wrong", "bad" if wrong else ""),
         Tile(
-            "○",
-            str(len(open_cells)),
-            "not judged",
-            _words(open_cells) or "none",
-            "#wrong",
-            "open" if open_cells else "",
+            "✓",
+            str(len(tally.equal)),
+            "equal",
+            f"of {len(tally.judged)} cells{beside}",
+            "#grid",
+            "good" if tally.equal else "",
         ),
+        Tile("✗", str(len(tally.wrong)), "not equal", _words(tally.wrong), "#wrong", "bad" if tally.wrong else ""),
+        Tile("○", str(len(tally.open)), "not judged", _words(tally.open), "#wrong", "open" if tally.open else ""),
         Tile(
             TREND["slower"],
             # Without a verdict, no number may be read as "none is slower".
-            str(trends["slower"]) if known else "?",
+            str(slower) if is_known else "?",
             "slower",
-            ", ".join([*([f"▲ {trends['faster']} faster"] if known else []), *steady])
-            if trends
-            else "no speed measured yet",
+            ", ".join(steady) or "no speed measured yet",
             "#speed",
-            "open" if trends["slower"] else "",
+            "open" if slower else "",
         ),
     ]
 
 
 def _words(cells: list[Cell]) -> str:
-    """`1 differs, 2 failed`."""
-    counts = Counter(cell.outcome.word for cell in cells)
-    return ", ".join(f"{count} {word}" for word, count in counts.items())
+    """`1 differs, 2 failed`; `none`."""
+    counts = Counter(cell.outcome for cell in cells)
+    return ", ".join(outcome.of(count) for outcome, count in counts.items()) or "none"

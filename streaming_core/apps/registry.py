@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import importlib
 import re
 import sys
@@ -14,9 +12,7 @@ from streaming_core.api import App
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language import expectations
 from streaming_core.language.acceptance import accept
-
-# Part of every code digest. Raise it when the meaning of the same operator source changes.
-LANGUAGE = 2
+from streaming_core.language.code import code_digest
 
 # The name of an application, or of an engine, in paths, SQL, pages and command lines.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -61,6 +57,7 @@ def load(name: str) -> App:
     app.check()
     try:
         accept(app, app.bind())
+        code_digest(app)  # before a generator fills a cache
         expectations.read(expectations.path_of(app.file), app.outputs.fields)
     except BadInput as error:
         reason = str(error).removeprefix(f"app {name}: ")
@@ -77,32 +74,6 @@ def kinds() -> dict[str, str]:
         except BadInput:
             continue
     return kind_of
-
-
-def code_digest(app: App) -> str:
-    """First 16 hex digits over the version of the operator language and the application's source.
-
-    The source is its file and the files of the applications that it imports, directly or not.
-    """
-    sources = {Path(app.file): Path(app.file).read_bytes()}
-    waiting = list(sources)
-    while waiting:
-        for path in _imported_apps(sources[waiting.pop()]):
-            if path not in sources:
-                sources[path] = path.read_bytes()
-                waiting.append(path)
-    return hashlib.sha256(f"language {LANGUAGE}\n".encode() + b"".join(sources.values())).hexdigest()[:16]
-
-
-def _imported_apps(source: bytes) -> list[Path]:
-    """Return the files of the applications that a source imports, in the order of their names."""
-    imported = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Import):
-            imported |= {alias.name for alias in node.names}
-    return [_HERE / f"{name}.py" for name in names() if f"{__package__}.{name}" in imported]
 
 
 def _where(error: Exception, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The report of a benchmark: JSON for programs and for the performance page, tables for people."""
+"""The report of a benchmark: JSON for programs and for the page of benchmarks, tables for people."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from streaming_core.bench import components, host, length
 from streaming_core.errors import BadInput, one_line
 from streaming_core.run.disturbance import Disturbance
 
-VERSION = 2  # of the file; the performance page reads this version
+VERSION = 2  # of the file; the page of benchmarks reads this version
 QUICK_PROBE = 0.01  # seconds for which each core is watched with --quick
 SIMULATED = ("simulated", "measured")  # results of rows that were not raced
 

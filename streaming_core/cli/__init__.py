@@ -2,13 +2,14 @@
 
 from typing import NoReturn
 
-from streaming_core import ending
+from streaming_core import ending, process
 
 
 def main() -> NoReturn:
     """Run the command. It imports the engine inside `ending.end`, which reports a failed import in one line."""
 
     def run() -> int:
+        process.remove_foreign_variables()
         from streaming_core.cli import command
 
         return command.main()

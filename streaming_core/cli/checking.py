@@ -9,6 +9,7 @@ import typer
 
 from streaming_core.cli.options import AppName, Input, Json, examples
 from streaming_core.cli.output import show, show_recording
+from streaming_core.errors import BadInput
 
 app = typer.Typer()
 
@@ -75,6 +76,8 @@ def diff(
     result = compare(run_dir, oracle_dir)
     if as_json:
         show(result.as_dict())
+    elif result.reason:
+        raise BadInput(result.text())
     else:
         print(result.text())
     raise typer.Exit(result.exit_code)

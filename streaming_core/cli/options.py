@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
-from streaming_core.errors import BadInput, bounds_of, range_text, unknown
+from streaming_core.errors import BadInput, bounds_of, one_line, range_text, unknown
+from streaming_core.numerals import integer
 from streaming_core.run.report import RunReport
 from streaming_core.run.way import (
     AUTO_PLAN,
@@ -248,9 +249,9 @@ def _read_field(name: str, path: Path) -> Any:
         raise BadInput(f"{option_name(name)}: {path} is not valid JSON: {error}") from None
     if name == "schedule" and isinstance(content, dict) and "samples" in content:
         try:
-            report = RunReport.model_validate(content)
-        except ValidationError:
-            raise BadInput(f"--schedule: {path} is not the report.json of a run") from None
+            report = RunReport.model_validate_json(_read(path))
+        except ValidationError as error:
+            raise BadInput(f"--schedule: {path} is not the report.json of a run: {one_line(error)}") from None
         if omitted := report.verified.omitted_reconfigurations:
             raise BadInput(f"--schedule: cannot repeat the run, because {path} omits {omitted} reconfigurations")
         content = _schedule_of(report)
@@ -278,7 +279,7 @@ def numbers(option: str, text: str, bounds: tuple[int, int] | None = None) -> li
         BadInput: The text is no list of numbers, or a number is out of bounds.
     """
     try:
-        values = [int(number) for number in text.split(",")]
+        values = [integer(number) for number in text.split(",")]
     except ValueError:
         values = None
     if values is None or (bounds and not all(bounds[0] <= value <= bounds[1] for value in values)):

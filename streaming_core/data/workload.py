@@ -41,7 +41,7 @@ _AGAIN = 100  # events of a slice that the generator makes a second time
 T = TypeVar("T")
 _KEYS = {
     "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf",
-    "repeatable", "manifest_digest",
+    "repeatable", "digest",
 }  # fmt: skip
 
 
@@ -330,7 +330,7 @@ def _seal(
         "code_digest": registry.code_digest(app),
         "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
     }
-    manifest = about | {"manifest_digest": digest_of(about)}
+    manifest = storage.sealed(about)
     storage.write_json(directory / "manifest.json", manifest)
     return manifest
 
@@ -399,14 +399,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     Raises:
         BadInput: The manifest is missing or damaged, or was changed after it was written.
     """
-    manifest = storage.read_manifest(directory, "workload", _KEYS, "generate")
-    digest = digest_of({key: value for key, value in manifest.items() if key != "manifest_digest"})
-    if digest != manifest["manifest_digest"]:
-        raise BadInput(
-            f"workload {directory}: manifest.json was changed (digest {digest}, expected "
-            f"{manifest['manifest_digest']}); generate the workload again with `streaming-core generate`"
-        )
-    return manifest
+    return storage.read_manifest(directory, "workload", _KEYS, "generate")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ An engine is a program in an environment of its own. For each cell, Lockstep cal
     COMMAND --workload DIR --spec FILE --out DIR
 
 The command reads the events, executes them, and writes `outputs/part-*.parquet` and, last, `report.json`.
-docs/reference/engines.md is made from these models. `client/lockstep_engine.py` keeps the contract for programs in
-Python, and uses nothing of this package.
+docs/reference/engines.md describes the fields of these models. `client/lockstep_engine.py` keeps the contract for
+programs in Python, and uses nothing of this package.
 """
 
 from __future__ import annotations

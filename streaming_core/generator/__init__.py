@@ -8,6 +8,7 @@ All vectorised. The same events come out on every host, however a workload is cu
 from __future__ import annotations
 
 import hashlib
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -38,8 +39,8 @@ __all__ = [
 
 @cache
 def version() -> str:
-    """16 hex digits over the files of this package: part of every workload's address."""
-    content = hashlib.sha256()
+    """16 hex digits over the files of this package and the version of Python: part of every workload's address."""
+    content = hashlib.sha256(repr(sys.version_info[:2]).encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         content.update(path.name.encode() + b"\0" + path.read_bytes())
     return content.hexdigest()[:16]

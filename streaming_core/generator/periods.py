@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,6 @@ from streaming_core.errors import BadInput
 from streaming_core.generator.distributions import note, recorded
 
 Columns = Mapping[str, "np.ndarray | pa.Array | list[bytes]"]
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 RECENT = 4  # streams to keep, and periods of each
 EMPTY = 10_000  # consecutive periods that may have no events
 
@@ -46,13 +44,13 @@ def by_period(
         BadInput: Raised by the generator. Columns have different lengths, a period has another number of events than
             counted, or too many periods have none.
     """
-    streams: OrderedDict[tuple, _Stream] = OrderedDict()
+
+    @lru_cache(RECENT)
+    def stream(seed: int, *params: tuple) -> _Stream:
+        return _Stream(make, count, dict(params), seed)
 
     def generate(params: dict, seed: int, start: int, stop: int) -> Columns:
-        key = (seed, *sorted(params.items()))
-        if key not in streams:
-            streams[key] = _Stream(make, count, params, seed)
-        return _used(streams, key).events(start, stop)
+        return stream(seed, *sorted(params.items())).events(start, stop)
 
     return generate
 
@@ -61,7 +59,7 @@ class _Stream:
     """The events of one workload, period by period."""
 
     def __init__(self, make: Callable, count: Callable | None, params: dict, seed: int):
-        self._make, self._count, self._workload = make, count, (dict(params), seed)
+        self._make, self._count, self._workload = make, count, (params, seed)
         self._ends: list[int] = []  # the number of events up to the end of each period
         # The columns of the last periods, and the Zipf thresholds of their draws. `recorded` collects the thresholds
         # whether a period is made or only served.
@@ -97,7 +95,10 @@ class _Stream:
                 )
             self._end(period, lengths.pop())
             self._recent[period] = columns, tables
-        columns, tables = _used(self._recent, period)
+            if len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
+        self._recent.move_to_end(period)
+        columns, tables = self._recent[period]
         note(tables)
         return columns
 
@@ -110,14 +111,6 @@ class _Stream:
             raise BadInput(f"generator: period {period} has {events} events, which is not the number that it counted")
         if period >= EMPTY and self._ends[period - EMPTY] == end:
             raise BadInput(f"generator: the periods {period - EMPTY + 1} to {period} have no events")
-
-
-def _used(recent: OrderedDict[Key, Value], key: Key) -> Value:
-    """Return the value of `key`, and mark it as the most recent; forget the oldest if there are too many."""
-    recent.move_to_end(key)
-    if len(recent) > RECENT:
-        recent.popitem(last=False)
-    return recent[key]
 
 
 def _joined(parts: list) -> np.ndarray | pa.Array | list[bytes]:

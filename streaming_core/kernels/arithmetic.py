@@ -56,7 +56,7 @@ def _floordiv(a, b):
             x = types.int64(a)
             y = types.int64(b)
             if y == 0:
-                raise ZeroDivisionError("integer division by zero")
+                raise ZeroDivisionError("division by zero")
             if y == -1:
                 return -x
             return x // y
@@ -67,7 +67,7 @@ def _floordiv(a, b):
         def real(a, b):
             y = types.float64(b)
             if y == 0.0:
-                raise ZeroDivisionError("float floor division by zero")
+                raise ZeroDivisionError("division by zero")
             return types.float64(a) // y
 
         return real
@@ -82,7 +82,7 @@ def _modulo(a, b):
             x = types.int64(a)
             y = types.int64(b)
             if y == 0:
-                raise ZeroDivisionError("integer modulo by zero")
+                raise ZeroDivisionError("division by zero")
             if y == -1:
                 return 0
             return x % y
@@ -93,7 +93,7 @@ def _modulo(a, b):
         def real(a, b):
             y = types.float64(b)
             if y == 0.0:
-                raise ZeroDivisionError("float modulo by zero")
+                raise ZeroDivisionError("division by zero")
             return types.float64(a) % y
 
         return real

@@ -3,15 +3,15 @@
 `Translator` takes an operator function and returns one with the same name and line numbers. Operations with a meaning
 of their own become calls of *words* (see kernels/vocabulary.py):
 
-    row.field = v      -> set_field(row, "field", v)         stores that lose bits are errors
+    row.field = v      -> set_field(v, row, "field")         stores that lose bits are errors
     a // b             -> floordiv(a, b)                     INT_MIN // -1 wraps around
     a << b, a >> b     -> shift_left(a, b), shift_right      counts outside 0..63 are errors
     int(x), float(x)   -> to_integer(x), to_float(x)         outside 64 bits is an error
     out.drop()         -> drop(out); return
     t[a:b]             -> text_slice(t, a, b)
     x in s             -> contains(s, x)
-    out.emit(f=v, ...) -> emit(out, (v, ...))                in the order of the output record's fields
-    keys.add(f=v, ...) -> emit(keys, (v, ...))               in the order of the key record's fields
+    out.emit(f=v, ...) -> _f = v; ...; emit(out, (_f, ...))  in the order of the output record's fields
+    keys.add(f=v, ...) -> _f = v; ...; emit(keys, (_f, ...)) in the order of the key record's fields
     q.append(f=v, ...) -> queue_append(q, "f ...", (v, ...)) in the order of the source
     txn.row(T, key)    -> txn_row(txn, <index of T>, key)    likewise require, modify, read, result, drop
     txn.require(f)     -> txn_hold(txn, f(txn_request(txn))) a condition on the event alone
@@ -27,6 +27,7 @@ a plan anew.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,8 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, translator: Translator, function: Callable, output: Record | None):
         self.translator, self.output, self.source = translator, output, Source(function)
         self.scans = 0
+        self.before: list[ast.stmt] = []  # assignments that precede the present statement
+        self.variables = 0
         self.globals: dict[str, Any] = {**translator.words, "__name__": function.__module__}
 
     def rewritten(self) -> Callable:
@@ -150,7 +153,18 @@ class _Rewriter(ast.NodeTransformer):
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_drop":
             return [node, ast.copy_location(ast.Return(None), node)]  # a dropped event has no further effect
-        return node
+        return self._preceded(node)
+
+    def _variable(self, value: ast.expr) -> ast.Name:
+        """Assign a value to a new variable before the present statement; returns the variable."""
+        self.variables += 1
+        name = f"_variable_{self.variables}"
+        self.before.append(ast.Assign([ast.Name(name, ast.Store())], value))
+        return ast.Name(name, ast.Load())
+
+    def _preceded(self, statement: ast.stmt) -> list[ast.stmt]:
+        statements, self.before = [*self.before, statement], []
+        return statements
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         """Return a store: of a variable, or by the word for a field or an item."""
@@ -161,19 +175,22 @@ class _Rewriter(ast.NodeTransformer):
         assert node.value is not None
         return self._store(node.target, self.visit(node.value))
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """Return a store of the operation's value."""
-        load = ast.parse(ast.unparse(node.target), mode="eval").body
-        for part in ast.walk(load):
-            ast.copy_location(part, node)
-        return self._store(node.target, self.visit(ast.copy_location(ast.BinOp(load, node.op, node.value), node)))
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        """Return a store of the operation's value; an index has its value once, before the operands."""
+        target = node.target
+        if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Name | ast.Constant):
+            target.slice = self._variable(self.visit(target.slice))
+        load = copy.deepcopy(target)
+        load.ctx = ast.Load()
+        store = self._store(target, self.visit(ast.BinOp(load, node.op, node.value)))
+        return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in self._preceded(store)]
 
     def _store(self, target: ast.expr, value: ast.expr) -> ast.stmt:
         match target:
             case ast.Attribute(value=owner, attr=name):
-                return ast.Expr(self.word("set_field", self.visit(owner), ast.Constant(name), value))
+                return ast.Expr(self.word("set_field", value, self.visit(owner), ast.Constant(name)))
             case ast.Subscript(value=owner, slice=index):
-                return ast.Expr(self.word("set_item", self.visit(owner), self.visit(index), value))
+                return ast.Expr(self.word("set_item", value, self.visit(owner), self.visit(index)))
         return ast.Assign([target], value)
 
     def visit_For(self, node: ast.For) -> Any:
@@ -234,8 +251,11 @@ class _Rewriter(ast.NodeTransformer):
         match name, node.args:
             case (("emit" | "add"), []):  # keys.add has keywords: the add of a set takes its item by position
                 assert self.output is not None
-                values = {k.arg: k.value for k in node.keywords}
-                return self.word("emit", owner, self._row([values[field] for field in self.output.fields]))
+                values = {k.arg: self.visit(k.value) for k in node.keywords}
+                fields = list(self.output.fields)
+                if list(values) != fields:
+                    values = {name: self._variable(value) for name, value in values.items()}
+                return self.word("emit", owner, ast.Tuple([values[field] for field in fields], ast.Load()))
             case "append", []:
                 names = ast.Constant(" ".join(k.arg for k in node.keywords if k.arg is not None))
                 return self.word("queue_append", owner, names, self._row([k.value for k in node.keywords]))

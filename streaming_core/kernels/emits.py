@@ -46,14 +46,15 @@ class _Paths:
         for statement in body:
             match statement:
                 case ast.Return():
-                    self.ends.append(now)
+                    self.ends.append(self.through(now, statement))
                     return None
                 case ast.Expr() if self.dropped(statement):
                     self.ends.append(now)  # nothing of a dropped input happens after it
                     return None
                 case ast.Raise() | ast.Break() | ast.Continue():
                     return None
-                case ast.If(body=then, orelse=otherwise):
+                case ast.If(test=test, body=then, orelse=otherwise):
+                    now = self.through(now, test)
                     branches = [self.after(then, now), self.after(otherwise, now)]
                     known = [branch for branch in branches if branch is not None]
                     if not known:
@@ -65,11 +66,19 @@ class _Paths:
                     if any(isinstance(node, ast.Return) or self.dropped(node) for node in ast.walk(statement)):
                         self.ends.append(inside)
                     now = inside
-                case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=self.out), attr="emit"))):
+                case ast.Expr(
+                    value=ast.Call(func=ast.Attribute(value=ast.Name(id=self.out), attr="emit"), keywords=values)
+                ):
+                    for value in values:
+                        now = self.through(now, value)
                     now = now.more(1, 1)
-                case _ if self.emitted(statement):
-                    now = now.more(0, None)  # a function gets the emitter
+                case _:
+                    now = self.through(now, statement)
         return now
+
+    def through(self, now: Emits, part: ast.AST) -> Emits:
+        """The bounds after a part that may pass the emitter to a function."""
+        return now.more(0, None) if self.emitted(part) else now
 
     def dropped(self, node: ast.AST) -> ast.Name | None:
         """The emitter by which a statement drops the input, and so ends the function; None if it does not."""
@@ -78,7 +87,7 @@ class _Paths:
                 return emitter
         return None
 
-    def emitted(self, statement: ast.stmt) -> bool:
+    def emitted(self, statement: ast.AST) -> bool:
         """Whether a statement may emit: it names the emitter other than to drop an input."""
         drops = [self.dropped(node) for node in ast.walk(statement)]
         return any(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import hashlib
 import itertools
@@ -16,9 +15,10 @@ from typing import Any
 from streaming_core import errors, machine_code
 from streaming_core.data.rows import layout
 from streaming_core.kernels.emits import emits
-from streaming_core.language import generated, tables
+from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
+from streaming_core.language.code import code_digest
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved, Scalar, Text
 from streaming_core.language.window import Window
@@ -133,11 +133,8 @@ class Program:
             for name in _NUMBERS:
                 entry.get("window", {}).pop(name, None)
         compiler = machine_code.fingerprint(*_SOURCES, Path(errors.__file__))
-        written = [path.read_text() for path in sources(Path(self.app.file))]
-        functions = (function for operator in self.app.operators for function in operator.functions.values())
-        written += map(generated.text_of, functions)
         keys = [one and one.key.name for one in self.indexes]
-        source = [compiler, written, self.app.name, described, keys]
+        source = [compiler, code_digest(self.app), described, keys]
         constants = [
             hashlib.sha256(tables.constant(self.app, c, self.params).tobytes()).hexdigest() for c in self.app.constants
         ]
@@ -265,33 +262,6 @@ def _index(index: tables.Index) -> dict:
     return {"key": "text" if index.is_text else "integer", "inserts": index.inserts}
 
 
-def sources(file: Path) -> list[Path]:
-    """Return the file of an application, then all our modules that it imports, also indirectly, but the language."""
-    package = _PACKAGE
-    excluded = {*_SOURCES, package / "api.py", package / "__init__.py"}
-    files, pending = {file}, [file]
-    while pending:
-        names: set[str] = set()
-        for node in ast.walk(ast.parse(pending.pop().read_text())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        for name in names:
-            root, *inner = name.split(".")
-            place = package.joinpath(*inner)
-            for path in (place.with_suffix(".py"), place / "__init__.py"):
-                if (
-                    root == package.name
-                    and path.is_file()
-                    and path not in files
-                    and not excluded & {path, *path.parents}
-                ):
-                    files.add(path)
-                    pending.append(path)
-    return [file, *sorted(files - {file})]
-
-
 def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None = None) -> Program:
     """Compile a bound application, or load the machine code of an earlier run.
 
@@ -309,7 +279,7 @@ def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None
 
 
 def describe_error(payload: bytes) -> str:
-    """Describe the pickled exception of a kernel, as in `ZeroDivisionError: integer division by zero`."""
+    """Describe the pickled exception of a kernel, as in `ZeroDivisionError: division by zero`."""
     if not payload:
         return "unknown error"
     error, args, _ = pickle.loads(payload)  # the location is in the word, not in the application

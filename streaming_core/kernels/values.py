@@ -160,33 +160,33 @@ def _load_field(context, builder, kind, value, name):
 
 
 @intrinsic(prefer_literal=True)
-def set_field(typingctx, row, name, value):
+def set_field(typingctx, value, row, name):
     """`row.name = value`."""
     value, slot = types.unliteral(value), row.slots[name.literal_value]
     where = f"{row.resolved.name}.{slot.name}"
 
     def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(row)(context, builder, args[0])
-        kind = signature.args[2]
-        code.store_scalar(context, builder, args[2], kind, held.address, slot.offset, slot.type, where)
+        held = cgutils.create_struct_proxy(row)(context, builder, args[1])
+        kind = signature.args[0]
+        code.store_scalar(context, builder, args[0], kind, held.address, slot.offset, slot.type, where)
         return context.get_dummy_value()
 
-    return types.none(row, name, value), codegen
+    return types.none(value, row, name), codegen
 
 
 @intrinsic
-def set_item(typingctx, array, index, value):
+def set_item(typingctx, value, array, index):
     """`row.field[index] = value`."""
 
     def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(array)(context, builder, args[0])
-        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        held = cgutils.create_struct_proxy(array)(context, builder, args[1])
+        item = code.convert(context, builder, args[0], signature.args[0], array.item, array.field)
+        index = context.cast(builder, args[2], signature.args[2], types.int64)
         code.checked_index(context, builder, index, code.i64(array.count), array.field)
-        offset = builder.mul(index, code.i64(array.item.width))
-        code.store_scalar(context, builder, args[2], signature.args[2], held.address, offset, array.item, array.field)
+        code.store(builder, item, held.address, builder.mul(index, code.i64(array.item.width)), code.ROW)
         return context.get_dummy_value()
 
-    return types.none(array, index, value), codegen
+    return types.none(value, array, index), codegen
 
 
 @intrinsic
@@ -257,7 +257,7 @@ def text_slice(typingctx, text, low, high):
         low = context.cast(builder, args[1], signature.args[1], types.int64)
         high = context.cast(builder, args[2], signature.args[2], types.int64)
         negative = builder.icmp_signed("<", builder.or_(low, high), code.i64(0))
-        code.raise_if(context, builder, negative, IndexError, "text: slice bounds are not negative")
+        code.raise_if(context, builder, negative, IndexError, "text: a bound of a slice is negative")
         low = builder.select(builder.icmp_signed("<", low, held.length), low, held.length)
         high = builder.select(builder.icmp_signed("<", high, held.length), high, held.length)
         high = builder.select(builder.icmp_signed("<", high, low), low, high)
@@ -280,7 +280,7 @@ def _text_find(typingctx, text, byte, start):
         byte = context.cast(builder, args[1], signature.args[1], types.int64)
         start = context.cast(builder, args[2], signature.args[2], types.int64)
         negative = builder.icmp_signed("<", start, code.i64(0))
-        code.raise_if(context, builder, negative, IndexError, "text: a search does not start before the text")
+        code.raise_if(context, builder, negative, IndexError, "text: a search starts before the text")
         strange = builder.icmp_unsigned(">", byte, code.i64(255))
         code.raise_if(context, builder, strange, ValueError, "text: a byte lies in 0..255")
         vector = ir.VectorType(code.I8, _LANES)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language import generated
+from streaming_core.language.declaration import declares
 from streaming_core.language.extent import CountWindow, Extent, in_units
 from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, boolean, f64, i64
 
@@ -86,14 +87,10 @@ class WindowedStream:
         early: int | str | None = None,
         lateness: int | str | None = None,
     ):
-        app = f"app {stream._app.name}"
-        if not isinstance(extent, Extent | CountWindow):
-            raise BadInput(
-                f'{app}: window takes tumbling("1m"), sliding("1h", every="5m"), session("30s") or count_window(100), '
-                f"not {extent!r}"
-            )
         if isinstance(extent, CountWindow) and early is not None:
-            raise BadInput(f"{app}: early does not go with count_window; choose a smaller window instead")
+            raise BadInput(
+                f"app {stream._app.name}: early does not go with count_window; choose a smaller window instead"
+            )
         what, rows = ("count_window", extent.rows) if isinstance(extent, CountWindow) else ("early", early)
         self._stream, self._key, self._extent = stream, key, extent
         # A result leaves after so many rows, as the functions write it.
@@ -106,7 +103,7 @@ class WindowedStream:
         app, extent = self._stream._app, self._extent
         if isinstance(extent, CountWindow) or extent.kind != "multi" or self._every is not None:
             raise BadInput(f"app {app.name}: lateness goes with tumbling and sliding windows, without early")
-        delays = [in_units(lateness, app.time), in_units(self._delay, app.time)]
+        delays = [in_units(lateness, app), self._delay]
         if not all(type(delay) is int and delay >= 0 for delay in delays):
             raise BadInput(
                 f"app {app.name}: lateness and delay must be durations such as '30s', or numbers from 0, "
@@ -116,10 +113,9 @@ class WindowedStream:
 
     @property
     def _delay(self) -> int | str:
-        """The delay of the extent."""
+        """The delay of the extent, in units of `ts`, or a parameter."""
         assert isinstance(self._extent, Extent)
-        default = self._stream._app._default_delay(self._extent.kind)
-        return default if self._extent.delay is None else self._extent.delay
+        return self._stream._app._delay(self._extent.delay)
 
     @staticmethod
     def _rows(stream: Windowing, what: str, rows: int | str) -> str:
@@ -143,10 +139,12 @@ class WindowedStream:
             f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k, aggregate and late"
         )
 
+    @declares
     def count(self, name: str = "count") -> Any:
         """The number of rows: field `count`."""
         return self._declared(name, {"rows": i64}, "state.rows += 1", {"count": (i64, "state.rows")})
 
+    @declares
     def sum(self, field: str, name: str | None = None) -> Any:
         """The sum of a field: field `sum`."""
         kind = self._number("sum", field)
@@ -155,14 +153,17 @@ class WindowedStream:
             name or f"sum_{field}", {"total": value}, f"state.total += row.{field}", {"sum": (value, "state.total")}
         )
 
+    @declares
     def min(self, field: str, name: str | None = None) -> Any:
-        """The least value of a field: field `min`."""
-        return self._extreme("min", "<", field, name)
+        """The least value of a field: field `min`. NaN is greater than every number, and -0.0 counts as 0.0."""
+        return self._extreme("min", field, name)
 
+    @declares
     def max(self, field: str, name: str | None = None) -> Any:
-        """The greatest value of a field: field `max`."""
-        return self._extreme("max", ">", field, name)
+        """The greatest value of a field: field `max`. NaN is greater than every number, and -0.0 counts as 0.0."""
+        return self._extreme("max", field, name)
 
+    @declares
     def top_k(self, field: str, k: int | str, name: str | None = None) -> Any:
         """The `k` most frequent values of an integer field: fields `rank` from 0, `value` and `count`.
 
@@ -183,6 +184,7 @@ class WindowedStream:
             "for i in range(len(state.best)):",
         )
 
+    @declares
     def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
         """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`.
 
@@ -239,9 +241,9 @@ class WindowedStream:
 
     def _units(self, duration: int | str) -> str:
         """A duration in units of `ts`, as the text of a function."""
-        units = in_units(duration, self._stream._app.time)
-        return f"app.params.{units}" if isinstance(units, str) else str(units)
+        return as_text(in_units(duration, self._stream._app))
 
+    @declares
     def late(self, name: str = "late") -> Any:
         """The rows that came after all of their windows had expired: those that the aggregates leave out.
 
@@ -250,19 +252,12 @@ class WindowedStream:
         Raises:
             BadInput: Windows of a number of rows never expire.
         """
-        extent, fields = self._extent, self._stream._record.fields
+        extent = self._extent
         if isinstance(extent, CountWindow):
             raise BadInput(f"app {self._stream._app.name}: no row is late for count_window; remove late()")
         advance, size = self._units(extent.advance or 1), self._units(extent.size)
         delay = self._units(self._delay if self._whole_delay is None else self._whole_delay)
-        emitted = ", ".join(f"{field}=row.{field}" for field in fields)
-        text = (
-            f"def {name}(row, state, out):\n{_HIGHEST}"
-            f"    if row.ts // {advance} * {advance} + {size} <= state.highest - {delay}:\n"
-            f"        out.emit({emitted})\n"
-        )
-        state = Record(f"{name}_state", _MARKS, None)
-        return self._stream.process(self._written(text, {}), state, self._stream._record)
+        return late_rows(self._stream, name, f"row.ts // {advance} * {advance} + {size}", delay)
 
     def _number(self, method: str, field: str) -> Scalar:
         record = self._stream._record
@@ -272,15 +267,18 @@ class WindowedStream:
             raise BadInput(f"{method}({field!r}): {record.name} has the number fields {numbers}")
         return kind
 
-    def _extreme(self, method: str, sign: str, field: str, name: str | None) -> Any:
+    def _extreme(self, method: str, field: str, name: str | None) -> Any:
         kind = self._number(method, field)
-        value = f64 if kind.is_float else i64
+        value, taken, sign = i64, f"row.{field}", "<" if method == "min" else ">"
+        is_better = f"{taken} {sign} state.best"
+        if kind.is_float:
+            greatest = "state.best" if method == "min" else taken  # NaN, which alone differs from itself
+            value, is_better = f64, f"{is_better} or {greatest} != {greatest}"
+            taken += " + 0.0"  # 0.0 of -0.0
         return self._declared(
             name or f"{method}_{field}",
             {"rows": i64, "best": value},
-            f"if state.rows == 0 or row.{field} {sign} state.best:\n"
-            f"        state.best = row.{field}\n"
-            "    state.rows += 1",
+            f"if state.rows == 0 or {is_better}:\n        state.best = {taken}\n    state.rows += 1",
             {method: (value, "state.best")},
         )
 
@@ -296,10 +294,11 @@ class WindowedStream:
         record = self._stream._record
         if clash := sorted({self._key} & {"ts", *fields}):
             raise BadInput(f"{name}: the key {clash[0]} has the name of a field of the result; rename it with flat_map")
-        kinds = {"ts": record.fields["ts"], self._key: record.fields[self._key]}
+        is_of_rows = isinstance(self._extent, CountWindow)
+        # The end of a window can lie beyond the type of its rows' ts.
+        kinds = {"ts": record.fields["ts"] if is_of_rows else i64, self._key: record.fields[self._key]}
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
-        is_of_rows = isinstance(self._extent, CountWindow)
         place = (
             f"ts=row.ts, {self._key}=row.{self._key}"
             if is_of_rows
@@ -344,6 +343,23 @@ class WindowedStream:
     def _written(self, text: str, names: dict[str, Any]) -> Callable:
         """Compile a function from this source, which can use these names and `app`."""
         return generated.function(self._stream._module, text, {**names, "app": self._stream._app})
+
+
+def as_text(units: int | str) -> str:
+    """A number or a parameter, as the text of a function."""
+    return f"app.params.{units}" if isinstance(units, str) else str(units)
+
+
+def late_rows(stream: Windowing, name: str, end: str, delay: str) -> Any:
+    """The rows of a stream that come when the watermark has reached the end of their last window."""
+    emitted = ", ".join(f"{field}=row.{field}" for field in stream._record.fields)
+    text = (
+        f"def {name}(row, state, out):\n{_HIGHEST}"
+        f"    if {end} <= state.highest - {delay}:\n"
+        f"        out.emit({emitted})\n"
+    )
+    written = generated.function(stream._module, text, {"app": stream._app})
+    return stream.process(written, Record(f"{name}_state", _MARKS, None), stream._record)
 
 
 def _counted(name: str, state: Record) -> Record:

@@ -43,9 +43,10 @@ import pyarrow as pa
 
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language import generated
+from streaming_core.language.declaration import NAME_RULE, caller, declares, is_name
 from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
-from streaming_core.language.joining import joined
+from streaming_core.language.joining import Pairs, joined
 from streaming_core.language.operator import Operator
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
@@ -54,8 +55,6 @@ from streaming_core.language.sources import Sources, united
 from streaming_core.language.stream import Stream
 from streaming_core.language.windowed import Windows
 
-# A name that can be a column, a file or a view of SQL.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A view of a final table in the SQL of an invariant.
 _STATE_VIEW = re.compile(r"\bstate_\w")
 # The ways to look up a row of a table (App.table).
@@ -116,12 +115,15 @@ class Transaction:
     def __init__(self, app: App, operator: Operator):
         self._app, self.operator = app, operator
 
+    @declares
     def post(self, fn: Callable) -> Callable:
         """Declare `fn(request, txn, out)`, which runs after the state access.
 
         `txn.accepted` tells whether the transaction was accepted. `txn.result(table, i)` is the row of the i-th
         `txn.read`.
         """
+        if "post" in self.operator.functions:
+            raise BadInput(f"app {self._app.name}: transaction {self.operator.name} has a post function already")
         self.operator.functions["post"] = fn
         return fn
 
@@ -137,10 +139,11 @@ class App:
         time: The unit of `ts`, which durations such as "1m" use: ns, us, ms, s, m, h or d.
     """
 
+    @declares
     def __init__(
         self,
         name: str,
-        params: dict[str, Param] | None = None,
+        params: dict[str, Any] | None = None,
         profiles: dict[str, Profile] | None = None,
         reads: str = "",
         time: str = "ms",
@@ -152,8 +155,8 @@ class App:
         for known, param in self.declared.items():
             if not isinstance(param, Param):
                 raise BadInput(f"app {name}: parameter {known}: write Param({param!r}) instead of {param!r}")
-            if type(param.default) not in (bool, int, float, str):
-                raise BadInput(f"app {name}: parameter {known}: the default must be a number, a boolean or a text")
+            if isinstance(param.default, str) and (param.minimum, param.maximum) != (None, None):
+                raise BadInput(f"app {name}: parameter {known}: a text has no minimum or maximum; write choices")
             param.check(known, param.default)
         self.profiles = profiles or {}
         self.reads = reads
@@ -171,13 +174,10 @@ class App:
         self._outputs: Record | None = None
         self._sinks: dict[str, Stream] = {}
         self._converters: tuple[str, ...] = ()  # the operators in front of several sinks
-        frame = inspect.currentframe()
-        assert frame is not None
-        assert frame.f_back is not None  # the frame that declares the application
-        caller = frame.f_back.f_globals
-        self._module: str = caller.get("__name__", "")
-        self.file = caller.get("__file__", "")
-        self.doc = (caller.get("__doc__") or "").strip()
+        module = caller().f_globals
+        self._module: str = module.get("__name__", "")
+        self.file = module.get("__file__", "")
+        self.doc = (module.get("__doc__") or "").strip()
 
     # Parts that every declared application has. Only callers that hold a checked application read them.
 
@@ -219,12 +219,14 @@ class App:
 
     # --- declaration -------------------------------------------------------------------------------------------
 
+    @declares
     def constant(self, build: Callable[[dict], np.ndarray]) -> Constant:
         """Declare a read-only side table for the operators; usable as a decorator."""
         constant = Constant(build.__name__, build)
         self.constants.append(constant)
         return constant
 
+    @declares
     def table(
         self,
         name: str,
@@ -263,10 +265,8 @@ class App:
             BadInput: `key` is neither an integer type nor `text`, or `lookup` and `keys` do not go with it.
         """
         self._refuse("table", row, Text, Queue)
-        frame = inspect.currentframe()
-        assert frame is not None
-        assert frame.f_back is not None  # the frame that declares the table
-        where = frame.f_back.f_code.co_filename, frame.f_back.f_lineno
+        frame = caller()
+        where = frame.f_code.co_filename, frame.f_lineno
 
         def refusal(why: str) -> BadInput:
             return BadInput(f"app {self.name}: table {name}: {why}")
@@ -287,14 +287,15 @@ class App:
         self.tables.append(table)
         return table
 
+    @declares
     def source(self, event: Record, delay: int | str | None = None) -> Stream:
         """Declare the application's only input stream.
 
         Args:
             event: the record of its rows.
             delay: declares that `ts` goes back, mostly by no more than this. A duration, a number of units of `ts`, or
-                the name of a parameter. It is the default `delay` of windows of kind `multi`, and an import keeps the
-                order of the files. Windows decide whether a row is late.
+                the name of a parameter. It is the default `delay` of windows, and an import keeps the order of the
+                files. Windows decide whether a row is late.
 
         Raises:
             BadInput: The application has a source already, or the record cannot be an event.
@@ -304,7 +305,7 @@ class App:
             raise BadInput(f"app {self.name}: {reason}")
         self._refuse("event", event, *CONTAINERS)
         self.event = event
-        self.delay = None if delay is None else in_units(delay, self.time)
+        self.delay = None if delay is None else in_units(delay, self)
         operator = Operator("source", "source", [], event)
         self.operators.append(operator)
         return Stream(self, [operator])
@@ -325,6 +326,7 @@ class App:
         self.streams = streams
         return tuple(source.flat_map(streams.stream(i, self._module), one) for i, one in enumerate(records))
 
+    @declares
     def window(
         self,
         *streams: Stream,
@@ -348,13 +350,13 @@ class App:
             kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`:
                 one for each burst of rows of a key.
             delay: How far the `ts` of a row may lie behind that of the latest row. With several streams, the latest row
-                is that of the stream that is furthest behind. Default: the `delay` of the sources for kind `multi`,
-                else 0.
+                is that of the stream that is furthest behind. Default: the `delay` of the sources.
             idle: A stream that is further behind the others than this, or that has had no row, delays no window.
                 None: windows of kind `multi` wait for every stream. Other kinds go by the latest row of any stream.
         """
         return Windows(self, streams, size, advance, kind, delay, idle)
 
+    @declares
     def join(
         self,
         left: Stream,
@@ -364,11 +366,12 @@ class App:
         within: int | str,
         band: dict[str, tuple[str, float]] | None = None,
         name: str = "join",
-    ) -> Stream:
+    ) -> Pairs:
         """Join rows with the same key whose `ts` differ by at most `within` (language/joining.py).
 
         A pair has the later `ts`, the key, and the other fields of both rows. Fields of the same name get the name of
-        their record in front: `order_price`, `payment_price`.
+        their record in front: `order_price`, `payment_price`. Method `late` gives
+        the late rows of both streams.
 
         Args:
             left: the left stream.
@@ -384,10 +387,11 @@ class App:
         """
         return joined(self, left, right, on, within, band or {}, name)
 
-    def _default_delay(self, kind: str) -> int | str:
-        """The `delay` of windows of this kind that declare none, in units of `ts`, or a parameter."""
-        return self.delay if self.delay is not None and kind == "multi" else 0
+    def _delay(self, declared: int | str | None) -> int | str:
+        """The `delay` of windows, in units of `ts`, or a parameter: as declared, else that of the sources."""
+        return in_units((self.delay or 0) if declared is None else declared, self)
 
+    @declares
     def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
         """Return a decorator: `fn(request, txn)` declares the transaction of one event (TStream, section IV-B).
 
@@ -440,9 +444,12 @@ class App:
         """
         if not fns or not all(map(inspect.isfunction, fns)):
             raise BadInput(f"app {self.name}: write @app.generates above the generator, without parentheses")
+        if self._generators:
+            raise BadInput(f"app {self.name}: the generator is declared already; name all in one call of generates")
         self._generators = fns
         return fns[0]
 
+    @declares
     def agrees_unordered(self, *columns: str, states: tuple[str, ...] = ()) -> None:
         """Declare the parts of a result that do not depend on the order of events.
 
@@ -457,6 +464,8 @@ class App:
         """
         if not columns:
             raise BadInput(f"app {self.name}: agrees_unordered: name at least one output column")
+        if self.unordered is not None:
+            raise BadInput(f"app {self.name}: agrees_unordered: name all columns in one call")
         fields = self._outputs.fields if self._outputs else {}
         stateful = [operator.name for operator in self.operators if operator.state is not None]
         for name, known in [(c, [*fields]) for c in columns] + [(s, stateful) for s in states]:
@@ -464,6 +473,7 @@ class App:
                 raise BadInput(f"app {self.name}: agrees_unordered: {unknown('name', name, known)}")
         self.unordered = Unordered(columns, states)
 
+    @declares
     def invariant(self, name: str, sql: str, by_order: bool = False) -> None:
         """Declare an invariant: SQL that selects the rows that violate it.
 
@@ -474,10 +484,13 @@ class App:
             by_order: The invariant holds only in total order, so runs without order are not checked. In such a run,
                 outputs keep the `seq` of their event, but events take effect in any order, and `sub` has no meaning.
         """
+        if name in self.invariants:
+            raise BadInput(f"app {self.name}: two invariants are called {name!r}; rename one")
         self.invariants[name] = sql
         if by_order:
             self._by_order.add(name)
 
+    @declares
     def inherit_invariants(self, other: App, *names: str) -> None:
         """Add invariants of another application.
 
@@ -486,6 +499,8 @@ class App:
             *names: The invariants to add. Default: all of them; then both applications also have the same states.
         """
         for name in names or other.invariants:
+            if name not in other.invariants:
+                raise BadInput(f"app {self.name}: {unknown('invariant', name, other.invariants)}")
             self.invariant(name, other.invariants[name], by_order=name in other._by_order)
 
     def _add(self, operator: Operator) -> Stream:
@@ -513,10 +528,6 @@ class App:
         return Stream(self, [operator])
 
     def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
-        if record is not None and not isinstance(record, Record):
-            word = getattr(record, "__name__", repr(record))
-            remedy = "put @record (not @dataclass) above its class"
-            raise BadInput(f"app {self.name}: the {what} {word} is not a record; {remedy}")
         if record is None:
             return
         for name, kind in record.fields.items():
@@ -685,18 +696,15 @@ class App:
         if self.kind == "transaction" and "post" not in self.operators[1].functions:
             name = self.operators[1].name
             raise BadInput(f"app {self.name}: transaction {name} needs a post function; declare it with @{name}.post")
-        names = [("a table", table.name) for table in self.tables]
-        names += [("an operator", operator.name) for operator in self.operators]
-        for what, name in names + [("a parameter", name) for name in self.declared]:
-            if not _NAME.fullmatch(name):
-                rule = "use letters, digits and _, with a letter or _ first"
-                raise BadInput(f"app {self.name}: invalid name {name!r} of {what}; {rule}")
+        self._check_names()
         for name, sql in self.invariants.items():
             if value := quoted_value(sql, self.declared):
                 raise BadInput(
                     f"app {self.name}: invariant {name!r}: remove the quotes around :{value}; "
                     "Lockstep quotes a text itself"
                 )
+        if len(self.operators) == 2:
+            raise BadInput(f"app {self.name}: no operator is between source and sink; add for example flat_map")
         inputs = {id(operator) for reader in self.operators for operator in reader.inputs}
         for operator in self.operators[1:-1]:
             # The state of an operator may be its only result.
@@ -706,3 +714,18 @@ class App:
                     "continue from the stream that its declaration returns, up to .sink()"
                 )
         return self
+
+    def _check_names(self) -> None:
+        """Raise BadInput if a name is invalid or occurs twice, or a profile sets what no parameter takes."""
+        names = [("a table", table.name) for table in self.tables]
+        names += [("an operator", operator.name) for operator in self.operators]
+        for i, (what, name) in enumerate(names + [("a parameter", name) for name in self.declared]):
+            if not is_name(name):
+                raise BadInput(f"app {self.name}: invalid name {name!r} of {what}; {NAME_RULE}")
+            if other := next((one for one, taken in names[:i] if taken == name and what != "a parameter"), None):
+                raise BadInput(f"app {self.name}: {other} and {what} are called {name}; rename one")
+        for name, profile in self.profiles.items():
+            try:
+                self.bind(profile.params)
+            except BadInput as error:
+                raise BadInput(f"{error}, in profile {name}") from None

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 from streaming_core.errors import BadInput, unknown
+from streaming_core.language.declaration import declares
 
 # Nanoseconds of the units of a duration.
 UNITS = {
@@ -26,7 +28,15 @@ UNITS = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
-_PART = re.compile(r"(\d+)(ns|us|ms|s|m|h|d)")
+_PART = re.compile(r"([0-9]+)(ns|us|ms|s|m|h|d)")
+
+
+class Timed(Protocol):
+    """The application: its name, the unit of `ts`, and its parameters."""
+
+    name: str
+    time: str
+    declared: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,60 +46,64 @@ class Extent:
     `delay` is None if the delay of the sources counts.
     """
 
+    WORDS: ClassVar[str] = 'tumbling("1m"), sliding("1h", every="5m"), session("30s")'
+
     advance: int | str | None
     size: int | str
     delay: int | str | None
     kind: str = "multi"
 
 
+@declares
 def tumbling(size: int | str, delay: int | str | None = None) -> Extent:
     """Windows of this size, one after the other."""
     return Extent(size, size, delay)
 
 
+@declares
 def sliding(size: int | str, every: int | str, delay: int | str | None = None) -> Extent:
     """Windows of this size, which begin every so often and overlap."""
     return Extent(every, size, delay)
 
 
-def session(gap: int | str, **others: object) -> Extent:
-    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`.
-
-    Raises:
-        BadInput: There is another argument.
-    """
-    if others:
-        raise BadInput(f"session takes only a gap, got {', '.join(others)}; tumbling and sliding have a delay")
-    return Extent(None, gap, 0, "session")
+@declares
+def session(gap: int | str, delay: int | str | None = None) -> Extent:
+    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`."""
+    return Extent(None, gap, delay, "session")
 
 
 @dataclass(frozen=True)
 class CountWindow:
     """Windows are so many rows of a key, one after the other, whatever their `ts`."""
 
+    WORDS: ClassVar[str] = "count_window(100)"
+
     rows: int | str
 
 
+@declares
 def count_window(rows: int | str) -> CountWindow:
     """Windows of this many rows of each key, or of as many as the parameter of this name says."""
     return CountWindow(rows)
 
 
-def in_units(duration: int | str, unit: str) -> int | str:
+def in_units(duration: int | str, app: Timed) -> int | str:
     """A duration as a number of units of `ts`. Numbers and names of parameters stay as they are.
 
     Raises:
-        BadInput: The text is not a duration, or not a whole number of units.
+        BadInput: The text is neither a duration nor the name of a parameter, or not a whole number of units.
     """
-    if not isinstance(duration, str) or not duration[:1].isdigit():
+    if not isinstance(duration, str) or duration in app.declared:
         return duration
+    if not duration[:1].isdigit():
+        raise BadInput(f"app {app.name}: {unknown('duration or parameter', duration, app.declared)}")
     parts = _PART.findall(duration)
     if "".join(number + name for number, name in parts) != duration:
         raise BadInput(f"{duration!r} is not a duration; write for example 90s, 1h30m or 250ms")
     total = sum(int(number) * UNITS[name] for number, name in parts)
-    if total % UNITS[unit]:
-        raise BadInput(f"{duration!r} is no whole number of the application's unit of time, {unit}")
-    return total // UNITS[unit]
+    if total % UNITS[app.time]:
+        raise BadInput(f"{duration!r} is no whole number of the application's unit of time, {app.time}")
+    return total // UNITS[app.time]
 
 
 def check_unit(unit: str) -> None:

@@ -11,6 +11,9 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
+from streaming_core.errors import BadInput
+from streaming_core.language.declaration import NAME_RULE, is_name
+
 
 def function(module: str, text: str, names: dict[str, Any] | None = None) -> Callable:
     """Compile a function from its source.
@@ -20,7 +23,9 @@ def function(module: str, text: str, names: dict[str, Any] | None = None) -> Cal
         text: The source. The name of the function's file identifies this text.
         names: The objects that the function can use, by name.
     """
-    name = text.split("(")[0].removeprefix("def ")
+    name = text.partition("\n")[0].rpartition("(")[0].removeprefix("def ")
+    if not is_name(name):
+        raise BadInput(f"invalid name {name!r} of an operator; {NAME_RULE}")
     file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     namespace: dict[str, Any] = {**(names or {}), "__name__": module}
@@ -28,9 +33,3 @@ def function(module: str, text: str, names: dict[str, Any] | None = None) -> Cal
     compiled = namespace[name]
     assert callable(compiled)
     return compiled
-
-
-def text_of(function: Callable) -> str:
-    """Return the source of a generated function; empty if the function lies in a file."""
-    file = function.__code__.co_filename
-    return "".join(linecache.getlines(file)) if file.startswith("<") else ""

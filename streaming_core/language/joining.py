@@ -3,7 +3,7 @@
     app.join(orders, payments, on="order", within="10m").sink()
 
 Rows meet if they have the same key, and if their `ts` differ by at most `within`. With `band`, the values of two number
-fields must also be close to each other. A pair leaves with the later row of the two.
+fields must also be close to each other. A pair leaves with the row that comes last.
 
 A key keeps the rows of both streams that can still meet one, in columns (language/record.py: Queue). So the fields
 besides the key are numbers.
@@ -23,19 +23,17 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from streaming_core.errors import BadInput
 from streaming_core.language import generated
+from streaming_core.language.aggregation import as_text, late_rows
 from streaming_core.language.extent import in_units
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Queue, Record, Scalar, i64
-
-
-class Joined(Protocol):
-    """One of the streams."""
-
-    @property
-    def _record(self) -> Record: ...
+from streaming_core.language.sinks import gathered
+from streaming_core.language.stream import Stream
+from streaming_core.language.window import MOST
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,7 @@ class Join:
         name: The name of the operator.
         sides: The records of the left and the right stream.
         on: The key, a field of both; None: the band alone says which rows meet.
+        span: The largest difference of `ts`.
         band: By field of the left record the field of the right one, and the largest difference.
     """
 
@@ -54,6 +53,7 @@ class Join:
     name: str
     sides: tuple[Record, Record]
     on: str | None
+    span: int
     band: dict[str, tuple[str, float]]
 
     def refusal(self, why: str) -> BadInput:
@@ -63,8 +63,12 @@ class Join:
     def check(self) -> None:
         """Raise BadInput if a field is missing or no number, or if neither a key nor a band says which rows meet."""
         for record in self.sides:
+            if self.on == "ts":
+                raise self.refusal(" on 'ts': the result has a field ts of its own; copy it with flat_map")
             if self.on is not None and self.on not in record.fields:
                 raise self.refusal(f" on {self.on!r}: {record!r} has no such field")
+            if self.on is not None and record.fields[self.on] != self.sides[0].fields[self.on]:
+                raise self.refusal(f" on {self.on!r}: both streams need a field of the same type")
             for field, kind in record.fields.items():
                 if field != self.on and not isinstance(kind, Scalar):
                     kept = "and a join keeps numbers only; leave it out with flat_map"
@@ -77,8 +81,9 @@ class Join:
                 if not isinstance(known, Scalar) or known.name == "boolean":
                     raise self.refusal(f": band: {record!r} has no number field {field!r}")
             is_number = isinstance(distance, int | float) and not isinstance(distance, bool)
-            if not is_number or not 0 <= distance < math.inf:
-                raise self.refusal(f": band: the distance of {one} must be a number from 0, got {distance!r}")
+            most, text = (math.inf, "") if self.is_of_floats(one, other) else (1 << 63, " and below 2^63")
+            if not is_number or not 0 <= distance < most:
+                raise self.refusal(f": band: the distance of {one} must be a number from 0{text}, got {distance!r}")
 
     @property
     def kept(self) -> tuple[dict[str, FieldType], ...]:
@@ -97,7 +102,8 @@ class Join:
     @property
     def output(self) -> Record:
         """The record of a pair."""
-        fields: dict[str, FieldType] = {"ts": self.sides[0].fields["ts"]}
+        ts, other = (side.fields.get("ts", i64) for side in self.sides)
+        fields: dict[str, FieldType] = {"ts": ts if ts == other else i64}
         if self.on is not None:
             fields[self.on] = self.sides[0].fields[self.on]
         for kinds, titles in zip(self.kept, self.titles, strict=True):
@@ -126,6 +132,11 @@ class Join:
         fields: dict[str, FieldType] = {} if self.on is None else {self.on: self.sides[0].fields[self.on]}
         return Record(f"{self.name}_key", {**fields, self.bucket: i64}, None)
 
+    def is_of_floats(self, left: str, right: str) -> bool:
+        """Whether a field of the left record or one of the right record is a float."""
+        kinds = (self.sides[0].fields[left], self.sides[1].fields[right])
+        return any(isinstance(kind, Scalar) and kind.is_float for kind in kinds)
+
     def keys(self, number: int) -> str:
         """Return the source of the function that adds the keys of a row of one stream.
 
@@ -138,8 +149,7 @@ class Join:
         same = "" if self.on is None else f"{self.on}=row.{self.on}, "
         steps = ("",) if number == 0 else (" - 1", "", " + 1")
         lines = [f"keys.add({same}{self.bucket}=at{step})" for step in steps]
-        kinds = (self.sides[0].fields[left], self.sides[1].fields[right])
-        if any(isinstance(kind, Scalar) and kind.is_float for kind in kinds):
+        if self.is_of_floats(left, right):
             width = distance * (1 + 1e-6) if distance * 2.0**31 > 0 else 1.0
             most = min(width * 2.0**31, sys.float_info.max)
             lines.insert(0, f"at = int(min(max({value}, {-most!r}), {most!r}) // {width!r})")
@@ -151,16 +161,19 @@ class Join:
     def update(self, number: int) -> str:
         """Return the source of the update function of one stream: the row meets those of the other, and is kept."""
         own, other = ("lefts", "rights") if number == 0 else ("rights", "lefts")
-        values = ["ts=row.ts"] if self.on is None else [f"ts=row.ts, {self.on}=window.key.{self.on}"]
+        values = ["ts=max(row.ts, kept[i].ts)"]
+        values += [] if self.on is None else [f"{self.on}=window.key.{self.on}"]
         for side, titles in enumerate(self.titles):
             row = "row" if side == number else "kept[i]"
             values += [f"{title}={row}.{field}" for field, title in titles.items()]
-        conditions = []
+        # A row may come before rows with an earlier `ts`. So the first kept row is not always the earliest.
+        conditions = ["kept[i].ts >= window.start", f"abs(row.ts - kept[i].ts) <= {self.span}"]
         for left, (right, distance) in self.band.items():
             one, two = (f"row.{left}", f"kept[i].{right}") if number == 0 else (f"kept[i].{left}", f"row.{right}")
-            conditions.append(f"abs({one} - {two}) <= {distance!r}")
-        emit = f"out.emit({', '.join(values)})"
-        meet = f"        if {' and '.join(conditions)}:\n            {emit}\n" if conditions else f"        {emit}\n"
+            if self.is_of_floats(left, right):
+                conditions.append(f"abs({one} - {two}) <= {distance!r}")
+            else:  # from 2^63 on, a difference wraps to a negative one
+                conditions.append(f"0 <= max({one}, {two}) - min({one}, {two}) <= {int(distance)}")
         kept = ", ".join(f"{field}=row.{field}" for field in self.kept[number])
         return (
             f"def {self.name}{'' if number == 0 else '_right'}(row, window, lefts, rights, out):\n"
@@ -168,36 +181,61 @@ class Join:
             "    while len(kept) > 0 and kept[0].ts < window.start:\n"
             "        kept.popleft()\n"
             "    for i in range(len(kept)):\n"
-            f"{meet}"
+            f"        if {' and '.join(conditions)}:\n"
+            f"            out.emit({', '.join(values)})\n"
             f"    while len({own}.rows) > 0 and {own}.rows[0].ts < window.start:\n"
             f"        {own}.rows.popleft()\n"
             f"    {own}.rows.append({kept})\n"
         )
 
 
+class Pairs(Stream):
+    """The pairs of a join."""
+
+    def __init__(self, join: Join, streams: tuple[Stream, Stream], operators: list[Operator]):
+        super().__init__(streams[0]._app, operators)
+        self._join, self._streams = join, streams
+
+    def late(self, name: str = "late") -> Stream:
+        """The rows of both streams that came too late for the join, with the column `stream` of app.sources.
+
+        One state serves all keys, because the watermark does. So these rows are found on one thread.
+        """
+        app: Any = self._app
+        record, texts = gathered(app.name, dict(zip(("left", "right"), self._join.sides, strict=True)), "stream")
+        first, second = (
+            stream.flat_map(generated.function(app._module, text.replace("def to", f"def {name}", 1)), record)
+            for stream, text in zip(self._streams, texts.values(), strict=True)
+        )
+        return late_rows(first.union(second), name, f"row.ts + {self._join.span + 1}", as_text(app._delay(None)))
+
+
 def joined(
     app: Any,
-    left: Joined,
-    right: Joined,
+    left: Stream,
+    right: Stream,
     on: str | None,
     within: int | str,
     band: dict[str, tuple[str, float]],
     name: str,
-) -> Any:
+) -> Pairs:
     """Declare the operator of `App.join`.
 
     Raises:
         BadInput: A field is missing, or no number, or has the name of another one.
     """
-    join = Join(app.name, name, (left._record, right._record), on, band)
+    span = in_units(within, app)
+    if type(span) is not int or not 0 <= span < MOST:
+        reason = f"within must be a duration such as '10s', or a number from 0 to below 2^61, not {within!r}"
+        raise BadInput(f"app {app.name}: join: {reason}")
+    join = Join(app.name, name, (left._record, right._record), on, span, band)
     join.check()
-    span = in_units(within, app.time)
-    if not isinstance(span, int) or isinstance(span, bool) or span < 0:
-        raise join.refusal(f": within must be a duration such as '10s', or a number from 0, not {within!r}")
+    output = join.output
 
     def written(source: Callable[[int], str]) -> tuple[Callable, ...]:
         return tuple(generated.function(app._module, source(number)) for number in range(2))
 
     windows = app.window(left, right, advance=1, size=span + 1, kind="single")
     keyed = windows.key_by(join.key, written(join.keys)) if band else windows.key_by(on)
-    return keyed.apply(written(join.update), join.states, join.output)
+    pairs = keyed.apply(written(join.update), join.states, output)
+    return Pairs(join, (left, right), pairs._operators)

@@ -7,10 +7,13 @@ from math import isfinite
 from typing import Any
 
 from streaming_core.errors import BadInput, range_text, unknown
+from streaming_core.language.declaration import declares
+from streaming_core.numerals import integer, real
 
 _KINDS = {bool: "true or false", int: "an integer", float: "a finite number", str: "a text"}
 
 
+@declares
 @dataclass(frozen=True)
 class Param:
     """A parameter with its default. The default's type is the parameter's type."""
@@ -33,7 +36,7 @@ class Param:
             if isinstance(value, str) and kind is bool:
                 value = {"true": True, "false": False}[value.lower()]
             elif isinstance(value, str):
-                value = kind(value)
+                value = integer(value) if kind is int else real(value) if kind is float else value
             elif kind is float and isinstance(value, int) and not isinstance(value, bool):
                 value = float(value)
         except (KeyError, ValueError):
@@ -66,6 +69,7 @@ class Params:
         return ParamRef(name)
 
 
+@declares
 @dataclass(frozen=True)
 class Profile:
     """A named set of parameter values."""

@@ -215,6 +215,8 @@ FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK | Queue
 class Record:
     """The declaration made by `@record`: a name and ordered fields."""
 
+    WORDS = "a record; put @record (not @dataclass) above its class"
+
     def __init__(self, name: str, fields: dict[str, FieldType], doc: str | None):
         self.name = name
         self.fields = fields
@@ -330,10 +332,10 @@ class Resolved:
 
     def _count(self, value: int | str, field: str, least: int = 1) -> int:
         names = value.split("*") if isinstance(value, str) else []
-        if missing := next((name for name in names if name not in self.params), None):
+        if (missing := next((name for name in names if name not in self.params), None)) is not None:
             raise BadInput(f"record {self.name}.{field}: size {value!r}: {unknown('parameter', missing, self.params)}")
         count = math.prod(self.params[name] for name in names) if names else value
-        if not isinstance(count, int) or not least <= count <= MOST_ITEMS:
+        if type(count) is not int or not least <= count <= MOST_ITEMS:
             limits = f"between {least} and {MOST_ITEMS}"
             raise BadInput(f"record {self.name}.{field}: the size must be {limits}, got {count!r}")
         return count

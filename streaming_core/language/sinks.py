@@ -18,12 +18,13 @@ TAG = "sink"
 MOST = 1 << 8  # sinks: the tag is a u8
 
 
-def gathered(app: str, records: dict[str, Record]) -> tuple[Record, dict[str, str]]:
+def gathered(app: str, records: dict[str, Record], tag: str = TAG) -> tuple[Record, dict[str, str]]:
     """The output of several sinks.
 
     Args:
         app: The name of the application, for errors.
         records: By the name of each sink, in their order, the record of its rows.
+        tag: The column that numbers them.
 
     Returns:
         The record of the output. By name, the source of the function of the operator in front of each sink.
@@ -33,12 +34,12 @@ def gathered(app: str, records: dict[str, Record]) -> tuple[Record, dict[str, st
     """
 
     def refusal(why: str) -> BadInput:
-        return BadInput(f"app {app}: sinks: {why}")
+        return BadInput(f"app {app}: {tag}s: {why}")
 
     if len(records) > MOST:
         raise refusal(f"at most {MOST} are possible, got {len(records)}")
-    fields: dict[str, FieldType] = {TAG: u8}
-    owners: dict[str, tuple[str, FieldType]] = {TAG: ("", u8)}
+    fields: dict[str, FieldType] = {tag: u8}
+    owners: dict[str, tuple[str, FieldType]] = {tag: ("", u8)}
     columns: dict[str, dict[str, str]] = {}
     for sink, record in records.items():
         columns[sink] = {}
@@ -46,17 +47,17 @@ def gathered(app: str, records: dict[str, Record]) -> tuple[Record, dict[str, st
             is_shared = all(other.fields.get(field, kind) == kind for other in records.values())
             column = field if is_shared else f"{sink}_{field}"
             if owners.setdefault(column, (field, kind)) != (field, kind):
-                raise refusal(f"field {field} of sink {sink} needs column {column}, which is another one; rename it")
+                raise refusal(f"field {field} of {tag} {sink} needs column {column}, which is another one; rename it")
             fields[column] = kind
             columns[sink][column] = field
     functions = {}
     for number, (sink, record) in enumerate(records.items()):
-        values = {TAG: str(number)} | {column: f"row.{field}" for column, field in columns[sink].items()}
+        values = {tag: str(number)} | {column: f"row.{field}" for column, field in columns[sink].items()}
         texts = [f"row.{field}[0:0]" for field, kind in record.fields.items() if isinstance(kind, Text)]
         for column, kind in fields.items():
             if column not in values:
                 if not isinstance(kind, Scalar | Text) or (isinstance(kind, Text) and not texts):
-                    raise refusal(f"sink {sink} has nothing for column {column}; let its rows have a field {column}")
+                    raise refusal(f"{tag} {sink} has nothing for column {column}; let its rows have a field {column}")
                 values[column] = texts[0] if isinstance(kind, Text) else _zero(kind)
         emitted = ", ".join(f"{column}={values[column]}" for column in fields)
         functions[f"to_{sink}"] = f"def to_{sink}(row, out):\n    out.emit({emitted})\n"

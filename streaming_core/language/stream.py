@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean
 from streaming_core.language.aggregation import WindowedStream
+from streaming_core.language.declaration import declares
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Record, Scalar, Text
@@ -56,6 +57,7 @@ class Stream:
             f"a stream has no method {name!r}{near}; it has flat_map, key_by, process, window, union and sink"
         )
 
+    @declares
     def union(self, *others: Stream) -> Stream:
         """Unite this stream with others of the same record; for each event, the rows of this stream come first.
 
@@ -72,6 +74,7 @@ class Stream:
                 )
         return Stream(self._app, [operator for stream in (self, *others) for operator in stream._operators])
 
+    @declares
     def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
         """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)`.
 
@@ -79,21 +82,22 @@ class Stream:
         """
         return self._app._add(Operator("stateless", _name(fn), self._operators, output, {"map": fn}, scratch=scratch))
 
+    @declares
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A stateful operator: `fn(row, state, out)`, one state for all events."""
         functions = {"process": fn} | ({"flush": flush} if flush else {})
         return self._app._add(Operator("stateful", _name(fn), self._operators, output, functions, state=state))
 
+    @declares
     def key_by(self, key: str) -> KeyedStream:
         """This stream, keyed by an integer or text field."""
-        if not isinstance(key, str):
-            raise BadInput("key_by takes the name of a field; write for example key_by('user')")
         kind = self._record.fields.get(key)
         if not _is_key(kind):
             keys = [name for name, kind in self._record.fields.items() if _is_key(kind)]
             raise BadInput(f"key_by({key!r}): {self._record.name} has the integer and text fields {', '.join(keys)}")
         return KeyedStream(self, key)
 
+    @declares
     def window(
         self,
         *,
@@ -106,6 +110,7 @@ class Stream:
         """Begin the declaration of a windowed operator over this stream alone; see App.window."""
         return Windows(self._app, (self,), size, advance, kind, delay, idle)
 
+    @declares
     def sink(self, name: str = "outputs") -> None:
         """End the pipeline: the rows that arrive here are the output of the application.
 
@@ -123,6 +128,7 @@ class KeyedStream:
     def __init__(self, stream: Stream, key: str):
         self._stream, self._key = stream, key
 
+    @declares
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
         functions = {"process": fn} | ({"flush": flush} if flush else {})
@@ -136,6 +142,7 @@ class KeyedStream:
         near = did_you_mean(name, ("process", "window"))
         raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process and window")
 
+    @declares
     def window(
         self, extent: Extent | CountWindow, early: int | str | None = None, lateness: int | str | None = None
     ) -> WindowedStream:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.errors import BadInput, range_text
+from streaming_core.errors import BadInput, range_text, unknown
 from streaming_core.language.application import LOOKUPS, App, Constant, Table
 from streaming_core.language.record import Array, Resolved, Scalar, Text, one_nan
 from streaming_core.language.source import place
@@ -27,6 +27,8 @@ def size(app: App, table: Table, params: dict[str, Any]) -> int:
     Raises:
         BadInput: The size is not an integer, is not positive, or exceeds the limit of the runtime.
     """
+    if isinstance(table.size, str) and table.size not in params:
+        raise BadInput(f"app {app.name}: table {table.name}: size: {unknown('parameter', table.size, params)}")
     rows = params[table.size] if isinstance(table.size, str) else table.size
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_ROWS:
         raise BadInput(f"app {app.name}: table {table.name}: the size must be between 1 and {MOST_ROWS}, got {rows!r}")

@@ -5,7 +5,8 @@ Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` o
 1. Each stream has a mark: the highest `ts` of its rows so far. The watermark W becomes the lowest mark less `delay`, if
    that is higher than W (STRETCH, section 2.3). A stream without a row has no mark: no window expires, and no row is
    late. With `idle`, W ignores streams without a mark, and streams whose mark is more than `idle` below the highest
-   mark. A `single` window slides with the latest row of any stream, so its `idle` is 0.
+   mark. A `single` window slides with the latest row of any stream, so its `idle` is 0. Its size includes the delay.
+   Rows of a session with a delay first wait in sessions of their own, longer by the delay (language/windowed.py).
 2. Windows with end <= W expire, ascending in l, within l by key group and then in first-touched order: `result` is
    called. A `multi` window then ends. A `single` window advances, and `slide` is called. It ends once no row of its key
    lies in it any more.
@@ -30,7 +31,8 @@ from streaming_core.language.record import Record, i64
 KINDS = ("multi", "single", "session")
 MULTIPLICITIES = ("set", "bag")
 MOST = 1 << 61  # largest advance, size, delay and ts: their sums still fit into 64 bits
-MOST_KEYS = 1 << 20  # keys that every row can have: each costs a call of the operator and a state
+MOST_KEYS = 1 << 20  # keys that every row can have, in all its windows: each costs a call of the operator and a state
+MOST_WINDOWS = 1 << 16  # windows that a row can be in: each costs a pane beside its states
 # The key of windows that have keys 0..every-1.
 EVERY = Record("Every", {"index": i64}, "One of the keys that every row has.")
 
@@ -51,6 +53,7 @@ class Window:
             says so.
         streams: For each input of the operator, the number of its stream.
         states: One record for each stream, or the only one.
+        is_observed: Whether a function runs when a window has expired.
     """
 
     kind: str
@@ -64,6 +67,7 @@ class Window:
     multiplicity: str
     streams: tuple[int, ...]
     states: tuple[Record, ...]
+    is_observed: bool
 
     def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
         """Return the numbers of the declaration under these parameters.
@@ -75,15 +79,24 @@ class Window:
         size = _number(operator, "gap" if self.kind == "session" else "size", self.size, params, 1)
         if advance > size:
             raise BadInput(f"operator {operator}: window: advance must be at most size ({size}), got {advance}")
-        delay = _number(operator, "delay", self.delay, params, 0)
-        if delay and self.kind != "multi":
-            raise BadInput(f"operator {operator}: window: delay must be 0 for kind {self.kind}, got {delay}")
+        is_multi = self.kind == "multi"
+        delay = _number(operator, "delay", self.delay, params, 0, MOST if is_multi else MOST - size)
+        if not is_multi:
+            size, delay = size + delay, 0
         idle = None if self.kind == "multi" else 0
         if self.idle is not None:
             idle = _number(operator, "idle", self.idle, params, 0)
         if idle and self.kind != "multi":
             raise BadInput(f"operator {operator}: window: idle must be 0 for kind {self.kind}, got {idle}")
         every = None if self.every is None else _number(operator, "every", self.every, params, 1, MOST_KEYS)
+        # A row updates them one by one, or a window of kind `single` passes through them before it ends.
+        steps = -(-size // advance) if self.kind == "multi" or (self.kind == "single" and self.is_observed) else 1
+        if steps > MOST_WINDOWS or steps * (every or 1) > MOST_KEYS:
+            raise BadInput(
+                f"operator {operator}: window: a row has {steps:,} windows (size / advance)"
+                f"{f' of {every:,} keys' if every else ''}; at most {MOST_WINDOWS:,} windows and {MOST_KEYS:,} keys "
+                "in windows are possible; raise advance"
+            )
         multiplicity = params.get(self.multiplicity, self.multiplicity)
         if multiplicity not in MULTIPLICITIES:
             raise BadInput(

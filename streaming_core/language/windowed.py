@@ -10,14 +10,16 @@ the application. What windows, keys and functions mean is in language/window.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
+from streaming_core.language import generated
+from streaming_core.language.declaration import declares
 from streaming_core.language.extent import in_units
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Record, Scalar, Text
+from streaming_core.language.record import Queue, Record, Scalar, Text
 from streaming_core.language.window import EVERY, KINDS, Window
 
 
@@ -50,6 +52,7 @@ class Windows:
     delay: int | str | None
     idle: int | str | None
 
+    @declares
     def key_by(
         self,
         key: Record | str | None = None,
@@ -94,6 +97,7 @@ class KeyedWindows:
     windows: Windows
     keys: Keys
 
+    @declares
     def apply(
         self,
         update: Callable | tuple[Callable, ...],
@@ -128,6 +132,9 @@ class KeyedWindows:
         declaration.check_kind(slide)
         functions = declaration.functions()
         functions |= {role: fn for role, fn in (("result", result), ("slide", slide)) if fn is not None}
+        if self.windows.kind == "session" and self.windows.app._delay(self.windows.delay) != 0:
+            in_order = replace(self.windows, streams=(declaration.in_order(),), delay=0)
+            declaration = replace(declaration, windows=in_order)
         return declaration.added(functions, output)
 
     def __getattr__(self, name: str) -> Any:
@@ -210,6 +217,41 @@ class _Declaration:
                 raise self.refusal(f"key field {name} must be an integer or a text")
         return key
 
+    def in_order(self) -> Any:
+        """Return the stream of a session in the order of `ts`, and of arrival where that is equal.
+
+        A state cannot become one with another, as those of two sessions would when a row comes between them. So a row
+        waits as a session of its own, whose key is its `ts`. Texts are in the key, because a state holds none.
+        """
+        if len(self.windows.streams) > 1:
+            raise self.refusal("sessions with a delay take one stream; unite the streams with union")
+        [stream], app, name = self.windows.streams, self.windows.app, f"{self.updates[0].__name__}_in_order"
+        fields = stream._record.fields
+        texts = {field: kind for field, kind in fields.items() if isinstance(kind, Text)}
+        kept = {field: kind for field, kind in fields.items() if field not in texts}
+        if other := next((field for field, kind in kept.items() if not isinstance(kind, Scalar)), None):
+            raise self.refusal(f"sessions with a delay keep numbers and texts only; leave {other} out with flat_map")
+
+        def written(role: str, body: str) -> Callable:
+            return generated.function(app._module, f"def {name}{role}:\n    {body}\n")
+
+        def values(fields: Iterable[str], row: str) -> str:
+            return ", ".join(f"{field}={row}{field}" for field in fields)
+
+        emitted = ", ".join(filter(None, [values(texts, "window.key."), values(kept, "state.rows[i].")]))
+        key = Record(f"{name}_key", {"ts": fields["ts"], **texts}, None)
+        state = Record(f"{name}_state", {"rows": Queue(Record(f"{name}_row", kept, None))}, None)
+        update = written("(row, window, state, out)", f"state.rows.append({values(kept, 'row.')})")
+        functions = {
+            "update_0": update,
+            "keys_0": written("_keys(row, keys)", f"keys.add({values(key.fields, 'row.')})"),
+            "result": written(
+                "_result(window, state, out)", f"for i in range(len(state.rows)):\n        out.emit({emitted})"
+            ),
+        }
+        waiting = _Declaration(self.windows, Keys(key, functions["keys_0"], None, "set"), (update,), (state,))
+        return waiting.added(functions, stream._record)
+
     def added(self, functions: dict[str, Callable], output: Record) -> Any:
         """Add the operator to the application, and return its stream."""
         windows, keys, app = self.windows, self.keys, self.windows.app
@@ -217,16 +259,17 @@ class _Declaration:
             app._refuse("state", state, Text)
         window = Window(
             windows.kind,
-            1 if windows.advance is None else in_units(windows.advance, app.time),
-            in_units(windows.size, app.time),
-            in_units(app._default_delay(windows.kind) if windows.delay is None else windows.delay, app.time),
-            None if windows.idle is None else in_units(windows.idle, app.time),
+            1 if windows.advance is None else in_units(windows.advance, app),
+            in_units(windows.size, app),
+            app._delay(windows.delay),
+            None if windows.idle is None else in_units(windows.idle, app),
             self.key_record(),
             keys.key if isinstance(keys.key, str) else None,
             keys.every,
             keys.multiplicity,
             tuple(i for i, stream in enumerate(windows.streams) for _ in stream._operators),
             self.states,
+            not functions.keys().isdisjoint(("result", "slide")),
         )
         inputs = [operator for stream in windows.streams for operator in stream._operators]
         name = getattr(self.updates[0], "__name__", "")

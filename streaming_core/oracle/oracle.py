@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core import generator, storage
+from streaming_core import storage
 from streaming_core.apps import registry
 from streaming_core.data import comparison, workload
 from streaming_core.data.agreement import outputs_digest, states_digest
@@ -38,13 +38,9 @@ _BLOCK = 1 << 16  # events in memory at a time
 # Counts of events that an operator drops or rejects, and of those too late for any window.
 DROPPED = ("dropped_invalid", "dropped_late", "rejected")
 _KEYS = {"address", "workload", "outputs", "output_digest", "state_digest", *DROPPED}
-_LANGUAGE = Path(__file__).parent.parent / "language"
-# Declarations that the oracle shares with the kernels: layouts and the one NaN, outer names, streams in events, initial
-# values, wrap-around of integers, types.
-DECLARATIONS = (
-    *(_LANGUAGE / name for name in ("record.py", "source.py", "sources.py", "tables.py", "window.py", "wrapping.py")),
-    *sorted((_LANGUAGE / "typed").glob("*.py")),
-)
+_PACKAGE = Path(__file__).parent.parent
+# What the oracle shares with the kernels: declarations, and the form of results.
+DECLARATIONS = tuple(path for name in ("language", "data") for path in sorted((_PACKAGE / name).rglob("*.py")))
 
 
 @cache
@@ -62,17 +58,14 @@ def source_digest(package: Path, *files: Path) -> str:
 
 
 def address(workload_manifest: dict[str, Any]) -> str:
-    """Return 16 hex digits over the workload's content and parameters, the application's code, the oracle's version.
-
-    They cover the generator's version, too, because it makes constants.
-    """
+    """Return 16 hex digits over the workload's content and parameters, the application's code, the oracle's version."""
     app = registry.load(workload_manifest["app"])
     return digest_of(
         {
             "app": app.name,
             "content": workload_manifest["content_digest"],
             "params": app.bind(workload_manifest["params"]),
-            "code": [registry.code_digest(app), generator.version()],
+            "code": registry.code_digest(app),
             "oracle": version(),
         }
     )
@@ -114,7 +107,7 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
                     "workload": {key: source.manifest[key] for key in keys},
                     "code_digest": registry.code_digest(source.app),
                 }
-                storage.write_json(folder / "manifest.json", about | compute(source, folder, mode))
+                storage.write_json(folder / "manifest.json", storage.sealed(about | compute(source, folder, mode)))
     except OSError as error:
         raise refusal(error, f"cannot write the result to {out_dir}") from None
     return read_manifest(out_dir)

@@ -76,19 +76,15 @@ def chain(home: Home) -> list[dict[str, Any]]:
     return [row for row, _ in entries(home)]
 
 
-def entries(home: Home, any_version: bool = False) -> list[tuple[dict[str, Any], Path]]:
+def entries(home: Home) -> list[tuple[dict[str, Any], Path]]:
     """The row and the file of each entry in order, after a check of every digest.
-
-    Args:
-        home: LOCKSTEP_HOME.
-        any_version: Accept rows of an older schema version too.
 
     Raises:
         BadInput: an entry was changed, removed or moved, or a file cannot be read or has another version.
     """
     # Read the last entry first: a writer may append more while this function reads.
     last = _read_last(home)
-    ordered = sorted(_entries(home, any_version), key=lambda pair: pair[0]["entry"])
+    ordered = sorted(_entries(home), key=lambda pair: pair[0]["entry"])
     before = Last(0, FIRST)
     for row, path in ordered:
         before = _follows(before, row, path)
@@ -139,11 +135,10 @@ def _follows(before: Last, row: dict[str, Any], path: Path) -> Last:
     return Last(number, row["digest"])
 
 
-def _entries(home: Home, any_version: bool) -> Iterator[tuple[dict[str, Any], Path]]:
+def _entries(home: Home) -> Iterator[tuple[dict[str, Any], Path]]:
     """Every row below the folder of the table, as Spark would find it, with its file."""
     for path in parts(home, TABLE):
-        if not any_version:
-            check_version(path, TABLE)
+        check_version(path, TABLE)
         try:
             rows = Parts([path]).read().to_pylist()
         except (ValueError, OverflowError, pa.ArrowException) as error:

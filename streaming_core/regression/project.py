@@ -31,12 +31,17 @@ def read(file: Path) -> Names:
         BadInput: The table has an unknown key or an invalid value.
     """
     try:
-        names = Names(**tomllib.loads(file.read_text()).get("tool", {}).get("lockstep", {}))
+        names = Names(**tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("lockstep", {}))
     except FileNotFoundError:
         return Names()
     except TypeError as error:
         raise BadInput(f"{file}: [tool.lockstep] may have the keys {', '.join(Names._fields)}: {error}") from None
-    if not isinstance(names.title, str) or not names.title.strip() or not names.title.isprintable():
+    # An emoji may have a zero-width joiner.
+    if (
+        not isinstance(names.title, str)
+        or not names.title.strip()
+        or not names.title.replace("\u200d", "").isprintable()
+    ):
         raise BadInput(f"{file}: [tool.lockstep] title must be a line of text, got {names.title!r}")
     if not isinstance(names.prefix, str) or not PREFIXES.fullmatch(names.prefix):
         raise BadInput(

@@ -50,6 +50,28 @@ class Provenance:
     name: str = ""
     imported: dict[str, Any] | None = None
 
+    @property
+    def excess(self) -> str:
+        """`3 of 6 rows (50 %; tolerated 0 %)`, the rows that its import set aside; empty within the tolerance."""
+        return excess(self.imported) if self.imported else ""
+
+
+def set_aside(imported: dict[str, Any]) -> int:
+    """The number of rows that an import set aside."""
+    return sum(one["rows"] for one in imported["aside"])
+
+
+def excess(imported: dict[str, Any]) -> str:
+    """`3 of 6 rows (50 %; tolerated 0 %)`, the rows that an import set aside; empty if it tolerates as many."""
+    aside, rows, tolerance = set_aside(imported), imported["rows"], imported.get("tolerance", 0.0)
+    if aside <= tolerance * rows:
+        return ""
+    return f"{aside:,} of {rows:,} rows ({_percent(aside / rows)}; tolerated {_percent(tolerance)})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
 
 def record(home: Home, run_id: str, inputs: list[Provenance]) -> None:
     """Write the inputs of a run, in place of an earlier record."""

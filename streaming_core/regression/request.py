@@ -83,7 +83,7 @@ def _fields() -> Iterator[tuple[str, Any]]:
         declared = executor.options()[option]
         if option in NAMED_VALUES:
             values = list(NAMED_VALUES[option])
-            default = values if option in executor.default_sweep else values[:1]
+            default = values[:1] + list(executor.default_sweep.get(option, []))
             yield field, (list[str], Field(default=default, min_length=1, description=declared.description))
         elif declared.annotation is bool:
             text = f"{declared.description} If set, the regression runs each cell without and with it."
@@ -143,7 +143,7 @@ class RegressionSpec(_Ways):
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the generators. The same seed makes the same events.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured repetitions per cell, at peak rate.")
     seconds: float = Field(
-        0.4, ge=0.0, le=3600.0, allow_inf_nan=False, description=RunSpec.model_fields["seconds"].description
+        0.2, ge=0.0, le=3600.0, allow_inf_nan=False, description=RunSpec.model_fields["seconds"].description
     )
     rate: float = Field(
         0.0,

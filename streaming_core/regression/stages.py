@@ -45,6 +45,9 @@ AFTER_CELLS = (
     Stage.PUBLISH_REPORTS,
 )
 
+# The stages that change nothing that the pages of a run show.
+AFTER_PAGES = (Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT)
+
 # The stages that are clients of Spark. Each one is an operator or a hook of Airflow's Spark provider.
 ON_SPARK = (
     Stage.PREPARE_WORKLOADS,

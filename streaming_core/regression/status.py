@@ -4,7 +4,7 @@ The tasks of a run write it, and every page, report and exit code reads it:
 
     runs/<run id>/stages/<part>.json   one task: its stage, when it began and ended (epoch seconds), its error
     runs/<run id>/stops/<part>.json    the person that stopped a task in Airflow, or with the part `run` the whole run
-    runs/<run id>/status.json          how the run ended, written last
+    runs/<run id>/status.json          how the run ended, written last; removed if a person clears a task of the run
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal
 from streaming_core.errors import line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
-from streaming_core.regression.stages import AFTER_CELLS, WITH_CELLS, Stage
+from streaming_core.regression.stages import AFTER_CELLS, AFTER_PAGES, WITH_CELLS, Stage
 from streaming_core.storage import left_json, write_json
 
 State = Literal["in_progress", "finished", "stopped", "died"]
@@ -44,6 +44,10 @@ class Status:
     failures: dict[Stage, str] = field(default_factory=dict)
     by: str = ""
     cells: int = 0
+
+    def progress(self, planned: int) -> str:
+        """`3 of 14 cells have run`."""
+        return f"{self.cells} of {planned} cells have run"
 
 
 @contextmanager
@@ -71,7 +75,11 @@ def recorded(home: Home, run_id: str, stage: str, part: str | None = None) -> It
 
 
 def record_begin(home: Home, run_id: str, stage: str, part: str) -> None:
-    """Record that a part of a run begins, for work that ends in another process; see `recorded`."""
+    """Record that a part of a run begins, for work that ends in another process; see `recorded`.
+
+    A run that had ended goes on.
+    """
+    (home.run(run_id) / "status.json").unlink(missing_ok=True)
     record = {"stage": str(stage), "began": time.time(), "ended": None, "error": None}
     write_json(_record(home, run_id, part), record)
 
@@ -82,9 +90,10 @@ def record_end(home: Home, run_id: str, part: str, error: str | None = None) -> 
     write_json(path, left_json(path) | {"ended": time.time(), "error": error and error[:LONGEST_ERROR]})
 
 
-def forget(home: Home, run_id: str, part: str) -> None:
-    """Drop the record of a part of a run that has to begin again."""
-    _record(home, run_id, part).unlink(missing_ok=True)
+def forget(home: Home, run_id: str, *parts: str) -> None:
+    """Drop the records of parts of a run that have to begin again."""
+    for part in parts:
+        _record(home, run_id, part).unlink(missing_ok=True)
 
 
 def _record(home: Home, run_id: str, part: str) -> Path:
@@ -92,8 +101,9 @@ def _record(home: Home, run_id: str, part: str) -> Path:
 
 
 def records(home: Home, run_id: str) -> dict[str, dict[str, Any]]:
-    """The records of a run's tasks, by part."""
-    return {path.stem: left_json(path) for path in sorted((home.run(run_id) / "stages").glob("*.json"))}
+    """The records of a run's tasks, by part. A damaged file is no record."""
+    known = {path.stem: left_json(path) for path in sorted((home.run(run_id) / "stages").glob("*.json"))}
+    return {part: record for part, record in known.items() if "stage" in record}
 
 
 def record_stop(home: Home, run_id: str, by: str, part: str = RUN) -> None:
@@ -158,8 +168,10 @@ def status_of(home: Home, run_id: str) -> Status:
         failures = {Stage(name): error for name, error in written["failures"].items()}
         return Status(written["state"], written["ended"], failures, written["by"], cells)
     failures = {stage: known[stage]["error"] for stage in AFTER_CELLS if known.get(stage, {}).get("error")}
-    # Only the verdict follows the pages: when they are written, everything that they show has ended.
-    finished = not known or Stage.PUBLISH_REPORTS in known
+    # When the pages are written, everything that they show has ended, unless a person cleared it after that.
+    written_at = known.get(Stage.PUBLISH_REPORTS, {}).get("began")
+    shown = [record["began"] for record in known.values() if record["stage"] not in AFTER_PAGES]
+    finished = not known or (written_at is not None and written_at == max(shown, default=None))
     return Status("finished" if finished else "in_progress", None, failures, "", cells)
 
 

@@ -109,9 +109,10 @@ def _compared(check: Row) -> bool:
 def _finding(checks: Sequence[Row], verdict: str) -> str | None:
     """`<check>: <its finding>` of the most specific check that has a finding.
 
-    Checks with this verdict come first; checks of rows come before those of digests and counts.
+    Checks with this verdict come first; checks of rows come before those of digests and counts. `digest` says more of a
+    pass that was made again than `rerun`.
     """
-    ranks = {"outputs": 0, "digest": 2, "counts": 2}
+    ranks = {"outputs": 0, "digest": 2, "counts": 2, "rerun": 3}
     for row in sorted(checks, key=lambda row: (row["verdict"] != verdict, ranks.get(row["check"], 1))):
         counted = ", ".join(f"{row[name]} {_counted(row, name)}" for name in COUNTS if row.get(name))
         nothing = "no row was compared" if row["verdict"] == "equal" and not _compared(row) else ""

@@ -29,8 +29,7 @@ from streaming_core.regression.home import Home
 from streaming_core.run.way import SPEC_FIELDS, RunSpec, literal_values
 from streaming_core.storage import canonical_json
 
-# Raise it whenever a column is added, removed or changes its meaning, and add a migration: readers refuse parts of any
-# other version (infra/services/migration.py).
+# Raise it whenever a column is added, removed or changes its meaning: readers refuse parts of any other version.
 SCHEMA_VERSION = 1
 VERSION = "schema_version"
 VIOLATION_CAP = 20
@@ -131,7 +130,7 @@ VERDICT_ROWS = pa.schema(
         ("run_id", pa.string()),
         ("cell", pa.string()),
         ("app", pa.string()),
-        ("check", pa.string()),  # outputs | state:<table> | order | digest | counts | invariant:<name> | completed
+        ("check", pa.string()),  # as the table in docs/explanation/checking.md
         ("verdict", pa.string()),
         ("expected_rows", pa.int64()),
         ("actual_rows", pa.int64()),
@@ -224,53 +223,23 @@ def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
     return Parts([path]).read().to_pylist()
 
 
-def version_of(path: Path, table: str) -> int | None:
-    """The schema version of a file of a raw table.
-
-    Returns:
-        The version. A file without rows cannot tell: then this version if it has its columns, else None.
-
-    Raises:
-        BadInput: The file cannot be read, or its rows have no version or several.
-    """
-    part = Parts([path])
-    if not part.rows:
-        return SCHEMA_VERSION if part.schema.equals(RAW[table]) else None
-    if VERSION not in part.schema.names:
-        raise _other_columns(path)
-    versions = set(part.read([VERSION]).column(VERSION).to_pylist())
-    if len(versions) != 1 or None in versions:
-        raise BadInput(
-            f"{path} has raw schema version {', '.join(map(str, sorted(versions, key=str)))}, but must have one; "
-            f"{ELSEWHERE}"
-        )
-    return versions.pop()
-
-
 def check_version(path: Path, table: str) -> None:
     """Check that a file of a raw table has this version of the schema.
 
     Raises:
         BadInput: The file has another version or other columns, or cannot be read. The line says what to do.
     """
-    version = version_of(path, table)
-    if version is None or version < SCHEMA_VERSION:
-        older = "older columns" if version is None else f"raw schema version {version}"
-        raise BadInput(
-            f"{path} has {older}, but this checkout reads only version {SCHEMA_VERSION}; type `lockstep backup FILE`, "
-            "then `lockstep migrate`"
-        )
-    if version > SCHEMA_VERSION:
-        raise BadInput(
-            f"{path} has raw schema version {version}, but this checkout reads only version {SCHEMA_VERSION}; "
-            "check out the newer Lockstep that wrote it"
-        )
-    if not Parts([path]).schema.equals(RAW[table]):
-        raise _other_columns(path)
-
-
-def _other_columns(path: Path) -> BadInput:
-    return BadInput(f"{path} does not have the columns of raw schema version {SCHEMA_VERSION}; {ELSEWHERE}")
+    part = Parts([path])
+    if part.rows and VERSION in part.schema.names:
+        versions = set(part.read([VERSION]).column(VERSION).to_pylist())
+        if versions != {SCHEMA_VERSION}:
+            names = ", ".join(map(str, sorted(versions, key=str)))
+            raise BadInput(
+                f"{path} has raw schema version {names}, but this checkout reads only version {SCHEMA_VERSION}; "
+                "check out the Lockstep that wrote it"
+            )
+    if not part.schema.equals(RAW[table]):
+        raise BadInput(f"{path} does not have the columns of raw schema version {SCHEMA_VERSION}; {ELSEWHERE}")
 
 
 def check_versions(home: Home) -> None:

@@ -31,12 +31,13 @@ import pyarrow as pa
 from streaming_core.data.digest import add, digest_table
 from streaming_core.data.parts import Parts, part_path
 from streaming_core.errors import BadInput
-from streaming_core.storage import replacing, sweep_files, sync
+from streaming_core.storage import replacing, sweep_files, sync, sync_tree
 
 if TYPE_CHECKING:
     from streaming_core.kernels.program import Program
 
 FOLDER = ".checkpoint"
+PUBLISHED = ("outputs", "state", "rerun")  # the folders that a run may leave
 MAGIC = "lockstep checkpoint 1"
 
 
@@ -113,9 +114,8 @@ class Checkpoints:
 
     def publish(self) -> None:
         """Move outputs and final state out. They stay there once the caller has written the report."""
-        for folder, _, names in os.walk(self.folder / "state"):
-            for name in names:
-                sync(Path(folder) / name)
+        for name in PUBLISHED[1:]:  # the outputs are synced part by part
+            sync_tree(self.folder / name)
         for here, there in self._published():
             if here.exists():
                 sync(here)
@@ -123,8 +123,8 @@ class Checkpoints:
         sync(self.out)
 
     def _published(self) -> Iterator[tuple[Path, Path]]:
-        yield self.folder / "outputs", self.out / "outputs"
-        yield self.folder / "state", self.out / "state"
+        for name in PUBLISHED:
+            yield self.folder / name, self.out / name
 
     def _recover(self, schema: pa.Schema | None) -> None:
         """Read the checkpoint, and remove everything else from the folder."""
@@ -136,7 +136,8 @@ class Checkpoints:
         for here, there in self._published():
             if there.exists():
                 os.replace(there, here)
-        shutil.rmtree(self.folder / "state", ignore_errors=True)
+        for name in PUBLISHED[1:]:  # made anew
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         sweep_files(self.folder)
         if schema is None:
             return

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from streaming_core.data import comparison
 from streaming_core.data.comparison import SHOWN, Difference, Differences
 from streaming_core.data.parts import Parts, states
-from streaming_core.errors import BadInput, one_line, refusal
+from streaming_core.errors import BadInput, refusal
 from streaming_core.exit_codes import ExitCode
 from streaming_core.oracle import oracle
 from streaming_core.run import recording
-from streaming_core.run.report import RunReport, Sample
+from streaming_core.run.report import RunReport, Sample, read_report
 from streaming_core.run.way import executor_of
 
 
@@ -130,6 +129,8 @@ def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
         if outcome.reason is None:
             agrees = manifest["unordered"] if report.spec.get("order") == "none" else None
             _rows(outcome, "outputs", run_dir, oracle_dir, agrees and agrees["columns"])
+            if report.rerun and report.rerun.differs:
+                _rows(outcome, "outputs", run_dir / "rerun", oracle_dir, agrees and agrees["columns"], "rerun")
             if gives_state := executor_of(report.spec["executor"]).gives_state:
                 _states(outcome, run_dir, oracle_dir, agrees and agrees["states"])
             else:
@@ -164,23 +165,6 @@ def _recordings(outcome: Diff, run_dir: Path, oracle_dir: Path) -> None:
     _rows(outcome, "rows", run_dir, oracle_dir)
 
 
-def read_report(run_dir: Path) -> RunReport:
-    """Read report.json in the folder of a run.
-
-    Raises:
-        BadInput: The file is missing, or is no run report.
-    """
-    path = run_dir / "report.json"
-    try:
-        return RunReport.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise BadInput(
-            f"no finished run at {run_dir}: report.json is missing; create it with `streaming-core run`"
-        ) from None
-    except ValidationError as error:
-        raise BadInput(f"{path} is not a run report: {one_line(error)}") from None
-
-
 def _incomparable(run_dir: Path, report: RunReport, manifest: dict) -> str | None:
     if report.app != manifest["app"]:
         return f"the run executed application {report.app}, but the oracle {manifest['app']}"
@@ -203,23 +187,28 @@ def _incomparable(run_dir: Path, report: RunReport, manifest: dict) -> str | Non
 # --- outputs, state and passes ---------------------------------------------------------------------------------------
 
 
-def _rows(outcome: Diff, name: str, run_dir: Path, oracle_dir: Path, unordered: list[str] | None = None) -> None:
-    """Compare the rows in the folders of this name, in order; without order, the columns `unordered` as multisets."""
-    expected, actual = Parts.of(oracle_dir / name), Parts.of(run_dir / name)
+def _rows(
+    outcome: Diff, name: str, run_dir: Path, oracle_dir: Path, unordered: list[str] | None = None, table: str = ""
+) -> None:
+    """Compare the rows in the folders of this name, in order; without order, the columns `unordered` as multisets.
+
+    The differences are those of `table`, by default of `name`.
+    """
+    expected, actual, table = Parts.of(oracle_dir / name), Parts.of(run_dir / name), table or name
     if not expected.paths:
         raise BadInput(f"{oracle_dir}: folder {name} is empty")
     outcome.outputs = expected.rows
     if not actual.paths:  # a complete run has a file even without rows
-        nothing = Difference(name, "table", {}, f"{expected.rows} rows", "no file")
-        outcome.add(name, [nothing], max(1, expected.rows))
+        nothing = Difference(table, "table", {}, f"{expected.rows} rows", "no file")
+        outcome.add(table, [nothing], max(1, expected.rows))
         return
-    names = _columns(outcome, name, expected.schema, actual.schema, unordered)
+    names = _columns(outcome, table, expected.schema, actual.schema, unordered)
     if names is None:
         return
     if unordered is not None:
-        outcome.take(comparison.in_buckets(name, expected, actual, names))
+        outcome.take(comparison.in_buckets(table, expected, actual, names))
         return
-    outcome.take(comparison.matched(name, expected, actual, names))
+    outcome.take(comparison.matched(table, expected, actual, names))
 
 
 def _states(outcome: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None = None) -> None:

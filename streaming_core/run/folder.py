@@ -21,11 +21,11 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, refusal
 from streaming_core.run import checkpoint
-from streaming_core.run.report import LOG, RunReport
+from streaming_core.run.checkpoint import PUBLISHED
+from streaming_core.run.report import LOG, RunReport, read_report
 from streaming_core.run.way import RunSpec
 
 WORK = ".run"  # the unfinished results of a run without checkpoints
-PUBLISHED = ("outputs", "state")
 
 
 @contextmanager
@@ -36,6 +36,7 @@ def locked(out: Path) -> Iterator[None]:
         BadInput: Another process uses the folder, or the folder cannot be written.
         CommandFailed: The disk is full, or fails.
     """
+    storage.check_place(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = storage.Lock(out / ".lock")
@@ -100,7 +101,7 @@ def earlier_report(out: Path, app: App, opened: workload.Workload, say: Callable
     Raises:
         BadInput: The earlier run had another workload or another version of the code.
     """
-    report = RunReport.model_validate_json((out / "report.json").read_bytes())
+    report = read_report(out)
     digests = report.code_digest, report.workload["content_digest"]
     if digests != (registry.code_digest(app), opened.manifest["content_digest"]):
         raise BadInput(f"{out} holds a run of another workload or another version of the code; choose a new folder")

@@ -7,6 +7,7 @@ The folder of a run at work holds
     .live/batches/          the micro-batches
     .live/checkpoint/       Structured Streaming's own checkpoint, with the offsets of the source
     .live/.checkpoint/last  the engine's checkpoint, if the options ask for checkpoints
+    .live/left.json         the items of the source that were not read, written at the end of the stream
     .live/closed            the stream has ended: the run takes no more micro-batches
 
 A killed run resumes from there. State is a function of the recorded events. So the engine starts from its checkpoint,
@@ -48,13 +49,14 @@ from streaming_core.run.failure import runtime_failures
 from streaming_core.run.folder import locked
 from streaming_core.run.one_pass import PassEngine, PassRequest, final_state, sample_of
 from streaming_core.run.provenance import Outcome, PreparedRun, report_of
-from streaming_core.run.report import RunReport
+from streaming_core.run.report import RunReport, read_report
 from streaming_core.run.way import RunSpec
 
 REQUEST = "live.json"
 LIVE = ".live"
 BATCHES = "batches"
 CLOSED = "closed"
+LEFT = "left.json"
 WORKLOAD = "workload"
 STATE = "state"
 
@@ -90,7 +92,7 @@ def run(spec: RunSpec, source: dict[str, Any], out: Path, feed: Feed, say: Calla
         if (out / "report.json").exists():
             shutil.rmtree(out / LIVE, ignore_errors=True)
             say(f"{out} already holds this run; nothing to do")
-            return RunReport.model_validate_json((out / "report.json").read_bytes())
+            return read_report(out)
         try:
             return _run(spec, program, source, out, feed, say)
         except BadInput:
@@ -158,7 +160,8 @@ def _run(
     storage.sync(out / "outputs")
     write_states(out, state)
     storage.sync_tree(out / STATE)
-    opened = microbatch.seal(live / BATCHES, out / WORKLOAD, program.app, program.app.bind(spec.params), source)
+    about = source | storage.left_json(live / LEFT)
+    opened = microbatch.seal(live / BATCHES, out / WORKLOAD, program.app, program.app.bind(spec.params), about)
     outcome = Outcome(
         samples=[sample_of(metrics, PassRequest("verified"), opened.rows, progress.spent)],
         state_digest=states_digest(program.app, spec.order, state),

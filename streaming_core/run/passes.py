@@ -4,6 +4,8 @@
 - `repetitions` run at peak rate into the digest sink. A repetition lasts `seconds`, in turns with the compiled loop
   (yardstick.py), and its sample is the pass of median time.
 - With a rate and repetitions, an open-loop pass follows.
+- If the result of a later pass differs from the first, the run makes that pass again, RERUNS times at most, until it
+  differs again. The rows of that pass are kept, because a digest cannot show what differs.
 
 One pass is described in one_pass.py.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +26,11 @@ from streaming_core.run.checkpoint import Checkpoints
 from streaming_core.run.energy import Meter
 from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.provenance import Outcome, PreparedRun, report_of
-from streaming_core.run.report import RunReport, Sample
+from streaming_core.run.report import Rerun, RunReport, Sample
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import Turns, keep_memory, yardstick_of
+
+RERUNS = 5  # a race shows rarely, and each pass takes as long as the first one
 
 
 def run_passes(
@@ -59,10 +64,14 @@ def run_passes(
         else:
             result = one_pass.run(run.spec, run.program, blocks, request)
             samples.append(result.sample)
+    rerun = None
+    if folder is not None and run.spec.sink == "parquet" and not run.spec.is_bound:
+        rerun = _rerun(run, blocks, samples, replace(first, folder=folder / "rerun", exports_state=False, durable=None))
     load_after = os.getloadavg()[0]
     energies = [sample.energy_joules for sample in samples]
     outcome = Outcome(
         samples=samples,
+        rerun=rerun,
         state_digest=state_digest,
         peak_memory_bytes=peak_memory,
         binding=result.metrics["binding"],
@@ -73,6 +82,35 @@ def run_passes(
         host={"load_after": load_after, **({"energy": meter.why} if meter.why else {}), **turns.host},
     )
     return report_of(run, outcome)
+
+
+def _rerun(run: PreparedRun, blocks: Blocks, samples: list[Sample], first: PassRequest) -> Rerun | None:
+    """Make the first pass whose result differs again, until it differs again, and keep its rows then.
+
+    Args:
+        run: The run.
+        blocks: The events.
+        samples: The samples of all passes.
+        first: The first pass, into a folder of its own.
+    """
+
+    def result(sample: Sample) -> tuple[str, bool]:
+        return sample.digest, sample.in_order or run.spec.order == "none"
+
+    wrong = next((sample for sample in samples if result(sample) != result(samples[0])), None)
+    if wrong is None:
+        return None
+    assert first.folder is not None
+    request = replace(first, kind=wrong.kind, rate=run.spec.rate if wrong.kind == "open_loop" else 0.0)
+    rerun = Rerun(kind=wrong.kind, repetition=wrong.repetition, passes=0, differs=False)
+    while rerun.passes < RERUNS and not rerun.differs:
+        if rerun.passes:
+            shutil.rmtree(first.folder)
+        rerun.passes += 1
+        rerun.differs = result(one_pass.run(run.spec, run.program, blocks, request).sample) != result(samples[0])
+    if not rerun.differs:
+        shutil.rmtree(first.folder)
+    return rerun
 
 
 def _requests(spec: RunSpec) -> list[PassRequest]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import socket
-import subprocess
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,12 +11,15 @@ from typing import Any
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
+from streaming_core.ending import say
 from streaming_core.kernels.program import Program
+from streaming_core.process import git
 from streaming_core.run import probe
 from streaming_core.run.processor import processor
-from streaming_core.run.report import RunReport, Sample
+from streaming_core.run.report import Rerun, RunReport, Sample
 from streaming_core.run.way import RunSpec
 
+ROOT = Path(__file__).resolve().parents[2]
 BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/services/wheel.py)
 
 
@@ -44,6 +46,7 @@ class Outcome:
 
     Attributes:
         samples: The samples of all passes.
+        rerun: The pass that was made again because its result differed.
         state_digest: The digest of the final states; None if the run leaves none.
         peak_memory_bytes: The peak memory of the engine.
         binding: The cores of the threads in the last pass.
@@ -60,6 +63,7 @@ class Outcome:
     binding: list[int] | None = None
     memory: dict[str, Any] | None = None
     energy_joules: float | None = None
+    rerun: Rerun | None = None
     resumed: list[int] = field(default_factory=list)
     yardstick: str | None = None
     host: dict[str, Any] = field(default_factory=dict)
@@ -78,6 +82,7 @@ def report_of(run: PreparedRun, outcome: Outcome) -> RunReport:
         workload={name: manifest[name] for name in ("address", "content_digest", "events", "seed", "params")},
         is_bound=spec.is_bound,
         samples=outcome.samples,
+        rerun=outcome.rerun,
         state_digest=outcome.state_digest,
         compile_seconds=program.compile_seconds,
         peak_memory_bytes=outcome.peak_memory_bytes,
@@ -100,23 +105,23 @@ def report_of(run: PreparedRun, outcome: Outcome) -> RunReport:
 
 @cache
 def build() -> str:
-    """Short git revision of the checkout that the engine runs from; `unknown` without a checkout.
+    """Short git revision of the checkout that the engine runs from; `unknown` without one, and stderr says why.
 
     The revision ends with `-dirty` if files differ or git does not track them, such as those of a new application. A
     build that was shipped to another host has its revision in BUILD_FILE.
     """
-    shipped = Path(__file__).parents[1] / BUILD_FILE
+    shipped = ROOT / "streaming_core" / BUILD_FILE
     if shipped.exists():
         return shipped.read_text().strip()
-
-    def git(*arguments: str) -> str:
-        command = ["git", *arguments]
-        here = Path(__file__).parent
-        process = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True)
-        return process.stdout.strip()
-
-    try:
-        revision, changes = git("describe", "--always", "--exclude=*"), git("status", "--porcelain")
-    except (OSError, subprocess.SubprocessError):
+    if not (ROOT / "pyproject.toml").exists():  # the package is installed from a wheel
         return "unknown"
-    return f"{revision}{'-dirty' if changes else ''}" if revision else "unknown"
+    try:
+        described, status = git(ROOT, "describe", "--always", "--exclude=*"), git(ROOT, "status", "--porcelain")
+        reason = described.stderr or status.stderr
+        if not described.returncode and not status.returncode:
+            return f"{described.stdout.strip()}{'-dirty' if status.stdout else ''}"
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}"
+    reason = reason.strip().partition("\n")[0].removeprefix("fatal: ")
+    say("build", f"unknown, so runs of {ROOT} have no commit to compare with ({reason}): commit it with git")
+    return "unknown"

@@ -140,7 +140,7 @@ def _write(
                 shutil.rmtree(folder / "state", ignore_errors=True)
                 rows = Parts.of(folder / "rows")
                 keys = ("address", "content_digest", "events", "seed", "params")
-                manifest = {
+                about = {
                     "app": source.app.name,
                     "operator": operator,
                     "params": source.manifest["params"],
@@ -155,6 +155,7 @@ def _write(
                         for path, size in zip(rows.paths, rows.sizes, strict=True)
                     ],
                 }
+                manifest = storage.sealed(about)
                 storage.write_json(folder / "manifest.json", manifest)
     except OSError as error:
         raise refusal(error, f"cannot write the recording to {out}") from None

@@ -8,9 +8,25 @@ A field with an alias has the alias in report.json.
 from __future__ import annotations
 
 import statistics
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    computed_field,
+    model_serializer,
+    model_validator,
+)
+
+from streaming_core import storage
+from streaming_core.errors import BadInput, one_line
 
 REPORT_VERSION = 1
 LOG = "engine.log"  # in the folder of a run on another engine: the output of the engine (external.py)
@@ -211,6 +227,22 @@ class Sample(BaseModel):
         return self.energy_joules * 1e9 / self.events if self.events and self.energy_joules is not None else None
 
 
+class Rerun(BaseModel):
+    """A pass whose result differed from the first pass's, made again to keep its rows."""
+
+    kind: str = Field(description="Kind of the pass.")
+    repetition: int = Field(description="Number of the pass.")
+    passes: int = Field(description="How often it was made again.")
+    differs: bool = Field(description="Whether it differed again. If so, folder `rerun` has its rows.")
+
+    @property
+    def text(self) -> str:
+        """The outcome, in a clause."""
+        times = f"made again {self.passes} time{'s' * (self.passes > 1)} with its rows kept"
+        name = f"{self.kind} pass {self.repetition}, {times},"
+        return f"{name} differed again" if self.differs else f"{name} did not differ, so there are no rows to show"
+
+
 class Better(BaseModel):
     """A plan that is better for the load that the run measured."""
 
@@ -267,6 +299,7 @@ class RunReport(BaseModel):
     workload: dict = Field(description="The workload's address, content_digest, events, seed and params.")
     is_bound: bool = Field(description="Whether the run is a bound on speed (scheme no_lock) and gives no result.")
     samples: list[Sample]
+    rerun: Rerun | None = Field(None, description="Pass that was made again because its result differed; None: none.")
     state_digest: str | None = Field(
         description="Digest of all final tables and keyed states: `<rows>:<16 hex digits>`. None for other engines, "
         "whose state is their own."
@@ -302,6 +335,22 @@ class RunReport(BaseModel):
         "If energy or the loop is missing, also the reason."
     )
 
+    @model_serializer(mode="wrap")
+    def _seal(self, fields: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Add the digest of all fields to JSON."""
+        return storage.sealed(fields(self)) if info.mode == "json" else fields(self)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check_seal(cls, data: Any, report: ModelWrapValidatorHandler[RunReport], info: ValidationInfo) -> RunReport:
+        """Refuse JSON whose digest is not that of its fields."""
+        if info.mode == "python" or not isinstance(data, dict):
+            return report(data)
+        valid = report({name: value for name, value in data.items() if name != "digest"})
+        if fault := storage.change(data):
+            raise ValueError(f"it {fault}")
+        return valid
+
     @property
     def verified(self) -> Sample:
         """The pass whose outputs the comparison with the oracle uses."""
@@ -312,3 +361,20 @@ class RunReport(BaseModel):
         """The pass of median throughput among those at peak rate; the first pass if there are none."""
         passes = [s for s in self.samples if s.kind == "peak"] or [self.verified]
         return sorted(passes, key=lambda s: s.events_per_s)[len(passes) // 2]
+
+
+def read_report(run_dir: Path) -> RunReport:
+    """Read report.json in the folder of a run.
+
+    Raises:
+        BadInput: The file is missing, is no run report, or was changed.
+    """
+    path = run_dir / "report.json"
+    try:
+        return RunReport.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise BadInput(
+            f"no finished run at {run_dir}: report.json is missing; create it with `streaming-core run`"
+        ) from None
+    except ValidationError as error:
+        raise BadInput(f"{path} is not a run report: {one_line(error)}") from None

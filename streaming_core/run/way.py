@@ -119,7 +119,7 @@ class RunSpec(BaseModel):
     is_baseline: ClassVar[bool] = False  # runs only by request; others are compared with it
     is_engine: ClassVar[bool] = True  # whether Lockstep's engine runs it (run/engine.py)
     gives_state: ClassVar[bool] = True  # a run leaves its final state, and counts of events that it dropped or rejected
-    default_sweep: ClassVar[frozenset[str]] = frozenset()  # by default, a regression tries all values of these options
+    default_sweep: ClassVar[Mapping[str, list[str]]] = {}  # what a regression tries by default, beside the first value
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
     params: dict[str, ParamValue] = Field(
@@ -335,7 +335,7 @@ class Transactional(RunSpec):
     system = "TStream"
     application_kinds = ("transaction",)
     placement = "each thread takes an equal share of every punctuation interval"
-    default_sweep = frozenset({"scheme"})
+    default_sweep: ClassVar[Mapping[str, list[str]]] = {"scheme": ["tstream"]}
 
     executor: Literal["transactional"] = "transactional"
     scheme: Literal["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"] = Field(
@@ -457,7 +457,6 @@ class Pinned(RunSpec):
     system = "BriskStream, Viper, STRETCH"
     application_kinds = ("dataflow", "windowed")
     placement = "a plan names the thread of each replica of each operator"
-    default_sweep = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
     channel: Literal["gate", "scalegate", "merge_sort", "shared_ring", "pair_queue"] = Field(

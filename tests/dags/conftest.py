@@ -14,6 +14,7 @@ import pytest
 from infra.airflow import home
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
+from streaming_core.regression.stages import DAG_ID
 
 ROOT = Path(__file__).resolve().parents[2]
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-")
@@ -52,3 +53,23 @@ def dags(airflow_home):
     bag = DagBag(dag_folder=str(ROOT / "dags"), load_op_links=False)
     assert bag.import_errors == {}
     return bag.dags
+
+
+@pytest.fixture(scope="session")
+def known_dag(dags):
+    """The DAG of the regression, which Airflow's database knows."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.serialization.definitions.dag import SerializedDAG
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
+    from airflow.utils.session import create_session
+
+    dag = dags[DAG_ID]
+    with create_session() as session:
+        DagBundlesManager().sync_bundles_to_db(session=session)
+        session.flush()
+        bundle = session.query(DagBundleModel).first().name
+        SerializedDAG.bulk_write_to_db(bundle, None, [LazyDeserializedDAG.from_dag(dag)], session=session)
+        SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name=bundle, session=session)
+    return dag

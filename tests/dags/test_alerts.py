@@ -279,6 +279,7 @@ def test_incomplete_connection_is_reported_in_one_line(home, monkeypatch, caplog
     assert line.startswith(f"alert not sent through {PREFIX}lockstep_alert_{channel}: {reason}")
 
 
+@pytest.mark.slow
 def test_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):
     received, _ = web
     conf = connections.DEFAULTS | {"applications": ["nosuch"]}

@@ -38,6 +38,7 @@ def test_asset_of_validated_runs_has_a_consumer(dags, dag):
     assert asset == VALIDATED
 
 
+@pytest.mark.slow
 def test_backup_is_named_after_its_run_and_restores_the_history(dag, lockstep_home, folder, tmp_path):
     past_runs.make(lockstep_home)
     assert dag.test().state == DagRunState.SUCCESS

@@ -15,10 +15,10 @@ import uvicorn
 from infra import checkout
 from streaming_core.regression.project import TITLE
 from tests.infra.site.test_site import PAGE, search
-from tests.support.browser import CHROMIUM, Browser
+from tests.support.browser import Browser
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")]
+pytestmark = pytest.mark.slow
 LOGIN = {"username": "admin", "password": "a password of this test"}
 
 

@@ -23,6 +23,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.fleet import claims
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
+from tests.support.draws import some
 from tests.support.waiting import alive, wait_for
 
 PATIENCE = 60
@@ -241,7 +242,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"])
+@pytest.mark.parametrize("text", some([*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"], quick=2))
 def test_remote_shell_interprets_no_part_of_a_command(text, ssh, local, tmp_path, monkeypatch):
     """A person chooses LOCKSTEP_HOME and the paths of a connection."""
     monkeypatch.chdir(tmp_path)

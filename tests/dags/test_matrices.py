@@ -7,8 +7,9 @@ import shutil
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.lib.form import regression_of, regression_params
+from dags.lib.form import regression_params
 from infra import checkout
+from infra.fields import regression_of
 from reports.history import History
 from reports.pages import Pages
 from streaming_core.regression import matrices
@@ -47,14 +48,6 @@ def test_run_and_page_name_matrix_digest_and_overrides(lockstep_home, folder):
     assert run.plan["matrix"] == {"name": "mine", "digest": digest, "overrides": ["events"]}
     assert run.plan["regression"]["events"] == 700
     assert f"matrix mine {digest[:8]}, overrides events" in Outline(Pages(history).overview(run)).text
-
-
-def test_form_offers_the_matrices_of_the_folder_and_none(folder):
-    (folder / "mine.yaml").write_text("applications: [wc]\n")
-    param = regression_params()["matrix"]
-    assert param.schema["enum"] == [None, "full", "mine", "nightly", "smoke"]
-    assert param.resolve() is None
-    assert param.resolve("mine") == "mine"
 
 
 @pytest.mark.parametrize(

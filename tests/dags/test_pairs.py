@@ -79,6 +79,7 @@ def connect(server, builds, tmp_path, monkeypatch):
     return set_connection
 
 
+@pytest.mark.slow
 def test_cell_is_measured_on_the_host_that_ran_it(home, cells, connect, server, builds):
     run_id, (cell, _) = cells
     lines: list[str] = []
@@ -106,6 +107,7 @@ def test_real_engine_runs_from_both_wheels(home, cells, connect):
     assert 0 < min(row["baseline_seconds"], row["build_seconds"]) < 0.001, "one pair, because its passes are too short"
 
 
+@pytest.mark.slow
 def test_timeout_on_the_host_leaves_no_partial_cell(home, cells, connect):
     run_id, (cell, _) = cells
     budget = Budget(time.monotonic() + 1.0, "time ended")
@@ -113,6 +115,7 @@ def test_timeout_on_the_host_leaves_no_partial_cell(home, cells, connect):
     assert (row["pair"], row["error"]) == (measurement.UNMEASURED, "time ended")
 
 
+@pytest.mark.slow
 def test_host_that_cannot_measure_is_tried_once_and_its_cells_have_the_reason(home, cells, connect):
     connect(lockstep_home="/nowhere")
     run_id, both = cells

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -17,10 +20,12 @@ from reports.publish import publish
 from streaming_core.regression.fleet import LOCAL, Queue
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import TITLE
-from streaming_core.regression.stages import DAG_ID
+from streaming_core.regression.stages import DAG_ID, Stage
+from streaming_core.regression.status import recorded
 from streaming_core.storage import write_json
 from tests.reports import past_runs
 
+SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 LOGIN = {"username": "admin", "password": "a password of this test"}
 
 
@@ -233,11 +238,18 @@ def test_nothing_outside_the_pages_is_served(get, path):
 TRIGGER = f"/api/v2/dags/{DAG_ID}/dagRuns"
 
 
-def test_trigger_with_an_unusable_connection_starts_nothing(server, token):
+@pytest.fixture
+def trigger(server, token):
+    """Request a run with a conf."""
+
     def trigger(conf: dict, **headers: str):
         server.cookies.clear()
         return server.post(TRIGGER, json={"logical_date": None, "conf": conf}, headers=headers)
 
+    return trigger
+
+
+def test_trigger_with_an_unusable_connection_starts_nothing(server, token, trigger):
     login = {"Authorization": f"Bearer {token}"}
     refused = trigger({"hosts": ["nosuch"]}, **login)
     sentence = "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"
@@ -252,6 +264,31 @@ def test_trigger_with_an_unusable_connection_starts_nothing(server, token):
     answer = server.post(TRIGGER, json={"conf": {"hosts": [LOCAL]}, "dag_run_id": 7}, headers=login)
     assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["body", "dag_run_id"])
     assert server.post(TRIGGER, content=b"not JSON", headers=login).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("matrix", "nosuch", "unknown matrix 'nosuch'; known: full, nightly, smoke"),
+        ("events", "0", "events must be between 1 and 100000000, got '0'"),
+        ("events", "many", "events must be an integer, got 'many'"),
+        ("rate", -1, "rate must be at least 0, got -1"),
+        ("threads", ["0", "2"], "threads: each number must be between 1 and 1024, got 0"),
+        ("batches", [0.5], "batches.0 must be an integer, got 0.5"),
+        ("batches", [""], "batches must have at least 1 item"),
+        ("executors", ["telepathic"], "executors: unknown executor 'telepathic'"),
+        ("schemes", ["hope"], "schemes: unknown scheme 'hope'"),
+        ("stealing", "perhaps", "stealing must be true or false, got 'perhaps'"),
+        ("hosts", ["local; rm -rf /"], "hosts: 'local; rm -rf /' is not a valid connection name"),
+        ("placement", "some", "placement must be any or every, got 'some'"),
+        ("evens", 1, "unknown field 'evens' (did you mean 'events'?)"),
+    ],
+)
+def test_trigger_with_an_invalid_field_starts_nothing_and_says_so_in_one_line(trigger, token, field, value, sentence):
+    refused = trigger({field: value}, Authorization=f"Bearer {token}")
+    assert refused.status_code == 400
+    assert refused.json()["detail"].startswith(sentence)
+    assert "\n" not in refused.json()["detail"]
 
 
 @pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
@@ -280,6 +317,9 @@ def test_run_in_progress_shows_its_progress_and_expected_duration(get, tmp_path,
     done, going_on = Queue(other, run_id, "numa-a"), Queue(other, run_id, "numa-b")
     assert done.take() == first
     done.finish(first["cell"])
+    for stage, part in ((Stage.PLAN_MATRIX, None), (Stage.SPARK_SERVER, None), (Stage.RUN_CORE, first["cell"])):
+        with recorded(other, run_id, stage, part):
+            pass
     assert going_on.take() == second
     write_json(other.run(run_id) / "estimate.json", {"sentence": "14 cells, about 3 minutes"})
     text = get(f"/lockstep/{run_id}/index.html").text
@@ -287,7 +327,18 @@ def test_run_in_progress_shows_its_progress_and_expected_duration(get, tmp_path,
     assert "14 cells, about 3 minutes" in text
     assert text.count(" has run<") == text.count("</span> runs<") == 1
     assert text.count("<td>numa-a</td>") == text.count("<td>numa-b</td>") == 1
-    assert 'href="index.html">Reload this page' in text
+    for path in ("", "index.html", "runs.html", f"{run_id}/index.html"):
+        answer = get(f"/lockstep/{path}")
+        assert "1 of 14 cells have run" in answer.text, path
+        policy = policy_of(answer)
+        script = base64.b64encode(hashlib.sha256(SCRIPT.search(answer.text)[1].encode()).digest()).decode()
+        assert (policy["script-src"], policy["connect-src"]) == (f"'sha256-{script}'", "'self'"), "no other script"
+    with recorded(other, run_id, Stage.PUBLISH_REPORTS):
+        publish(other, run_id)
+    assert "All 10 cells equal the oracle" in get(f"/lockstep/{run_id}/index.html").text
+    with recorded(other, run_id, Stage.RUN_CORE, first["cell"]):  # a person has cleared it
+        for path in ("", "runs.html", f"{run_id}/index.html"):
+            assert "0 of 14 cells have run" in get(f"/lockstep/{path}").text, path
 
 
 def test_slow_page_does_not_delay_other_requests(get, tmp_path, monkeypatch):
@@ -309,8 +360,8 @@ def test_slow_page_does_not_delay_other_requests(get, tmp_path, monkeypatch):
         slow.exception(30)
 
 
-def test_overview_names_the_queued_requests_of_airflow(get):
-    from airflow.models import DagRun
+def test_overview_names_the_queued_requests_of_airflow_and_the_nightly(get, known_dag):
+    from airflow.models import DagModel, DagRun
     from airflow.utils.session import create_session
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
@@ -320,19 +371,48 @@ def test_overview_names_the_queued_requests_of_airflow(get):
     assert "Waits in Airflow" not in get("/lockstep/").text
     with create_session() as session:
         session.add(DagRun(dag_id=DAG_ID, **waits, **about))
+        bundle = session.query(DagModel.bundle_name).filter_by(dag_id=DAG_ID).scalar()
+        night = session.merge(DagModel(dag_id=f"{DAG_ID}_nightly", bundle_name=bundle, is_paused=True))
+        session.commit()
+        assert "turn on the DAG" in get("/lockstep/").text
+        night.is_paused = False
     try:
+        assert "turn on the DAG" not in get("/lockstep/").text
         for path in ("", "index.html"):
-            assert "Waits in Airflow's queue: manual__waits" in get(f"/lockstep/{path}").text
+            assert "Waits in Airflow for its turn or its plan: manual__waits" in get(f"/lockstep/{path}").text
     finally:
         with create_session() as session:
             session.query(DagRun).filter_by(run_id="manual__waits").delete()
+            session.query(DagModel).filter_by(dag_id=f"{DAG_ID}_nightly").delete()
 
 
 def test_pages_say_that_no_run_exists(get, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     assert "No runs yet" in get("/lockstep/").text
+    assert "No runs yet" in get("/lockstep/benchmarks.html").text
     assert "No run has been measured yet" in get("/lockstep/performance.html").text
     assert get("/lockstep/style.css").status_code == 200
+
+
+def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path, monkeypatch):
+    from airflow.models import DagRun
+    from airflow.utils.session import create_session
+
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    page = get("/lockstep/")
+    assert '<form method="post" action="smoke">' in page.text
+    assert "form-action 'self'" in page.headers["Content-Security-Policy"]
+    login = {"Cookie": f"_token={token}"}
+    with create_session() as session:  # runs of other tests
+        earlier = [run_id for (run_id,) in session.query(DagRun.run_id)]
+    assert server.post("/lockstep/smoke").status_code == 403
+    assert server.post("/lockstep/smoke", headers=login | {"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert server.post("/lockstep/smoke", headers=login).headers["location"] == "/lockstep/index.html"
+    with create_session() as session:
+        (run,) = session.query(DagRun).filter(DagRun.run_id.not_in(earlier))
+        assert (run.conf, run.state) == ({"matrix": "smoke"}, "queued")
+        assert f"Waits in Airflow for its turn or its plan: {run.run_id}" in get("/lockstep/index.html").text
+        session.delete(run)
 
 
 def test_airflow_links_to_the_pages_and_the_documentation(get):

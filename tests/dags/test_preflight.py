@@ -100,6 +100,7 @@ def test_local_machine_reports_the_same_facts(connect, home, monkeypatch):
         assert getattr(here, fact) == getattr(node, fact), fact
 
 
+@pytest.mark.slow
 def test_cell_runs_from_the_build_that_was_shipped(connect, home, monkeypatch):
     monkeypatch.setattr(build, "checkout", lambda: Build("abc1234-shipped", build.ROOT))
     workload.write("wc", {}, 200, 7, home.workload("wc", "w"))
@@ -110,6 +111,7 @@ def test_cell_runs_from_the_build_that_was_shipped(connect, home, monkeypatch):
     assert json.loads((attempt / "report.json").read_text())["build"] == "abc1234-shipped"
 
 
+@pytest.mark.slow
 def test_build_is_shipped_once_and_again_after_a_change(connect, home, packed, builds):
     program = builds / packed.digest / "infra" / "services" / "cell.py"
     assert Host.of("node", home).driver == str(program)
@@ -121,6 +123,7 @@ def test_build_is_shipped_once_and_again_after_a_change(connect, home, packed, b
     assert program.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
     connect(builds=str(tmp_path / "new"))
     drivers = []
@@ -133,6 +136,7 @@ def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == [packed.digest]
 
 
+@pytest.mark.slow
 def test_interrupted_upload_is_not_used(connect, home, packed, tmp_path):
     """This server is killed by the kernel once it has written a megabyte."""
     connect(builds=str(tmp_path / "new"))
@@ -273,6 +277,7 @@ def command(airflow_home, home, monkeypatch, capfd):
     return run
 
 
+@pytest.mark.slow
 def test_command_prints_its_observations(command, connect, packed):
     """One connection is in Airflow's database, one in the environment."""
     code, out, _ = command(named("local"), "node", "--json")
@@ -282,6 +287,7 @@ def test_command_prints_its_observations(command, connect, packed):
     assert (node["host"], node["reason"], node["build"]) == ("node", None, packed.digest)
 
 
+@pytest.mark.slow
 def test_command_exits_with_2_if_a_host_is_unfit(command, connect):
     connect(lockstep_home="/nowhere")
     code, out, _ = command(named("local"), "node")

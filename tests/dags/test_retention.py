@@ -53,6 +53,7 @@ def test_form_refuses_invalid_values(name, value):
         retention.retention_params()[name].resolve(value)
 
 
+@pytest.mark.slow
 def test_manual_run_is_a_dry_run_by_default(dags, lockstep_home, old_row, capfd):
     lockstep_home.root.mkdir()
     scratch = lockstep_home.root / "spark-scratch" / "shuffle"

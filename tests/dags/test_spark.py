@@ -8,11 +8,12 @@ import socket
 from types import SimpleNamespace
 
 import pytest
+from airflow.models import Connection
 from airflow.sdk.exceptions import AirflowSkipException
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from dags.lib import jobs
-from dags.lib.spark import ServerHook, SparkCells, SparkTask
+from dags.lib.spark import ServerHook, SparkCells, SparkServer, SparkTask
 from infra.services.spark import Server, ServerLost
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import SPARK, losses
@@ -89,6 +90,25 @@ def test_silent_master_is_named_with_its_connection(hook, lockstep_home):
     message = "^connection remote: no Spark master answers at spark://nowhere:7077; start it, or correct host and port$"
     with pytest.raises(ServerLost, match=message):
         hook(conn_type="spark", host="spark://nowhere", port=7077).get_connection_url()
+
+
+def test_early_start_waits_for_no_other_run_and_leaves_errors_to_the_task(lockstep_home):
+    server = Server(lockstep_home)
+    local, remote = {"conn_type": "spark", "host": "local[2]"}, {"conn_type": "spark_connect", "host": "spark.example"}
+
+    def lease(**fields):
+        SparkServer.start_early(RUN, Connection(conn_id="remote", **fields))
+        return server.lease(RUN)
+
+    server.start("another", master=None)
+    assert lease(**local) is None
+    server.stop("another")
+    assert lease(**remote) is None
+    assert lease(**local, extra=json.dumps({"spark.driver.host": "-h"})) is None
+    try:
+        assert lease(**local).url == server.start(RUN), "the task finds the server"
+    finally:
+        server.stop(RUN)
 
 
 def cells_task(home: Home, executor: str) -> SparkCells:

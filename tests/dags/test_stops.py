@@ -91,6 +91,7 @@ def test_killed_process_marks_only_its_own_run_dead(server, run, monkeypatch):
     with create_session() as session:
         session.query(DagRun).filter_by(run_id=address.rpartition("/")[2]).update({"state": "running"})
     waiting = server.post(RUNS, json={"logical_date": None, "conf": CONF}).json()["dag_run_id"]
+    assert run_dag.run_ahead(DAG_ID) == run_id
     assert run_dag.end_stale_runs() == 1
     assert status.status_of(home, run_id).state == "died"
     assert published == [run_id]

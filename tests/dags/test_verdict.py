@@ -28,6 +28,7 @@ def lockstep_home(tmp_path, monkeypatch):
     return Home(tmp_path / "lockstep")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), [("hosts", ["nowhere"]), ("spark", "nowhere")])
 def test_missing_connection_is_reported_before_anything_runs(dag, lockstep_home, field, value):
     assert dag.test(run_conf=DEFAULTS | {"applications": ["wc"], field: value}).state == DagRunState.FAILED
@@ -55,25 +56,15 @@ def test_refused_request_is_a_red_run_with_the_reason_on_its_page(dag, lockstep_
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("ended", ["failed", "success"])
-def test_manually_ended_run_still_gets_its_verdict_and_fails(dag, begun, ended):
+def test_manually_ended_run_still_gets_its_verdict_and_fails(known_dag, begun, ended):
     from airflow.api.common import mark_tasks
     from airflow.models.serialized_dag import SerializedDagModel
-    from airflow.serialization.definitions.dag import SerializedDAG
     from airflow.utils.session import create_session
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
     now = datetime.datetime.now(datetime.UTC)
     with create_session() as session:
-        from airflow.dag_processing.bundles.manager import DagBundlesManager
-        from airflow.models.dagbundle import DagBundleModel
-        from airflow.serialization.serialized_objects import LazyDeserializedDAG
-
-        DagBundlesManager().sync_bundles_to_db(session=session)
-        bundle = session.query(DagBundleModel).first().name
-        SerializedDAG.bulk_write_to_db(bundle, None, [LazyDeserializedDAG.from_dag(dag)], session=session)
-        SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name=bundle, session=session)
-        session.commit()
-        kept = SerializedDagModel.get_dag(dag.dag_id, session=session)
+        kept = SerializedDagModel.get_dag(known_dag.dag_id, session=session)
         run = kept.create_dagrun(
             run_id=f"ended-{begun}-{ended}",
             run_after=now,

@@ -13,16 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core.regression.home import Home
+from tests.dbt import own_nodes
 from tests.dbt.raw_runs import GREEN, QUARANTINED, RUNS, write_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# `lockstep warehouse build`, then the project's unit tests, which it leaves out, on the same server.
+# `lockstep warehouse build` on a copy of the project, then its unit tests, which it leaves out, on the same server.
 BUILD_AND_UNIT_TESTS = """
 import json, sys
-from infra.services import warehouse
+from pathlib import Path
+from infra.services import months, warehouse
 from streaming_core.regression.home import Home
 
+months.PROJECT = warehouse.PROJECT = Path(sys.argv[3])
 home = Home()
 with warehouse.spark(home, "test"):
     print(warehouse.build(home, sys.argv[2]))
@@ -69,5 +72,6 @@ def built(tmp_path_factory) -> Built:
     home = Home(tmp_path_factory.mktemp("built"))
     write_runs(home, (*RUNS, QUARANTINED))
     results = home.root / "unit_tests.json"
-    process = python(home, "-c", BUILD_AND_UNIT_TESTS, str(results), GREEN)
+    project = own_nodes.copy_project(home.root / "project", own_nodes.GREEN)
+    process = python(home, "-c", BUILD_AND_UNIT_TESTS, str(results), GREEN, str(project))
     return Built(home, process, json.loads(results.read_text()) if results.exists() else {})

@@ -20,6 +20,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.slow
 def test_sql_and_python_rule_give_the_same_verdicts(spark):
     source = "".join((MACROS / name).read_text() for name in ("trend.sql", "gate.sql"))
     sql = jinja2.Environment().from_string(source).module.gate("faster")

@@ -52,7 +52,7 @@ def test_build_of_a_history_reports_success_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
     summaries = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
     assert len(summaries) == 1
-    assert "built 16 models" in summaries[0]
+    assert "dbt built 20 models, 1 seed, and 40 tests passed; 2 tests warned" in summaries[0]
     assert summaries[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
 
 
@@ -76,7 +76,7 @@ def test_every_unit_test_of_the_project_ran_and_passed(built):
         for test in yaml.safe_load(path.read_text()).get("unit_tests", [])
     }
     assert written
-    assert set(built.unit_tests) == written
+    assert set(built.unit_tests) == written | {"own_hosts_are_counted_by_rack"}
     assert {name: result for name, result in built.unit_tests.items() if result[0] != "pass"} == {}
 
 
@@ -225,22 +225,29 @@ def test_marts_have_their_documented_columns(built):
 def test_run_keeps_and_shows_the_dbt_result_of_each_model_and_test(built):
     results = Built.of(History(built.home).run(GREEN))
     manifest = json.loads((built.home.root / "warehouse" / "dbt" / "manifest.json").read_text())["nodes"].values()
-    for kind, nodes in (("model", results.models), ("test", results.tests)):
-        assert {one.name for one in nodes} == {node["name"] for node in manifest if node["resource_type"] == kind}
+    built_kinds = ("model", "seed", "test")
+    nodes = {node["name"] for node in manifest if node["resource_type"] in built_kinds} - {"own_ephemeral"}
+    assert {one.name.removesuffix(".v2") for one in results.nodes} == nodes
     assert not results.failures
-    rows = {one.name: one.rows for one in results.models if one.of == "marts"}
+    by_name = {one.name: one for one in results.nodes}
+    rows = {one.name: one.rows for one in results.others if one.of == "marts"}
     assert rows == {name: len(built.mart(name)) for name in rows}
-    assert {one.name for one in results.models if one.how == "incremental"} == {
-        "cells",
-        "verdicts",
-        "throughput",
-        "latency",
+    incremental = {one.name for one in results.others if one.how == "incremental"}
+    assert incremental == {"cells", "verdicts", "throughput", "latency", "own_new"}
+    # Nodes of a user, outside of the project's folders.
+    assert by_name["own_table"].of == "some/where"
+    assert (by_name["own_singular"].of, by_name["own_singular"].state) == ("", "passed")
+    assert {(one.name, one.of, one.rows) for one in results.warnings} == {
+        ("own_warning", "runs, own_racks", 3),
+        ("own_rack_is_known", "own_racks", 1),
     }
-    assert all(one.of in {model.name for model in results.models} for one in results.tests)
+    assert results.passed(by_name["own_racks"]) == "1 of 3"
+    assert results.passed(by_name["own_cells.v2"]) == results.passed(by_name["own_hosts"]) == "1 of 1"
     pages = Pages(History(built.home))
     page = pages.built(pages.history.run(GREEN))
-    assert f"dbt built {len(results.models)} models, and {len(results.tests)} tests passed" in page
-    for one in results.models:
+    assert f'<h1 class="amber">{results.sentence}</h1>' in page
+    assert "configured to warn" in page
+    for one in results.others:
         assert f'<th scope="row">{one.name}</th>' in page
 
 
@@ -248,3 +255,4 @@ def test_documentation_is_one_file_that_loads_nothing(built):
     page = (built.home.reports / "dbt" / "docs.html").read_text()
     assert "One row per run and equal cell." in page
     assert re.findall(r"<(?:link|script|img|iframe)[^>]*https?:[^>]*>", page) == []
+    assert re.findall(r"\s(?:xlink:)?href=\"(?:{{|\${)", page) == [], "a template that the browser would load"

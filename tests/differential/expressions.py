@@ -5,7 +5,7 @@ expressions are one operation each, the others nest and are drawn with a fixed s
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 HEAD = """
@@ -160,10 +160,11 @@ def expressions(drawn: int = 8) -> list[tuple[str, str]]:
     return pairs + [(kind, draw(r, kind, 3)) for kind in "ift" for _ in range(drawn)]
 
 
-def write(folder: Path) -> Path:
-    """The application's file."""
-    lines = [HEAD]
-    for op, (kind, text) in enumerate(expressions()):
+def write(folder: Path, ops: Iterable[int]) -> Path:
+    """The application's file, with the branches of these numbers."""
+    lines, branches = [HEAD], expressions()
+    for op in ops:
+        kind, text = branches[op]
         values = {"i": "0", "f": "0.0", "t": "False"} | {kind: text}
         lines.append(f"    if op == {op}:\n        out.emit(i={values['i']}, f={values['f']}, t={values['t']})\n")
     lines.append("\n\napp.source(Event).flat_map(evaluate, Output).sink()\n\n\n@app.generates\n")

@@ -15,6 +15,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from tests.differential.expressions import expressions, write
 from tests.differential.kernel import Kernel
+from tests.support.draws import some
 
 EXPRESSIONS = expressions()
 SCHEMA = pa.schema(
@@ -31,10 +32,19 @@ NANS = [0x7FF8 << 48, 0xFFF8 << 48, 0x7FF8 << 48 | 0xBEEF, 0x7FF0 << 48 | 1, 0xF
 REALS += np.array(NANS, np.uint64).view(np.float64).tolist()
 
 
+# Every seventh expression takes a quarter of a minute to compile, and all take two.
+@pytest.fixture(scope="module", params=some([7, 1]), ids=["some", "all"])
+def ops(request):
+    if request.param == 1:
+        return range(len(EXPRESSIONS))
+    errors = [n for n, (_, text) in enumerate(EXPRESSIONS) if text in ("a // b", "a << b", "int(x)")]
+    return sorted({*errors, *range(0, len(EXPRESSIONS), request.param)})
+
+
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory):
+def machines(ops, tmp_path_factory):
     folder = tmp_path_factory.mktemp("expressions")
-    app = application(write(folder))
+    app = application(write(folder, ops))
     return [Interpreter(app, {}), Loop(app, {}), Kernel(app, {})]
 
 
@@ -89,22 +99,24 @@ def agree(machines, events):
 
 integers = st.sampled_from(EDGES) | st.integers(-(2**63), 2**63 - 1)
 reals = st.sampled_from(REALS) | st.floats(allow_nan=False)
-event = st.tuples(st.integers(0, len(EXPRESSIONS) - 1), integers, integers, reals, reals, st.booleans(), st.booleans())
+values = (integers, integers, reals, reals, st.booleans(), st.booleans())
 
 
 @pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.slow)])
-def test_random_expression_has_the_same_value_on_every_machine(examples, machines):
+def test_random_expression_has_the_same_value_on_every_machine(examples, ops, machines):
+    event = st.tuples(st.sampled_from(ops), *values)
+
     @settings(max_examples=examples, deadline=None, derandomize=True)
     @given(st.lists(event, min_size=1, max_size=60))
     def means_the_same(events):
-        agree(machines, table([(i, *values) for i, values in enumerate(events)]))
+        agree(machines, table([(i, *drawn) for i, drawn in enumerate(events)]))
 
     means_the_same()
 
 
-def test_every_expression_agrees_on_edge_values(machines):
+def test_every_expression_agrees_on_edge_values(ops, machines):
     events = []
-    for op in range(len(EXPRESSIONS)):
+    for op in ops:
         for i, a in enumerate(EDGES):
             b = EDGES[(i * 7 + op) % len(EDGES)]
             x, y = REALS[(i + op) % len(REALS)], REALS[(i * 5 + op * 3) % len(REALS)]

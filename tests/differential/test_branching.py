@@ -37,6 +37,7 @@ def test_one_event_matches_the_calculation_by_hand():
     assert outputs["sub"] == list(range(8))
 
 
+@pytest.mark.slow
 def test_loop_equals_the_interpreter(case):
     loop = Loop(branching.app, {})
     parts = [loop.process(case.events.tables[0].slice(at, 700)) for at in range(0, EVENTS, 700)]

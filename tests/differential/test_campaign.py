@@ -96,6 +96,7 @@ def test_program_equals_the_oracle(kind, number, tmp_path):
     assert (counts["programs"], failures) == (1, [])
 
 
+@pytest.mark.slow
 def test_random_dataflows_equal_the_oracle_under_every_channel(tmp_path):
     command = [sys.executable, "-m", "tests.differential.campaign", "unordered", "0..10"]
     counts, failures = watch(command, LIMIT, tmp_path)

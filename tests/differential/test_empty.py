@@ -14,7 +14,7 @@ from streaming_core.run.replay import replay
 from streaming_core.run.way import ENGINE_EXECUTORS, Pinned, RunSpec
 
 # One of each kind; compiling the others takes longer than all that is tested here.
-FAST = ("q1", "tp", "wc")
+FAST = ("tp", "wc")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec
 from tests.differential.case import Case, Events, strategies
 from tests.differential.streams import Stream, examine, streams
 from tests.differential.test_dataflows import EVENT, subject, ways
+from tests.support.draws import some
 
 DATAFLOW = [name for name, executor in ENGINE_EXECUTORS.items() if "dataflow" in executor.application_kinds]
 WAYS = list({f["executor"]: f for name in DATAFLOW for f in strategies(name)}.values())
@@ -194,8 +195,7 @@ def events(app, n):
 
 @pytest.mark.parametrize(
     "pipeline",
-    [in_a_row, of_words]
-    + [pytest.param(one, marks=pytest.mark.slow) for one in (then_keys, into_nothing, branches, beside, of_flags)],
+    some([of_words, in_a_row, then_keys, into_nothing, branches, beside, of_flags]),
 )
 def test_oracles_and_runtime_agree_at_the_end_of_the_stream(pipeline):
     app = built(pipeline)
@@ -226,7 +226,7 @@ def test_keys_added_by_a_flush_are_flushed_too():
     assert (output["ts"], output["value"], output["seq"]) == ([1] * 12, [1] * 12, [1] * 12)
 
 
-@pytest.mark.parametrize("pipeline", ["divides", "fails"])
+@pytest.mark.parametrize("pipeline", some(["divides", "fails"]))
 def test_error_of_a_flush_or_its_rows_is_equal_on_every_machine(pipeline):
     app = App("errors")
     stream = app.source(Event).process(keep, Total, Event, flush=tell)
@@ -289,6 +289,7 @@ class Source(Events):
         return (table for table, _ in self.read_on((0, 0), size, lambda table: (table, 0)))
 
 
+@pytest.mark.slow
 def test_loop_check_covers_the_end_of_the_stream(tmp_path, monkeypatch):
     app = built(then_keys)
     source = Source(app, events(app, 50))

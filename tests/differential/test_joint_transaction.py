@@ -158,6 +158,7 @@ def purchases(keys, n=2000):
 
 
 # Every strategy with two of the four numbers of threads. The slow tests take all.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "people", "turns"),
     [(2, 1, 2), pytest.param(2, 1, 4, marks=pytest.mark.slow), pytest.param(40, 30, 4, marks=pytest.mark.slow)],

@@ -35,6 +35,7 @@ from streaming_core.run.blocks import Blocks
 from streaming_core.run.one_pass import final_state, load_tables
 from streaming_core.run.way import RunSpec
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
+from tests.support.draws import some
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 NUMBERS = [LOW, LOW + 1, -(1 << 32), -1, 0, 1, 7, 1 << 31, 1 << 32, HIGH]
@@ -196,7 +197,7 @@ def test_every_way_equals_the_oracle(way, cases):
     cases[way["lookup"]].check(RunSpec.parse({"app": "ledger", **dict(way["strategy"]), **cut}), block)
 
 
-@pytest.mark.parametrize("lookup", LOOKUPS)
+@pytest.mark.parametrize("lookup", some(LOOKUPS))
 def test_reset_loop_equals_the_oracle(lookup, cases):
     loop = Loop(ledger, LOOKUPS[lookup])
     for _ in range(2):
@@ -257,7 +258,7 @@ def test_key_without_a_row_fails_on_every_machine(changed, key, error):
             one_pass.run(spec, program, Blocks(Events([events]), program, 100))
 
 
-@pytest.mark.parametrize("lookup", LOOKUPS)
+@pytest.mark.parametrize("lookup", some(LOOKUPS))
 def test_run_continues_from_an_image_by_another_scheme(lookup, cases):
     case = cases[lookup]
     rows, content, _ = encode(case.events.tables[0], case.program.event)
@@ -278,7 +279,7 @@ def test_run_continues_from_an_image_by_another_scheme(lookup, cases):
         compare("ledger", table, state[name], name)
 
 
-@pytest.mark.parametrize("kind", [i8, i16, i32, i64, u8, u16, u32], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", some([i8, i64, u32, i16, i32, u8, u16], 3), ids=lambda kind: kind.name)
 def test_integer_keys_of_every_width_have_their_whole_range(kind):
     app, low, high = App("widths"), *kind.bounds
     keys = sorted({low, low + 1, high - 1, high, 0, 5})
@@ -350,10 +351,10 @@ def test_dense_table_may_declare_its_key_type():
     [
         ({"key": None, "lookup": "hash"}, "lookup hash needs the type of the keys; write key=u32, for example"),
         ({"key": boolean}, "a key is an integer or a text, not boolean"),
-        ({"key": int}, "a key is an integer or a text, not <class 'int'>"),
+        ({"key": int}, "table: key must be a Scalar, a Text or None, got int"),
         ({"key": i64, "lookup": "tree"}, "lookup must be one of dense, hash, insert, or the name of a parameter, got"),
         ({"key": i64, "lookup": "insert", "keys": lambda params: []}, "keys must be a function, and goes only with"),
-        ({"key": i64, "keys": [1]}, "keys must be a function, and goes only with lookup hash"),
+        ({"key": i64, "keys": [1]}, "table: keys must be a plain def or None, got a list"),
         ({"key": text}, "texts are no numbers of rows; add keys=function, or use lookup insert"),
         ({"key": text, "lookup": "dense"}, "texts are no numbers of rows; add keys=function, or use lookup insert"),
     ],

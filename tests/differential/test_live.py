@@ -17,6 +17,7 @@ from streaming_core.run.comparison import diff
 from streaming_core.run.way import RunSpec
 from tests.differential.killed import Command
 from tests.differential.live import CUTS, follow
+from tests.support.draws import some
 
 # With state that is replayed, with checkpoints, and with windows that the end of the stream flushes.
 WAYS = {
@@ -33,7 +34,7 @@ def command(tmp_path_factory, with_compiled):
     live_command.close()
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=some(WAYS))
 def undisturbed(request, command, tmp_path_factory):
     """The way, its workload, and the folder of a run that is equal to the oracle's."""
     app, *options = WAYS[request.param]
@@ -101,6 +102,7 @@ def test_changed_output_is_refused(undisturbed):
     assert "were changed or removed" in error
 
 
+@pytest.mark.slow
 def test_full_disk_fails_the_command_and_the_next_one_resumes(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -76,6 +76,7 @@ def measured(tmp_path_factory):
         return process.submit(measure, tmp_path_factory.mktemp("memory")).result()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_ten_times_the_events_need_no_more_memory(measured, stage):
     small, large = measured

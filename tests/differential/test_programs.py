@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.differential import programs
 from tests.differential.faulty import FAULTS, Faulty, lost_dependency, right
 from tests.differential.streams import Stream, Subject, Way, examine, streams, ways
+from tests.support.draws import some
 
 LONGEST = 1 + 8 * programs.STEP
 # Of each plan's tables the rows: the fewest there can be, more of them than threads, and tables of different sizes.
@@ -60,6 +61,7 @@ def examine_all(subjects: list[tuple], examples: int) -> None:
     assert min(seen["accepted"], seen["rejected"], seen["dropped"]) > examples // 4, seen
 
 
+@pytest.mark.slow
 def test_programs_equal_the_oracle():
     examine_all([(plan, ROWS[plan]) for plan in ("tidy", "late")], 100)
 
@@ -98,13 +100,12 @@ def search(carry_out, examples: int) -> list[Stream]:
     return failing
 
 
+@pytest.mark.slow
 def test_search_accepts_an_engine_without_a_fault():
     assert search(right, 50) == []
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=pytest.mark.slow if fault is lost_dependency else ()) for fault in FAULTS]
-)
+@pytest.mark.parametrize("fault", some(sorted(FAULTS, key=lambda fault: fault is lost_dependency)))
 def test_search_finds_a_fault_and_shrinks_it_to_a_few_events(fault):
     smallest = search(fault, 300)[-1]
     assert len(smallest.events) * smallest.rounds <= 3, smallest

@@ -105,6 +105,8 @@ class Windowing(Dataflow):
         if kind == "multi":
             idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None
             windows.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
+        if kind == "single":
+            windows.append(f"delay={r.choice((0, 0, 9))}")
         if kind != "single":
             keys.append(f"multiplicity={r.choice(('set', 'bag'))!r}")
         others = ["other"] * (len(streams) - 1)

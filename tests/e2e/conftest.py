@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import checkout
+from tests.support.checkout import FOREIGN
 
 PATIENCE = 900
 
@@ -34,13 +35,17 @@ def user_environment(copied, tmp_path_factory, with_compiled) -> dict[str, str]:
 
 @pytest.fixture
 def shell(copied, user_environment) -> Callable[[str], str]:
-    """Runs a block of commands in the copy, as a page has it; returns what it prints on both streams."""
+    """Runs a block of commands in the copy, as a page has it; returns what it prints on both streams.
+
+    Other programs have left their variables in the shell, but for those that a page's own `git` and `python` heed.
+    """
+    others = {name: value for name, value in FOREIGN.items() if not name.startswith(("GIT_", "NUMBA_", "PYTHON"))}
 
     def run(block: str) -> str:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],
             cwd=copied,
-            env=user_environment,
+            env=others | user_environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

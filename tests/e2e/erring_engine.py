@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_core.cli import main
+from streaming_core.storage import sealed
 
 
 def damage(out: Path) -> None:
@@ -31,7 +32,7 @@ def damage(out: Path) -> None:
 def forge(out: Path) -> None:
     """Make the report claim a negative compile time. The result itself stays right."""
     path = out / "report.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"compile_seconds": -1.0}))
+    path.write_text(json.dumps(sealed(json.loads(path.read_text()) | {"compile_seconds": -1.0})))
 
 
 def fault() -> str | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from streaming_core.regression.stages import DAG_ID
 from tests.support.browser import Browser
 
+MOVES = "document.getAnimations().some(e => e.playState === 'running' && e.effect.getComputedTiming().endTime < 1e6)"
 BUTTON = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === '{}')"
 RUNS = f"/api/v2/dags/{DAG_ID}/dagRuns"
 
@@ -90,19 +91,28 @@ class Airflow:
         behind = f"[...document.querySelectorAll('[role=dialog] {element}')]"
         return f"(() => {{ const l = {label}; return l && {behind}.find(e => l.compareDocumentPosition(e) & 4) }})()"
 
-    def fill_in(self, browser: Browser, chosen: dict[str, list[str]], events: str) -> None:
-        """Choose values of list fields and type the number of events, then press Trigger."""
-        for name, values in chosen.items():
-            browser.click(self.field(name, 'button[aria-label="Clear selected options"]'))
-            for value in values:
-                browser.click(self.field(name, "input"))
-                browser.type(value)
-                browser.press("Enter")
-        browser.click(self.field("Events", "input"))
-        for _ in "100000":
-            browser.press("Backspace")
-        browser.type(events)
-        browser.click(BUTTON.format("Trigger"))
+    def open_section(self, browser: Browser, name: str) -> None:
+        """Open a section of the open form, which closes the one before it."""
+        button = f"[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.includes('{name}'))"
+        browser.click(button)
+        browser.wait(f"{button}.ariaExpanded === 'true'")
+        browser.wait(f"!{MOVES}")
+
+    def fill_in(self, browser: Browser, values: dict[str, list[str] | str]) -> None:
+        """Choose the options of list fields and type the texts of others, in the open section."""
+        for name, value in values.items():
+            if isinstance(value, list):
+                browser.click(self.field(name, 'button[aria-label="Clear selected options"]'))
+            for text in [value] if isinstance(value, str) else value:
+                browser.click(self.field(name, "input, textarea"))
+                browser.ask("document.activeElement.select()")
+                browser.type(text)
+                if isinstance(value, list):
+                    browser.press("Enter")
+
+    def end(self, run: str) -> None:
+        """End a run at once."""
+        self.call(run, "PATCH", {"state": "failed"})
 
     def stop(self) -> None:
         if self.process.poll() is None:

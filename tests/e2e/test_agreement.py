@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from reports.history import History
 from reports.site import file_name
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.project import PREFIX
@@ -178,29 +177,10 @@ def test_clean_run_is_green_everywhere(airflow, browser):
     assert "6 of 6" in texts.docs
 
 
-def test_value_below_the_minimum_is_corrected_by_the_form(airflow, browser):
-    before = newest(airflow)
-    airflow.open_form(browser)
-    airflow.fill_in(browser, {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["1", "2"]}, "-5")
-    browser.shot(PICTURES / "typo-form.png")
-    # The form of Airflow puts the nearest value in bounds into the field before it starts the run.
-    run = wait_for(lambda: newest(airflow) != before and newest(airflow), PATIENCE)
-    assert ended(airflow, run) == "success"
-    run_id = lockstep_id(airflow, run)
-    assert History(Home(airflow.environment["LOCKSTEP_HOME"])).run(run_id).plan["regression"]["events"] == 1
-    texts = read(airflow, browser, run_id, "typo")
-    texts.agree(GREEN, True)
-    assert "1 event" in texts.page
-    # Past the form, the API and the command line refuse the value before anything starts.
-    done = lockstep(airflow, *arguments(CLEAN), "--events", "-5")
-    assert done.returncode == 2
-    assert "events" in done.stderr
-    with pytest.raises(OSError, match="400"):
-        trigger(airflow, conf(CLEAN, events=-5))
-    assert newest(airflow) == run
-    # The bounds of a field cannot find every typo: the run itself refuses this one.
+def test_refused_run_is_red_everywhere(airflow, browser):
     run = trigger(airflow, conf(CLEAN, applications=["wc", "nosuch"]))
     assert ended(airflow, run) == "failed"
+    assert "success" not in airflow.tasks(run).values()
     texts = read(airflow, browser, lockstep_id(airflow, run), "refused")
     texts.agree(texts.heading, False, comparable=False)
     assert "unknown application 'nosuch'" in texts.heading

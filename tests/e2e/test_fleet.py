@@ -18,7 +18,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.stack.folder import SSHD
 from reports.history import History, Run
 from streaming_core.regression.fleet import LOCAL, claims, losses
 from streaming_core.regression.home import Home
@@ -44,11 +43,7 @@ SMALL = {"applications": ["wc"], "executors": ["pooled"], "threads": [1, 2], "ev
 SMALL |= {"seconds": 0, "batches": [16, 256]}
 NODES = ("node-a", "node-b", "node-c")
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.skipif(not SSHD.exists(), reason="openssh-server is missing"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def appear(folder: Path, number: int, rows: list[str]) -> None:
     """Let a file appear at once."""
     hidden = folder / f".{number}.jsonl"
     hidden.write_text("\n".join(rows) + "\n")
-    os.utime(hidden, (number, number))  # Spark orders files of the same millisecond as it likes
+    os.utime(hidden, (number, number))  # files of the same time are read in the order of their names
     hidden.rename(folder / f"{number}.jsonl")
 
 

@@ -7,6 +7,7 @@ those.
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -15,19 +16,22 @@ from infra.checkout import ROOT
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.support import pages
+from tests.support.checkout import FOREIGN
 
 pytestmark = pytest.mark.e2e
-# A whole run takes half a minute of both cores. `make test` follows one page with a run, `make test-full` all of them.
-SLOW = {"add-a-matrix"}
+# `make test` follows these pages, which need neither Airflow nor Spark. All pages take a quarter of an hour, so only
+# `make test-full` follows the others.
+QUICK = {"back-up-the-history", "free-disk-space", "resume-a-long-run"}
 # Pages whose ```console blocks are runs, or repeat what other tests show. Those of other pages need another machine, a
 # login or root.
 WITH_RUNS = {"choose-a-plan", "import-data", "run-a-regression", "run-one-application", "write-windows"}
 WITH_HISTORY = {"back-up-the-history"}  # pages that come after runs; these have a LOCKSTEP_HOME of their own
+WITH_DOWNLOADS = {"bring-an-engine"}
 # A project made from the template has no questions that make another one of it.
 ELSEWHERE = set() if (ROOT / "copier.yml").exists() else {"adopt-the-template"}
 PAGES = [
     *(
-        pytest.param(page, ("sh",), id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW))
+        pytest.param(page, ("sh",), id=page.stem, marks=[pytest.mark.slow] * (page.stem not in QUICK))
         for page in pages.HOW_TO
         if pages.steps(page) and page.stem not in ELSEWHERE
     ),
@@ -40,7 +44,7 @@ PAGES = [
 PREPARE = "import pathlib; from infra.airflow import home; home.prepare(pathlib.Path('prepare.log'))"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def airflow_home(copied, user_environment):
     """Make AIRFLOW_HOME ready, as the first run of a user does: some pages come after that."""
     subprocess.run([copied / ".venv/bin/python", "-c", PREPARE], cwd=copied, env=user_environment, check=True)
@@ -55,15 +59,21 @@ def restored(copied):
 
 
 @pytest.fixture
-def history(page, user_environment, tmp_path, monkeypatch):
-    """Two green nights, for a page that needs them."""
+def needs(page, user_environment, tmp_path, monkeypatch, request):
+    """What a page needs: an AIRFLOW_HOME, two green nights, or no proxy that answers nothing."""
+    if page.stem not in QUICK:
+        request.getfixturevalue("airflow_home")
     if page.stem in WITH_HISTORY:
         monkeypatch.setitem(user_environment, "LOCKSTEP_HOME", str(tmp_path / "lockstep"))
         past_runs.make(Home(tmp_path / "lockstep"), nights=2, red=False)
+    if page.stem in WITH_DOWNLOADS:
+        for name in FOREIGN:
+            if name.lower().endswith("_proxy"):
+                monkeypatch.setitem(user_environment, name, os.environ.get(name, ""))
 
 
 @pytest.mark.parametrize(("page", "languages"), PAGES)
-def test_commands_of_the_page_print_the_output_on_it(page, languages, history, copied, shell):
+def test_commands_of_the_page_print_the_output_on_it(page, languages, needs, copied, shell):
     for step in pages.steps(page, languages):
         output = shell(step.command)
         lacking = pages.missing(step.expected, output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,13 +13,10 @@ import pytest
 
 from infra.checkout import ROOT
 from streaming_core.data import workload
+from tests.support.programs import require
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven installs the broker and Spark's connector"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{1}
@@ -44,9 +40,9 @@ with spark_session("produce") as spark:
 @pytest.fixture(scope="module")
 def jars(tmp_path_factory) -> Path:
     """The jars of the connector, and those of the broker in the folder `broker`."""
-    folder = tmp_path_factory.mktemp("jars")
+    maven, folder = require("maven"), tmp_path_factory.mktemp("jars")
     for pom, target in (("infra/spark/kafka.xml", folder), ("tests/e2e/broker.xml", folder / "broker")):
-        copy = ["mvn", "-q", "-B", "-f", ROOT / pom, "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+        copy = [maven, "-q", "-B", "-f", ROOT / pom, "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
         subprocess.run(copy, check=True, timeout=600)
     return folder
 

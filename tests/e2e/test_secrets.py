@@ -36,7 +36,7 @@ def test_environment_of_an_application_has_no_secret(copied, user_environment, t
     )
     driver = [copied / ".venv" / "bin" / "python", copied / "infra" / "services" / "cell.py", "run", attempt]
     secrets = dict.fromkeys(SECRETS, SECRET)
-    run(*driver, "--input", workload, "--wrapper", json.dumps([str(engine)]), LOCKSTEP_APP_MODE="fast", **secrets)
+    run(*driver, "--input", workload, LOCKSTEP_APP_MODE="fast", **secrets)
     lines = (tmp_path / "attempt-1.stdout.log").read_text().splitlines()
     seen = json.loads(next(line for line in lines if line.startswith("environment")).removeprefix("environment "))
     assert seen["LOCKSTEP_APP_MODE"] == "fast"

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.stack.folder import check_machine
-from streaming_core.errors import BadInput
+from tests.support.checkout import FOREIGN
+from tests.support.programs import require
 from tests.support.waiting import alive
 
 LOCKSTEP = str(Path(sys.executable).with_name("lockstep"))
@@ -23,10 +23,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def lockstep(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
-    """`lockstep stack ARGUMENTS`, with a secret in its environment that the stack must not inherit."""
+    """`lockstep stack ARGUMENTS`, with a secret and variables of other programs, which the stack must not inherit."""
     done = subprocess.run(
         [LOCKSTEP, "stack", *arguments, "--folder", str(folder)],
-        env={**os.environ, "MY_TOKEN": "a secret of this shell", "LOCKSTEP_HOST_LOCK": str(folder / "host.lock")},
+        env={
+            **(os.environ | FOREIGN),
+            "MY_TOKEN": "a secret of this shell",
+            "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -39,10 +43,8 @@ def lockstep(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="module")
 def folder(with_compiled):
     """A stack that is up. Its folder lets the user of the database through, unlike pytest's own."""
-    try:
-        check_machine()
-    except BadInput as error:
-        pytest.skip(str(error))
+    for package in ("openssh-server", "postgresql", "redis-server", "supervisor"):
+        require(package)
     root = Path(tempfile.mkdtemp(prefix="stack-"))
     root.chmod(0o755)
     with_compiled(root / "lockstep")

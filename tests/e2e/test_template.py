@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
+from mkdocs.utils import yaml_load
 
 from streaming_core.regression.home import Home
 from tests.support import checkout
@@ -17,7 +19,7 @@ from tests.support import checkout
 pytestmark = pytest.mark.e2e
 # An update needs these files and those of the root.
 FEW = ("dags/matrices/smoke.yaml", "docs/how-to/choose-a-plan.md", "docs/overview.png", "streaming_core/apps/wc.py")
-NAME, TITLE, PREFIX = "fraud-checks", "Fraud checks", "fraud_checks_"
+NAME, TITLE, PREFIX = "fraud-checks", 'Fraud "checks": C:\\new \U0001f468\u200d\U0001f4bb <b> & #1', "fraud_checks_"
 OWN = {
     ".copier-answers.yml.jinja",
     "copier.yml",
@@ -93,7 +95,17 @@ def shell(project, tmp_path_factory, with_compiled):
 
 
 def copy(template: Path, folder: Path) -> Path:
-    copier(folder.parent, "copy", "--defaults", "--data", f"name={NAME}", str(template), str(folder))
+    copier(
+        folder.parent,
+        "copy",
+        "--defaults",
+        "--data",
+        f"name={NAME}",
+        "--data",
+        f"title={TITLE}",
+        str(template),
+        str(folder),
+    )
     return checkout.commit(folder)
 
 
@@ -132,6 +144,7 @@ def tracked(folder: Path) -> set[str]:
     )
 
 
+@pytest.mark.slow
 def test_project_has_every_file_except_those_of_the_template(template, project):
     assert tracked(template) - tracked(project) == OWN
     assert tracked(project) - tracked(template) == {".copier-answers.yml"}
@@ -143,6 +156,7 @@ def differ(one: Path, other: Path) -> bool:
     return one.read_bytes() != other.read_bytes() or one.stat().st_mode != other.stat().st_mode
 
 
+@pytest.mark.slow
 def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, shell):
     settings = tomllib.loads((project / "pyproject.toml").read_text())
     assert settings["project"]["name"] == NAME
@@ -150,7 +164,8 @@ def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, sh
     old = tomllib.loads((template / "pyproject.toml").read_text())
     old["project"]["name"], old["tool"]["lockstep"] = NAME, settings["tool"]["lockstep"]
     assert settings == old
-    assert f'\nsite_name: "{TITLE}"\n' in (project / "mkdocs.yml").read_text()
+    with open(project / "mkdocs.yml") as file:
+        assert yaml_load(file)["site_name"] == TITLE
     (line,) = [
         line for line in shell(".venv/bin/python", "-c", LIST, str(shell.log)).splitlines() if line[:4] == "ids "
     ]
@@ -166,7 +181,7 @@ def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, sh
     assert ids["pools"] == ["default_pool"]
     assert ids["task pools"] == ids["pools"]
     page = shell(".venv/bin/python", "-c", PAGE)
-    assert f"<b>{TITLE}</b>" in page
+    assert f"<b>{escape(TITLE)}</b>" in page
     assert f"<code>{PREFIX}streaming_regression</code>" in page
     assert ">Lockstep<" not in page
 
@@ -203,11 +218,18 @@ def check_update(project: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("answer", ["name=checks\n", "title=two\nlines"])
+def test_answer_that_is_no_line_is_refused(template, tmp_path, answer):
+    with pytest.raises(AssertionError, match="Validation error"):
+        copier(tmp_path, "copy", "--defaults", "--data", f"name={NAME}", "--data", answer, str(template), "new")
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.slow
 def test_project_runs_an_application_and_is_green_after_an_update(template, project, shell):
     output = shell("make", "run", "ARGS=--applications wc --events 2000 --repetitions 1 --seconds 0")
     assert re.search(r"All \d+ cells equal the oracle", output)
-    assert f"<b>{TITLE}</b>" in (shell.home.reports / "index.html").read_text()
+    assert f"<b>{escape(TITLE)}</b>" in (shell.home.reports / "index.html").read_text()
     update(project, template)
     check_update(project)
     assert shell(".venv/bin/lockstep", "check", "cards", "--events", "500")

@@ -111,9 +111,7 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         browser.type("million")
         browser.click(airflow.field("Streams", "textarea"))
         browser.type("Left=left.parquet\nRight=right.csv")
-        browser.click(
-            "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.includes('How to read'))"
-        )
+        airflow.open_section(browser, "How to read")
         browser.wait(SETTLED)
         browser.click(airflow.field("Map", "textarea"))
         browser.type("Right.ts=at")

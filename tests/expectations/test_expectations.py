@@ -14,7 +14,6 @@ from reports.site import MENU
 from streaming_core.errors import BadInput, RunFailed
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
 from tests.support.accessibility import THEMES, violations_of_all
-from tests.support.browser import CHROMIUM
 
 EVIL = "<script>alert(1)</script>{{ 7 * 191 }}{% raw %}$title"
 
@@ -72,6 +71,7 @@ def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> 
     return code, captured.out, captured.err.splitlines()
 
 
+@pytest.mark.slow
 def test_repeated_validation_of_a_right_run_passes(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
@@ -89,6 +89,7 @@ def test_repeated_validation_of_a_right_run_passes(
     assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
 
 
+@pytest.mark.slow
 def test_wrong_run_names_each_failed_expectation_and_its_place(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
@@ -116,18 +117,17 @@ def test_wrong_run_names_each_failed_expectation_and_its_place(
     assert '{"column": "balance", "min_value": 1.0} fails: got 0.99' in by_set["outputs_bank"], "the column is named"
     assert f"'bank: money': app bank, cell {shapeless}" not in by_set["outputs_bank"]
     site = validate.Home(tmp_path).reports / "data_docs"
-    pages_need_nothing(site)
-    if CHROMIUM is not None:
-        for theme in THEMES:
-            assert violations_of_all(sorted(site.rglob("*.html")), theme) == {}
+    pages_need_nothing(site, {f"{cell}.html" for cell in (wrong, crashed, shapeless)})
+    for theme in THEMES:
+        assert violations_of_all(sorted(site.rglob("*.html")), theme) == {}
 
 
-def pages_need_nothing(site: Path) -> None:
-    """Every page is static, links only within the site and shows rows as text."""
+def pages_need_nothing(site: Path, cells: set[str]) -> None:
+    """Every page is static, links only within the site and to these pages of cells, and shows rows as text."""
     pages, report = sorted(site.rglob("*.html")), site.parent / RUN_ID / "index.html"
     published = {report, site / "index.html", *(site.parent / entry.href for entry in MENU)}  # later
     assert len(pages) == 15
-    shown = ""
+    shown, linked = "", set()
     for page in pages:
         parser = Loads()
         parser.feed(page.read_text())
@@ -136,8 +136,10 @@ def pages_need_nothing(site: Path) -> None:
         for link in parser.links:
             assert "://" not in link, (page, link)
             target = (page.parent / link).resolve()
-            assert link.startswith("#") or target.is_file() or target in published, (page, link)
+            linked |= {target.name} if target.parent == report.parent else set()
+            assert link.startswith("#") or target.is_file() or target in published or target.name in cells, (page, link)
         shown += "".join(parser.text)
+    assert cells < linked, "the rows of the cells lead to their pages"
     assert EVIL in shown
     assert "1337" not in shown
     assert {path.suffix for path in site.rglob("*") if path.is_file()} == {".html"}, "nothing that no page uses"
@@ -152,6 +154,7 @@ def pages_need_nothing(site: Path) -> None:
         assert report in {(page.parent / link).resolve() for link in shown.links}
 
 
+@pytest.mark.slow
 def test_result_pages_have_the_menu_and_no_empty_phrases(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
@@ -174,6 +177,7 @@ def test_result_pages_have_the_menu_and_no_empty_phrases(
     assert "7 of 7 data sets of the newest run meet their expectations" in (site / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_invariants_show_their_rows_and_task_and_columns_are_separate(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

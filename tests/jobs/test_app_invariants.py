@@ -572,6 +572,7 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
     assert violations(spark, queries, views) == {}
 
 
+@pytest.mark.slow
 def test_declared_invariants_hold_in_any_order_of_events(spark, right, tmp_path):
     """An unordered run is one with its events in another order. Invariants that depend on order do not hold there."""
     queries, views, broken = [], {}, set()

@@ -36,7 +36,7 @@ def write_case(tmp_path):
     ("app", "events"),
     [
         ("wc", 500),
-        ("hedge", 200),
+        pytest.param("hedge", 200, marks=pytest.mark.slow),
         pytest.param("q3", 3000, marks=pytest.mark.slow),
         pytest.param("wordcount", 300, marks=pytest.mark.slow),
     ],
@@ -61,6 +61,7 @@ def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, event
     ]
 
 
+@pytest.mark.slow
 def test_failed_operator_is_the_reason_and_no_files_are_left(spark, tmp_path):
     drawn = Drawn.of("failing", 0, tmp_path)
     assert drawn.outputs is None, "choose another number"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from infra.cli import follow as commands
 from infra.cli.follow import Reading, follow
 from jobs import live
 from streaming_core.apps import registry
@@ -19,6 +21,7 @@ from streaming_core.run import live as live_run
 from streaming_core.run.way import RunSpec
 from tests.differential.test_live import content
 from tests.infra.cli.conftest import lockstep
+from tests.support.waiting import wait_for
 
 SPEC = RunSpec.parse({"app": "wc", "params": {}, "executor": "pooled", "threads": 1, "sink": "parquet"})
 FILES = {
@@ -30,6 +33,18 @@ FILES = {
 
 class Killed(Exception):
     """Stands for the end of the process."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+def killed_after(written):
+    def then(*arguments: object) -> None:
+        written(*arguments)
+        raise Killed
+
+    return then
 
 
 @pytest.fixture
@@ -52,6 +67,7 @@ def events(out: Path) -> list[tuple[int, str]]:
     return [(row["ts"], row["line"].decode()) for table in blocks for row in table.to_pylist()]
 
 
+@pytest.mark.slow
 def test_files_are_followed_and_a_killed_run_resumes(spark, source, tmp_path, monkeypatch, capsys):
     assert run(spark, source, tmp_path / "whole", verify=True) == 0
     output = capsys.readouterr()
@@ -69,16 +85,6 @@ def test_files_are_followed_and_a_killed_run_resumes(spark, source, tmp_path, mo
         (str(source / "a.csv"), 3, "ts is not an integer"),
         (str(source / "b b.csv"), 1, "ts is before the highest ts of an earlier micro-batch"),
     ]
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    def killed_after(written):
-        def then(*arguments: object) -> None:
-            written(*arguments)
-            raise Killed
-
-        return then
 
     out = tmp_path / "killed"
     moments = {
@@ -100,6 +106,59 @@ def test_files_are_followed_and_a_killed_run_resumes(spark, source, tmp_path, mo
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
+def test_every_file_is_read_or_named(spark, tmp_path, monkeypatch, capsys):
+    """While other programs replace, change and add files."""
+    source = tmp_path / "source: [1]{x}"
+    source.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "spark_session", lambda *_: nullcontext(spark))
+    for name, text in {"a.CSV": "1,a\n", "ü:[b]*.csv": "2,b\nx,b\n"}.items():
+        (source / name).write_text(f"ts,line\n{text}")
+    # The first listing of Spark takes longer than this.
+    arguments = ["wc", "--threads", "1", "--source", str(source), "--out", "out", "--verify", "--until-idle", "0.01"]
+    with monkeypatch.context() as patch:
+        patch.setattr(microbatch, "write", killed_after(microbatch.write))
+        assert lockstep("follow", *arguments) != 0
+    (source / "new").write_text("ts,line\n3,c\n")
+    (source / "new").rename(source / "a.CSV")
+    with open(source / "ü:[b]*.csv", "a") as file:
+        file.write("4,d\n")
+    (source / "n.txt").touch()
+    os.mkfifo(source / "f.csv")
+    (source / "loop").symlink_to(source)
+    (source / os.fsdecode(b"\xff.csv")).touch()
+    capsys.readouterr()
+    assert lockstep("follow", *arguments) == 0
+    first, counts, *lines, equal = capsys.readouterr().out.splitlines()
+    assert first.startswith("out: 3 events, 3 outputs")
+    assert counts == "source: 8 files seen, 3 read, 5 set aside; 4 rows seen, 3 read, 1 set aside"
+    assert lines[1].endswith(f"1  ts is not an integer (first: {source}/ü:[b]*.csv, row 2)")
+    assert [line.removeprefix(f"not read: {source}/").partition(":")[0] for line in lines[2:5]] == [
+        "f.csv is a FIFO",
+        "loop is a link to a folder",
+        "n.txt",
+    ]
+    assert "\\xff.csv' is not a name in UTF-8" in lines[5]
+    assert lines[6:] == [f"not read: {source}/ü:[b]*.csv changed after it was seen, and was not read again"]
+    assert equal.startswith("equal: 3 outputs")
+
+
+def test_topic_is_idle_when_its_query_waits_for_records(spark, tmp_path):
+    app, answers = registry.load("wc"), []
+    topic = live.Topic(app, app.bind({}), {}, None, None, servers="localhost:9092", topic="lines")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a").write_text("a\n")
+    writer = spark.readStream.text(str(tmp_path / "source")).writeStream
+    query = writer.foreachBatch(lambda *_: answers.append(topic.is_idle(tmp_path, query, 0))).start()
+    try:
+        query.processAllAvailable()
+        wait_for(lambda: topic.is_idle(tmp_path, query, 0) is True, 60)
+    finally:
+        query.stop()
+    assert answers == [False]
+
+
+@pytest.mark.slow
 def test_records_of_a_topic_become_events(spark, tmp_path):
     app = registry.load("wc")
     topic = live.Topic(app, app.bind({}), {}, None, None, servers="localhost:9092", topic="lines")
@@ -116,6 +175,7 @@ def test_records_of_a_topic_become_events(spark, tmp_path):
     assert at == [("lines-0-from-7.json", 2), ("lines-1-from-4.json", 1)]
 
 
+@pytest.mark.slow
 def test_mismatched_file_stops_the_run_until_it_is_removed(spark, source, tmp_path):
     (source / "bad.csv").write_text("ts,word\n1,x\n")
     os.utime(source / "a.csv")
@@ -141,22 +201,27 @@ def test_mismatched_command_leaves_the_folder_to_the_next_one(spark, source, tmp
         (["wc", "--source", "kafka://localhost:9092/topic"], "set LOCKSTEP_SPARK_JARS"),
         (["wc", "--source", "s3://bucket"], "give a folder, or kafka://HOST:PORT/TOPIC"),
         (["wc", "--source", "kafka://localhost/topic"], "give a folder, or kafka://HOST:PORT/TOPIC"),
-        (["nope", "--source", "."], "nope"),
-        (["scalejoin", "--source", "."], "has several streams"),
-        (["wc", "--source", ".", "--map", "word=x"], "have no field 'word'"),
-        (["wc", "--source", ".", "--unit", "h"], "--unit must be one of"),
-        (["wc", "--source", ".", "--executor", "pinned", "--plan", "auto"], "not plan auto"),
-        (["wc", "--source", ".", "--executor", "spark"], "runs only in a regression"),
-        (["wc", "--source", ".", "--until-idle", "-1"], "--until-idle"),
+        (["wc", "--source", ""], "--source must not be empty"),
+        (["wc", "--source", "."], "--out out lies in --source .: choose a folder outside"),
+        (["wc", "--source", "in", "--out", "in"], "--out in lies in --source in"),
+        (["wc", "--source", "in", "--out", "a[1]"], "Spark reads [ as a pattern; choose a name without it"),
+        (["nope", "--source", "in"], "nope"),
+        (["scalejoin", "--source", "in"], "has several streams"),
+        (["wc", "--source", "in", "--map", "word=x"], "have no field 'word'"),
+        (["wc", "--source", "in", "--unit", "h"], "--unit must be one of"),
+        (["wc", "--source", "in", "--executor", "pinned", "--plan", "auto"], "not plan auto"),
+        (["wc", "--source", "in", "--executor", "spark"], "runs only in a regression"),
+        (["wc", "--source", "in", "--until-idle", "-1"], "--until-idle"),
     ],
 )
 def test_bad_request_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert lockstep("follow", *arguments, "--out", "out") == 2
+    (tmp_path / "in").mkdir()
+    assert lockstep("follow", "--out", "out", *arguments) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_silent_broker_is_refused(monkeypatch, tmp_path, capsys):

@@ -93,12 +93,12 @@ def test_file_replaced_after_the_check_is_not_opened(root):
         assert opened.read().decode() == TEXT
     (root / "in").rename(root / "before")
     (root / "in").symlink_to(root / "before")  # the folder above is a link now
-    with pytest.raises(OSError, match="it was replaced while the import ran"):
+    with pytest.raises(OSError, match="another program replaced it while the import ran"):
         open_regular(file)
     (root / "in").unlink()
     (root / "in").mkdir()
     os.mkfifo(file)
-    with pytest.raises(OSError, match="it was replaced while the import ran"):
+    with pytest.raises(OSError, match="another program replaced it while the import ran"):
         open_regular(file)
     file.unlink()
     file.symlink_to(root / "a.csv")

@@ -436,8 +436,10 @@ def test_bounds_are_compared_and_never_green(world: World, spark: SparkSession) 
     assert len(outcome.evidence(wrong, "outputs")) == 1
 
 
-def test_every_pass_must_agree_with_the_oracle(world: World, spark: SparkSession) -> None:
-    cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
+def test_every_pass_must_agree_with_the_oracle(
+    world: World, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
+    cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1), ("owners", 2), ("tstream", 1))
 
     def other_digest(report: dict) -> dict:
         report["samples"][1]["digest"] = "60:ffffffffffffffff"
@@ -450,11 +452,23 @@ def test_every_pass_must_agree_with_the_oracle(world: World, spark: SparkSession
     world.attempt(cells[0], report=other_digest)
     world.attempt(cells[1], report=lambda r: r | {"state_digest": "7:0"})
     world.attempt(cells[2], report=unordered)
+    rerun = {"kind": "peak", "repetition": 1, "passes": 2}
+    attempt = world.attempt(cells[3], report=lambda r: other_digest(r) | {"rerun": rerun | {"differs": True}})
+    write_parts(attempt / "rerun" / "outputs", change_value(world.right)["outputs"])
+    world.attempt(cells[4], report=lambda r: other_digest(r) | {"rerun": rerun | {"differs": False}})
     outcome = Outcome(world, spark)
-    assert [outcome.wrong(cell) for cell in cells] == [{"digest"}, {"digest"}, {"order"}]
+    wrong = [{"digest"}, {"digest"}, {"order"}, {"digest", "rerun"}, {"digest"}]
+    assert [outcome.wrong(cell) for cell in cells] == wrong
+    assert outcome.of(cells[0])["digest"]["detail"].endswith("the first pass alone, so there are none to show")
+    ((row,), passes) = outcome.evidence(cells[3], "rerun"), "peak pass 1, made again 2 times with its rows kept,"
+    assert (row["kind"], row["seq"], outcome.of(cells[3])["rerun"]["different"]) == ("different", 59, 1)
+    assert json.loads(row["event"])["seq"] == 59
+    assert outcome.of(cells[3])["digest"]["detail"].endswith(f"{passes} differed again")
+    assert outcome.of(cells[4])["digest"]["detail"].endswith(f"{passes} did not differ, so there are no rows to show")
+    assert f"{cells[0]}: different: digest: peak pass 1 has digest" in capsys.readouterr().out, "the log names the cell"
     assert "peak pass 1 has digest 60:ffffffffffffffff" in outcome.of(cells[0])["digest"]["detail"]
     assert "final state" in outcome.of(cells[1])["digest"]["detail"]
-    assert outcome.of(cells[2])["order"]["detail"] == "not delivered in order: peak pass 1"
+    assert outcome.of(cells[2])["order"]["detail"].startswith("not delivered in order: peak pass 1; the engine keeps")
 
 
 def test_retry_hides_nothing(world: World, spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """A small run on disk in the official layout: events, oracle, cells. Tests damage it and check the verdicts.
 
-The application is a bank: event i adds `amount` to an account; its output is the new balance, a text and a mean. A
-score of one output is NaN, one text is not UTF-8, and the final table holds a list, as in real applications.
+The application is a bank: event i adds `amount` to an account; its output is the new balance, a text, a mean and an
+array. A score of one output is NaN, one text is not UTF-8, and the final table holds a list, as in real applications.
 """
 
 import json
@@ -13,10 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core.api import App, Record, boolean, f64, i64, text, u32
+from streaming_core.api import App, Array, Record, boolean, f64, i64, text, u32
 from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.storage import sealed
 
 RUN_ID = "20260101T000000Z-0123abcd"
 EVENTS = 60
@@ -26,7 +27,11 @@ Tables = dict[str, pa.Table]
 
 
 DEPOSIT = Record("Deposit", {"ts": i64, "account": u32, "amount": i64}, None)
-BALANCE = Record("Balance", {"account": u32, "balance": i64, "name": text, "mean": f64, "rich": boolean}, None)
+BALANCE = Record(
+    "Balance",
+    {"account": u32, "balance": i64, "name": text, "mean": f64, "rich": boolean, "ends": Array(i64, 2)},
+    None,
+)
 
 
 def bank() -> App:
@@ -54,10 +59,10 @@ def tables(events: int = EVENTS) -> Tables:
         history[account].append(float(amount))
         name = b"\xff\xfe" if i == 3 else f"<b>{i}</b>".encode()
         mean = math.nan if i == 5 else balances[account] / (i + 1)
-        rows.append((i, 0, account, balances[account], name, mean, balances[account] > 20))
+        rows.append((i, 0, account, balances[account], name, mean, balances[account] > 20, [0, amount]))
     columns = list(zip(*rows, strict=True))
-    types = [pa.int64(), pa.int64(), pa.uint32(), pa.int64(), pa.binary(), pa.float64(), pa.bool_()]
-    names = ["seq", "sub", "account", "balance", "name", "mean", "rich"]
+    names = ["seq", "sub", *BALANCE.fields]
+    types = BALANCE.resolve({}).arrow(("seq", "sub")).types
     return {
         "events": pa.table(
             {
@@ -107,7 +112,8 @@ class World:
         agrees = {"columns": ["account", "name", "mean"], "states": ["accounts"], **self.unordered}
         self.dropped = {"dropped_invalid": 3, "dropped_late": 0, "rejected": 1}
         counts = {"outputs": {"rows": events}, **self.dropped}
-        write_json(oracle / "manifest.json", {"address": ORACLE, **self.digests, **counts, "unordered": agrees})
+        manifest = {"address": ORACLE, **self.digests, **counts, "unordered": agrees}
+        write_json(oracle / "manifest.json", sealed(manifest))
         write_json(self.home.run(RUN_ID) / "oracles.json", {WORKLOAD: ORACLE})
 
     def plan(self, *ways: tuple[str, int], **choices: object) -> list[str]:
@@ -164,7 +170,7 @@ class World:
         exit = {"exit_code": exit_code, "error": error, "host": "here"}
         write_json(folder / "exit.json", exit | {"started_at": "2026-01-01T00:00:01Z", "ended_at": 1767225602.0})
         if report:
-            write_json(folder / "report.json", report(self.report(cell, spec)))
+            write_json(folder / "report.json", sealed(report(self.report(cell, spec))))
         return folder
 
     def report(self, cell: str, spec: dict) -> dict:

@@ -1,4 +1,4 @@
-"""The benchmark part of the performance page: the newest right figures beside those of the paper, all as text."""
+"""The page of benchmarks: the newest right figures beside those of the paper, all as text."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def home(tmp_path):
 
 
 def page_of(home):
-    return Pages(History(home)).performance()
+    return Pages(History(home)).benchmarks()
 
 
 def test_page_shows_charts_beside_the_claims_of_the_paper(home):
@@ -299,7 +299,7 @@ def test_content_of_result_files_is_escaped(home):
     host = HOST | {"cpu": HOSTILE, "kernel": HOSTILE}
     measured(home, "2026-01-01T00:00:00Z", [hostile], host=host, build=HOSTILE, title=HOSTILE, suite=f"../{HOSTILE}")
     publish.performance(home)
-    page = Outline((home.reports / "performance.html").read_text())
+    page = Outline((home.reports / "benchmarks.html").read_text())
     assert "script" not in page.tags
     assert "taken" in page.text
     charts = sorted((home.reports / "charts").iterdir())
@@ -311,9 +311,8 @@ def test_content_of_result_files_is_escaped(home):
         target = (home.reports / link.partition("#")[0]).resolve()
         assert target.is_relative_to(home.reports.resolve())
         assert target.exists()
-    assert {p.name for p in home.reports.iterdir()} == {
-        "bench", "charts", "docs", "index.html", "inputs.html", "performance.html", "runs.html", "style.css",
-    }  # fmt: skip
+    pages = {f"{name}.html" for name in ("benchmarks", "index", "inputs", "performance", "runs")}
+    assert {p.name for p in home.reports.iterdir()} == {"bench", "charts", "docs", "style.css", *pages}
 
 
 @pytest.mark.parametrize("name", suites.SUITES)
@@ -402,8 +401,9 @@ def test_make_report_draws_benchmarks_before_the_first_run(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
     done = report(home)
     assert done.returncode == 0
-    assert str(home.reports / "performance.html") in done.stdout
-    page = home.reports / "performance.html"
+    assert str(home.reports / "benchmarks.html") in done.stdout
+    page = home.reports / "benchmarks.html"
+    assert "About skew" not in (home.reports / "performance.html").read_text()
     assert "About skew" in page.read_text()
     os.utime(page, (1, 1))
     measured(home, "2026-01-02T00:00:00Z", [experiment("pools", [row("lock", 1e6)])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from reports.history import History
 from reports.pages import Pages
 from reports.publish import publish
 from reports.site import beside_name
-from reports.views.beside import Beside, before
+from reports.views.beside import Beside, Pair, before
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.content import from_elsewhere
@@ -35,6 +36,9 @@ def test_changed_verdicts_are_counted_and_marked(home):
     assert re.findall(r"<b>(\S+/\S+)</b>", page) == changed
     assert Beside.of(other, other).sentence.startswith("None of the ")
     assert not any(pair.changed for pair in Beside.of(other, other).pairs)
+    shared = [pair for pair in beside.pairs if pair.changed][:1]
+    assert replace(beside, pairs=shared).sentence == "The one shared cell changed its verdict"
+    assert replace(beside, pairs=[Pair(one.cells[0], one.cells[0])]).sentence == "The one shared cell kept its verdict"
 
 
 def test_ratio_needs_the_same_work_on_the_same_machine(home):

@@ -57,7 +57,7 @@ def test_failures_come_first_with_their_reason(home):
         NODES[1] | {"state": "skipped", "rows": None},
     ]
     _, built = pages(home, wrong)
-    assert built.first_heading == "2 of 2 models and tests of dbt failed"
+    assert built.first_heading == "2 of 2 nodes of dbt failed"
     assert reason in built.text, "escaped"
     assert built.text.index(reason) < built.text.index("tests that passed")
     assert "0 of 1" in built.text

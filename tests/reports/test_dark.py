@@ -14,9 +14,9 @@ from reports.publish import publish
 from reports.site import DATA_DOCS, DBT, write
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
-from tests.support.browser import CHROMIUM, Browser
+from tests.support.browser import Browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")]
+pytestmark = pytest.mark.slow
 LUMINANCE = """(() => {
   const light = colour => colour.match(/[0-9.]+/g).slice(0, 3).reduce((sum, part) => sum + part / 765, 0);
   const page = frames[0].document, style = getComputedStyle(page.body);

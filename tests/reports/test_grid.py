@@ -60,8 +60,7 @@ def test_sparkline_has_a_point_and_a_description_per_build():
     assert line.text == "Speed over 3 builds: first 3, lowest 1.5, highest 3.5, now 3.5 times the compiled loop"
     heights = [float(corner.partition(",")[2]) for corner in line.points.split()]
     assert heights[1] > heights[0] > heights[2], "faster is higher"
-    line = Sparkline.of([point("a", 1e6, None), point("b", 2e6, 1.0)])
-    assert line.text.endswith("now 2 M events/s"), "without a ratio of each build, rates"
+    assert Sparkline.of([point("a", 1e6, None), point("b", 2e6, 1.0)]) is None, "one of them is not judged"
     assert Sparkline.of([point("a", 1e6, 1.0)] * 3) is None
 
 

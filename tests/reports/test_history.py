@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jobs.raw import write_raw
 from reports.history import History, human_micros, human_rate, short
+from reports.history.cell import OUTCOMES
+from reports.history.text import short_json, words
+from reports.views.cell import _topology
 from streaming_core.regression.home import Home
 from tests.dbt.raw_runs import GREEN, RED, expected_verdict, specs, write_runs
 from tests.reports import past_runs
@@ -93,3 +98,23 @@ def test_rates_and_durations_are_readable():
     assert [human_micros(v) for v in (None, 40.0, 999.7, 1234.0, 3.4e6)] == [
         "\N{EN DASH}", "40 µs", "1 ms", "1.23 ms", "3.4 s",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (OUTCOMES["not_compared"].of(1), "1 was not compared"),
+        (OUTCOMES["not_compared"].of(7), "7 were not compared"),
+        (OUTCOMES["different"].of(2), "2 differ"),
+        (short_json(0), "0"),
+        (short_json(False), "false"),
+        (short_json([]), ""),
+        (
+            words({"nodes": [0, 1], "tables": "on all nodes", "why": None, "extra_ns": 0}),
+            "nodes 0, 1; tables on all nodes; extra ns 0",
+        ),
+        (_topology({"cores": [{}, {}], "sockets": 1, "nodes": [0]}), "2 cores, 1 socket, 1 memory node"),
+    ],
+)
+def test_values_and_counts_are_in_words(text, expected):
+    assert text == expected

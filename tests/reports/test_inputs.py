@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from infra.cli.report import report
 from reports.publish import publish
 from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
@@ -70,14 +71,36 @@ def test_run_without_imports_reports_all_workloads_checked(home):
     assert f"../{LAST}/index.html" in read["inputs"].links
 
 
-def test_import_page_shows_rows_and_escaped_samples_set_aside(home):
+def with_import(home: Home, imported: dict) -> None:
+    """Give the application gs of the last run an import."""
     inputs = provenance_of(home, LAST)
     address = next(one.address for one in inputs.values() if one.app == "gs")
-    own = Provenance("gs", address, "import", 100_000, None, [Check("a", "passed")], "orders", IMPORTED)
+    own = Provenance("gs", address, "import", 100_000, None, [Check("a", "passed")], "orders", imported)
     record(home, LAST, [own, *(one for address, one in inputs.items() if address != own.address)])
+
+
+@pytest.mark.parametrize(("tolerance", "color"), [(0.0, "amber"), (0.00011, "amber"), (0.00012, "green")])
+def test_rows_set_aside_beyond_the_tolerance_make_pages_amber(home, capsys, tolerance, color):
+    with_import(home, IMPORTED | {"tolerance": tolerance})
+    pages(home)
+    warning = f"the import gs/orders set aside 12 of 100,012 rows (0.012 %; tolerated {100 * tolerance:.3g} %)"
+    for page in ("index.html", f"{LAST}/index.html", f"{LAST}/lockstep-{LAST}.html"):
+        text = (home.reports / page).read_text()
+        assert f'<h1 class="{color}">All 10 cells equal the oracle' in text
+        assert (warning in text) == (color == "amber")
+    sign = f'<span class="{color}"><span aria-hidden="true">{"!" if color == "amber" else "✓"}</span> All 10 cells'
+    assert sign in (home.reports / "index.html").read_text()
+    assert sign in (home.reports / "runs.html").read_text()
+    assert f'<h1 class="{color}">' in (home.reports / "inputs.html").read_text()
+    assert report(home, LAST, False, None, None) == 0, "nothing is wrong"
+    assert (warning in capsys.readouterr().out) == (color == "amber")
+
+
+def test_import_page_shows_rows_and_escaped_samples_set_aside(home):
+    with_import(home, IMPORTED)
     read = pages(home)
     assert read["inputs"].first_heading == (
-        "1 import of 100,012 rows, 12 set aside; 2 generated workloads; all checks passed"
+        "1 import of 100,012 rows, 12 set aside; 2 generated workloads; gs set aside too many rows"
     )
     for page in (read["inputs"], read["file"]):
         for phrase in (

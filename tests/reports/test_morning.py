@@ -21,7 +21,7 @@ from streaming_core.storage import write_json
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_pages import Outline
-from tests.support.browser import CHROMIUM, Browser
+from tests.support.browser import Browser
 
 REFUSED = "20260105T090000Z-00000009"
 LATER = "20260120T020000Z-0000000a"
@@ -109,7 +109,7 @@ def test_list_line_equals_the_verdict_of_its_run(home):
     before = [overview.line(history, run_id) for run_id in RUN_IDS]
     published(home, *RUN_IDS)
     assert [overview.line(History(home), run_id) for run_id in RUN_IDS] == before
-    assert (before[-1].slower, before[-1].matrix, before[-1].green) == (1, "nightly 3f2a91c0", False)
+    assert (before[-1].slower, before[-1].matrix, before[-1].color) == (1, "nightly 3f2a91c0", "red")
 
 
 def test_ways_without_a_recent_run_are_named(home):
@@ -141,7 +141,6 @@ def test_unloadable_application_is_named(home, package):
     assert (coverage.ways, coverage.unread) == ({}, ["unready"])
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 @pytest.mark.parametrize("width", [1280, 1920])
 def test_nightly_fits_one_screen(home, width):
     write(home.reports / "index.html", index(home))

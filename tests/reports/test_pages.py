@@ -18,12 +18,13 @@ from reports.publish import publish
 from reports.views.tasks import Tasks
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.stages import DAG_ID
 from streaming_core.regression.verdict import VERDICTS
 from streaming_core.run.way import Pinned, Pooled, Transactional
 from streaming_core.storage import write_json
 from tests.reports import past_runs
 from tests.reports.content import from_elsewhere
-from tests.support.browser import CHROMIUM, Browser
+from tests.support.browser import Browser
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,8 @@ def test_every_link_has_a_target_inside_the_reports(home):
     for path in pages_of(home):
         for link in Outline(path.read_text()).links:
             assert not re.match(r"[a-z]+:|//|/", link), f"{path.name} links to {link}"
+            if link == f"../../dags/{DAG_ID}/runs/manual__{path.parent.name}":  # Airflow serves both
+                continue
             assert (path.parent / link).resolve().is_relative_to(home.reports.resolve())
             file, _, place = link.partition("#")
             assert (path.parent / file).exists(), f"{path.name} links to {link}, which is not there"
@@ -125,7 +128,7 @@ def test_evidence_shows_rows_event_digest_host_and_reproduction(home):
     assert page.first_heading == "✗ sl/owners/t2 differs from the oracle"
     assert "accepted: <mark>true</mark>" in text, "what differs is marked"
     assert "accepted: <mark>false</mark>" in text
-    assert '{"amount":250,"source":812,"target":17}' in page.text, "the event that caused it"
+    assert "amount: 250\nsource: 812\ntarget: 17" in page.text, "the event that caused it"
     assert "the first 3 of 3 differing rows" in page.text
     for needed in ("100000:0123456789abcdef", "node1", "load before, after", "abc423def", "73 ns", "2,310 nJ"):
         assert needed in page.text
@@ -242,7 +245,7 @@ def test_planned_cell_shows_its_plan_and_the_work_of_its_threads(home, tmp_path)
         "channel gate, plan from the planner, 2 threads",
         "on threads: source 0; count 1, 0; sink 1 (rlas: 2 M events/s predicted, 12% off, limited by core 1)",
         "in a pass of 1 s",
-        'count has 1.8 times its part of the work; better now: {"count": [1]}, 3 M events/s instead of 1 M',
+        "count has 1.8 times its part of the work; better now: count 1, 3 M events/s instead of 1 M",
         "thread 1, core 4",
         "keys of count, executing: 25.0%",
         "1,500,000 ns",
@@ -285,7 +288,6 @@ def test_no_page_picture_or_style_loads_anything_from_elsewhere(home):
     assert [path for path in home.reports.rglob("*.*") if path.is_file() and from_elsewhere(path)] == []
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 def test_browser_shows_rows_and_logs_as_text(home):
     run = History(home).run(past_runs.LAST)
     with Browser() as browser:
@@ -385,7 +387,10 @@ def test_omissions_from_the_matrix_are_named(home):
 
 def test_pages_exist_before_the_first_run(tmp_path):
     pages = Pages(History(Home(tmp_path)))
-    assert Outline(pages.index()).first_heading == "No runs yet"
+    first = Outline(pages.index())
+    assert first.first_heading == "No runs yet"
+    assert "wcWord count: running counts of the words in a stream of sentences." in first.text
+    assert "button" not in first.tags, "a page in a file can start no run"
     assert Outline(pages.performance()[0]).first_heading == "No run has been measured yet"
 
 

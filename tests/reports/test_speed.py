@@ -12,7 +12,7 @@ from rich.console import Console
 
 from infra.cli.report import as_dict, print_run
 from reports.history import History
-from reports.history.speed import Speed, heading, sentence
+from reports.history.speed import Speed, counts, heading, sentence
 from reports.publish import publish
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
@@ -92,26 +92,26 @@ def test_speed_verdict_states_change_start_interval_and_detection_limit(speed, t
 def test_sentence_names_slower_cells_first_and_counts_the_rest():
     older = Speed(**SLOWER.__dict__ | {"detected_in": "r1"})
     cells = [(f"a{n}", "b", older) for n in range(3)] + [("new", "b", SLOWER), ("same", "", Speed("unchanged"))]
-    text = sentence(cells, len(cells))
+    text = sentence(cells)
     assert text.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")
     assert text.endswith("; 1 more slower; 1 unchanged")
 
 
 def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
     young = [(f"a{n}", "", Speed("too_new")) for n in range(3)] + [("b", "", Speed("too_noisy"))]
-    assert sentence(young, 4) == (
+    assert sentence(young) == (
         "Speed: no verdict on 4 cells; 1 too noisy (keep other work off the host); "
         "3 too new (a verdict takes 15 nights)"
     )
-    assert sentence([], 1) == (
-        "Speed: no verdict on 1 cell: the run measured no speed (it takes repetitions, and seconds above 0), "
-        "or its marts are not built (`lockstep warehouse build` makes them)"
+    assert sentence([("a", "", None), ("b", "", Speed("unchanged"))]) == (
+        "Speed: 1 unchanged; 1 not measured (it takes repetitions, seconds above 0, and marts, which "
+        "`lockstep warehouse build` makes)"
     )
-    assert sentence([], 0) == ""
-    assert heading(speed for _, _, speed in young) == "No verdict on speed yet"
-    assert heading([Speed("unchanged"), Speed("too_new")]) == "No speed changed in the 1 cell with a verdict"
-    assert heading([Speed("unchanged")]) == "No speed changed"
-    assert heading([]) == "No verdict on speed yet"
+    assert sentence([]) == ""
+    assert heading(counts(speed for _, _, speed in young)) == "No verdict on speed yet"
+    assert heading(counts([Speed("unchanged"), Speed("too_new")])) == "No speed changed in the 1 cell with a verdict"
+    assert heading(counts([Speed("unchanged")])) == "No speed changed"
+    assert heading(counts([])) == "No verdict on speed yet"
 
 
 def test_slowdown_is_on_every_page_and_turns_no_cell_red(home):

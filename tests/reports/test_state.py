@@ -23,7 +23,7 @@ from streaming_core.storage import write_json
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_pages import Outline
-from tests.support.browser import CHROMIUM, Browser
+from tests.support.browser import Browser
 
 NEWER = "20260106T090000Z-0000000b"
 LATER = "20260120T020000Z-0000000a"
@@ -123,20 +123,47 @@ def test_incomparable_run_leaves_the_state_and_is_listed_under_runs(home, reques
     assert f"{NEWER}/index.html" in runs.links
 
 
-def test_comparable_run_updates_its_cells_and_no_others(home):
-    past_runs.add(home, NEWER, applications=["gs"])
+@pytest.mark.parametrize("matrix", ["", "nightly"])
+def test_narrower_run_removes_no_cell(tmp_path, matrix):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1, matrix=matrix)
+    judges = {cell.name: cell.run_id for cell in state(History(home)).cells}
+    red = [cell.name for cell in state(History(home)).faulty_cells]
+    for run_id, narrower in (
+        (NEWER, {"applications": ["gs", "sl"], "schemes": ["serial"]}),
+        (LATER, {"applications": ["gs"], "threads": [2, 3]}),
+    ):
+        past_runs.add(home, run_id, matrix=matrix, **narrower)
+        own = [cell.name for cell in History(home).run(run_id).cells]
+        judges |= dict.fromkeys(own, run_id)
+        red = [name for name in red if name not in own]
+        after = state(History(home))
+        assert {cell.name: cell.run_id for cell in after.cells} == judges
+        assert [cell.name for cell in after.faulty_cells] == red
+    assert [name.rpartition(".")[0] for name in red] == ["sl.transactional.owners.t2", "wc.pooled.affinity.t2"]
     page = overview(home)
-    assert page.first_heading == (
-        "8 of 10 cells equal the oracle; sl/owners/t2 differs since build abc423def; wc/affinity/t2 did not run"
-    )
-    run = History(home).run(NEWER)
-    of_newer = {cell.name for cell in run.cells}
-    assert {cell.spec.app for cell in run.cells} == {"gs"}
-    for cell in History(home).run(LAST).cells:
-        judged = NEWER if cell.name in of_newer else LAST
-        assert f"{judged}/{cell.name}.html" in page.links, "the evidence is that of the latest comparable run"
-    judged = page.text.partition("Runs behind these results")[2]
-    assert re.findall(r"(2026-01-0\d) 02:00|(2026-01-06)", judged) == [("", "2026-01-06"), ("2026-01-05", "")]
+    assert page.first_heading.startswith("10 of 12 cells equal the oracle; sl/owners/t2 differs")
+    assert {f"{run_id}/{name}.html" for name, run_id in judges.items()} <= set(page.links), "the evidence"
+    behind = page.text.partition("Runs behind these results")[2]
+    assert re.findall(r"2026-01-\d\d(?= 0)", behind) == ["2026-01-20", "2026-01-06", "2026-01-01"]
+    table = page.text.partition("What broke")[2].partition("Speed is the ratio")[0]
+    assert "judged" in table
+    assert table.count("2026-01-01") == 4, "the dates of the results, and since when they are red"
+
+
+def test_red_cell_stays_until_a_run_on_the_same_events_judges_it(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    red = [cell.name for cell in state(History(home)).faulty_cells]
+    assert len(red) == 3
+    past_runs.add(home, NEWER, events=3, repetitions=1)
+    after = state(History(home))
+    assert [cell.name for cell in after.faulty_cells] == red
+    assert len(after.cells) == 14, "a cell with other repetitions or events is no second cell"
+    assert after.cells[0].run_id == NEWER, "the others have their newest result"
+    assert "100,000 events" in overview(home).text, "the red cells say on which events"
+    past_runs.add(home, LATER, threads=[2])
+    assert state(History(home)).green
 
 
 def test_cell_judged_by_another_run_names_that_run(home):
@@ -254,19 +281,20 @@ def test_running_and_waiting_runs_have_a_strip(home):
             pass
     with recorded(home, NEWER, Stage.SPARK_SERVER):
         write_json(home.run(NEWER) / "estimate.json", {"sentence": "14 cells, about 3 minutes"})
-        assert "Waits to start: 2026-01-06 09:00 UTC, matrix nightly 3f2a91c0: 14 cells, about 3" in overview(home).text
+        assert "Waits to start: 2026-01-06 09:00 UTC, matrix nightly 3f2a91c0: 0 of 14 cells" in overview(home).text
     page = overview(home, ("manual__x <b>",))
-    assert "Runs now: 2026-01-06 09:00 UTC, matrix nightly 3f2a91c0: 14 cells, about 3 minutes" in page.text
-    assert "Waits to start: 2026-01-20 02:00 UTC, matrix nightly 3f2a91c0: 14 cells" in page.text
-    assert "Waits in Airflow's queue: manual__x <b>" in page.text
+    assert "matrix nightly 3f2a91c0: 0 of 14 cells have run; estimate: 14 cells, about 3 minutes" in page.text
+    assert "Waits to start: 2026-01-20 02:00 UTC, matrix nightly 3f2a91c0: 0 of 14 cells" in page.text
+    assert "Waits in Airflow for its turn or its plan: manual__x <b>" in page.text
     assert f"{NEWER}/index.html" in page.links
     runs = Outline(Pages(History(home)).runs())
-    assert runs.first_heading == "7 runs, 1 of them red", "a run in progress is not red"
+    assert runs.first_heading == "7 runs, 1 of them red, 2 in progress"
+    assert "This page updates itself" not in page.text + runs.text, "a page in a file stays as it is"
 
 
 def test_run_start_and_end_update_its_strip(home):
     refresh(home)
-    index = home.reports / "index.html"
+    index, runs = home.reports / "index.html", home.reports / "runs.html"
     assert not index.exists(), "there is no overview yet"
     publish(home, LAST)
     before = index.read_text()
@@ -274,6 +302,7 @@ def test_run_start_and_end_update_its_strip(home):
     with recorded(home, NEWER, Stage.PLAN_MATRIX):
         refresh(home)
     assert "Waits to start: " in Outline(index.read_text()).text
+    assert "In progress: 0 of 14 cells have run" in Outline(runs.read_text()).text
     assert f'href="{NEWER}/index.html"' in index.read_text()
     end(home, NEWER, "stopped")
     refresh(home)
@@ -307,7 +336,6 @@ def test_nightly_and_comparable_runs_follow_their_rules():
         assert not is_comparable(nightly, unfinished, 2)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 def test_overview_fits_a_narrow_screen(home):
     past_runs.add(home, LATER, applications=["wc"])
     write(home.reports / "index.html", Pages(History(home)).index())

@@ -14,6 +14,7 @@ from reports.history import History, Run
 from reports.pages import Pages
 from reports.publish import publish
 from reports.site import file_name
+from reports.views.overview import Now
 from streaming_core.errors import RunFailed
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
@@ -178,6 +179,22 @@ def test_run_in_progress_is_neither_green_nor_red(home):
     code, output = report(home)
     assert code == 1
     assert run.sentence in output
+
+
+def test_run_goes_on_when_a_person_clears_it_after_its_end(home):
+    for stage, part in ((Stage.SPARK_SERVER, None), (Stage.RUN_CORE, "one"), (Stage.PUBLISH_REPORTS, None)):
+        record(home, stage, part=part)
+    conclude(home, RUN_ID, SUCCESS)
+    texts(home)
+    with recorded(home, RUN_ID, Stage.RUN_CORE, "one"):
+        history = History(home)
+        pages = Pages(history)
+        assert Now.of(history, (), None).running == 1
+        for text in (history.run(RUN_ID).sentence, pages.index(), pages.runs()):
+            assert "0 of 14 cells have run" in text
+    record(home, Stage.PUBLISH_REPORTS)
+    record(home, Stage.SPEED_GATE)
+    assert status_of(home, RUN_ID).state == "finished"
 
 
 def test_pages_written_by_the_run_show_it_as_finished(home):

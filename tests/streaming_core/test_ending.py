@@ -8,9 +8,13 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from streaming_core import ending
+from tests.support.checkout import FOREIGN
 
 BIN = Path(sys.executable).parent
 COMMAND = BIN / "streaming-core"
@@ -143,9 +147,7 @@ def test_an_overlong_name_is_bad_input(workspace, tmp_path, with_compiled, argum
 
 
 def test_diff_refuses_an_overlong_name(workspace):
-    done = call("diff", workspace / "run", workspace / LONG)
-    assert done.returncode == 2
-    assert b"File name too long" in done.stdout
+    ends(call("diff", workspace / "run", workspace / LONG), 2, "File name too long")
 
 
 @pytest.mark.parametrize("app", ["generate", "run", "oracle", "record"])
@@ -197,6 +199,16 @@ def test_lack_of_memory_for_the_libraries_gives_one_line(workspace, megabytes):
     ends(call(*arguments, preexec_fn=limited(resource.RLIMIT_AS, megabytes << 20)), 3)
 
 
+def test_a_thread_that_cannot_start_gives_one_line(capsys):
+    before = threading.stack_size(1 << 47)  # no process has so many addresses
+    try:
+        with pytest.raises(SystemExit) as ended:
+            ending.end("lockstep", threading.Thread(target=print).start)
+    finally:
+        threading.stack_size(before)
+    assert (ended.value.code, "cannot start a thread: a limit of memory" in capsys.readouterr().err) == (3, True)
+
+
 def test_an_internal_error_gives_one_line_and_a_traceback_on_request(workspace):
     script = (
         "import sys\nfrom streaming_core.cli import main\nfrom streaming_core.run import comparison\n"
@@ -237,6 +249,14 @@ def test_all_commands_end_alike(tmp_path, subcommand):
     (tmp_path / "l").write_text("no folder")
     if subcommand[:1] in (("prune",), ("warehouse",)):
         ends(call(*subcommand, **house), 2, str(tmp_path / "l"), name="lockstep")
+
+
+def test_variables_of_other_work_do_not_reach_a_run(workspace, tmp_path):
+    foreign = {name: value for name, value in FOREIGN.items() if not name.startswith("PYTHON")}
+    done = call("run", "wc", "--input", workspace / "w", "--out", tmp_path / "run", env=foreign)
+    assert done.returncode == 0, done.stderr
+    reports = [json.loads((folder / "run" / "report.json").read_text()) for folder in (workspace, tmp_path)]
+    assert reports[0]["build"] == reports[1]["build"] != "unknown"
 
 
 def test_report_fails_when_it_cannot_be_printed(tmp_path):

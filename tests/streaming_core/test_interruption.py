@@ -58,6 +58,16 @@ def sync_tree(folder):
     here()
 storage.sync_tree = sync_tree
 """
+# As an operator that loops: it never looks whether a signal came.
+LOOP = """
+import time
+import streaming_core.data.workload as workload
+def read_on(*arguments, **more):
+    print("here", flush=True)
+    while True:
+        time.sleep(60)
+workload.Workload.read_on = read_on
+"""
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +149,13 @@ blocks.row_format.encode = encode
         command = start(hook, tmp_path / "home", "run", app, "--input", folder, "--out", tmp_path / executor, *more)
         code, stderr = interrupted(command, signal.SIGTERM)
         assert (code, stderr) == (143, "streaming-core: stopped by SIGTERM\n"), executor
+
+
+def test_a_signal_ends_work_that_never_looks_for_it(source, tmp_path):
+    out = tmp_path / "out"
+    command = start(LOOP, tmp_path / "home", "oracle", "sl", "--input", source, "--out", out)
+    assert interrupted(command, signal.SIGTERM) == (143, "stopped by SIGTERM before its work could end\n")
+    assert not out.exists()
 
 
 def test_a_second_interrupt_ends_at_once(source, tmp_path):

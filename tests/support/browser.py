@@ -6,7 +6,6 @@ import base64
 import contextlib
 import itertools
 import json
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 
 from websockets.sync.client import connect
 
+from tests.support.programs import require
 from tests.support.waiting import wait_for
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE = 60
 
 
@@ -24,11 +23,12 @@ class Browser:
     """A browser with one page. It ends with the `with` block."""
 
     def __init__(self, size: tuple[int, int] = (1280, 1600)):
+        program = require("chromium")
         self._folder = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--hide-scrollbars"]
         options += [f"--window-size={size[0]},{size[1]}", f"--user-data-dir={self._folder.name}", "about:blank"]
         self._process = subprocess.Popen(
-            [CHROMIUM, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         self._numbers, self._open = itertools.count(1), contextlib.ExitStack()
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from infra.checkout import ROOT
@@ -13,6 +14,19 @@ from infra.stack.release import copy_files, make_environment
 
 # The results of `make setup`. With them, `make setup` does nothing in the copy.
 STAMPS = (".locked", ".runtime")
+MODULES = ("dags", "expectations", "infra", "jobs", "reports", "streaming_core")
+# Variables as other programs leave them in a shell: conda, tools of other projects, a proxy that answers nothing.
+FOREIGN = {
+    **dict.fromkeys(
+        ("CONDA_PREFIX", "CONDA_DEFAULT_ENV", "UV_PROJECT_ENVIRONMENT", "MATURIN_PEP517_ARGS"), "/nonsense"
+    ),
+    **dict.fromkeys(("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "CARGO_BUILD_TARGET", "RUSTFLAGS"), "/nonsense"),
+    **dict.fromkeys(("PYTHONPATH", "PYTHONHOME", "DBT_TARGET", "DBT_PROFILES_DIR", "AIRFLOW_CONFIG"), "/nonsense"),
+    **dict.fromkeys(("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS"), "/nonsense"),
+    **dict.fromkeys(("HADOOP_CONF_DIR", "JAVA_TOOL_OPTIONS", "SPARK_LOCAL_IP"), "/nonsense"),
+    **dict.fromkeys(("UV_SYSTEM_PYTHON", "PIP_USER", "NUMBA_DISABLE_JIT", "PYTHONDONTWRITEBYTECODE"), "1"),
+    **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"),
+}
 
 
 def copy(folder: Path) -> Path:
@@ -50,6 +64,8 @@ def commit(folder: Path) -> Path:
 def equip(folder: Path) -> Path:
     """Give a copy the runtime and a virtual environment: its modules are the copy's, its packages those of this one.
 
+    The copy also gets the byte code of this checkout, which fits its sources as long as they are unchanged.
+
     Returns:
         The folder.
     """
@@ -58,6 +74,10 @@ def equip(folder: Path) -> Path:
     make_environment(folder)
     for stamp in STAMPS:
         (folder / ".venv" / stamp).touch()
+    for cache in (path for name in MODULES for path in (ROOT / name).rglob("__pycache__")):
+        if (target := folder / cache.relative_to(ROOT)).parent.is_dir():
+            with suppress(shutil.Error):  # another process is writing a file of the cache
+                shutil.copytree(cache, target, dirs_exist_ok=True)
     return folder
 
 

@@ -65,6 +65,7 @@ def pages(home: Home) -> dict[str, str]:
         "runs": "/lockstep/runs.html",
         "inputs": "/lockstep/inputs.html",
         "performance": "/lockstep/performance.html",
+        "benchmarks": "/lockstep/benchmarks.html",
         "run": of(night, "index.html"),
         "run_green": of(real, "index.html"),
         "run_inputs": of(real, "inputs.html"),

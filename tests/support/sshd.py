@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
-from infra.stack.folder import SSHD
 from tests.e2e.scheduled import free_port
+from tests.support.programs import require
 from tests.support.waiting import wait_for
 
 PATIENCE = 30
@@ -43,7 +43,7 @@ class Sshd:
             environment: What its commands have beside the environment of a login; by default a cache in the folder.
             most_bytes: The kernel kills each of the server's processes that writes a longer file.
         """
-        self.folder, self.port = folder, free_port()
+        self.folder, self.port, self._program = folder, free_port(), require("openssh-server")
         self._prefix = [] if most_bytes is None else ["prlimit", f"--fsize={most_bytes}"]
         folder.mkdir()
         for name in ("host_key", "login_key"):
@@ -57,7 +57,7 @@ class Sshd:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where sshd gives up its privileges
         with open(self.folder / "log", "ab") as log:
-            command = [*self._prefix, str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")]
+            command = [*self._prefix, self._program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self.process = psutil.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )

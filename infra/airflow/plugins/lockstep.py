@@ -7,6 +7,8 @@ FastAPI runs those in threads, so a slow page does not block Airflow's API.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,16 +25,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infra import checkout
 from infra.airflow import connections, stops
+from infra.fields import regression_of
 from reports.history import History
-from reports.pages import Pages
+from reports.pages import LIVE, Pages
 from reports.site import HERE
 from streaming_core.errors import BadInput
-from streaming_core.regression.home import RUN_ID
+from streaming_core.regression import matrices
+from streaming_core.regression.home import RUN_ID, new_run_id
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
 
 PREFIX = "/lockstep"
-TRIGGER = f"/api/v2/dags/{DAG_ID}/dagRuns"
+TRIGGER = re.compile(r"/api/v2/dags/[^/]+/dagRuns$")
 KINDS = {
     ".css": "text/css",
     ".html": "text/html; charset=utf-8",
@@ -40,11 +44,15 @@ KINDS = {
     ".svg": "image/svg+xml",
 }
 # The policy of each file or folder below the reports. The pages show rows of data. Airflow's UI frames them with
-# its own origin (allow-same-origin): a script in a page could act as its user. So the policy forbids scripts. The pages
+# its own origin (allow-same-origin): a script in a page could act as its user. So the policy forbids scripts, but for
+# the one script of a page that updates itself, named by its digest. The pages
 # of Great Expectations, and a run as one file, have inline styles. dbt's page is a script. Its frame is a sandbox with
 # its own origin, which has no access to the login or the page around it, and can send nothing.
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
 OWN = f"{_NOTHING}; style-src 'self'"
+_LIVE = base64.b64encode(hashlib.sha256(LIVE.encode()).digest()).decode()
+UPDATING = f"{OWN}; script-src 'sha256-{_LIVE}'; connect-src 'self'"
+FIRST = OWN.replace("form-action 'none'", "form-action 'self'")  # the page before the first run has a button
 POLICIES = {
     "data_docs": f"{_NOTHING}; style-src 'self' 'unsafe-inline'",
     "file": f"{_NOTHING}; style-src 'unsafe-inline'",
@@ -162,21 +170,44 @@ def documentation(user: Reader, path: str = "") -> Response:
     raise HTTPException(404)
 
 
+@app.post("/smoke")
+async def smoke(request: Request) -> Response:
+    """Start a run of the matrix `smoke`, for the button of the page before the first run.
+
+    Airflow's UI has no address that opens the trigger form, so this page cannot link to it.
+    """
+    from airflow.api.common.trigger_dag import trigger_dag
+    from airflow.utils.types import DagRunTriggeredByType
+
+    is_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"  # not a form of another site
+    if not is_own or not await _may_trigger(request):
+        raise HTTPException(403)
+    name, by = (await login(request)).get_name(), DagRunTriggeredByType.UI
+    await run_in_threadpool(trigger_dag, DAG_ID, triggered_by=by, triggering_user_name=name, conf={"matrix": "smoke"})
+    return RedirectResponse(f"{PREFIX}/index.html", 303)
+
+
 @app.get("/")
 @app.get("/{path:path}")
 def page(user: Reader, path: str = "") -> Response:
     """A file of the reports; before the first run, a page without runs."""
     root = reports().resolve()
     target = served(root, path)
+    is_run = RUN_ID.fullmatch(target.parent.name) is not None
     if not target.is_file():
-        if RUN_ID.fullmatch(target.parent.name):
+        if is_run:
             other = BESIDE.fullmatch(target.name)
             return _beside(target.parent.name, other[1]) if other else _going_on(target.parent.name)
-        if path in ("", "index.html", "runs.html", "inputs.html", "performance.html", "style.css"):
+        if path in ("", "index.html", "runs.html", "inputs.html", "performance.html", "benchmarks.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
-    if target == root / "index.html":
-        return _index(target)
+    history = History(checkout.home())
+    if target in (root / "index.html", root / "runs.html"):
+        if not history.run_ids():
+            return _unpublished(target.name)
+        return _updating(Pages(history).refresh(target.read_text(), _queued(), datetime.now(UTC), _is_nightly_on()))
+    if is_run and target.name == "index.html" and history.is_in_progress(target.parent.name):
+        return _going_on(target.parent.name)  # a person has cleared the run after its end
     name = "file" if FILE.fullmatch(target.name) else str(target.relative_to(root))
     policy = POLICIES.get(name) or POLICIES.get(name.partition("/")[0], OWN)
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
@@ -200,20 +231,35 @@ def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:
     return target
 
 
-def _index(path: Path) -> Response:
-    """The overview, with the runs that are in progress or queued now."""
-    return HTMLResponse(Pages(History(checkout.home())).refresh(path.read_text(), _queued(), datetime.now(UTC)))
+def _updating(text: str) -> Response:
+    """A page that may have the script which updates it while runs are in progress, or a button."""
+    policy = UPDATING if LIVE in text else FIRST if "<form" in text else OWN
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
 def _queued() -> list[str]:
-    """The queued Airflow runs, oldest first. Lockstep has no files of them yet."""
+    """The Airflow runs that are queued or have no plan yet, oldest first. Lockstep has no files of them."""
     from airflow.models import DagRun
     from airflow.utils.session import create_session
     from airflow.utils.state import DagRunState
 
+    def is_planned(run: DagRun) -> bool:
+        run_id = new_run_id(run.run_id, run.run_after.timestamp())
+        return (checkout.home().run(run_id) / "plan.json").exists()
+
     with create_session() as session:
-        runs = session.query(DagRun.run_id).filter_by(dag_id=DAG_ID, state=DagRunState.QUEUED)
-        return [run_id for (run_id,) in runs.order_by(DagRun.queued_at)]
+        states = DagRun.state.in_((DagRunState.QUEUED, DagRunState.RUNNING))
+        runs = session.query(DagRun).filter(DagRun.dag_id == DAG_ID, states).order_by(DagRun.queued_at)
+        return [run.run_id for run in runs if run.state == DagRunState.QUEUED or not is_planned(run)]
+
+
+def _is_nightly_on() -> bool:
+    """Whether Airflow runs the nightly DAG by its schedule."""
+    from airflow.models import DagModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        return session.query(DagModel.is_paused).filter_by(dag_id=f"{DAG_ID}_nightly").scalar() is False
 
 
 def _unpublished(name: str) -> Response:
@@ -221,17 +267,17 @@ def _unpublished(name: str) -> Response:
         return FileResponse(HERE / "style.css", media_type=KINDS[".css"])
     pages = Pages(History(checkout.home()))
     if name == "performance.html":
-        return HTMLResponse(pages.performance(benchmarked=False)[0])
-    return HTMLResponse(
-        pages.runs() if name == "runs.html" else pages.empty({"inputs.html": "Inputs"}.get(name, "Overview"))
-    )
+        return HTMLResponse(pages.performance()[0])
+    if name in ("inputs.html", "benchmarks.html"):
+        return HTMLResponse(pages.empty(name.removesuffix(".html").capitalize()))
+    return _updating((pages.runs if name == "runs.html" else pages.index)(_queued(), datetime.now(UTC)))
 
 
 def _going_on(run_id: str) -> Response:
     """The progress of a run that has no report yet."""
     try:
         history = History(checkout.home())
-        return HTMLResponse(Pages(history).in_progress(history.run(run_id)))
+        return _updating(Pages(history).in_progress(history.run(run_id)))
     except BadInput:
         return _page(
             f"There is no such run, or it has no plan yet. Open {TITLE} in the menu for the list of runs.", 200
@@ -254,10 +300,10 @@ def _page(text: str, status: int) -> Response:
 
 
 class TriggerCheck:
-    """Middleware of the API server: refuse to trigger a run that names a connection it cannot use.
+    """Middleware of the API server: refuse an invalid request of a regression when it is triggered, in one line.
 
     Airflow's form and every client of the API trigger runs with this request, and show the sentence of the refusal.
-    Airflow itself checks the params against their schemas.
+    Airflow itself checks the params of every DAG against their schemas. Of its refusals, the first line is kept.
     """
 
     def __init__(self, app: ASGIApp):
@@ -266,7 +312,11 @@ class TriggerCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(TRIGGER):
+        if scope["type"] != "http" or scope["method"] != "POST" or not TRIGGER.search(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        send = _in_one_line(scope, receive, send)
+        if not scope["path"].endswith(f"/{DAG_ID}/dagRuns"):
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
@@ -278,7 +328,7 @@ class TriggerCheck:
 
 
 def _refusal(body: bytes) -> str:
-    """The reason why a run cannot be triggered with this body; empty if its connections fit."""
+    """The reason why a run cannot be triggered with this body; empty if its fields are valid and connections fit."""
     from airflow.exceptions import AirflowNotFoundException
     from airflow.models import Connection
 
@@ -290,7 +340,9 @@ def _refusal(body: bytes) -> str:
 
     try:
         conf = json.loads(body).get("conf") or {}
-        connections.check(conf, type_of)
+        fields, home = regression_of(conf, conf), checkout.home()
+        regression = matrices.request(checkout.MATRICES, home, fields, conf.get("matrix")).regression
+        connections.check(conf | {"hosts": regression.hosts}, type_of)
     except BadInput as error:
         return str(error)
     except (ValueError, AttributeError, RecursionError):  # not a request to trigger a run: Airflow refuses it
@@ -314,6 +366,23 @@ async def _may_trigger(request: Request) -> bool:
         details=DagDetails(id=DAG_ID),
         user=user,
     )
+
+
+def _in_one_line(scope: Scope, receive: Receive, send: Send) -> Send:
+    """Send a refusal of Airflow without the lines behind the first one, which are the schema of the param."""
+    refused = False
+
+    async def sender(message: Message) -> None:
+        nonlocal refused
+        if message["type"] == "http.response.start" and message["status"] == 400:
+            refused = True
+        elif refused:
+            line, _, _ = str(json.loads(message["body"])["detail"]).partition("\n")
+            await JSONResponse({"detail": line}, 400)(scope, receive, send)
+        else:
+            await send(message)
+
+    return sender
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -85,7 +85,7 @@ def conformance(
     """
     from infra.cli.conformance import conformance
 
-    chosen = [[*dict.fromkeys(filter(None, (text or "").split(",")))] for text in (applications, workloads)]
+    chosen = [[*dict.fromkeys(text.split(",") if text else [])] for text in (applications, workloads)]
     counts = numbers("--threads", threads, (1, MAX_THREADS)) if threads else []
     return conformance(engine, chosen[0], chosen[1], [*dict.fromkeys(counts)], keep, as_json)
 
@@ -139,6 +139,10 @@ class Columns:
     ] = None
     unit: Unit = None
     separator: Separator = None
+    tolerance: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of the rows that may be set aside without a warning."),
+    ] = 0.0
 
 
 @app.command("import")
@@ -169,7 +173,14 @@ def import_(
 
     params = parameters(name, None, settings)
     form = Form(
-        name, origin.files or [], origin.streams or [], columns.mapping or [], columns.unit, columns.separator, params
+        name,
+        origin.files or [],
+        origin.streams or [],
+        columns.mapping or [],
+        columns.unit,
+        columns.separator,
+        params,
+        columns.tolerance,
     )
     import_(form, destination.out, destination.name_in_home, as_json)
 

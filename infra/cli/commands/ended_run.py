@@ -163,7 +163,7 @@ def publish(
         str | None, typer.Option("--run", metavar="RUN_ID", help="Also write the pages of this run.")
     ] = None,
 ) -> None:
-    """Write the overview and the performance page again.
+    """Write the overview, and the pages of speed and of benchmarks, again.
 
     Runs and `make bench` do this when they end. Use the command after you
     changed or removed files in LOCKSTEP_HOME by hand.
@@ -174,6 +174,6 @@ def publish(
     from reports import publish
 
     if run_id is None:
-        print(f"performance page: {publish.performance(home())}")
+        print(f"benchmarks: {publish.performance(home())}")
     else:
         print(f"publish: {publish.publish(home(), run_id)}")

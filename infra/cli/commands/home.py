@@ -125,29 +125,6 @@ def hosts(
 
 
 @app.command()
-def migrate(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Migrate everything in memory, say how much, and change no file.")
-    ] = False,
-) -> None:
-    """Bring raw results of an older version of Lockstep to this version.
-
-    Other commands refuse them until then. Use `lockstep backup` before,
-    because an older Lockstep cannot read migrated results. If the command
-    is ended in the middle, type it again: it goes on. It refuses to start
-    while a run is in progress.
-
-    Examples:
-        lockstep backup history.tar.gz
-        lockstep migrate --dry-run
-        lockstep migrate
-    """
-    from infra.services.migration import migrate
-
-    print(migrate(home(), dry_run))
-
-
-@app.command()
 def sql(
     query: Annotated[
         str | None, typer.Argument(metavar="QUERY", help="One statement in DuckDB's SQL. Default: list the tables.")

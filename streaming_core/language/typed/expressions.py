@@ -152,6 +152,8 @@ class Expressions(Scope):
     def choice(self, node: ast.IfExp) -> Node:
         """Type `x if condition else y`; if a parameter decides the condition, only one side remains."""
         condition, one, other = self.condition(node.test), self.expression(node.body), self.expression(node.orelse)
+        if NONE in (one.kind, other.kind):
+            raise self.fail(node, "cannot choose between calls that return nothing; write if and else")
         joined = self.joined(node, one.kind, other.kind)
         if condition.op == "const":
             return self.cast(one if condition.data else other, joined)
@@ -182,7 +184,7 @@ class Expressions(Scope):
 
     def name(self, node: ast.Name, name: str) -> Node:
         """Type a variable, or a number, parameter or constant of the file."""
-        if name in self.locals:
+        if name in self.locals or name in self.variables:
             # A kernel would read an arbitrary value from an unset variable. In unreachable code any type is right.
             if name not in (self.variables if self.assigned is None else self.assigned):
                 remedy = advice.OUTSIDE if name in self.names else "assign it on every path to this line"
@@ -236,7 +238,7 @@ class Expressions(Scope):
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
             queue = self.expression(node.value)
             if isinstance(queue.kind, BoxKind) and isinstance(queue.kind.type, Queue):
-                index = self.integer(node, self.expression(node.slice))
+                index = self.position(node.value, node.slice)
                 kind = RowKind(self.program.resolved(queue.kind.type.item), "queued")
                 return Node("queued", kind, [queue, index], line=node.lineno)
         return self.expression(node)
@@ -296,7 +298,7 @@ class Expressions(Scope):
     def comparison(self, node: ast.Compare) -> Node:
         """Type a comparison, a chain of comparisons, or `in`."""
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-            box = self.expression(node.comparators[0])
+            box = self.calm(node, self.expression(node.comparators[0]), "the container of `in`")
             value = self.integer(node, self.expression(node.left))
             if not isinstance(box.kind, BoxKind) or not isinstance(box.kind.type, Set | Map):
                 raise self.fail(node, f"`in` works on a set or a map, not on {box.kind}")
@@ -308,14 +310,17 @@ class Expressions(Scope):
             if sign is None:
                 raise self.foreign(node)
             right = self.expression(following)
-            # The chain evaluates its middle twice, so nothing in it may have an effect.
-            if i + 1 < len(node.ops) and any(map(_acts, within([right]))):
-                raise self.fail(
-                    node, "the middle of a < b < c cannot contain a call; assign its result to a variable first"
-                )
+            if i + 1 < len(node.ops):  # the chain evaluates its middle twice
+                self.calm(node, right, "the middle of a < b < c")
             parts.append(self.compared(node, sign, left, right))
             left = right
         return parts[0] if len(parts) == 1 else Node("all", BOOL, parts)
+
+    def calm(self, node: ast.AST, part: Node, what: str) -> Node:
+        """Reject a part whose evaluation may have an effect, where its number or order would not be Python's."""
+        if any(map(_acts, within([part]))):
+            raise self.fail(node, f"{what} cannot contain a call; assign its result to a variable first")
+        return part
 
     def compared(self, node: ast.AST, sign: str, left: Node, right: Node) -> Node:
         """Type one comparison of two numbers or two texts."""
@@ -338,13 +343,13 @@ class Expressions(Scope):
             if owner.kind != TEXT:
                 raise self.fail(node, f"slicing works only on a text, not on {owner.kind}")
             low, high = (
-                self.integer(node, self.expression(bound)) if bound else Node("const", INT, data=left_out)
+                self.position(node.value, bound) if bound else Node("const", INT, data=left_out)
                 for bound, left_out in ((node.slice.lower, 0), (node.slice.upper, 1 << 62))
             )
             return Node("slice", TEXT, [owner, low, high])
         if isinstance(owner.kind, RowKind):
             raise self.fail(node, "read a field of a row by its name: row.field")
-        index = self.integer(node, self.expression(node.slice))
+        index = self.position(node.value, node.slice)
         match owner.kind:
             case ArrayKind(item=item):
                 return Node("item", loaded(item), [owner, index])
@@ -359,6 +364,14 @@ class Expressions(Scope):
             case BoxKind(type=box):
                 raise self.fail(node, f"cannot index {owner.kind}; use {advice.read_by(type(box))}")
         raise self.fail(node, f"cannot index {owner.kind}")
+
+    def position(self, owner: ast.expr, position: ast.expr) -> Node:
+        """Type an index, or a bound of a slice or search; all of them count from the start."""
+        typed = self.integer(position, self.expression(position))
+        if typed.op == "const" and typed.data < 0 and self.assigned is not None:
+            instead = f"len({ast.unparse(owner)}) - {-typed.data}"
+            raise self.fail(position, f"{typed.data} does not count from the end; write {instead}")
+        return typed
 
     def call(self, node: ast.Call) -> Node:
         """Type a call of a method, of a function of the file, or of one of Python's functions."""
@@ -406,6 +419,8 @@ class Expressions(Scope):
         match name, args:
             case "len", [value]:
                 if (length := self.length(value)) is not None:
+                    if length.op == "const":
+                        self.calm(node, value, "the array of len()")
                     return length
             case (("min" | "max"), [_, _, *_]):
                 joined = self.joined(node, *(self.number(node, a).kind for a in args))
@@ -445,7 +460,8 @@ class Expressions(Scope):
             return self.place(node, owner, name)
         args = [self.expression(a) for a in node.args]
         if owner.kind == TEXT and name == "find" and len(args) == 2:
-            return Node("find", INT, [owner, *(self.integer(node, a) for a in args)])
+            byte = self.integer(node, args[0])
+            return Node("find", INT, [owner, byte, self.position(node.func.value, node.args[1])])
         if isinstance(owner.kind, BoxKind):
             declared = owner.kind.type
             shape = METHODS[type(declared)].get(name)

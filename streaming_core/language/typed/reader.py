@@ -103,7 +103,7 @@ class Reader(Expressions):
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 return [self.store(node, target, self.expression(value))]
             case ast.AugAssign():
-                return [self.augmented(node)]
+                return self.augmented(node)
             case ast.If():
                 return [self.conditional(node)]
             case ast.While(orelse=[]):
@@ -133,13 +133,23 @@ class Reader(Expressions):
                 result = self.expression(value)
                 return Node("return", NONE, [self.cast(result, self.leave(node, result.kind))])
 
-    def augmented(self, node: ast.AugAssign) -> Node:
-        """Type `target += value` as `target = target + value`."""
-        load = ast.parse(ast.unparse(node.target), mode="eval").body
-        for part in ast.walk(load):
-            ast.copy_location(part, node)
-        whole = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-        return self.store(node, node.target, self.expression(whole))
+    def augmented(self, node: ast.AugAssign) -> list[Node]:
+        """Type `target += value` as `target = target + value`; an index has its value once, before both."""
+        target, before = node.target, list[Node]()
+        if not isinstance(target, ast.Name):
+            self.calm(node, self.row(target.value), "the row or array of an augmented assignment")
+        if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Name | ast.Constant | ast.Slice):
+            index = self.integer(node, self.expression(target.slice))
+            before, name = self.variable(node, "index", index)
+            target = ast.copy_location(ast.Subscript(target.value, name, ast.Store()), target)
+        whole = ast.copy_location(ast.BinOp(target, node.op, node.value), node)
+        return [*before, self.store(node, target, self.expression(whole))]
+
+    def variable(self, node: ast.stmt | ast.expr, role: str, value: Node) -> tuple[list[Node], ast.Name]:
+        """Assign to a variable that the source does not have; its name depends on its place alone."""
+        name = f"_{role}_{node.lineno}_{node.col_offset}"
+        assigned = Node("assign", NONE, [self.cast(value, self.assign(node, name, value.kind))], name)
+        return [assigned], ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def conditional(self, node: ast.If) -> Node:
         """Type `if`; a branch that a parameter rules out is unreachable."""
@@ -178,7 +188,7 @@ class Reader(Expressions):
         name = self.called(call)
         return name == "range" and name not in self.names
 
-    def assign(self, node: ast.stmt, name: str, kind: Any) -> Any:
+    def assign(self, node: ast.stmt | ast.expr, name: str, kind: Any) -> Any:
         """A variable gets a value of this type; returns that of the variable."""
         self.variables[name] = self.joined(node, self.variables.get(name, kind), kind)
         if self.assigned is not None:
@@ -211,7 +221,7 @@ class Reader(Expressions):
                 if isinstance(array.kind, BoxKind):
                     method = advice.changed_by(type(array.kind.type))
                     raise self.fail(node, f"cannot assign to an item of {array.kind}; write an entry with {method}")
-                position = self.integer(index, self.expression(index))
+                position = self.position(owner, index)
                 if not isinstance(array.kind, ArrayKind) or not array.kind.writable:
                     reason = (
                         f"{array.kind.where}: the row is"
@@ -229,7 +239,7 @@ class Reader(Expressions):
             name = call.func.attr
             owner = self.expression(call.func.value)
             if owner.kind == OUT and name == "emit":
-                return [self.emit(call)]
+                return self.emit(call)
             if owner.kind in (OUT, PLAN) and name == "drop" and not call.args and not call.keywords:
                 if self.program.app.kind == "transaction" and self.function not in self.program.roles():
                     raise self.fail(call, "only the transaction and its post function can call drop(), not this helper")
@@ -239,27 +249,40 @@ class Reader(Expressions):
                 return [self.access(call, name)]
             if isinstance(owner.kind, KeysKind) and name == "add":
                 resolved = owner.kind.resolved
-                return [Node("key", NONE, self.fields(call, "keys.add", resolved, resolved.state[0]), resolved)]
+                before, values = self.in_order(call, self.fields(call, "keys.add", resolved, resolved.state[0]))
+                return [*before, Node("key", NONE, values, resolved)]
             if isinstance(owner.kind, BoxKind) and isinstance(owner.kind.type, Queue) and name == "append":
                 return [self.append(call, owner)]
         return [Node("effect", NONE, [self.expression(call)])]
 
-    def emit(self, call: ast.Call) -> Node:
+    def emit(self, call: ast.Call) -> list[Node]:
         """Type `out.emit(field=value, ...)`."""
         assert self.output is not None  # a function with an `out` has an output record
         output = self.program.resolved(self.output)
-        return Node("emit", NONE, self.fields(call, "emit", output, output.event[0]), output)
+        before, values = self.in_order(call, self.fields(call, "emit", output, output.event[0]))
+        return [*before, Node("emit", NONE, values, output)]
+
+    def in_order(self, call: ast.Call, values: dict[str, Node]) -> tuple[list[Node], list[Node]]:
+        """Assignments of values in written order, and the values in the order of the fields."""
+        written = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
+        before: list[Node] = []
+        if written != list(values):
+            for name in written:
+                assigned, variable = self.variable(call, name, values[name])
+                before += assigned
+                values[name] = self.expression(variable)
+        return before, list(values.values())
 
     def append(self, call: ast.Call, queue: Node) -> Node:
         """Type an append to a queue: its values in written order, the order of evaluation, and their fields."""
         self.changed(call, queue.kind)
         row = self.program.resolved(queue.kind.type.item)
         slots = row.state[0]
-        values = dict(zip(slots, self.fields(call, "append", row, slots), strict=True))
+        values = self.fields(call, "append", row, slots)
         written = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
         return Node("append", NONE, [queue, *(values[name] for name in written)], [slots[name] for name in written])
 
-    def fields(self, call: ast.Call, function: str, record: Resolved, slots: dict[str, Slot]) -> list[Node]:
+    def fields(self, call: ast.Call, function: str, record: Resolved, slots: dict[str, Slot]) -> dict[str, Node]:
         """The keyword arguments of a call, converted to the fields of a record, in the order of the fields."""
         form = f"{function}({', '.join(f'{name}=...' for name in slots if name != 'seq')})"
         if call.args or any(k.arg is None for k in call.keywords):
@@ -270,8 +293,7 @@ class Reader(Expressions):
             extra = ", ".join(name for name in names if name not in slots)
             faults = [f"{what} {which}" for what, which in (("is missing", missing), ("has no field", extra)) if which]
             raise self.fail(call, f"{function}() {' and '.join(faults)}; write {form}")
-        values = []
-        # The written order decides only which of two errors comes first. Kernels use the order of the fields too.
+        values = {}
         for name, slot in slots.items():
             value = self.expression(next(k.value for k in call.keywords if k.arg == name))
             where = f"{record.name}.{name}"
@@ -284,7 +306,7 @@ class Reader(Expressions):
                     raise self.fail(call, f"cannot store {value.kind} in {where}, {holds}")
             elif not isinstance(slot.type, Text) or value.kind != TEXT:
                 raise self.fail(call, f"cannot store {value.kind} in {where}, which holds a text")
-            values.append(value)
+            values[name] = value
         return values
 
     def access(self, call: ast.Call, name: str) -> Node:

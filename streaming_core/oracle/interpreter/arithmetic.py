@@ -57,7 +57,7 @@ def negative() -> Any:
     raise IndexError("index is negative")
 
 
-def set_item(items: list, index: int, value: Any) -> None:
+def set_item(value: Any, items: list, index: int) -> None:
     """`items[index] = value`; negative positions are out of range."""
     if not 0 <= index < len(items):
         raise IndexError(f"index {index} out of range 0..{len(items) - 1}")
@@ -67,14 +67,14 @@ def set_item(items: list, index: int, value: Any) -> None:
 def text_slice(text: bytes, low: int, high: int) -> bytes:
     """`text[low:high]`; negative bounds are an error."""
     if low < 0 or high < 0:
-        raise IndexError("text: slice bounds are not negative")
+        raise IndexError("text: a bound of a slice is negative")
     return text[low:high]
 
 
 def text_find(text: bytes, byte: int, start: int) -> int:
     """Position of the first `byte` at or after `start`, or -1."""
     if start < 0:
-        raise IndexError("text: a search does not start before the text")
+        raise IndexError("text: a search starts before the text")
     if not 0 <= byte <= 255:
         raise ValueError("text: a byte lies in 0..255")
     return text.find(byte, start)

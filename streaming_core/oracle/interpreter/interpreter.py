@@ -235,7 +235,8 @@ class Interpreter:
                 where = f" ({place(frame.tb_frame.f_code.co_filename, frame.tb_lineno)})"
             frame = frame.tb_next
         name = step.operator.name if step else "source"
-        return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {error}{where}")
+        reason = "division by zero" if isinstance(error, ZeroDivisionError) else error  # Python has many texts for it
+        return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {reason}{where}")
 
 
 def _plain(keys: Any) -> list:

@@ -84,7 +84,7 @@ class Source(Printer):
     def s_setitem(self, node: Node) -> None:
         """Add a store to an item of an array."""
         array, position, value = node.args
-        operands = self.expression(array), self.expression(position), self.kept(value, array.kind.item)
+        operands = self.kept(value, array.kind.item), self.expression(array), self.expression(position)
         self.add(f"_set_item({', '.join(operands)})", node.line)
 
     def s_emit(self, node: Node) -> None:
@@ -257,7 +257,7 @@ class Source(Printer):
         """Return a slice of a text."""
         text, low, high = self.operands(node)
         if all(n.op in ("var", "const") for n in node.args[1:]):
-            return f"({text}[{low}:{high}] if {low} >= 0 <= {high} else _negative())"
+            return f"({text}[{low}:{high}] if {low} >= 0 <= {high} else _slice({text}, {low}, {high}))"
         return f"_slice({text}, {low}, {high})"
 
     def e_find(self, node: Node) -> str:
@@ -265,7 +265,7 @@ class Source(Printer):
         text, byte, start = self.operands(node)
         constant = node.args[1].op == "const" and 0 <= node.args[1].data <= 255
         if constant and node.args[2].op in ("var", "const"):
-            return f"({text}.find({byte}, {start}) if {start} >= 0 else _negative())"
+            return f"({text}.find({byte}, {start}) if {start} >= 0 else _find({text}, {byte}, {start}))"
         return f"_find({text}, {byte}, {start})"
 
     def e_method(self, node: Node) -> str:

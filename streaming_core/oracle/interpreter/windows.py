@@ -229,7 +229,7 @@ class Sliding(Windowed):
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
         self.sets: dict[tuple, _Set] = {}  # by key; without observers of expiries, in the order of their last update
-        self.is_observed = self.result is not None or self.slide is not None
+        self.is_observed = self.declared.is_observed
 
     def numbers(self, first: int, last: int) -> range:
         """Return the first of the row's open windows."""

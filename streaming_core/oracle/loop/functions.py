@@ -171,14 +171,16 @@ class Functions(Printer):
     def s_setfield(self, node: Node) -> None:
         """Add a store to a field of a row."""
         row, value = self.operands(node)
-        self.add(self.store(node.data.type, f"{row} + {node.data.offset}", value))
+        self.add(f"_value = {value}")
+        self.add(self.store(node.data.type, f"{row} + {node.data.offset}", "_value"))
 
     def s_setitem(self, node: Node) -> None:
         """Add a store to an item of an array."""
         array, position, value = self.operands(node)
         kind = node.args[0].kind
+        self.add(f"_value = {self.plain(node.args[2], kind.item, value)}")
         at = f"{array} + _index(_ctx, {position}, {kind.count}, {self.site(node.line)}) * {kind.item.width}"
-        self.add(self.store(kind.item, at, self.plain(node.args[2], kind.item, value)))
+        self.add(self.store(kind.item, at, "_value"))
 
     def plain(self, node: Node, scalar: Scalar, value: str) -> str:
         """Return a value in the type that its store takes."""

@@ -152,11 +152,11 @@ def _row(ctx, table, word, most, site):
     row = get(word)
     if row == 0:
         if most == 0:
-            put(ctx + SITE, 16 * site + 14)
+            put(ctx + SITE, 16 * site + 10)
             raise KeyError("the table has no row with this key")
         row = get(table + USED)
         if row > most:
-            put(ctx + SITE, 16 * site + 15)
+            put(ctx + SITE, 16 * site + 11)
             raise OverflowError("the table is full")
         put(word, row)
     return row - 1

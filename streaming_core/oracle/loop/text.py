@@ -24,8 +24,8 @@ def text_item(ctx, text, i, site):
 def text_slice(ctx, text, low, high, site):
     """`text[low:high]`."""
     if low < 0 or high < 0:
-        put(ctx + SITE, 16 * site + 10)
-        raise IndexError("slice bounds are not negative")
+        put(ctx + SITE, 16 * site + 6)
+        raise IndexError("text: a bound of a slice is negative")
     low = min(low, text[1])
     high = max(low, min(high, text[1]))
     return (text[0] + low, high - low)
@@ -51,11 +51,11 @@ def find_in_16(typingctx, address, byte):
 def text_find(ctx, text, byte, start, site):
     """Position of the first `byte` at or after start, or -1: sixteen bytes at a time."""
     if start < 0:
-        put(ctx + SITE, 16 * site + 11)
-        raise IndexError("a search does not start before the text")
+        put(ctx + SITE, 16 * site + 7)
+        raise IndexError("text: a search starts before the text")
     if byte < 0 or byte > 255:
-        put(ctx + SITE, 16 * site + 12)
-        raise ValueError("a byte lies in 0..255")
+        put(ctx + SITE, 16 * site + 8)
+        raise ValueError("text: a byte lies in 0..255")
     at = start
     while at < text[1]:
         position = find_in_16(text[0] + at, byte)

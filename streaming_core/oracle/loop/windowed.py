@@ -38,11 +38,10 @@ class Windowed(Functions):
         self._key_functions(names["i"], key, window.every is not None)
         self._find(names, key, at)
         is_single = window.kind == "single"
-        is_observed = "result" in operator.functions or "slide" in operator.functions
-        self._expiry(names, operator, window.kind, is_observed)
+        self._expiry(names, operator, window.kind, window.is_observed)
         for stream in range(len(window.states)):
             self._keys(names, operator, window, stream)
-            self._take(names, operator, window, stream, is_single and not is_observed)
+            self._take(names, operator, window, stream, is_single and not window.is_observed)
         self._inputs(names, operator, window)
         self.finished += [
             (0, "@_compiled", 0), (0, f"def _flush_{i}(_ctx, states, n):", 0),

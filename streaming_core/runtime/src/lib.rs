@@ -30,6 +30,10 @@ mod engine;
 #[cfg(feature = "pyo3")]
 mod python;
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "../tests/layers.rs"]
+mod layers;
+
 pub use dataflow::share::Dealer;
 pub use engine::make;
 pub use error::RunError;

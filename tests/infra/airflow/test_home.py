@@ -5,11 +5,13 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import sqlite3
 import stat
 
 import pytest
 
 from infra.airflow import home as airflow_home
+from streaming_core.errors import BadInput
 
 LOOPBACK = {"127.0.0.1", "localhost"}
 
@@ -34,6 +36,27 @@ def test_airflow_home_is_private_to_its_owner(home, settings):
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     for name in ("airflow.cfg", "secrets.json"):
         assert stat.S_IMODE((home / name).stat().st_mode) == 0o600, name
+
+
+@pytest.mark.parametrize("name", ["airflow.cfg", "airflow.db"])
+def test_home_of_another_airflow_is_refused_and_stays_as_it_is(home, name):
+    (home / name).write_text("[core]\nfernet_key = theirs\n")
+    for use in (airflow_home.occupancy, lambda: airflow_home.prepare(home / "logs" / "prepare.log")):
+        with pytest.raises(BadInput, match=f"AIRFLOW_HOME={home} belongs to another Airflow: unset AIRFLOW_HOME"):
+            use()
+    assert [path.name for path in home.iterdir()] == [name]
+    assert "theirs" in (home / name).read_text()
+
+
+def test_database_of_another_airflow_is_refused_and_stays_as_it_is(home, tmp_path, monkeypatch):
+    with sqlite3.connect(tmp_path / "theirs.db") as database:
+        database.execute("CREATE TABLE connection (conn_id text)")
+        database.execute("INSERT INTO connection VALUES ('spark_default')")
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path}/theirs.db")
+    with pytest.raises(BadInput, match="AIRFLOW__DATABASE__SQL_ALCHEMY_CONN belongs to another Airflow"):
+        airflow_home.prepare(tmp_path / "prepare.log")
+    with sqlite3.connect(tmp_path / "theirs.db") as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("connection",)]
 
 
 def test_every_home_keeps_its_own_secrets(home, settings, tmp_path, monkeypatch):

@@ -80,6 +80,7 @@ def test_changed_entry_is_refused_by_name_in_one_line(home, capsys, arguments):
     assert capsys.readouterr().err == f"lockstep: {line}\n"
 
 
+@pytest.mark.slow
 def test_pages_name_a_changed_entry_and_show_no_acknowledgement(home, capsys):
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
@@ -93,6 +94,7 @@ def test_pages_name_a_changed_entry_and_show_no_acknowledgement(home, capsys):
     assert cells | {"index.html"} <= named
 
 
+@pytest.mark.slow
 def test_withdrawn_acknowledgement_is_hidden_and_both_entries_stay(home, capsys, monkeypatch):
     monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
     past_runs.make(home)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from infra.cli import check
 from streaming_core.apps import registry
 from streaming_core.errors import RunFailed
@@ -12,6 +14,7 @@ from tests.infra.cli.conftest import lockstep
 from tests.support import pages
 
 
+@pytest.mark.slow
 def test_application_runs_in_every_way_of_its_kind(spark, capfd, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1, 2])
     assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 0
@@ -23,12 +26,15 @@ def test_application_runs_in_every_way_of_its_kind(spark, capfd, monkeypatch):
         ["pooled", "affinity"],
         *(["pinned", way] for way in ("gate", "gate-planned", "pair_queue", "pair_queue-planned")),
         *(["pinned", way] for way in ("shared_ring", "shared_ring-planned")),
+        ["morsel", "morsel"],
     ]
-    shown = [line.split()[:2] for line in output.splitlines() if line.startswith(("pooled", "pinned"))]
+    shown = [line.split()[:2] for line in output.splitlines() if line.startswith(("pooled", "pinned", "morsel"))]
     assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways
-    assert output.splitlines()[-1] == "All 11 cells equal the oracle"
+    assert "left out   pooled: heuristic ct, lp, et, qst; queue hybrid, partitioned, shared; reorder lock;" in output
+    assert output.splitlines()[-1] == "All 13 cells equal the oracle"
 
 
+@pytest.mark.slow
 def test_late_rows_in_a_sink_of_their_own_are_checked(spark, package, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [2])
     (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
@@ -54,7 +60,7 @@ def test_failure_is_named_with_its_way(spark, capsys, monkeypatch):
     wrong = [cell for cell in findings["cells"] if cell["verdict"] != "equal"]
     assert {cell["cell"].split(".")[1] for cell in wrong} == {"pooled"}
     assert {cell["reason"] for cell in wrong} == {"operator count: event 7: out of cheese"}
-    assert findings["sentence"].startswith("6 of 7 cells equal the oracle; wc/affinity-batch16/t2 failed")
+    assert findings["sentence"].startswith("7 of 8 cells equal the oracle; wc/affinity-batch16/t2 failed")
 
 
 def test_broken_invariant_is_distinct_from_a_different_result(spark, capsys, monkeypatch):

@@ -90,7 +90,7 @@ def test_usage_error_is_one_line_and_writes_nothing(refused, arguments, message)
         (["--pools", "puddle"], "unknown pool 'puddle'; known: shared_nothing, shared_everything, shared_per_socket"),
         (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: affinity, ct, lp, et, qst"),
         (["--channels", "pipe"], "unknown channel 'pipe'; known: gate, scalegate, merge_sort, shared_ring, pair_queue"),
-        (["--queues", ""], "--queues: give at least one value"),
+        (["--queues", ""], "--queues must not be empty"),
         (["--batches", "0"], "each number must be between 1 and 65536, got 0"),
         (["--batches", "x"], "--batches: must be a number, got 'x'"),
         (

@@ -99,11 +99,11 @@ def test_case_insensitive_names_are_reported(monkeypatch, capsys):
 def test_results_of_another_version_have_a_remedy(home, capsys):
     part = write_raw(home, "cells", "20260101T000000Z-00000001", [{"cell": "c"}])
     table = pq.ParquetFile(part).read()
-    for version, fix in ((0, "then `lockstep migrate`"), (9, "check out the newer Lockstep that wrote it")):
+    for version in (0, 9):
         pq.write_table(table.set_column(0, table.schema.field(0), pa.array([version], pa.int32())), part)
         line = fault(capsys, "raw results")
         assert f"{part} has raw schema version {version}" in line
-        assert fix in line.partition("; to fix: ")[2]
+        assert "check out the Lockstep that wrote it" in line.partition("; to fix: ")[2]
 
 
 @pytest.mark.parametrize(("folder", "message"), [("nosuch", "is not a folder"), ("/proc", "cannot be written")])

@@ -1,18 +1,46 @@
-"""infra/cli/lockstep: from any folder, and whatever the shell has set, commands get the environment that make gives."""
+"""infra/setup/environment: make and `lockstep` give every program the same environment, whatever the shell has set."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from dotenv import dotenv_values
+
+from infra.cli import command as lockstep
+from infra.services.engines import REQUIREMENTS
+from streaming_core.cli import command as streaming_core
+from streaming_core.data import workload
+from streaming_core.engines.environment import FOLDER
+from streaming_core.regression.home import Home
+from streaming_core.run import engine
+from streaming_core.run.provenance import build
+from streaming_core.run.way import Pooled
+from tests.dbt.raw_runs import GREEN, write_runs
+from tests.e2e.scheduled import free_port
+from tests.reports import past_runs
+from tests.streaming_core.engines.planted import WC, plant
+from tests.support import checkout as copies
+from tests.support.checkout import FOREIGN
 
 ROOT = Path(__file__).resolve().parents[3]
 # What the two need not agree upon: where one stands, and what make tells itself.
-APART = {"_", "PWD", "OLDPWD", "SHLVL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR", "PATH"}
-HOSTILE = ["$(shell touch marker)", "$(touch marker)", "`touch marker`", "${HOME} $$ $1", "p#w", "p\\#w", " p ", "p\\"]
-HOSTILE += ["'p", '"p', "p; touch marker", "p & touch marker", "$(error p)", "%p", "a:=b", "a=b"]
+APART = {"_", "PWD", "OLDPWD", "SHLVL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR"}
+PATIENCE = 900
+LOOPBACK = "localhost,127.0.0.1"
+# The variables that a user may set for the installation, or for a run.
+KEPT = {
+    **{"PIP_INDEX_URL": "https://index.example", "PIP_CERT": "/a.pem", "UV_DEFAULT_INDEX": "https://index.example"},
+    **{"UV_INDEX_OURS_PASSWORD": "secret", "CARGO_REGISTRIES_OURS_INDEX": "https://index.example"},
+    **{"https_proxy": "http://proxy.example:3128", "JAVA_HOME": "/java", "SPARK_REMOTE": "sc://spark.example"},
+    **{"AIRFLOW_CONN_NODE": "{}", "AIRFLOW__CORE__PARALLELISM": "2", "NO_PROXY": "a.example"},
+}
 TELLS = """#!/bin/sh
 env -0 > "$SEEN.$(basename $0)"
 printf '%s\\n' "$@" > "$SEEN.arguments"
@@ -23,10 +51,9 @@ printf '%s\\n' "$@" > "$SEEN.arguments"
 def checkout(tmp_path):
     """A checkout whose programs only record their environment."""
     root = tmp_path / "checkout"
-    for name in ("Makefile", "infra/cli/lockstep"):
+    for name in ("Makefile", "infra/cli/lockstep", "infra/setup/environment", "streaming_core/foreign.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    (root / "infra" / "setup").mkdir()
     (root / "streaming_core" / "runtime").mkdir(parents=True)
     (root / ".venv" / "bin").mkdir(parents=True)
     for name in ("infra/setup/doctor", "requirements.lock", "Cargo.toml", "pyproject.toml"):
@@ -51,42 +78,67 @@ def call(checkout: Path, command: list[str], folder: Path, more: dict[str, str],
 
 
 @pytest.mark.parametrize(
-    ("settings", "shell"),
+    ("settings", "shell", "expected"),
     [
-        ("", {}),
-        ("", {"PYTHONPATH": "/elsewhere", "PYTHONHOME": "/elsewhere", "PYTHONDONTWRITEBYTECODE": "1"}),
-        ("", {"LOCKSTEP_HOME": "/some/where/../place", "AIRFLOW_HOME": ""}),
-        ("# mine\nLOCKSTEP_HOME=../history\n#AIRFLOW_HOME=no\nAIRFLOW__CORE__PARALLELISM=2", {}),
-        ("LOCKSTEP_HOME=../history\nOTHER=file\n", {"LOCKSTEP_HOME": "/mine", "OTHER": "shell"}),
-        # What a shell or make would take for more than text.
-        *((f"OTHER={text}\nNEXT=2", {}) for text in HOSTILE),
+        ("", {"LOCKSTEP_HOME": "/some/where/../place", "AIRFLOW_HOME": ""}, {"LOCKSTEP_HOME": "/some/place"}),
+        ("OTHER='$(shell touch marker) #$$'\n", {}, {"OTHER": "$(shell touch marker) #$$", "no_proxy": LOOPBACK}),
+        ("OTHER=file\n", {"OTHER": "shell", "no_proxy": "a.example"}, {"OTHER": "shell"}),
+        ("HADOOP_CONF_DIR=/etc/hadoop\n", FOREIGN, {"HADOOP_CONF_DIR": "/etc/hadoop"}),
+        ("", FOREIGN | KEPT, KEPT | dict.fromkeys(("NO_PROXY", "no_proxy"), f"a.example,{LOOPBACK}")),
     ],
 )
-def test_command_and_make_have_the_same_environment(checkout, tmp_path, settings, shell):
-    if settings:
-        (checkout / ".env").write_text(settings)
+def test_command_and_make_have_the_same_environment(checkout, tmp_path, settings, shell, expected):
+    (checkout / ".env").write_text(settings)
     by_make = call(checkout, ["make", "bench"], checkout, shell, "streaming-core")
     link = checkout / ".venv" / "bin" / "lockstep"
     assert link.is_symlink(), "make setup links it"
     typed = call(checkout, [str(link), "report"], tmp_path, shell, "python")
-    assert {k: v for k, v in typed.items() if k not in APART} == {k: v for k, v in by_make.items() if k not in APART}
-    assert {env["PATH"].partition(":")[0] for env in (by_make, typed)} == {str(checkout / ".venv" / "bin")}
-    lines = [line.partition("=") for line in settings.splitlines() if line.startswith(("OTHER=", "NEXT="))]
-    assert {name: by_make[name] for name, _, _ in lines} == {name: shell.get(name, text) for name, _, text in lines}
-    assert not [*checkout.rglob("marker"), *tmp_path.glob("marker")]
+    assert {name for name in typed.keys() | by_make if typed.get(name) != by_make.get(name)} <= APART
+    assert typed["PATH"] == f"{checkout}/.venv/bin:/usr/local/bin:/usr/bin:/bin:/nowhere/.cargo/bin"
+    assert {name: typed[name] for name in expected} == expected
+    assert not [name for name in FOREIGN if name in typed and name not in expected and "proxy" not in name.lower()]
+    assert not list(checkout.rglob("marker"))
 
 
-def test_file_derived_from_settings_is_private(checkout):
-    (checkout / ".env").write_text("AIRFLOW_CONN_NODE=a secret\n")
-    call(checkout, ["make", "bench"], checkout, {}, "streaming-core")
-    copies = [path for path in checkout.rglob("*") if path.is_file() and "a secret" in path.read_text()]
-    assert len(copies) == 2
-    assert {path.name: path.stat().st_mode & 0o077 for path in copies if path.name != ".env"} == {"env.mk": 0}
+ACCEPTED = {
+    **{"A=1": "1", "export A=1": "1", "A = 1  ": "1", "  A=1": "1", "A=1\r": "1", "A=": "", "lower_1=1": "1"},
+    **{"A=p#w": "p#w", "A=p # comment": "p", "A=a=b;c & d (e)": "a=b;c & d (e)", "A=%p": "%p", "A=a:=b": "a:=b"},
+    **{"A='$(touch marker) `x` \\ #$$'": "$(touch marker) `x` \\ #$$", 'A="a b" # comment': "a b", "A=''": ""},
+    **{"A=~/x": "/nowhere/x", "A=~": "/nowhere", "A=/a:~/x": "/a:/nowhere/x", "A='~/x'": "~/x"},
+}
+REFUSED = ["A=$B", "A=`x`", "A=\\x", 'A="$B"', "A='p", 'A="p', "A='p'x", "A=#p", "A=~ben/x", "A", "export A", "A-B=1"]
 
 
-def test_relative_home_starts_at_the_working_directory(checkout, tmp_path):
+@pytest.mark.parametrize("line", ACCEPTED)
+def test_line_of_the_settings_file_means_what_dotenv_reads(checkout, line):
+    (checkout / ".env").write_bytes(f"# mine\n\n{line}\n".encode())
+    name = "lower_1" if "lower" in line else "A"
+    assert call(checkout, ["infra/setup/environment", "python"], checkout, {}, "python")[name] == ACCEPTED[line]
+    if "~" not in line:  # dotenv leaves it to its caller, and a shell expands it
+        assert dotenv_values(checkout / ".env", interpolate=False) == {name: ACCEPTED[line]}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_line_that_shells_and_dotenv_read_differently_is_refused(checkout, line):
+    (checkout / ".env").write_text(f"# mine\n{line}\n")
+    command = [checkout / "infra" / "cli" / "lockstep", "run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"lockstep: {checkout}/.env:2: ")
+
+
+def test_make_stops_at_a_line_that_is_refused(checkout):
+    (checkout / ".env").write_text("A\n")
+    done = subprocess.run(["make", "bench"], cwd=checkout, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[0] == f"lockstep: {checkout}/.env:1: write NAME=value"
+    assert done.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("home", ["mine", "~/mine"])
+def test_relative_home_starts_at_the_working_directory(checkout, tmp_path, home):
     command = [str(checkout / "infra" / "cli" / "lockstep"), "report", "a b", "$c"]
-    typed = call(checkout, command, tmp_path, {"LOCKSTEP_HOME": "mine"}, "python")
+    typed = call(checkout, command, tmp_path, {"LOCKSTEP_HOME": home, "HOME": str(tmp_path)}, "python")
     assert typed["LOCKSTEP_HOME"] == str(tmp_path / "mine")
     assert typed["AIRFLOW_HOME"] == str(checkout / ".airflow")
     assert (tmp_path / "seen.arguments").read_text().splitlines() == ["-P", "-m", "infra.cli", "report", "a b", "$c"]
@@ -97,3 +149,137 @@ def test_command_before_setup_names_the_setup_command(checkout):
     done = subprocess.run([checkout / "infra" / "cli" / "lockstep", "run"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == f"lockstep: {checkout} is not set up: type `make -C {checkout} setup`\n"
+
+
+# Lines of a shell, in a folder with files `w` (a workload) and `r` (a run) -> what they print. A line that is refused
+# prints only that.
+QUICK = {
+    """
+    streaming-core generate wc --events 200 --out a
+    streaming-core run wc --input a --threads 2 --out b
+    streaming-core oracle wc --input a --out c
+    streaming-core diff b c
+    """: "equal",
+    "lockstep version": f"build {build().removesuffix('-dirty')}",
+    "lockstep doctor": "ok",
+    "lockstep conformance --engine planted --workloads ties --threads 1": "equal",
+}
+REFUSED = {
+    "lockstep gate --against HEAD --cells nosuch": "has no cell nosuch",
+    "lockstep bisect nosuch --good HEAD": "no commit after ",
+}
+SLOW = {
+    """
+    streaming-core record wc --operator count --input w --out d
+    streaming-core replay d --repetitions 1
+    streaming-core plan wc --input w --threads 1 --out plan.json
+    """: "",
+    """
+    LOCKSTEP_HOME=$LOCKSTEP_HOME.new
+    lockstep run --applications wc --executors pooled --threads 1 --events 500 --repetitions 1
+    lockstep publish
+    lockstep report
+    """: "The one cell equals the oracle",
+    """
+    LOCKSTEP_HOME=$LOCKSTEP_HOME.old
+    lockstep warehouse rebuild
+    lockstep warehouse build
+    lockstep warehouse docs
+    lockstep warehouse freshness || [[ $? = 1 ]]
+    """: "the newest results are from 2025-",
+    "lockstep hosts local && lockstep airflow version": "local: ",
+    # The page is up when the command prints how to end it.
+    """
+    lockstep ui --port PORT | while read -r line; do
+        echo "$line"
+        if [[ $line = Ctrl-C* ]]; then lockstep stop; fi
+    done
+    """: "stopped Airflow",
+    "lockstep check wc --events 200": "cells equal the oracle",
+    """
+    mkdir rows && printf 'ts,line\\n1,a b\\n2,b\\n' > rows/1.csv
+    lockstep import wc rows/1.csv --out imported
+    lockstep follow wc --source rows --out live --until-idle 0 --verify
+    lockstep invariants r --input w
+    """: "holds",
+    "lockstep engines lock bare && lockstep engines install bare && lockstep engines list": "engine bare is ready",
+    "streaming-core bench wc --events 200 --threads 1 --repetitions 1 --out bench.json": "",
+    "make -C checkout doctor && make -C checkout bench ARGS='wc --events 200 --threads 1 --repetitions 1'": "",
+    """
+    lockstep service
+    lockstep stack down --folder stack
+    lockstep debug nosuch || [[ $? = 2 ]]
+    """: "unknown cell 'nosuch'",
+}
+ELSEWHERE = ("lockstep stack up", "lockstep stack status", "lockstep stack test")  # e2e/test_stack.py
+# They start no other program.
+ALONE = (
+    *("streaming-core apps", "streaming-core describe", "streaming-core new", "streaming-core probe"),
+    *("lockstep acknowledge", "lockstep prune", "lockstep backup", "lockstep restore", "lockstep sql"),
+    "lockstep engines new",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, with_compiled) -> Path:
+    """A folder with the homes, engines and files of the lines, and another repository."""
+    folder = tmp_path_factory.mktemp("foreign")
+    past_runs.make(Home(with_compiled(folder / "home")), nights=1, red=False)
+    with_compiled(folder / "home.new")
+    write_runs(Home(folder / "home.old"), (GREEN,))
+    plant(folder / "engines", "planted", WC.format(fault=""))
+    bare = plant(folder / "engines", "bare", WC.format(fault="")).folder
+    shutil.rmtree(bare / FOLDER)
+    (bare / REQUIREMENTS).touch()
+    subprocess.run(["git", "init", "--quiet", folder / "other"], check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "line",
+    [*QUICK, *REFUSED, *(pytest.param(line, marks=pytest.mark.slow) for line in SLOW)],
+    ids=lambda line: " ".join(line.split()[:3]),
+)
+def test_command_works_beside_the_variables_of_other_programs(folder, line):
+    if "--input w" in line and not (folder / "w").exists():
+        workload.write("wc", {}, 200, 1, folder / "w")
+        engine.run(Pooled(app="wc", threads=1, sink="parquet", repetitions=1), folder / "w", folder / "r")
+    if "checkout" in line:
+        copies.copy(folder / "checkout")
+    foreign = FOREIGN | {"GIT_DIR": str(folder / "other" / ".git")}
+    if "streaming-core" in line:
+        del foreign["PYTHONHOME"]  # with it, no script of Python reaches its first line
+    own = {
+        "LOCKSTEP_HOME": str(folder / "home"),
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
+        "LOCKSTEP_ENGINES": str(folder / "engines"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+    }
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line.replace("PORT", str(free_port()))],
+        cwd=folder,
+        env=copies.environment(ROOT) | foreign | own,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == (2 if line in REFUSED else 0), done.stdout + done.stderr
+    if line in REFUSED:
+        assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert {**QUICK, **REFUSED, **SLOW}[line] in done.stdout + done.stderr
+
+
+def test_table_of_lines_has_every_command():
+    def commands(command: Any, words: str) -> Iterator[str]:
+        below = getattr(command, "commands", None)
+        if below is None:
+            yield words
+        for name, one in (below or {}).items():
+            yield from commands(one, f"{words} {name}")
+
+    text = " ".join([*QUICK, *REFUSED, *SLOW, *ELSEWHERE, *ALONE])
+    programs = (lockstep.app, streaming_core.app)
+    names = [name for app in programs for name in commands(typer.main.get_command(app), app.info.name)]
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []

@@ -10,7 +10,10 @@ import shlex
 import subprocess
 import sys
 from contextlib import nullcontext
+from datetime import datetime
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from infra.cli import importing
@@ -40,6 +43,7 @@ def home(tmp_path, monkeypatch):
     return Home(tmp_path / "home")
 
 
+@pytest.mark.slow
 def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spark, tmp_path, capsys, monkeypatch):
     workload.write("fd", {"entities": 50}, 500, 1, tmp_path / "generated")
     events = [row for table in workload.read(tmp_path / "generated").blocks(500) for row in table.to_pylist()]
@@ -57,6 +61,7 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spar
         f"{folder}: 500 events for fd, from 501 rows of {tmp_path / 'events.csv'}",
         f"set aside 1 row, kept in {folder / 'aside'}:",
         f"           1  ts is not an integer (first: {tmp_path / 'events.csv'}, row 501)",
+        "warning: set aside 1 of 501 rows (0.2 %; tolerated 0 %)",
     ]
     # A regression plans it with its parameters.
     request = {"applications": ["fd", "wc"], "executors": ["pooled"], "threads": [2], "data": {"fd": "mine"}}
@@ -117,6 +122,25 @@ def test_tutorial_import_prints_the_output_on_its_page(home, spark, package, tmp
     ]
 
 
+@pytest.mark.slow
+def test_values_are_read_as_other_programs_write_them(home, spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importing, "spark_session", lambda *_: nullcontext(spark))
+    text = "ts,x,y\n1970-01-01 00:00:01+00,1,-nan\n1970-01-01 05:45:02+0545,2,+inf\n1970-01-01,3,1e400\n"
+    (tmp_path / "ü [1].CSV").write_text(text)
+    times = [datetime(1970, 1, 1, 0, 0, 3, 1), datetime(9999, 12, 31)]
+    more = {"id": pa.array([bytes(16)] * 2, pa.uuid()), "at": pa.array([1, 2], pa.time64("us"))}
+    columns = {"ts": pa.array(times, pa.timestamp("us")), "a": [1, 2], "b": [1, 2], "c": [1.0, 2.0], "d": [True] * 2}
+    pq.write_table(pa.table(columns | more), tmp_path / "right: {a}.parquet", use_deprecated_int96_timestamps=True)
+    files = ["--stream", "Left=ü [1].CSV", "--stream", "Right=right: {a}.parquet"]
+    assert lockstep("import", "scalejoin", *files, "--unit", "us", "--out", "w: +é") == 0
+    events = [row for table in workload.read(tmp_path / "w: +é").blocks(9) for row in table.to_pylist()]
+    assert [row["ts"] for row in events] == [1_000_000, 2_000_000, 3_000_001, 253_402_214_400_000_000]
+    assert [str(row["y"]) for row in events[:2]] == ["nan", "inf"]
+    (aside,) = workload.read_manifest(tmp_path / "w: +é")["imported"]["aside"]
+    assert (aside["reason"], aside["row"]) == ("y does not fit f64", 3)
+
+
 def test_unusable_import_is_refused_before_the_regression_starts(home, tmp_path, capfd):
     workload.write("wc", {}, 10, 1, home.imported("wc", "mine"))
     for data, more, message in (
@@ -145,6 +169,9 @@ TWO = ["scalejoin", "--stream", "Left=a.csv", "--stream", "Right=a.csv", "--out"
 def test_bad_input_is_reported_before_anything_starts(home, tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("fifo.csv")
+    for log in ("delta/_delta_log", "iceberg/metadata/1.metadata.json", "sink/_spark_metadata", "delta/day=1", "wrong"):
+        (tmp_path / log).mkdir(parents=True)
+    (tmp_path / os.fsdecode(b"wrong/\xff.csv")).touch()
     (tmp_path / "a.csv").write_text("ts,line\n")
     for arguments, message in (
         (["nosuch", "a.csv", "--out", "w"], "unknown application 'nosuch'"),
@@ -158,6 +185,11 @@ def test_bad_input_is_reported_before_anything_starts(home, tmp_path, capfd, mon
         ),
         (["fd", "nosuch.csv", "--out", "w"], "nosuch.csv does not exist"),
         (["fd", "fifo.csv", "--out", "w"], "fifo.csv is a FIFO: only regular files"),
+        (["fd", "delta", "--out", "w"], "delta is a table of Delta Lake, and delta/_delta_log says which of its files"),
+        (["fd", "delta/day=1", "--out", "w"], "delta is a table of Delta Lake"),
+        (["fd", "iceberg", "--out", "w"], "iceberg is a table of Iceberg"),
+        (["fd", "sink", "--out", "w"], "sink is a table of Spark's streaming sink"),
+        (["fd", "wrong", "--out", "w"], "b'wrong/\\xff.csv' is not a name in UTF-8: rename it"),
         (["fd", "--out", "w"], "give either files, or --stream NAME=PATH for each stream"),
         (["fd", "a.csv", "--stream", "Left=a.csv", "--out", "w"], "give either files, or --stream NAME=PATH"),
         (["fd", "--stream", "Left=a.csv", "--out", "w"], "app fd has one source: give its files without --stream"),
@@ -202,27 +234,33 @@ def test_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, capfd
     assert "already exists: choose another name, or remove it first" in error
 
 
-def imported_by_a_process(folder, **environment):
+def imported_by_a_process(folder, prefix=(), **environment):
     """`lockstep import` with a session of its own."""
-    (folder / "a.csv").write_text("ts,line\n1,x\n")
-    command = [sys.executable, "-m", "infra.cli", "import", "fd", "a.csv", "--out", "w"]
+    (folder / "ü.csv").write_text("ts,line\n1,x\n")
+    command = [sys.executable, "-m", "infra.cli", "import", "fd", "ü.csv", "--out", "é"]
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "LOCKSTEP_TRACEBACK": "0"} | environment
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    return subprocess.run([*prefix, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
 
 
+@pytest.mark.slow
 def test_import_prints_nothing_on_stderr(tmp_path):
-    """Neither does the JVM of its session, which starts with the command."""
-    done = imported_by_a_process(tmp_path)
+    """Neither does the JVM of its session, even where the name of the host does not resolve."""
+    nameless = ["unshare", "--map-root-user", "--uts", "sh", "-c", 'hostname no-such-host && exec "$@"', "sh"]
+    done = imported_by_a_process(tmp_path, nameless, LC_ALL="C")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "w: 1 event for fd, from 1 row of a.csv\n"
+    assert done.stdout == "é: 1 event for fd, from 1 row of ü.csv\n"
 
 
-def test_failed_jvm_start_is_one_line(tmp_path):
-    done = imported_by_a_process(tmp_path, JAVA_HOME=str(tmp_path / "no_java"))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
-    assert done.stderr.startswith("lockstep: Spark did not start: ")
-    assert "no_java" in done.stderr
-    assert not (tmp_path / "w").exists()
+@pytest.mark.parametrize("cause", ["Error: no room for the heap", "/x/bin/java: No such file or directory"])
+def test_failed_jvm_start_is_one_line_that_names_the_cause(tmp_path, cause):
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\nprintf '%s\\n' 'WARNING: Using incubator modules' '\tat x' '{cause}' >&2; exit 1\n")
+    java.chmod(0o755)
+    done = imported_by_a_process(tmp_path, JAVA_HOME=str(java.parents[1]))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"lockstep: Spark did not start: {cause}\n"
+    assert not (tmp_path / "é").exists()
 
 
 def test_existing_import_name_is_refused(home, spark, tmp_path):

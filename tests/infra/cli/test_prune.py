@@ -270,7 +270,7 @@ def test_undeletable_folder_is_reported_and_the_rest_is_removed(home, capsys, mo
     [
         (["--cache-gb", "many"], "--cache-gb"),
         (["--cache-gb", "-1"], "must be between 0 and 1e9, got -1"),
-        (["--cache-gb", "nan"], "got nan"),
+        (["--cache-gb", "nan"], "--cache-gb must be a valid number"),
         (["everything"], "everything"),
     ],
 )

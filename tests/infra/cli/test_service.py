@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
 
 from infra.checkout import ROOT
 from tests.infra.cli.conftest import lockstep
+from tests.support.programs import require
 
 PATHS = ["plain", "with a space", 'quote"d', "100%", "dollar$HOME", "back\\slash"]
 
@@ -31,12 +31,11 @@ def test_unit_starts_the_ui_on_loopback_and_is_not_started_yet(unit, tmp_path, c
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config"]
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
 @pytest.mark.parametrize("name", PATHS)
 def test_systemd_reads_the_unit_for_any_home_name(unit, tmp_path, monkeypatch, name):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / name))
     assert lockstep("service") == 0
-    command = ["systemd-analyze", "verify", "--user", "--man=no", str(unit)]
+    command = [require("systemd"), "verify", "--user", "--man=no", str(unit)]
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     done = subprocess.run(command, capture_output=True, text=True)
     complaints = [line for line in done.stderr.splitlines() if "lockstep.service" in line]

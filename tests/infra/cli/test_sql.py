@@ -77,7 +77,8 @@ def test_text_cannot_control_the_terminal(capsys):
     ("query", "message"),
     [
         ("SELEC 1", 'syntax error at or near "SELEC"'),
-        ("", "the query must be one statement that reads"),
+        ("", "QUERY must not be empty"),
+        (" ", "the query must be one statement that reads"),
         ("SELECT 1; SELECT 2", "the query must be one statement that reads"),
         ("SELECT * FROM nosuch", "Table with name nosuch does not exist; `lockstep sql` lists the tables"),
         ("SELECT nosuch FROM raw_cells", 'column "nosuch" not found'),

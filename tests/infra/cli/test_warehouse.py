@@ -28,8 +28,7 @@ from tests.dbt.raw_runs import FASTER, GREEN, RED, RUNS, write_runs
 from tests.infra.cli.conftest import lockstep
 from tests.support.waiting import alive, wait_for
 
-NEWER = "check out the newer Lockstep that wrote it"
-OLDER = "type `lockstep backup FILE`, then `lockstep migrate`"
+CHECK_OUT = "check out the Lockstep that wrote it"
 MARTS = ("cells", "throughput", "speed", "latency", "verdicts", "runs")
 
 
@@ -210,8 +209,8 @@ def of_version(number: int) -> Callable[[pa.Table], pa.Table]:
 @pytest.mark.parametrize(
     ("change", "difference", "advice"),
     [
-        (of_version(SCHEMA_VERSION + 7), f"has raw schema version {SCHEMA_VERSION + 7}", NEWER),
-        (of_version(SCHEMA_VERSION - 1), f"has raw schema version {SCHEMA_VERSION - 1}", OLDER),
+        (of_version(SCHEMA_VERSION + 7), f"has raw schema version {SCHEMA_VERSION + 7}", CHECK_OUT),
+        (of_version(SCHEMA_VERSION - 1), f"has raw schema version {SCHEMA_VERSION - 1}", CHECK_OUT),
         (without_a_column, f"does not have the columns of raw schema version {SCHEMA_VERSION}", ELSEWHERE),
         (lambda table: table.drop_columns(["schema_version"]), "does not have the columns of raw schema", ELSEWHERE),
     ],

@@ -6,18 +6,12 @@ from infra.checkout import ROOT
 from infra.reference import dbt, files
 
 FILES = files.files()
-CONTEXT = ROOT / "expectations" / "gx"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_generated_file_is_current(path):
     assert path.is_file(), f"{path.relative_to(ROOT)} is missing: run `{files.COMMAND}`"
     assert path.read_text() == FILES[path], f"{path.relative_to(ROOT)} is stale: run `{files.COMMAND}`"
-
-
-def test_context_of_great_expectations_has_no_other_files():
-    others = {path for path in CONTEXT.rglob("*.json") if "uncommitted" not in path.parts} - FILES.keys()
-    assert not others, "remove the suites, validation definitions and Checkpoints of applications that are gone"
 
 
 def test_stale_lines_between_the_markers_are_replaced_and_the_others_stay(tmp_path):

@@ -24,9 +24,12 @@ def test_a_workflow_calls_targets_and_programs_of_the_checkout(path):
     workflow = yaml.safe_load(path.read_text())
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
     commands = [step["run"] for step in steps if "run" in step]
-    assert sum(len(check_targets(command)) for command in commands)
-    for program in re.findall(r"(?<!\S)(\.ci/\w+)", "\n".join(commands)):
-        assert (ROOT / program).is_file()
+    programs = re.findall(r"(?<!\S)(\.ci/\w+)", "\n".join(commands))
+    assert all((ROOT / program).is_file() for program in programs)
+    actions = [step["uses"] for step in steps if step.get("uses", "").startswith("./")]
+    assert all((ROOT / action / "action.yml").is_file() for action in actions)
+    targets = [target for command in commands for target in check_targets(command)]
+    assert programs or targets
     assert all(job["timeout-minutes"] for job in workflow["jobs"].values())
 
 

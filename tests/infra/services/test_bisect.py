@@ -136,6 +136,7 @@ def test_unknown_cell_is_refused(home):
         bisect.bisect(home, run_and_cell(home)[0], "nosuch", "start", "HEAD", Fault.MISMATCH, print)
 
 
+@pytest.mark.slow
 def test_build_nearer_to_the_bad_one_is_slow(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 5)
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))

@@ -105,6 +105,7 @@ def test_commit_is_built_once_from_its_sources_and_the_checkout_is_unchanged(rep
     assert again == built
 
 
+@pytest.mark.slow
 def test_one_of_two_processes_builds_a_commit(repository, home):
     both = [start(repository, home, "v1") for _ in range(2)]
     ended = [process.communicate(timeout=300) for process in both]
@@ -113,6 +114,7 @@ def test_one_of_two_processes_builds_a_commit(repository, home):
     assert home.build(build.resolve("v1")).is_dir()
 
 
+@pytest.mark.slow
 def test_compile_failure_is_one_line_with_the_first_error(repository, home):
     with pytest.raises(RunFailed) as error:
         build.at_commit(home, build.resolve("broken"), "broken", lambda line: None)
@@ -127,6 +129,7 @@ def test_commit_without_a_crate_names_the_missing_crate(repository, home):
     assert_nothing_is_left(repository, home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_ends_the_compiler_and_leaves_nothing(repository, home, tmp_path, number, code):
     started, pipe = tmp_path / "started", tmp_path / "pipe"
@@ -144,6 +147,7 @@ def test_signal_ends_the_compiler_and_leaves_nothing(repository, home, tmp_path,
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
 
 
+@pytest.mark.slow
 def test_worktree_of_a_killed_process_is_replaced(repository, home):
     commit = build.resolve("v1")
     left = home.build(commit).with_name(f".{commit}.tree")

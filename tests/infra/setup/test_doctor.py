@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import programs
+from tests.support.browser import Browser
+from tests.support.sshd import Sshd
+
 ROOT = Path(__file__).parents[3]
 DOCTOR = ROOT / "infra" / "setup" / "doctor"
 
@@ -39,6 +43,8 @@ NEW_ENOUGH = {
     "rustc": "rustc 1.95.0 (abc 2026-01-01)",
     "cargo": "cargo 1.95.0",
     "cc": "cc 12.2",
+    "rustfmt": "rustfmt 1.9",
+    "clippy-driver": "clippy 0.1.95",
 }
 
 
@@ -49,7 +55,7 @@ def lines_missing(done):
 def test_complete_machine_has_one_line_per_item_and_exit_0(machine):
     done = doctor(PATH=machine(**NEW_ENOUGH))
     assert done.returncode == 0, done.stdout
-    assert all(line.startswith("ok ") for line in done.stdout.splitlines())
+    assert all(line.startswith(("ok ", "optional ")) for line in done.stdout.splitlines())
     assert "21.0.4" in done.stdout
     assert "1.95.0" in done.stdout
 
@@ -94,6 +100,42 @@ def test_debian_packages_are_named_if_apt_exists(machine):
     done = doctor("--quiet", PATH=machine(**tools, **{"apt-get": "apt"}))
     (line,) = lines_missing(done)
     assert "apt-get install -y build-essential" in line
+
+
+def test_what_only_tests_need_is_listed_and_required_only_on_request(machine):
+    tools = machine(**NEW_ENOUGH, **{"apt-get": "apt"})
+    done = doctor(PATH=tools)
+    assert done.returncode == 0
+    lines = [line for line in done.stdout.splitlines() if line.startswith("optional")]
+    assert any(
+        re.match(r"optional test  .*chromium.* not found; to fix: .* install -y chromium", line) for line in lines
+    )
+    assert any(re.match(r"optional test-full .*debootstrap.*; to fix: ", line) for line in lines)
+    done = doctor("--quiet", "--for=test", PATH=tools)
+    assert done.returncode == 1
+    (line,) = lines_missing(done)
+    assert re.match(r"missing +test .*chromium", line)
+
+
+def test_lint_without_its_tools_of_rust_is_one_line(machine):
+    tools = machine(**{name: text for name, text in NEW_ENOUGH.items() if name not in ("rustfmt", "clippy-driver")})
+    assert doctor("--quiet", PATH=tools).returncode == 0
+    (line,) = lines_missing(doctor("--quiet", "--for=lint", PATH=tools))
+    assert re.match(r"missing +lint +rustfmt and clippy-driver not found; to fix: \S+", line)
+
+
+@pytest.mark.parametrize(("package", "server"), [("chromium", Browser), ("openssh-server", Sshd)])
+def test_test_without_its_program_is_skipped_and_names_the_command(package, server, tmp_path, monkeypatch):
+    monkeypatch.setitem(programs.DOCTOR["PROGRAMS"]["test"], package, ("nosuch",))
+    with pytest.raises(pytest.skip.Exception, match=f"needs {package}; `make test YES=1` installs it: .*{package}$"):
+        server(tmp_path / "new")
+
+
+def test_continuous_integration_runs_the_command_of_the_readme():
+    (block,) = re.findall(r"(?:^    make .*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
+    _, test = (line.partition("#")[0].strip() for line in block.splitlines())
+    assert test == "make test YES=1"
+    assert test in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
 @pytest.fixture

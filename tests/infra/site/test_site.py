@@ -14,9 +14,8 @@ import pytest
 
 from infra.checkout import ROOT
 from tests.reports.content import from_elsewhere
-from tests.support.browser import CHROMIUM, Browser
+from tests.support.browser import Browser
 
-BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 WORD, PAGE = "transactional", "reference/strategies.html"
 
 
@@ -68,7 +67,6 @@ def search(browser: Browser, url: str) -> list[str]:
     return browser.ask(links)
 
 
-@BROWSER
 @pytest.mark.slow
 def test_search_returns_a_page_over_http_and_from_files(site, address):
     for root in (address, site.as_uri()):
@@ -77,7 +75,6 @@ def test_search_returns_a_page_over_http_and_from_files(site, address):
             assert any(link.startswith(f"{root}/{PAGE}") for link in links), links
 
 
-@BROWSER
 @pytest.mark.slow
 def test_pages_follow_the_theme_of_airflow_or_else_of_the_system(site, address):
     scheme = "document.readyState === 'complete' && document.body.dataset.mdColorScheme"

@@ -15,6 +15,7 @@ from infra.stack import programs, release, supervisor
 from infra.stack.folder import Folder
 from infra.stack.programs import Program
 from tests.infra.cli.conftest import lockstep
+from tests.support.programs import require
 
 ROOT = Path(__file__).resolve().parents[3]
 PORTS = {name: 20001 + number for number, name in enumerate(folders.PORTS)}
@@ -33,10 +34,12 @@ def folder(tmp_path):
         ("with space", "contains ' ': use letters"),
         ("x" * 120, "is too long for a Unix socket: use a shorter path"),
         ("file", "is not a folder"),
+        ("other", "holds something else than a stack: name a new folder"),
     ],
 )
 @pytest.mark.parametrize("command", ["up", "down", "status", "test"])
 def test_unsuitable_stack_folder_is_refused_in_one_line(command, name, reason, tmp_path, capfd):
+    (tmp_path / "other" / "release").mkdir(parents=True)
     (tmp_path / "file").touch()
     assert lockstep("stack", command, "--folder", str(tmp_path / name)) == 2
     out, error = capfd.readouterr()
@@ -44,7 +47,7 @@ def test_unsuitable_stack_folder_is_refused_in_one_line(command, name, reason, t
     assert error.startswith(f"lockstep: --folder: {tmp_path}")
     assert reason in error
     assert error.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert {path.name for path in tmp_path.rglob("*")} == {"file", "other", "release"}
 
 
 def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path, monkeypatch, capfd):
@@ -129,11 +132,11 @@ def test_supervisor_configuration_keeps_commands_and_environments(folder):
     assert section["environment"] == """JSON='{"a": "b,c"}',PERCENT="100%%",PLAIN="x=y;z\""""
 
 
-@pytest.mark.skipif(not folders.SSHD.exists(), reason="there is no sshd")
 def test_ssh_server_accepts_keys_only_and_listens_on_loopback(folder):
+    sshd = require("openssh-server")
     programs._configure_sshd(folder, PORTS["ssh"])
     tested = subprocess.run(
-        [folders.SSHD, "-T", "-f", folder.root / "ssh" / "sshd_config"], capture_output=True, text=True, check=True
+        [sshd, "-T", "-f", folder.root / "ssh" / "sshd_config"], capture_output=True, text=True, check=True
     )
     settings = dict(line.split(" ", 1) for line in tested.stdout.splitlines() if " " in line)
     assert settings["listenaddress"] == f"127.0.0.1:{PORTS['ssh']}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 
 import psutil
@@ -12,6 +11,7 @@ import pytest
 from infra.stack.folder import Folder
 from infra.stack.programs import Program
 from infra.stack.supervisor import Supervisor
+from tests.support.programs import require
 from tests.support.waiting import alive, wait_for
 
 PATIENCE = 60
@@ -22,14 +22,12 @@ mv left.new left
 exec sleep 1000
 """
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("supervisord") is None, reason="there is no supervisord"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def supervisor(tmp_path):
+    require("supervisor")
     folder = Folder.at(tmp_path / "s")
     folder.make()
     folder.release.mkdir()

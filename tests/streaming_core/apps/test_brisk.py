@@ -68,6 +68,7 @@ SELECTIVITIES = {
 }
 
 
+@pytest.mark.slow
 def test_brisk_lr_matches_the_selectivities_of_table_8():
     app = registry.load("brisk_lr")
     params = app.bind(ROAD)
@@ -75,17 +76,3 @@ def test_brisk_lr_matches_the_selectivities_of_table_8():
     tasks = {task.operator: task for task in case.check(Pinned(app="brisk_lr", threads=1)).tasks}
     for name, (low, high) in SELECTIVITIES.items():
         assert low <= tasks[name].rows_out / tasks[name].rows_in <= high, name
-
-
-def test_the_code_of_an_application_includes_imported_applications(monkeypatch, tmp_path):
-    names = ("brisk_wc", "wc", "q1")
-    apps = {name: registry.load(name) for name in names}
-    before = {name: registry.code_digest(app) for name, app in apps.items()}
-    for name in names:
-        (tmp_path / f"{name}.py").write_bytes((registry._HERE / f"{name}.py").read_bytes())
-    (tmp_path / "wc.py").write_text((tmp_path / "wc.py").read_text() + "# changed\n")
-    monkeypatch.setattr(registry, "_HERE", tmp_path)
-    for app in apps.values():
-        monkeypatch.setattr(app, "file", str(tmp_path / f"{app.name}.py"))
-    after = {name: registry.code_digest(app) for name, app in apps.items()}
-    assert {name for name in names if after[name] != before[name]} == {"wc", "brisk_wc"}

@@ -7,6 +7,7 @@ import pytest
 from streaming_core.apps import registry
 from streaming_core.data import workload
 
+ONE_PER_KIND = ("gs", "wc", "wordcount")
 SMALL = (1, 50)
 SIZES = (*SMALL, 2_000, 100_000)
 
@@ -15,7 +16,7 @@ def cases():
     for app in registry.names():
         for events in SIZES:
             for threads in (2, 3):
-                is_quick = events in SMALL and threads == 2
+                is_quick = app in ONE_PER_KIND and events in SMALL and threads == 2
                 yield pytest.param(app, events, threads, marks=[] if is_quick else pytest.mark.slow)
 
 

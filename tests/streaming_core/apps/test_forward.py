@@ -26,6 +26,7 @@ def test_forward_emits_every_tweet(copies, once):
     assert len({e["ts"] for e in events}) < len(events)  # some come at one moment
 
 
+@pytest.mark.slow
 def test_streams_alternate():
     app = registry.load("forward")
     assert app.operator("forward").window.streams == (0, 1)

@@ -23,6 +23,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "engines"
 
 
+@pytest.mark.slow
 def test_engines_race_with_lockstep_and_their_results_are_checked(folder):
     plant(folder, "handwritten", WC.format(fault=""), max_threads=1)
     plant(folder, "short", WC.format(fault=FAULT))
@@ -48,6 +49,7 @@ def test_engines_race_with_lockstep_and_their_results_are_checked(folder):
     assert "| x loop | x hand-written |" in page
 
 
+@pytest.mark.slow
 def test_outputs_without_order_are_compared_by_the_declared_columns(folder):
     fault = "whole = wc\ndef wc(task):\n    one = whole(task)\n    return lambda: one().select(['word', 'n'])"
     plant(folder, "loose", WC.format(fault=fault), applications={"wc": "none"})

@@ -32,6 +32,7 @@ def command(command):
     return partial(command, "bench")
 
 
+@pytest.mark.slow
 def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path):
     file = tmp_path / "evidence.json"
     code, shown, error = command("--evidence", file, "--quick", "--threads", "1,2", "--repetitions", 2)

@@ -91,6 +91,7 @@ def test_memory_and_the_time_to_generate_events_bound_a_workload(monkeypatch):
     assert chosen(monkeypatch, MadeUp(1e7, prepared_per_s=1e4)) == 1e4 * length.PREPARATION
 
 
+@pytest.mark.slow
 def test_a_pilot_determines_the_events_of_a_workload():
     way = Transactional(app="sl", scheme="tstream")
     events = length.chosen("sl", {}, [way], 0.01)

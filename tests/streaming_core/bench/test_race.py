@@ -116,6 +116,7 @@ def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
     assert [row["way"] for row in rows if row["result"] == "different"] == ["mvlk", "pat", "owners"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_suite_keeps_its_measurements(command, home, monkeypatch):
     truth = Race.run
 

@@ -42,13 +42,9 @@ from tests.support.plans import few_plans
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
-# Experiments that repeat another one with a different application. Quick tests skip them: compilation takes long.
-ALIKE = {
-    "rlas": {app for app, _ in rlas.PLANNED} - {"sd"},
-    "ordered": {"figure-8", "figure-10", "figure-12", "figure-14", "slice", "window", "batch"},
-    "stretch": {"q2", "q3", "q4-batches", "q4-outputs", "q6"},
-}
-QUICK = [(name, experiment) for name, experiment in EXPERIMENTS if experiment not in ALIKE.get(name, ())]
+# One experiment of each paper: compilation takes long.
+ONE = {"ordered": "figure-9", "viper": "figure-4", "briskstream": "jumbo_tuples", "rlas": "sd", "stretch": "q4-states"}
+QUICK = list(ONE.items())
 
 
 def chosen(name, experiment):
@@ -165,7 +161,9 @@ def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
     assert len(outcome["conclusions"]) >= len({row["app"] for row in outcome["rows"]}) - 1  # lr keeps total order only
 
 
-@pytest.mark.parametrize("counts", [pytest.param([1], marks=pytest.mark.slow), [2], [1, 2, 4]])
+@pytest.mark.parametrize(
+    "counts", [pytest.param([1], marks=pytest.mark.slow), [2], pytest.param([1, 2, 4], marks=pytest.mark.slow)]
+)
 def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     few_plans(monkeypatch)
@@ -278,6 +276,7 @@ def test_viper_counts_merge_operators():
     assert viper.merge_threads(6, 6, "scalegate") == 0
 
 
+@pytest.mark.slow
 def test_operator_cost_is_measured_on_this_machine(monkeypatch, races):
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(ordered, "TRIAL", 1)
@@ -449,6 +448,7 @@ def test_comparisons_count_rows_in_the_window(seed):
     assert sum(joins.compared(ts, is_right, size, owners == one).sum() for one in range(3)) == naive
 
 
+@pytest.mark.slow
 def test_counted_comparisons_equal_those_of_the_operators(races):
     # In a domain of one value every comparison matches.
     race = races("scalejoin", {"keys": 8, "domain": 1, "size": 700}, 400)
@@ -639,6 +639,7 @@ def test_a_slow_search_is_a_missed_goal(quick, monkeypatch):
     assert "takes 0." in missed[0]["failed"]
 
 
+@pytest.mark.slow
 def test_the_default_plan_equals_the_runtimes():
     for app in ("wc", "lr", "paircount"):
         opened = registry.load(app)

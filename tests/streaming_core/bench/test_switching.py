@@ -196,6 +196,7 @@ def test_context_switches_are_counted_when_threads_exceed_cores(monkeypatch):
     assert row["involuntary"] >= 0
 
 
+@pytest.mark.slow
 def test_the_command_runs_question_four(monkeypatch, capsys):
     arguments = (
         "--suite",

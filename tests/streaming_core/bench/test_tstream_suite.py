@@ -308,6 +308,7 @@ SHARED = (["breakdown", "punctuation", "latency", "pools"], ("sl",))
 ALL = (list(BY_NAME), ("gs", "sl"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "apps"), [pytest.param(*SHARED, id="sl"), pytest.param(*ALL, id="all", marks=pytest.mark.slow)]
 )

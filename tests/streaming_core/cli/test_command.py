@@ -12,6 +12,8 @@ import pytest
 
 from streaming_core.cli import command as cli
 from streaming_core.run.report import RunReport
+from streaming_core.storage import sealed
+from tests.support import pages
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,9 @@ def test_a_run_imports_no_pandas(app, workloads, tmp_path):
 
 def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads, tmp_path):
     run, oracle = tmp_path / "run", tmp_path / "oracle"
-    assert command("run", "sl", "--input", workloads / "sl", "--out", run, "--threads", 2)[0] == 0
+    code, out, _ = command("run", "sl", "--input", workloads / "sl", "--out", run, "--threads", 2)
+    assert code == 0
+    assert " 0 invalid; written to " in out
     assert command("oracle", "sl", "--input", workloads / "sl", "--out", oracle)[0] == 0
     assert command("diff", run, oracle)[0] == 0
     report = json.loads((run / "report.json").read_text())
@@ -72,6 +76,15 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     assert code == 1
     assert "123" in out
     assert "dst_acct" in out
+
+
+def test_run_and_oracle_print_the_number_of_rows_too_late_for_every_window(package, command, tmp_path):
+    (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
+    assert command("generate", "clicks", "--events", 700, "--out", tmp_path / "w")[0] == 0
+    for name, late in (("run", "0 invalid, 22 too late"), ("oracle", ", 22 events too late")):
+        code, out, _ = command(name, "clicks", "--input", tmp_path / "w", "--out", tmp_path / name)
+        assert code == 0
+        assert f"{late} for every window" in out
 
 
 def test_runs_without_order_agree_on_the_declared_columns(command, workloads, tmp_path):
@@ -248,7 +261,7 @@ def test_a_runs_reconfigurations_can_be_replayed(command, workloads, tmp_path):
     )
     report = json.loads((run / "report.json").read_text())
     report["samples"][0]["omitted_reconfigurations"] = 3
-    broken.write_text(json.dumps(report))
+    broken.write_text(json.dumps(sealed(report)))
     refused(command(*arguments, "--out", tmp_path / "none", "--schedule", broken), "omits 3 reconfigurations")
 
 
@@ -402,13 +415,30 @@ def test_an_impossible_folder_is_bad_input(command, workloads, tmp_path):
     (tmp_path / "file").write_text("")
     arguments = ("--input", workloads / "wc", "--out", tmp_path / "file" / "r")
     refused(command("run", "wc", *arguments), "cannot write ")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    shutil.copytree(workloads / "wc", tmp_path / "wc")
+    before = sorted(tmp_path.rglob("*"))
+    for place, words in (
+        (tmp_path / "loop", ": Too many levels of symbolic links"),
+        (tmp_path / "wc" / "r", "lies inside"),
+        (tmp_path / "wc" / "events" / "r", "lies inside"),
+    ):
+        for arguments in (
+            ("run", "wc", "--input", workloads / "wc", "--out", place),
+            ("oracle", "wc", "--input", workloads / "wc", "--out", place),
+            ("record", "wc", "--operator", "count", "--input", workloads / "wc", "--out", place),
+            ("generate", "wc", "--events", 1, "--out", place),
+            ("probe", "--machine", place),
+        ):
+            refused(command(*arguments), words)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_an_oracle_of_another_workload_is_not_comparable(command, workloads, tmp_path):
     assert command("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r")[0] == 0
     assert command("oracle", "sl", "--input", workloads / "sl", "--out", tmp_path / "o")[0] == 0
-    assert command("diff", tmp_path / "r", tmp_path / "o")[0] == 2
-    assert command("diff", tmp_path / "nowhere", tmp_path / "o")[0] == 2
+    refused(command("diff", tmp_path / "r", tmp_path / "o"), "not comparable: ")
+    refused(command("diff", tmp_path / "nowhere", tmp_path / "o"), "not comparable: ")
 
 
 def test_bench_checks_the_results_of_its_runs(command, tmp_path, monkeypatch):
@@ -461,7 +491,18 @@ def test_examples_in_the_help_run(command, tmp_path, monkeypatch):
     [
         (("rn",), "unknown command 'rn' (did you mean 'run'?); see `streaming-core --help`"),
         (("run", "wc", "--thread", "2"), "unknown option --thread (did you mean --threads, --thresholds?); see"),
-        (("run", "wc", "--threads", "two"), "--threads must be a valid integer; see `streaming-core run --help`"),
+        *(
+            (("run", "wc", "--threads", text), "--threads must be a valid integer; see `streaming-core run --help`")
+            for text in ("two", "٣", "1_0", " 5 ")
+        ),
+        (("run", "wc", "--rate", "inf"), "--rate must be a valid number; see `streaming-core run --help`"),
+        (("run", "wc", "--threads", ""), "--threads must not be empty; see `streaming-core run --help`"),
+        (("run", "wc", "--input", "w", "--out", ""), "--out must not be empty; see `streaming-core run --help`"),
+        (("describe", ""), "APP must not be empty; see `streaming-core describe --help`"),
+        (
+            ("generate", "wc", "--events", "1", "--out", "w", "--set", "words=٣"),
+            "parameter words must be an integer, got '٣'",
+        ),
         (
             ("run", "wc", "--input", "w", "--out", "r", "--set", "words=9", "--threads", "0"),
             "--threads must be between 1 and 1024, got 0",

@@ -81,6 +81,7 @@ def test_a_wrong_row_is_reported_with_its_event(engines, tmp_path):
     assert (cell.cause.events, cell.cause.is_smallest, cell.last) == (cell.event["seq"] + 1, True, cell.event)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "side"),
     [
@@ -97,6 +98,7 @@ def test_a_row_of_one_side_is_reported_alone(engines, tmp_path, fault, side):
     assert (cell.event["seq"], cell.cause.events) == (3, 4)
 
 
+@pytest.mark.slow
 def test_an_unordered_difference_lists_rows_and_a_cause(engines, tmp_path):
     fault = f"{UNORDERED}rows = [row | {{'n': 9}} for row in rows]"
     plant(engines, "loose", wrapped(fault), applications={"wc": "none"})
@@ -107,6 +109,7 @@ def test_an_unordered_difference_lists_rows_and_a_cause(engines, tmp_path):
     assert (cell.event, cell.cause.events, cell.last["seq"]) == (None, 1, 0)
 
 
+@pytest.mark.slow
 def test_a_crash_is_reported_with_its_cause(engines, tmp_path):
     plant(engines, "text", wrapped("[int(row['word']) for row in rows]"))
     cell = cells_by_workload("text", tmp_path, ["single"])["single"]
@@ -123,6 +126,7 @@ def test_a_hanging_engine_is_stopped(engines, tmp_path, monkeypatch):
     assert "it did not end within 1 s" in cell.outcome.reason
 
 
+@pytest.mark.slow
 def test_a_difference_is_explained_and_kept(engines, tmp_path, capsys):
     plant(engines, "wrong", wrapped("rows = [row | {'n': row['n'] + (row['sub'] >= 5)} for row in rows]"))
     request = ["conformance", "--engine", "wrong", "--workloads", "empty,single", "--keep", str(tmp_path / "kept")]
@@ -147,6 +151,7 @@ def test_a_difference_is_explained_and_kept(engines, tmp_path, capsys):
     assert {path.name for path in (folder / "single").iterdir()} == names
 
 
+@pytest.mark.slow
 def test_the_json_report_lists_rows_and_causes(engines, capsys):
     plant(engines, "wrong", wrapped("rows = [row | {'n': -row['n']} for row in rows]"))
     assert main(["conformance", "--engine", "wrong", "--workloads", "single,late", "--threads", "1", "--json"]) == 1

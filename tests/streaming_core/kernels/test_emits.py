@@ -62,6 +62,24 @@ def by_helper(row, out):
     helper(row.x, out)
 
 
+def echo(x, out):
+    out.emit(x=x)
+    return x
+
+
+def within_a_value(row, out):
+    out.emit(x=echo(row.x, out))
+
+
+def within_a_return(row, out):
+    return echo(row.x, out)
+
+
+def within_a_condition(row, out):
+    if echo(row.x, out) > 0:
+        out.emit(x=1)
+
+
 def nothing(row, out):
     out.drop()
 
@@ -103,6 +121,9 @@ def raises(row, out):
         (loop_without_rows, (1, 1)),
         (first, (0, 1)),
         (by_helper, (0, None)),
+        (within_a_value, (1, None)),
+        (within_a_return, (0, None)),
+        (within_a_condition, (0, None)),
         (nothing, (0, 0)),
         (drops_and_ends, (0, 1)),
         (emits_then_drops, (1, 2)),

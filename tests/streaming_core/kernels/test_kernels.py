@@ -113,7 +113,7 @@ def test_an_error_names_event_and_reason():
     batch = Batch(stateless(divide), [(2, 0.0), (0, 0.0)])
     status, position, error = batch.run()
     assert (status, position) == (1, 1)
-    assert error == "ZeroDivisionError: integer division by zero"
+    assert error == "ZeroDivisionError: division by zero"
     assert batch.outputs() == [(3, 0.0, 1)]
 
 

@@ -277,6 +277,26 @@ REFUSED = {
             "x = 0 < state.seen.add(1) < 3",
             "the middle of a < b < c cannot contain a call; assign its result to a variable first",
         ),
+        (
+            "x = row.a in same(state).seen",
+            "the container of `in` cannot contain a call; assign its result to a variable first",
+        ),
+        (
+            "x = len(same(state).few)",
+            "the array of len() cannot contain a call; assign its result to a variable first",
+        ),
+        (
+            "same(state).few[0] += 1",
+            "the row or array of an augmented assignment cannot contain a call; assign its result to a variable first",
+        ),
+        (
+            "return state.last.append(1) if row.p else state.last.append(2)",
+            "cannot choose between calls that return nothing; write if and else",
+        ),
+        ("x = row.line[:-1]", "-1 does not count from the end; write len(row.line) - 1"),
+        ("x = row.line.find(97, -2)", "-2 does not count from the end; write len(row.line) - 2"),
+        ("x = state.last[-1]", "-1 does not count from the end; write len(state.last) - 1"),
+        ("state.few[-3] = 1", "-3 does not count from the end; write len(state.few) - 3"),
         ("x = row.a in row.items", "`in` works on a set or a map, not on an array of u8"),
         ("x = 0.5 in state.seen", "a float is not an integer; convert it with int(...)"),
         ("x = row.b & 1", "&, | and ^ do not work on a float; convert it with int(...)"),
@@ -836,12 +856,12 @@ DECLARED = [
     (
         "@record\nclass Event",
         "from dataclasses import dataclass\n\n\n@dataclass\nclass Event",
-        r"NAME.py:\d+: the event Event is not a record; put @record \(not @dataclass\) above its class",
+        r"NAME.py:\d+: source: event must be a record; put @record \(not @dataclass\) above its class, got Event",
     ),
     (
         "@record\nclass Event",
         "class Event",
-        r"NAME.py:\d+: the event Event is not a record; put @record \(not @dataclass\) above its class",
+        r"NAME.py:\d+: source: event must be a record; put @record \(not @dataclass\) above its class, got Event",
     ),
     (
         "@record\nclass Event",
@@ -851,12 +871,12 @@ DECLARED = [
     (
         ".process(operate, State, Output)",
         ".process(operate, dict, Output)",
-        r"NAME.py:\d+: the state dict is not a record; put @record \(not @dataclass\) above its class",
+        r"NAME.py:\d+: process: state must be a record; put @record \(not @dataclass\) above its class, got dict",
     ),
     (
         ".process(operate, State, Output)",
         ".process(operate, State, int)",
-        r"NAME.py:\d+: the output int is not a record; put @record \(not @dataclass\) above its class",
+        r"NAME.py:\d+: process: output must be a record; put @record \(not @dataclass\) above its class, got int",
     ),
     (
         "    a: i64\n",
@@ -904,12 +924,16 @@ DECLARED = [
     ),
     ("Map[i64, f64]", "Map[i64]", r"NAME.py:\d+: Map takes 2 arguments, got 1; write Map\[key, value\]"),
     ("Param(2)", "2", r"NAME.py:\d+: parameter k: write Param\(2\) instead of 2"),
-    ("Param(2)", "Param([])", r"NAME.py:\d+: parameter k: the default must be a number, a boolean or a text"),
+    (
+        "Param(2)",
+        "Param([])",
+        r"NAME.py:\d+: Param: default must be True or False, an integer, a number or a text, got a list",
+    ),
     ("Param(2)", "Param(2, minimum=5)", r"NAME.py:\d+: parameter k must be at least 5, got 2"),
     (
         "app.source(Event).process",
         "app.source(Event).key_by(lambda row: row.a).process",
-        r"NAME.py:\d+: key_by takes the name of a field; write for example key_by\('user'\)",
+        r"NAME.py:\d+: key_by: key must be a text, got <lambda>",
     ),
     (
         "app.source(Event).process",

@@ -86,7 +86,7 @@ def expected_sums(rows, advance, size, delay, is_set):
     return [(seq, *row) for seq in sorted(expiries) for row in expiries[seq]], late
 
 
-@pytest.mark.parametrize("seed", seeds(3, of=12))
+@pytest.mark.parametrize("seed", seeds(1, of=12))
 @pytest.mark.parametrize("multiplicity", ["set", "bag"])
 def test_windows_match_their_definition(seed, multiplicity):
     rng = np.random.default_rng([seed, len(multiplicity)])
@@ -134,7 +134,7 @@ def recalled(window, state, out):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", seeds(2, of=8))
+@pytest.mark.parametrize("seed", seeds(1, of=8))
 def test_a_sliding_single_window_equals_multiple_windows(seed):
     """One aggregate with a sliding state per key equals the aggregate with a state per window."""
     rng = np.random.default_rng(seed)
@@ -184,7 +184,7 @@ def expected_sessions(rows, gap):
 
 
 @pytest.mark.parametrize("base", [0, -(1 << 61), (1 << 61) - 2000])
-@pytest.mark.parametrize("seed", seeds(2, of=12))
+@pytest.mark.parametrize("seed", seeds(1, of=12))
 def test_sessions_match_their_definition(seed, base):
     rng = np.random.default_rng([seed, abs(base) % 97])
     gap = int(rng.integers(1, 25))
@@ -224,7 +224,6 @@ def test_sessions_of_shared_keys_end_together():
     app.source(Event).window(size=10, kind="session").key_by(every=keys).apply(
         update=summed, state=Sum, output=Output, result=emit_index
     ).sink()
-    app.generates(lambda *args: {})
     outputs, _ = interpreted(app, [(0, 0, 1), (4, 0, 1), (9, 0, 1), (40, 0, 1)])
     assert [row["ts"] for row in outputs] == [19] * keys + [50] * keys
     assert [row["a"] for row in outputs[:keys]] == [row["a"] for row in outputs[keys:]]

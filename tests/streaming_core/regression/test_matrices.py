@@ -36,6 +36,14 @@ def test_matrices_of_the_checkout_run_and_leave_room_for_applications(home):
     specs = {name: cells(matrices.request(MATRICES, home, {}, name).regression)[0] for name in matrices.names(MATRICES)}
     assert {spec.app for spec in specs["nightly"]} == {spec.app for spec in specs["full"]} == set(registry.names())
     assert len(specs["smoke"]) < len(specs["nightly"]) < len(specs["full"]) < 0.8 * MAX_CELLS
+    # A newcomer waits for the default run. Nights run the baselines, and judge speed.
+    default, _ = cells(RegressionSpec())
+    assert len(default) <= 20
+    assert {spec.executor for spec in default} == {name for name, one in EXECUTORS.items() if not one.is_baseline}
+    for spec in specs["nightly"] + specs["full"]:
+        assert spec.seconds > default[0].seconds
+    for name in ("nightly", "full"):
+        assert {spec.option("scheme") for spec in specs[name]} - {None} == set(AXES["scheme"])
 
 
 def test_full_covers_every_executor_and_every_strategy(home):

@@ -14,6 +14,7 @@ from streaming_core.oracle import oracle
 from streaming_core.run.comparison import Diff, diff
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
+from streaming_core.storage import sealed
 
 APPS = {"wc": ("pooled", "count"), "sl": ("transactional", "accounts"), "sd": ("pooled", "moving_average")}
 
@@ -199,9 +200,14 @@ def test_a_different_digest_of_a_pass_is_a_difference(copied):
     report["samples"].append(
         report["samples"][0] | {"kind": "peak", "repetition": 1, "digest": "1:0", "in_order": False}
     )
-    (run / "report.json").write_text(json.dumps(report))
+    report["rerun"] = {"kind": "peak", "repetition": 1, "passes": 1, "differs": True}
+    (run / "report.json").write_text(json.dumps(sealed(report)))
+    shutil.copytree(run / "outputs", run / "rerun" / "outputs")
+    rewrite(next((run / "rerun" / "outputs").iterdir()), lambda table: changed(table, "n", 7))
     outcome = diff(run, theirs)
-    assert [d.columns for d in outcome.differences] == [("digest",), ("order",)]
+    assert [(d.table, d.columns) for d in outcome.differences] == [
+        ("rerun", ("n",)), ("passes", ("digest",)), ("passes", ("order",))
+    ]  # fmt: skip
     assert "pass peak 1" in outcome.text()
 
 
@@ -219,7 +225,7 @@ def test_a_different_count_on_either_side_is_a_difference(results, tmp_path, sid
         document["outputs"]["rows"] += 1
     else:
         document[count] += 1
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(sealed(document)))
     outcome = diff(tmp_path / "run", tmp_path / "oracle")
     assert outcome.exit_code == 1
     assert [(d.table, d.columns) for d in outcome.differences] == [("passes", (count,))]
@@ -247,11 +253,32 @@ def test_an_oracle_without_a_count_is_damaged(results, tmp_path, count):
 def test_incomparable_results_give_a_reason(copied, change, words):
     run, theirs = copied("wc")
     report = json.loads((run / "report.json").read_text())
-    (run / "report.json").write_text(json.dumps(report | change))
+    (run / "report.json").write_text(json.dumps(sealed(report | change)))
     outcome = diff(run, theirs)
     assert outcome.exit_code == 2
     assert words in outcome.reason
     assert outcome.as_dict()["verdict"] == "not_comparable"
+
+
+@pytest.mark.parametrize(
+    ("file", "edit"),
+    [
+        ("run/report.json", lambda report: report["samples"][0].update(seconds=0.5)),
+        ("run/report.json", lambda report: report["samples"].append(report["samples"][0])),
+        ("run/report.json", lambda report: report["spec"].update(threads=99)),
+        ("run/report.json", lambda report: report.pop("digest")),
+        ("oracle/manifest.json", lambda manifest: manifest["workload"].update(seed=5)),
+        ("oracle/manifest.json", lambda manifest: manifest.pop("digest")),
+    ],
+)
+def test_results_that_were_edited_are_refused(results, tmp_path, file, edit):
+    shutil.copytree(results["wc"], tmp_path, dirs_exist_ok=True)
+    document = json.loads((tmp_path / file).read_text())
+    edit(document)
+    (tmp_path / file).write_text(json.dumps(document))
+    outcome = diff(tmp_path / "run", tmp_path / "oracle")
+    assert outcome.exit_code == 2
+    assert "was changed (digest" in outcome.reason
 
 
 def test_missing_and_damaged_files_are_refused(copied, tmp_path):

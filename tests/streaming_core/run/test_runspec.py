@@ -99,13 +99,10 @@ def test_every_way_of_a_regression_has_its_own_strategy():
     assert len({cell.cell for cell in cells}) == len(cells)
 
 
-def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
+def test_by_default_an_executor_has_one_way_and_transactional_the_published_scheme_too():
     strategies = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
-    schemes = EXECUTORS["transactional"].axes()["scheme"]
-    ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "affinity")]
-    # One thread has one plan.
-    pinned = [("pinned", "gate"), ("pinned", "gate"), ("pinned", "gate-planned")]
-    assert strategies == [way for way in ways for _ in (1, 2)] + pinned
+    ways = [("transactional", "owners"), ("transactional", "tstream"), ("pooled", "affinity"), ("pinned", "gate")]
+    assert strategies == [way for way in ways for _ in (1, 2)]
 
 
 def test_an_axis_concerns_the_executors_that_have_it():
@@ -182,10 +179,10 @@ def test_unsupported_ways_are_left_out_and_listed():
         ("tp", "no_lock", "total"),
     ]
     assert [[name.rpartition(".")[0] for name in reason["cells"]] for reason in left_out] == [
-        ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2", "q1.pinned.shared_ring-planned.t2"],
+        ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2"],
     ]
     assert matrix.omissions({"left_out": left_out}) == [
-        "application q1 runs in total order only: it does not say what agrees without order (3 cells)",
+        "application q1 runs in total order only: it does not say what agrees without order (2 cells)",
     ]
     assert matrix.omissions({}) == []  # a run without its plan
 
@@ -245,7 +242,12 @@ def test_parallelism_varies_for_windowed_applications_only():
 
 @pytest.mark.parametrize("events", [1, 5, 1000])
 def test_windowed_applications_run_with_and_without_reconfigurations(events):
-    fields = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
+    fields = {
+        "applications": ["wc", "forward", "wordcount"],
+        "executors": ["pinned"],
+        "threads": [1, 2, 3],
+        "plans": ["all"],
+    }
     without, _ = matrix.cells(RegressionSpec(**fields, events=events))
     cells, left_out = matrix.cells(RegressionSpec(**fields, events=events, reconfigurations=7))
     assert not left_out
@@ -280,7 +282,7 @@ def test_windowed_applications_run_with_and_without_reconfigurations(events):
             "agrees without order; application q2 runs in total order only",
         ),
         ({"applications": ["wc"], "params": {"wc": {"nosuch": 1}}}, "app wc: unknown parameter 'nosuch'"),
-        ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run can have at most 1024 cells, got 1796"),
+        ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run can have at most 1024 cells, got 1198"),
     ],
 )
 def test_an_empty_or_oversized_matrix_is_refused_in_one_line(fields, message):

@@ -288,7 +288,7 @@ print(json.dumps({
     "help": [RUN[name].__metadata__[0].help for name in ("lane", "lights", "heuristic")],
     "recorded": [name in RECORD for name in ("lane", "lights")],
     "form": [[form[name].schema[key] for key in ("title", "section")] for name in ("lanes", "lights")],
-    "offered": [form[name].schema["items"]["enum"] for name in ("lanes", "heuristics")],
+    "offered": [form[name].schema["examples"] for name in ("lanes", "heuristics")],
     "columns": [str(CELLS.field(name).type) for name in ("lane", "lights")],
     "row": [way_columns(spec)[name] for name in ("lane", "lights")],
     "again": spec_of({"app": "wc", "params": "{}", **way_columns(spec)}) == spec,

@@ -6,9 +6,12 @@ import pytest
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
+from streaming_core.data.parts import Parts
 from streaming_core.errors import CommandFailed, RunFailed
 from streaming_core.run import engine, yardstick
 from streaming_core.run.disturbance import Disturbance
+from streaming_core.run.one_pass import PassEngine
+from streaming_core.run.passes import RERUNS
 from streaming_core.run.report import Latency, Sample
 from streaming_core.run.way import Transactional
 from streaming_core.run.yardstick import Turns
@@ -117,10 +120,33 @@ def test_a_run_reports_the_loop_with_its_passes(tmp_path, monkeypatch):
     assert engine.run(spec, tmp_path / "other", None).yardstick not in (None, report.yardstick)
 
 
-def test_a_pass_too_short_to_compare_is_reported_without_a_ratio(tmp_path):
+def test_a_pass_too_short_to_compare_is_reported_without_a_ratio(tmp_path, monkeypatch):
+    monkeypatch.setattr(yardstick, "SHORTEST", 1.0)  # s; on a busy machine, ten events may take more than a millisecond
     app = registry.load("sl")
     workload.write(app, app.bind(), 10, 1, tmp_path / "workload")
     report = engine.run(Transactional(app="sl", repetitions=1), tmp_path / "workload", None)
     assert report.yardstick is None
-    assert report.host["yardstick"] == "the loop was not measured: a pass takes less than 1 ms"
+    assert report.host["yardstick"] == "the loop was not measured: a pass takes less than 1000 ms"
     assert [sample.passes for sample in report.samples] == [1, 1]
+
+
+@pytest.mark.parametrize(("again", "checkpoint"), [(0, 0), (3, 0), (3, 1)])
+def test_a_pass_whose_result_differs_is_made_again_with_its_rows(tmp_path, monkeypatch, again, checkpoint):
+    app = registry.load("sl")
+    workload.write(app, app.bind(), 200, 1, tmp_path / "workload")
+    original, passes = PassEngine.process, iter(range(100))
+    faulty = {2, 2 + again} if again else {2}
+
+    def process(self, rows, text):
+        return original(self, rows[:-1] if next(passes) in faulty else rows, text)
+
+    monkeypatch.setattr(PassEngine, "process", process)
+    spec = Transactional(app="sl", sink="parquet", repetitions=2, seconds=0.0, checkpoint=checkpoint)
+    report = engine.run(spec, tmp_path / "workload", tmp_path / "run")
+    assert [sample.digest == report.verified.digest for sample in report.samples] == [True, True, False]
+    assert (report.rerun.kind, report.rerun.repetition, report.rerun.differs) == ("peak", 2, again > 0)
+    assert report.rerun.passes == (again or RERUNS)
+    kept = tmp_path / "run" / "rerun" / "outputs"
+    assert kept.exists() == (again > 0)
+    if again:
+        assert 0 < Parts.of(kept).rows < Parts.of(tmp_path / "run" / "outputs").rows

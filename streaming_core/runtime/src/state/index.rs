@@ -352,6 +352,7 @@ pub fn prefetch<T>(address: *const T) {
 mod tests {
     use super::*;
     use crate::state::key_group::hash_i64;
+    use crate::threads::testing::cases;
     use proptest::prelude::*;
 
     /// An index of words: entries are their addresses. A third of them is taken out, and entered again.
@@ -406,7 +407,7 @@ mod tests {
     ];
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+        #![proptest_config(cases(24))]
         #[test]
         fn whatever_bits_hashes_differ_in_all_are_found(share in 0.0..1.0, which in 0..HASHES.len()) {
             let (most, hash) = HASHES[which];

@@ -501,6 +501,7 @@ mod tests {
 mod models {
     use super::*;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
 
     fn find(index: &KeyIndex, key: i64) -> i64 {
         let Entries::Integers(entries) = &index.entries else { unreachable!("keys are integers") };
@@ -508,9 +509,7 @@ mod models {
     }
 
     fn explore(keys: [&'static [i64]; 2], size: usize, preemptions: usize) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions);
-        model.check(move || {
+        interleave(preemptions, move || {
             let spec = IndexSpec { key: KeyKind::Integer, inserts: true };
             // SAFETY: without initial rows, none is ever touched.
             let index = Arc::new(unsafe { KeyIndex::new(spec, size, std::ptr::null_mut(), 0) }.unwrap());

@@ -64,15 +64,13 @@ mod loom_tests {
     use crate::threads::idle::Strategy;
     use crate::threads::sync::thread;
     use crate::threads::sync::{Arc, UnsafeCell};
+    use crate::threads::testing::interleave;
 
     /// Two threads write their own cells, meet, read the other's cell, meet, and write again. The model fails if the barrier
     /// does not order a read and a write.
     #[test]
     fn loom_the_barrier_publishes_what_was_written() {
-        let mut model = loom::model::Builder::new();
-        // Every schedule with up to this many involuntary switches; all of them would take hours.
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        interleave(3, || {
             let shared = Arc::new((
                 Barrier::new(2),
                 Idle::new(Strategy::Yield, 2, 2),
@@ -100,7 +98,7 @@ mod loom_tests {
 
     #[test]
     fn loom_a_failure_frees_those_who_wait() {
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Barrier::new(2), Idle::new(Strategy::Park, 2, 2), AtomicBool::new(false)));
             let other = {
                 let shared = shared.clone();

@@ -104,12 +104,13 @@ mod tests {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, AtomicBool, thread};
+    use crate::threads::testing::interleave;
 
     /// Two threads wait one after the other for a change of different kinds, and each change rings one bell. Loom reports a
     /// deadlock if a thread sleeps on after its change.
     #[test]
     fn loom_no_ring_is_lost() {
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Bells::new(Strategy::Park, 2, 2), [AtomicBool::new(false), AtomicBool::new(false)]));
             let waiter = {
                 let shared = shared.clone();
@@ -135,7 +136,7 @@ mod loom_tests {
     /// A thread that waits for either of two kinds is woken by a change of one of them, which another thread makes.
     #[test]
     fn loom_a_thread_that_waits_for_several_kinds_is_woken_by_each() {
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Bells::new(Strategy::Park, 3, 3), [AtomicBool::new(false), AtomicBool::new(false)]));
             let waker = |kind: usize| {
                 let shared = shared.clone();

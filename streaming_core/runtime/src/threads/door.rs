@@ -51,12 +51,11 @@ mod loom_tests {
     use super::*;
     use crate::threads::idle::Strategy;
     use crate::threads::sync::{Arc, UnsafeCell, thread};
+    use crate::threads::testing::interleave;
 
     #[test]
     fn loom_one_is_in_at_a_time_and_in_order() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        interleave(3, || {
             let shared = Arc::new((Door::default(), Idle::new(Strategy::Park, 2, 2), UnsafeCell::new(0)));
             let work = |(door, idle, last): &(Door, Idle, UnsafeCell<u64>), me: u64| {
                 for number in [me, me + 2] {

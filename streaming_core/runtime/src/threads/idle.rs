@@ -157,10 +157,11 @@ mod tests {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, AtomicBool};
+    use crate::threads::testing::interleave;
 
     #[test]
     fn loom_a_sleeper_is_never_forgotten() {
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Idle::new(Strategy::Park, 2, 2), AtomicBool::new(false)));
             let waiter = {
                 let shared = shared.clone();

@@ -8,6 +8,8 @@ pub mod own;
 pub mod reorder;
 pub mod sync;
 pub mod team;
+#[cfg(test)]
+pub mod testing;
 /// Only benchmarks need it.
 #[cfg(any(feature = "pyo3", all(test, not(any(loom, shuttle)))))]
 pub mod timing;

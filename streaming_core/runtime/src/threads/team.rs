@@ -326,14 +326,13 @@ mod tests {
 mod loom_tests {
     use super::*;
     use crate::threads::own::Own;
+    use crate::threads::testing::interleave;
 
     /// The caller writes a job, both threads do it, and the caller reads the result. The model fails if a job starts before
     /// the caller publishes it, or goes on after `run`. There are two jobs, because the first one finds threads that start.
     #[test]
     fn loom_a_job_is_handed_out_and_what_it_did_comes_back() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(|| {
+        interleave(2, || {
             let mut team = Team::new(2, Strategy::Yield, false).unwrap();
             let parts = Own::new(2, || 0);
             for round in 1..=2 {

@@ -321,6 +321,7 @@ impl Ring {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
     use crate::transactions::testing::world::World;
 
     fn plan_next(ring: &Ring, run: &Run) -> bool {
@@ -338,10 +339,7 @@ mod loom_tests {
     /// Two threads do their parts of two batches. loom fails if both are at a slot's content or at the sink at a time. The
     /// delivery fails if a batch is left out, comes twice or comes too early.
     fn explore(slots: usize, before: fn(&Ring, &Run), first: fn(&Ring, &Run), second: fn(&Ring, &Run)) {
-        let mut model = loom::model::Builder::new();
-        // Every schedule with up to this many involuntary switches; all of them would take hours.
-        model.preemption_bound = Some(3);
-        model.check(move || {
+        interleave(3, move || {
             let shared = Arc::new((Ring::of(slots, 8, 1), World::new()));
             let (ring, world) = &*shared;
             world.run(|run| before(ring, run));

@@ -303,6 +303,7 @@ impl Outlet {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
 
     /// A point at which threads may get ahead of each other; `channel/models.rs` says why loom needs it.
     fn cross(crossings: &AtomicU64) {
@@ -331,7 +332,7 @@ mod loom_tests {
     #[test]
     fn loom_what_does_not_concern_a_reader_is_passed_over() {
         for concerned in [[true, false, false, true], [false, true, false, true], [false, false, false, true]] {
-            loom::model(move || {
+            interleave(3, move || {
                 let outlet = Arc::new(Outlet::new(1, 1, || Jumbo::new(16, 1, 0)).with_absence());
                 let reader = {
                     let outlet = outlet.clone();
@@ -377,7 +378,7 @@ mod loom_tests {
     /// One slot, up to three jumbo tuples, two readers: each reads all of them, whole, in order.
     #[test]
     fn loom_every_reader_gets_every_jumbo_tuple() {
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Outlet::new(1, 2, || Jumbo::new(16, 2, 0)), AtomicU64::new(0)));
             let (outlet, crossings) = &*shared;
             let readers: Vec<_> = (0..2)

@@ -121,11 +121,11 @@ impl Refill {
 mod loom_tests {
     use super::*;
     use crate::dataflow::channel::gate::{Gate, Source};
-    use crate::dataflow::channel::models::check;
     use crate::dataflow::channel::taken::Taken;
     use crate::threads::bells::{Bells, INPUT, ROOM};
     use crate::threads::idle::Strategy;
     use crate::threads::sync::{Arc, AtomicU64, Ordering, thread};
+    use crate::threads::testing::interleave;
 
     /// Event and producer.
     type Row = [i64; 2];
@@ -252,7 +252,7 @@ mod loom_tests {
     fn loom_two_producers_refill_their_queues() {
         const BATCHES: [Batches; 2] = [[&[&[0], &[2, 4]], &[&[1, 3, 5]]], [&[&[0, 2], &[]], &[&[1], &[3]]]];
         for batches in BATCHES {
-            check(2, move || {
+            interleave(2, move || {
                 let (pairs, producers, mut consumer) = start_pairs(batches, Strategy::Yield);
                 let threads = producers.map(|mut producer| {
                     let pairs = pairs.clone();
@@ -277,7 +277,7 @@ mod loom_tests {
     #[test]
     fn loom_refilled_queues_wake_all_who_wait() {
         const BATCHES: Batches = [&[&[0, 2, 4]], &[&[1]]];
-        check(2, move || {
+        interleave(2, move || {
             let (pairs, producers, mut consumer) = start_pairs(BATCHES, Strategy::Park);
             let threads = producers.map(|mut producer| {
                 let pairs = pairs.clone();

@@ -118,6 +118,7 @@ mod loom_tests {
     use crate::rows::block::Text;
     use crate::rows::view::Rows;
     use crate::threads::sync::{Arc, AtomicU64, Ordering, thread};
+    use crate::threads::testing::interleave;
 
     const SINKS: usize = 2;
 
@@ -202,9 +203,7 @@ mod loom_tests {
     /// Two replicas, two sinks by event range, one slot: digests add up to those of a single sink that takes all rows in order.
     #[test]
     fn loom_two_sinks_share_the_events_by_range() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.check(|| {
+        interleave(2, || {
             let outlets = (0..SOURCES.len()).map(|_| Outlet::new(1, SINKS, || Jumbo::new(8, SINKS, 0))).collect();
             let scene = Arc::new(Scene { outlets, crossings: AtomicU64::new(0) });
             let mut readers: Vec<Reader> = (0..SINKS)

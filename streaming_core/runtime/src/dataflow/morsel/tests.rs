@@ -10,6 +10,7 @@ use crate::dataflow::testing::unordered;
 use crate::output::sink::SinkKind;
 use crate::program::options::Rate;
 use crate::threads::idle;
+use crate::threads::testing::{cases, pairs};
 
 fn options(threads: usize, batch: usize, order: &str) -> Options {
     let executor = "morsel".into();
@@ -17,12 +18,10 @@ fn options(threads: usize, batch: usize, order: &str) -> Options {
 }
 
 fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
-    for threads in [1, 2, 3, 8] {
-        for batch in [1, 7, 256] {
-            let options = options(threads, batch, "total");
-            let mut executor = morsel(&pipeline.program(), &options).unwrap();
-            check(pipeline, blocks, &mut executor, &options);
-        }
+    for (threads, batch) in pairs(&[1, 2, 3, 8], &[1, 7, 256]) {
+        let options = options(threads, batch, "total");
+        let mut executor = morsel(&pipeline.program(), &options).unwrap();
+        check(pipeline, blocks, &mut executor, &options);
     }
 }
 
@@ -60,10 +59,8 @@ fn without_order_every_row_comes_once_and_states_are_the_same() {
     let (rows, _, keyed, single) = run(&options(1, 256, "total"));
     let (.., digest, _, _) = run(&options(1, 1, "none"));
     let expected = (rows, digest, keyed, single);
-    for threads in [1, 2, 3, 8] {
-        for batch in [1, 7, 256] {
-            assert!(run(&options(threads, batch, "none")) == expected, "{threads} threads, batch {batch}");
-        }
+    for (threads, batch) in pairs(&[1, 2, 3, 8], &[1, 7, 256]) {
+        assert!(run(&options(threads, batch, "none")) == expected, "{threads} threads, batch {batch}");
     }
 }
 
@@ -106,7 +103,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(cases(200))]
     #[test]
     fn random_pipelines_agree_with_the_loop(
         (pipeline, blocks) in any::<bool>()

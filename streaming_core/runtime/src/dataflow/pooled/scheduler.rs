@@ -74,11 +74,12 @@ impl Scheduler {
 mod models {
     use super::*;
     use crate::threads::sync::{Arc, AtomicBool, thread};
+    use crate::threads::testing::interleave;
 
     /// One worker rests while the other makes work without an announcement, and asks again.
     #[test]
     fn a_resting_worker_sees_each_change() {
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Scheduler::new(Times::new(1, 1)), AtomicBool::new(false)));
             let other = {
                 let shared = shared.clone();

@@ -465,13 +465,14 @@ impl Epochs {
 mod models {
     use super::*;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
 
     /// Cells move back and forth between two replicas: only a cell's owner at an event touches it, in the order of events.
     /// Epochs are appended while they are at work, each before its event is dealt. Without the waiting loom finds two at a
     /// cell.
     #[test]
     fn loom_a_cell_has_one_owner() {
-        loom::model(|| {
+        interleave(3, || {
             struct Shared {
                 epochs: Epochs,
                 cell: UnsafeCell<i64>,
@@ -523,7 +524,7 @@ mod models {
     #[test]
     fn loom_a_cell_of_a_failed_replica_stays_as_it_is() {
         for fails_at in [1, 2] {
-            loom::model(move || {
+            interleave(3, move || {
                 struct Shared {
                     epochs: Epochs,
                     cell: UnsafeCell<i64>,
@@ -564,7 +565,7 @@ mod models {
     #[test]
     fn loom_epochs_are_forgotten_between_blocks() {
         use crate::threads::sync::{Mutex, lock};
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Epochs::new(2, 1), Mutex::new(())));
             let other = shared.clone();
             let asking = thread::spawn(move || {
@@ -599,7 +600,7 @@ mod models {
     /// A reader never takes a replica for silent that an epoch, unknown at that time, makes speak.
     #[test]
     fn loom_a_silent_replica_emits_nothing() {
-        loom::model(|| {
+        interleave(3, || {
             let epochs = Arc::new(Epochs::new(2, 1));
             epochs.append(1, Owners::new(&[0]), Request::default());
             epochs.deal(1);

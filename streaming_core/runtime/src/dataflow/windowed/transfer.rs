@@ -164,6 +164,7 @@ mod models {
     use crate::dataflow::windowed::owners::Owners;
     use crate::program::KeySpec;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
 
     /// Cells move back and forth between two replicas with their content. A replica touches only its own cells and
     /// parcels. Unless each side waits for the other to pack or unpack, loom finds two replicas at one parcel.
@@ -175,7 +176,7 @@ mod models {
             cells: Cells,
             shape: Shape,
         }
-        loom::model(|| {
+        interleave(3, || {
             let epochs = Epochs::new(2, 1);
             for (event, replica) in [(1, 0), (2, 1)] {
                 epochs.append(event, Owners::new(&[replica]), Request::default());

@@ -2,6 +2,7 @@ use super::*;
 use crate::threads::reorder::lock::Locked;
 use crate::threads::reorder::non_blocking::NonBlocking;
 use crate::threads::sync::{Arc, UnsafeCell, thread};
+use crate::threads::testing::interleave;
 
 struct Stream {
     buffer: Box<dyn ReorderBuffer>,
@@ -17,9 +18,7 @@ unsafe impl Sync for Stream {}
 unsafe impl Send for Stream {}
 
 fn model(build: fn() -> Box<dyn ReorderBuffer>, serials: &'static [&'static [u64]]) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(move || {
+    interleave(3, move || {
         let total: usize = serials.iter().map(|own| own.len()).sum();
         let stream = Arc::new(Stream {
             buffer: build(),

@@ -539,6 +539,7 @@ mod tests {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, AtomicUsize, thread};
+    use crate::threads::testing::interleave;
     use crate::transactions::testing::world;
 
     /// A row of two words, whose versions hold their number twice; and memory of the threads for images.
@@ -609,9 +610,7 @@ mod loom_tests {
     }
 
     fn model(events: &'static [bool]) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(move || {
+        interleave(3, move || {
             let shared = Arc::new(VersionModel {
                 counter: Counter::default(),
                 row: Row::default(),

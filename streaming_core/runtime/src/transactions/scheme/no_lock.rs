@@ -168,6 +168,7 @@ mod tests {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, UnsafeCell};
+    use crate::threads::testing::interleave;
 
     struct Row {
         latch: Latch,
@@ -181,9 +182,7 @@ mod loom_tests {
 
     #[test]
     fn loom_a_latch_admits_one_thread_at_a_time() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        interleave(3, || {
             let row = Arc::new(Row { latch: Latch::default(), content: UnsafeCell::new(0) });
             let add = |row: &Row| {
                 let _held = row.latch.hold();

@@ -411,6 +411,7 @@ mod tests {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
     use crate::transactions::testing::world;
 
     /// Transactions of one or two partitions, which two threads plan and execute in turn, in batches of two. The cells fail if
@@ -418,9 +419,7 @@ mod loom_tests {
     #[test]
     fn loom_transactions_insert_into_each_partition_in_order() {
         const EVENTS: [&[u32]; 4] = [&[0], &[0, 1], &[1], &[0]];
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        interleave(3, || {
             let partition = || (Counter::default(), UnsafeCell::new(0));
             let shared = Arc::new((Source::new(2, 2), [partition(), partition()]));
             let work = |(source, partitions): &(Source, [(Counter, UnsafeCell<usize>); 2]), me: usize| {

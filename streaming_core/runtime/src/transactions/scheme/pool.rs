@@ -220,15 +220,13 @@ mod loom_tests {
     use crate::threads::barrier::Barrier;
     use crate::threads::idle::{Idle, Strategy};
     use crate::threads::sync::{Arc, AtomicBool, UnsafeCell, thread};
+    use crate::threads::testing::interleave;
 
     /// Two threads take tasks in three rounds, and write to them. The first and the third round count in one place. loom fails
     /// if both threads are at one task.
     #[test]
     fn loom_every_task_is_taken_once_a_round() {
-        let mut model = loom::model::Builder::new();
-        // Every schedule with up to this many involuntary switches; all of them would take hours.
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        interleave(3, || {
             let shared = Arc::new((
                 Pools::of(&[0, 0], true),
                 Barrier::new(2),

@@ -18,6 +18,7 @@ use crate::state::key_group::{OwnerMap, group, hash_i64};
 use crate::state::table::Tables;
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::{Arc, AtomicBool, UnsafeCell, thread};
+use crate::threads::testing::interleave;
 use crate::transactions::delivery::Delivery;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::transaction::Transaction;
@@ -219,11 +220,7 @@ pub fn explore_with(
     preemptions: usize,
     make: impl Fn(&World) -> Box<dyn Scheme> + Send + Sync + 'static,
 ) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    // Threads that wait for each other look often.
-    model.max_branches = 20_000;
-    model.check(move || {
+    interleave(preemptions, move || {
         let world = World::with(threads, spanning);
         let shared = Arc::new((make(&world), world));
         let others: Vec<_> = (1..threads)

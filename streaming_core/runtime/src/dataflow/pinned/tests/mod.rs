@@ -20,6 +20,7 @@ use crate::output::sink::SinkKind;
 use crate::program::OperatorKind;
 use crate::program::options::Rate;
 use crate::threads::idle;
+use crate::threads::testing::{cases, pairs};
 
 /// Channels that keep order.
 const ORDERED: [&str; 3] = ["gate", "scalegate", "merge_sort"];
@@ -55,10 +56,8 @@ fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
 
 fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
     for channel in ORDERED {
-        for threads in [1, 2, 3, 8] {
-            for batch in [1, 7, 256] {
-                check(pipeline, blocks, options(threads, batch, channel));
-            }
+        for (threads, batch) in pairs(&[1, 2, 3, 8], &[1, 7, 256]) {
+            check(pipeline, blocks, options(threads, batch, channel));
         }
     }
 }
@@ -152,12 +151,10 @@ fn without_order_every_row_comes_once() {
     let blocks = integers(1000, 40);
     let mut digests = Vec::new();
     for channel in UNORDERED {
-        for threads in [1, 2, 3, 8] {
-            for batch in [1, 7, 256] {
-                let plan = [("source".to_string(), vec![0, threads - 1])].into();
-                let options = Options { plan, ..options(threads, batch, channel) };
-                digests.push(check_unordered(&pipeline, &blocks, &options));
-            }
+        for (threads, batch) in pairs(&[1, 2, 3, 8], &[1, 7, 256]) {
+            let plan = [("source".to_string(), vec![0, threads - 1])].into();
+            let options = Options { plan, ..options(threads, batch, channel) };
+            digests.push(check_unordered(&pipeline, &blocks, &options));
         }
     }
     assert!(digests.iter().all(|digest| *digest == digests[0]));
@@ -316,7 +313,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
     #[test]
     fn random_pipelines_agree_with_the_loop(
         (pipeline, blocks) in any::<bool>()

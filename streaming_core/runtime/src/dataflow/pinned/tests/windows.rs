@@ -8,6 +8,7 @@ use crate::dataflow::windowed::{epochs::REPORTED, replica::Faults};
 use crate::program::options::Scheduled;
 #[cfg(not(shuttle))]
 use crate::state::windows::CELLS;
+use crate::threads::testing::cases;
 
 /// In each parallelism.
 fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Options) {
@@ -64,7 +65,7 @@ fn on(threads: usize, batch: usize, schedule: Vec<Scheduled>) -> Options {
 
 #[cfg(not(shuttle))]
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(cases(60))]
     #[test]
     fn any_windows_and_any_reconfigurations(
         (advance, more, delay) in (1_i64..6, 0_i64..12, 0_i64..8),

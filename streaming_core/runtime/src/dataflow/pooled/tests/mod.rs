@@ -18,6 +18,7 @@ use crate::program::options::Rate;
 use crate::threads::reorder::BUFFERS;
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::reorder::non_blocking::NonBlocking;
+use crate::threads::testing::{cases, pairs};
 
 use heuristic::HEURISTICS;
 
@@ -87,12 +88,10 @@ fn check(pipeline: &Pipeline, blocks: &[Events], options: Options, grouping: Opt
 fn everywhere(ops: &[Op], blocks: &[Events], text_keys: bool) {
     let ways = ways();
     let mut ways = ways.iter().cycle();
-    for threads in [1, 2, 3, 8] {
-        for batch in [1, 7, 256] {
-            for grouping in groupings(threads) {
-                let options = by(ways.next().unwrap(), options(threads, batch));
-                check(&Pipeline::chain(ops, text_keys), blocks, options, grouping);
-            }
+    for (threads, batch) in pairs(&[1, 2, 3, 8], &[1, 7, 256]) {
+        for grouping in groupings(threads) {
+            let options = by(ways.next().unwrap(), options(threads, batch));
+            check(&Pipeline::chain(ops, text_keys), blocks, options, grouping);
         }
     }
 }
@@ -285,11 +284,9 @@ fn every_way() {
     let blocks = integers(600, 30);
     let ops = [stateless(0), partitioned(5, true), stateless(3), partitioned(4, true), stateful(4, true)];
     for way in ways() {
-        for threads in [2, 3, 8] {
-            for batch in [1, 7, 256] {
-                for grouping in groupings(threads) {
-                    check(&Pipeline::chain(&ops, false), &blocks, by(&way, options(threads, batch)), grouping);
-                }
+        for (threads, batch) in pairs(&[2, 3, 8], &[1, 7, 256]) {
+            for grouping in groupings(threads) {
+                check(&Pipeline::chain(&ops, false), &blocks, by(&way, options(threads, batch)), grouping);
             }
         }
     }
@@ -416,7 +413,7 @@ fn streams_part_and_meet_again() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(cases(600))]
     #[test]
     fn random_pipelines_agree_with_the_loop(
         (pipeline, blocks) in any::<bool>().prop_flat_map(|fails| (Just(fails), any_pipeline(fails))).prop_flat_map(

@@ -7,6 +7,7 @@ use crate::threads::idle::Strategy;
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::reorder::{self, lock, non_blocking};
 use crate::threads::sync::{Arc, AtomicBool, UnsafeCell, thread};
+use crate::threads::testing::interleave;
 
 /// One partitioned stage of two lanes.
 struct StageModel {
@@ -104,9 +105,7 @@ fn model(queue: &'static QueueStrategy, subsets: &'static [u64], window: usize) 
 }
 
 fn model_with(queue: &'static QueueStrategy, reorder: reorder::Make, subsets: &'static [u64], window: usize) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(move || {
+    interleave(2, move || {
         let stage = Arc::new(StageModel::new(queue, reorder, subsets, window));
         let other = {
             let stage = stage.clone();

@@ -6,6 +6,7 @@ use crate::threads::idle::Idle;
 use crate::threads::idle::Strategy;
 use crate::threads::reorder::BUFFERS;
 use crate::threads::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::threads::testing::cases;
 use proptest::prelude::*;
 use std::sync::Mutex;
 
@@ -102,7 +103,7 @@ fn check(subsets: &[u64], lanes: usize, workers: usize, window: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(cases(64))]
     #[test]
     fn each_lane_sees_its_batches_in_order(
         subsets in proptest::collection::vec(any::<u64>(), 0..200), lanes in 1_usize..70, workers in 1_usize..4,

@@ -37,12 +37,13 @@ impl Counter {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, UnsafeCell, thread};
+    use crate::threads::testing::interleave;
 
     /// Two threads take transactions in turn. The cell fails if two transactions insert at a time, or if one does not see what
     /// the one before inserted.
     #[test]
     fn loom_transactions_insert_in_order() {
-        loom::model(|| {
+        interleave(3, || {
             let shared = Arc::new((Counter::default(), UnsafeCell::new(0)));
             let work = |(counter, last): &(Counter, UnsafeCell<u64>), me: u64| {
                 for number in [me, me + 2] {

@@ -82,6 +82,7 @@ impl RowLock {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
     use crate::transactions::scheme::ahead::counter::Counter;
 
     struct LockModel {
@@ -124,9 +125,7 @@ mod loom_tests {
     /// Events of one row, which two threads take in turn. The cell fails if a write is not alone, or not ordered with the reads
     /// before and after it. Readers must see their version.
     fn model(events: &'static [bool]) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(move || {
+        interleave(3, move || {
             let shared =
                 Arc::new(LockModel { counter: Counter::default(), lock: RowLock::default(), row: UnsafeCell::new(0) });
             let other = {
@@ -156,9 +155,7 @@ mod loom_tests {
     /// Two readers hold the lock in two threads. The cell fails if the writer does not wait for both.
     #[test]
     fn loom_a_writer_waits_for_all_earlier_readers() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        interleave(3, || {
             let shared = Arc::new((RowLock::default(), UnsafeCell::new(0)));
             // SAFETY: no other thread is at the lock yet.
             let tickets = [false, false, true].map(|writes| unsafe { shared.0.insert(&Request { row: 0, writes }) });

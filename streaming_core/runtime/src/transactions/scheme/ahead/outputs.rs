@@ -197,14 +197,13 @@ impl Slot {
 mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, thread};
+    use crate::threads::testing::interleave;
     use crate::transactions::testing::world::World;
 
     /// Two threads execute the events of two batches in turn. loom fails if both are at a part or at the sink at a time. The
     /// delivery fails if a batch is left out, comes twice or comes too early.
     fn explore(batch: usize) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(move || {
+        interleave(3, move || {
             let shared = Arc::new((Outputs::new(8, 2, batch), World::new()));
             let work = move |(outputs, world): &(Outputs, World), thread: usize| {
                 world.run(|run| {

@@ -1,8 +1,8 @@
 //! Ranges of rows, and their owners. Neighbouring rows have one owner, at the same relative position in every table. Every
 //! owner has about as many events, and few events have rows of two owners.
 
-/// Ranges begin at one of so many places of a table.
-pub(super) const BUCKETS: usize = 256;
+/// Ranges begin at one of so many places of a table. A thread of a model has a stack of 32 KiB only.
+pub(super) const BUCKETS: usize = if cfg!(loom) { 16 } else { 256 };
 /// Places have 16 bits (ABI.md, PlaceContext).
 const SHIFT: u32 = 16 - BUCKETS.ilog2();
 /// A range may differ from an equal part of the load by a part of that: 1 in so many.

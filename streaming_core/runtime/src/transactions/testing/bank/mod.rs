@@ -14,6 +14,7 @@ use crate::output::sink::SinkKind;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::state::states::Keys;
+use crate::threads::testing::{cases, pairs};
 use crate::threads::topology::Topology;
 use crate::transactions::executor::{self, make};
 use crate::transactions::scheme;
@@ -46,22 +47,20 @@ pub fn pools(scheme: &str) -> &'static [&'static str] {
 fn every_scheme_and_shape_equals_the_sequential_loop() {
     for (accounts, stocks, skew) in [(1, 1, 1), (2, 1, 1), (7, 3, 1), (1000, 500, 1), (1000, 500, 4)] {
         let events = events(6000, accounts, stocks, skew, 7);
-        for threads in [1, 2, 3, 8] {
-            for punctuation in [1, 7, 500, 100_000] {
-                let n = if punctuation == 1 { 600 } else { events.len() };
-                check(&events[..n], accounts, stocks, options("owners", threads, punctuation, ""), 2500);
-                for pool in POOLS {
-                    // All threads meet once a round, and few rows take many.
-                    let n = n.min(800 / threads);
-                    check(&events[..n], accounts, stocks, options("tstream", threads, punctuation, pool), n * 2 / 3);
-                }
+        for (threads, punctuation) in pairs(&[1, 2, 3, 8], &[1, 7, 500, 100_000]) {
+            let n = if punctuation == 1 { 600 } else { events.len() };
+            check(&events[..n], accounts, stocks, options("owners", threads, punctuation, ""), 2500);
+            for pool in POOLS {
+                // All threads meet once a round, and few rows take many.
+                let n = n.min(800 / threads);
+                check(&events[..n], accounts, stocks, options("tstream", threads, punctuation, pool), n * 2 / 3);
             }
-            for batch in [1, 64, 4096] {
-                let more = format!(r#", "batch": {batch}"#);
-                let n = if batch == 1 { 600 } else { events.len() };
-                for scheme in BY_BATCH {
-                    check(&events[..n], accounts, stocks, options(scheme, threads, 500, &more), 2500);
-                }
+        }
+        for (threads, batch) in pairs(&[1, 2, 3, 8], &[1, 64, 4096]) {
+            let more = format!(r#", "batch": {batch}"#);
+            let n = if batch == 1 { 600 } else { events.len() };
+            for scheme in BY_BATCH {
+                check(&events[..n], accounts, stocks, options(scheme, threads, 500, &more), 2500);
             }
         }
         check(&events, accounts, stocks, options("no_lock", 1, 500, ""), 2500);
@@ -300,7 +299,7 @@ fn any_events() -> impl Strategy<Value = Vec<Transfer>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(cases(500))]
 
     #[test]
     fn random_transactions_equal_the_sequential_loop(

@@ -1,0 +1,102 @@
+"""`lockstep run` beside another run: it shows the other run and its progress."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from infra.airflow import home as airflow_home
+from infra.cli.run import Progress
+from infra.services.lock import of_home, signature
+from streaming_core.regression.fleet import Queue
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import recorded
+from streaming_core.storage import write_json
+from tests.reports import past_runs
+
+OTHER, OWN = past_runs.RUN_IDS[0], past_runs.RUN_IDS[1]
+ESTIMATE = "14 cells, about 3 minutes"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Home:
+    """A run in progress that has run one cell."""
+    home = Home(tmp_path / "lockstep")
+    monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    past_runs.make(home, nights=1, red=False)
+    write_json(home.run(OTHER) / "estimate.json", {"sentence": ESTIMATE})
+    for stage, part in ((Stage.PLAN_MATRIX, None), (Stage.SPARK_SERVER, None), (Stage.RUN_CORE, "one")):
+        with recorded(home, OTHER, stage, part):
+            pass
+    return home
+
+
+def test_run_names_the_run_that_it_waits_for_and_its_progress(home):
+    occupancy = airflow_home.occupancy()
+    assert occupancy.take(signature("run"))
+    command = [sys.executable, "-m", "infra.cli", "run", "--applications", "wc"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+        assert process.stdout.readline().strip() == f"waiting until another run (process {os.getpid()}) ends"
+        occupancy.tell(signature("run", run=OTHER))
+        line = f"waiting for run {OTHER}: {{}} of 14 cells have run; estimate: {ESTIMATE}"
+        assert process.stdout.readline().strip() == line.format(1)
+        with recorded(home, OTHER, Stage.RUN_CORE, "two"):
+            pass
+        assert process.stdout.readline().strip() == line.format(2)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().strip() == "stopped before the run began"
+    assert process.returncode == 1
+    occupancy.leave()
+
+
+def test_run_shows_cells_that_are_over_and_left_and_the_time_of_these(home, capsys):
+    from rich.console import Console
+
+    progress = Progress(Console(width=200), "", is_live=False)
+    past_runs.add(home, OWN)
+    progress.plan(OWN)
+    lane = {"map_index": 0, "label": "local", "state": "running", "start": time.time() - 26, "end": None}
+    progress.take(lane | {"task": Stage.RUN_CORE})
+    queue = Queue(home, OWN, "local")
+    for error, line in (
+        (None, "1 of 14 cells have run, 13 left: about 6 minutes"),
+        ("hung", ", 1 failed, 12 left: about"),
+    ):
+        queue.finish(queue.take()["cell"], error)
+        progress._looked = progress._line_at = 0.0
+        progress.look()
+        assert line in capsys.readouterr().out
+    assert f"  {queue.take()['cell']} on local" in progress._cell_text(Stage.RUN_CORE).plain
+
+
+def test_run_names_what_it_waits_for_in_airflow_and_for_the_home(home, capsys):
+    from rich.console import Console
+
+    progress = Progress(Console(width=200), "", is_live=False)
+
+    def printed(*changes: dict) -> list[str]:
+        for change in changes:
+            progress.take(change)
+        progress._looked = 0.0
+        progress.look()
+        return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+    line = f"waiting for run {OTHER}: 1 of 14 cells have run; estimate: {ESTIMATE}"
+    assert printed({"ahead": OTHER}) == [line]
+    assert printed() == [], "only changes"
+    past_runs.add(home, OWN)
+    progress.plan(OWN)
+    assert line not in printed({"ahead": ""})
+    server = {"task": Stage.SPARK_SERVER, "map_index": -1, "label": None, "state": "running", "start": 1.0, "end": None}
+    for owner, expected in (("prune", ["waiting until prune ends"]), (OTHER, [line]), (OWN, [])):
+        lock = of_home(home)
+        assert lock.take(signature(owner))
+        assert printed(server) == expected
+        lock.leave()

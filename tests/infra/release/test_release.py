@@ -1,0 +1,38 @@
+"""A release has one version and an entry in the changelog, and its wheel runs far from the checkout."""
+
+import re
+import tomllib
+
+import pytest
+
+from infra.checkout import ROOT
+from infra.release import smoke, wheel
+from streaming_core.errors import CommandFailed
+
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_the_runtime_has_the_version_of_the_project():
+    cargo = tomllib.loads((ROOT / "streaming_core/runtime/Cargo.toml").read_text())["package"]
+    packages = {one["name"]: one["version"] for one in tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]}
+    assert (cargo["version"], packages[cargo["name"]]) == (VERSION, VERSION)
+
+
+def test_the_newest_section_of_the_changelog_is_this_version_with_a_date_and_entries():
+    newest = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1]
+    assert re.match(rf"{re.escape(VERSION)} \(\d{{4}}-\d\d-\d\d\)\n", newest)
+    assert re.search(r"^- ", newest, re.MULTILINE)
+
+
+def test_a_damaged_wheel_fails_the_smoke_test(tmp_path):
+    (python,) = smoke.interpreters(["3.11"]).values()
+    (tmp_path / "lockstep-0.1.0-py3-none-any.whl").write_bytes(b"no wheel")
+    with pytest.raises(CommandFailed, match=r"pip install .* ended with exit code"):
+        smoke.run(tmp_path / "lockstep-0.1.0-py3-none-any.whl", python)
+
+
+@pytest.mark.slow
+def test_the_wheel_of_this_checkout_runs_far_from_it(tmp_path):
+    file = wheel.build(ROOT, tmp_path)
+    assert (tmp_path / "SHA256SUMS").is_file()
+    smoke.run(file, *smoke.interpreters(["3.11"]).values())

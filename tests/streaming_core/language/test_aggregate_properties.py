@@ -1,0 +1,221 @@
+"""Aggregates of time and count windows over random streams, against plain Python written from the documentation."""
+
+import math
+from collections import Counter as Counts
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streaming_core.api import App, Param, boolean, count_window, f64, i64, record, sliding, text, tumbling
+from streaming_core.data.digest import format_digest
+from streaming_core.language.extent import CountWindow, Extent
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from streaming_core.run.way import RunSpec
+from tests.differential.case import Case
+from tests.differential.streams import SEED
+
+DELAY, LATENESS, ROWS = 5, 6, 3
+EDGE = 1 << 61  # of `ts`
+INTEGERS = (-(1 << 63), (1 << 63) - 1, -1, 0, 1)
+FLOATS = (math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, -2.5, 1e308, 5e-324)
+TEXTS = (b"", b"\0", b"k", "ü".encode(), b"k" * 4096, b"k" * 4095 + b"l")
+
+
+@record
+class Row:
+    ts: i64
+    name: text
+    number: i64
+    price: f64
+    is_dear: boolean
+
+
+def stream(rng):
+    """Few random rows, out of order by up to five times the delay, in any region of time."""
+    n = int(rng.integers(0, 40))
+    ts = np.cumsum(rng.choice([0, 0, 1, 3, rng.choice([4, 50])], n))
+    ts -= rng.integers(0, rng.choice([1, DELAY + 1, 5 * DELAY]), n)
+    ts += rng.choice([0, -20, -EDGE + 5 * DELAY, EDGE - 50 * 40])
+    names = [TEXTS[i] for i in rng.integers(0, rng.integers(1, len(TEXTS) + 1), n)]
+    if rng.integers(0, 50) == 0:
+        names = [b"%06d" % len(name) * 11_000 for name in names]
+    numbers = np.where(rng.random(n) < rng.choice([0, 0.3]), rng.choice(INTEGERS, n), rng.integers(-2, 3, n))
+    prices = np.where(rng.random(n) < rng.choice([0, 0.3]), rng.choice(FLOATS, n), rng.integers(-9, 9, n) / 10)
+    columns = [range(n), ts, names, numbers, prices, rng.integers(0, 2, n).astype(bool)]
+    schema = Row.resolve({}).arrow(("seq",))
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+
+
+def wrapped(number):
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def extreme(best, field):
+    """NaN is greater than every number, and -0.0 counts as 0.0."""
+    return lambda rows: [(best((r[field] for r in rows), key=lambda value: (math.isnan(value), value)) + 0,)]
+
+
+def total(rows):
+    """Floats are added in the order of the rows."""
+    result = 0.0
+    for row in rows:
+        result += row["price"]
+    return [(result,)]
+
+
+def top(rows):
+    counts = Counts(row["number"] for row in rows)
+    best = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:2]
+    return [(rank, value, count) for rank, (value, count) in enumerate(best)]
+
+
+# For each key, the aggregates: their declaration, their fields, and the results for rows of a window and key.
+FAMILIES = {
+    "name": [
+        (lambda windowed: windowed.count(), ["count"], lambda rows: [(len(rows),)]),
+        (lambda windowed: windowed.sum("number"), ["sum"], lambda rows: [(wrapped(sum(r["number"] for r in rows)),)]),
+        (lambda windowed: windowed.sum("is_dear"), ["sum"], lambda rows: [(sum(r["is_dear"] for r in rows),)]),
+        (lambda windowed: windowed.min("number"), ["min"], extreme(min, "number")),
+        (lambda windowed: windowed.max("is_dear"), ["max"], extreme(max, "is_dear")),
+        (lambda windowed: windowed.top_k("number", 2), ["rank", "value", "count"], top),
+    ],
+    "number": [
+        (lambda windowed: windowed.sum("price"), ["sum"], total),
+        (lambda windowed: windowed.min("price"), ["min"], extreme(min, "price")),
+        (lambda windowed: windowed.max("price"), ["max"], extreme(max, "price")),
+    ],
+}  # fmt: skip
+# Extent, early, lateness.
+EXTENTS = {
+    "tumbling": (tumbling(10), None, None),
+    "sliding": (sliding(10, every=4), None, None),
+    "early": (sliding(9, every=3), 2, None),
+    "lateness": (sliding(10, every=5), None, LATENESS),
+    "count": (count_window("rows"), None, None),
+}
+
+
+def has_late(extent, family):
+    """Whether late rows are an output too; a row of another sink has no text for them without a name."""
+    return isinstance(extent, Extent) and family == "name"
+
+
+def declared(extent, family):
+    app = App("aggregates", params={"rows": Param(ROWS, minimum=1)})
+    extent, early, lateness = EXTENTS[extent]
+    windowed = app.source(Row, delay=DELAY).key_by(family).window(extent, early, lateness)
+    for number, (declare, _, _) in enumerate(FAMILIES[family]):
+        declare(windowed).sink(f"sink_{number}")
+    if has_late(extent, family):
+        windowed.late().sink("late")
+    app.generates(lambda *arguments: {})
+    return app
+
+
+def of_rows(rows, key, size):
+    """When the results of count windows leave, with which `ts` and key, and their rows."""
+    rows_of = defaultdict(list)
+    for row in rows:
+        kept = rows_of[row[key]]
+        kept.append(row)
+        if len(kept) % size == 0:
+            yield row["seq"], row["ts"], row[key], kept[-size:]
+
+
+def of_time(rows, key, extent, early, lateness):
+    """When the results of time windows leave, with which `ts` and key, and their rows; then the late rows."""
+    kept, closed, late, highest = defaultdict(list), set(), [], -math.inf
+    results = []
+
+    def close(seq, watermark):
+        for end, value in list(kept):
+            if end <= watermark and (end, value) not in closed:
+                closed.add((end, value))
+                results.append((seq, end, value, list(kept[end, value])))
+
+    for row in rows:
+        highest = max(highest, row["ts"])
+        close(row["seq"], highest - DELAY)
+        first = (row["ts"] - extent.size) // extent.advance + 1
+        ends = [n * extent.advance + extent.size for n in range(first, row["ts"] // extent.advance + 1)]
+        taken = [end for end in ends if end > highest - DELAY - (lateness or 0)]
+        for end in taken:
+            window = kept[end, row[key]]
+            window.append(row)
+            if end <= highest - DELAY:
+                closed.add((end, row[key]))  # its first result is that of a late row
+            if end <= highest - DELAY or (early and len(window) % early == 0):
+                results.append((row["seq"], end, row[key], list(window)))
+        if not taken:
+            late.append(row)
+    close(len(rows), math.inf)
+    return results, late
+
+
+def shown(values):
+    """Values that compare as they print: NaN equals itself, and -0.0 differs from 0.0."""
+    return tuple(repr(float(value)) if isinstance(value, float) else value for value in values)
+
+
+def expected(rows, extent, family):
+    extent, early, lateness = EXTENTS[extent]
+    if isinstance(extent, CountWindow):
+        results, late = list(of_rows(rows, family, ROWS)), []
+    else:
+        results, late = of_time(rows, family, extent, early, lateness)
+    outputs = Counts()
+    for sink, (_, _, aggregate) in enumerate(FAMILIES[family]):
+        for *place, some in results:
+            outputs.update((sink, *place, *shown(values)) for values in aggregate(some))
+    if has_late(extent, family):
+        outputs.update((len(FAMILIES[family]), *shown(row.values())) for row in late)
+    return outputs
+
+
+def produced(outputs, family):
+    fields = [["seq", "ts", family, *names] for _, names, _ in FAMILIES[family]]
+    fields.append(["seq", *Row.fields])
+    rows = outputs.to_pylist()
+    assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
+    return Counts((row["sink"], *shown(row[name] for name in fields[row["sink"]])) for row in rows)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("extent", EXTENTS)
+def test_aggregates_of_random_streams_match_their_definition(extent, family):
+    app, rows = declared(extent, family), 0
+    for number in range(20):
+        table = stream(np.random.default_rng([SEED, number]))
+        oracle = Interpreter(app, app.bind())
+        outputs = pa.concat_tables([oracle.process(table), oracle.finish(len(table))])
+        assert produced(outputs, family) == expected(table.to_pylist(), extent, family), f"stream {number}"
+        rows += len(outputs)
+    assert rows > 200
+
+
+@pytest.mark.parametrize(
+    ("extent", "family", "count"),
+    [("sliding", "name", 20), *((extent, "number", 20) for extent in ("lateness", "count"))]
+    + [pytest.param(extent, family, 2_000, marks=pytest.mark.slow) for extent in EXTENTS for family in FAMILIES],
+)
+def test_compiled_aggregates_of_random_streams_match_their_definition(extent, family, count):
+    app, program, loop = declared(extent, family), None, None
+    executors = ("pinned", "pooled", "morsel") if extent == "count" else ("pinned",)
+    for number in range(count):
+        table = stream(np.random.default_rng([SEED, number]))
+        case = Case(app, app.bind(), table, program)
+        program = case.program
+        assert produced(case.outputs, family) == expected(table.to_pylist(), extent, family), f"stream {number}"
+        way = {"executor": executors[number % len(executors)], "threads": 1 + number // 3 % 3}
+        if way["executor"] == "pinned":
+            way["batch"] = (7, 1, 64)[number % 3]
+        case.check(RunSpec.parse({"app": app.name, **way}), (100, 3)[number % 2])
+        if count > 100:
+            loop = loop or Loop(app, app.bind())
+            loop.reset()
+            loop.process(table)
+            loop.finish(len(table))
+            assert format_digest(*loop.digest) == case.expected["total"][0], f"stream {number}"
