@@ -32,6 +32,7 @@ def folder(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 def test_asset_of_validated_runs_has_a_consumer(dags, dag):
     (asset,) = dags[named("streaming_regression")].get_task("verdict").outlets
     assert dag.timetable.asset_condition.objects == (asset,)

@@ -45,6 +45,7 @@ def test_response_without_an_airflow_user_records_nothing(lockstep_home, monkeyp
     assert decisions.decisions(lockstep_home) == []
 
 
+@pytest.mark.slow
 def test_only_the_red_cells_of_the_question_are_acknowledged(lockstep_home):
     past_runs.make(lockstep_home)
     every = asked.red_cells("", "")

@@ -57,6 +57,7 @@ def test_run_and_page_name_matrix_digest_and_overrides(lockstep_home, folder):
         ("mine", "matrices/mine.yaml: line 1: expected ',' or ']', but got '<stream end>'"),
     ],
 )
+@pytest.mark.slow
 def test_unknown_or_invalid_matrix_refuses_the_run_and_the_form_still_loads(lockstep_home, folder, name, refusal):
     (folder / "mine.yaml").write_text("threads: [1")
     assert "mine" in regression_params()["matrix"].schema["enum"]

@@ -296,11 +296,13 @@ def test_command_exits_with_2_if_a_host_is_unfit(command, connect):
     assert "\nnode: it does not share LOCKSTEP_HOME (/nowhere/" in out
 
 
+@pytest.mark.slow
 def test_command_refuses_an_unknown_connection_in_one_line(command):
     line = "lockstep: hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections\n"
     assert command("nosuch") == (2, "", line)
 
 
+@pytest.mark.slow
 def test_run_on_an_unfit_host_is_refused_with_a_reason_on_its_page(lockstep_home, connect):
     connect(lockstep_home="/nowhere")
     with pytest.raises(AirflowFailException, match=r"^host node cannot run cells: it does not share LOCKSTEP_HOME"):

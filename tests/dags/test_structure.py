@@ -262,6 +262,7 @@ def test_dag_files_import_only_public_airflow_modules():
             assert not isinstance(node, ast.Import), f"{path.name} is wiring only"
 
 
+@pytest.mark.slow
 def test_airflow_stays_in_dags_and_infra_airflow():
     for folder in ("streaming_core", "jobs", "expectations", "infra"):
         for path in (ROOT / folder).rglob("*.py"):

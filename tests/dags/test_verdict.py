@@ -36,6 +36,7 @@ def test_missing_connection_is_reported_before_anything_runs(dag, lockstep_home,
     assert History(lockstep_home).latest().sentence == sentence
 
 
+@pytest.mark.slow
 def test_refused_request_is_a_red_run_with_the_reason_on_its_page(dag, lockstep_home):
     conf = DEFAULTS | {"applications": ["nosuch"], "threads": ["2", 1]}
     run = dag.test(run_conf=conf)

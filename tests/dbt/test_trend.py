@@ -31,6 +31,7 @@ EDITED = {
 }
 
 
+@pytest.mark.slow
 def test_sql_and_python_rule_give_the_same_verdicts(spark):
     sql = jinja2.Environment().from_string(MACRO.read_text()).module.trend("points")
     histories = {name: (points, ["one"] * len(points), {}) for name, points in HISTORIES.items()}

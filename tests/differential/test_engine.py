@@ -16,6 +16,7 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks, block_size
 from streaming_core.run.way import ENGINE_EXECUTORS, UNORDERED_CHANNELS, Pooled, RunSpec, Transactional
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
+from tests.support.draws import some
 
 EVENTS = 3000
 # All threads meet several times at a punctuation, and eight of them on few cores wait for the scheduler each time. So
@@ -151,7 +152,7 @@ def label(value):
 
 # Transactions with reads of other rows and with conditions, state by key, joins of streams, and windows of one and two
 # streams. Each application takes seconds to compile.
-FEW_APPLICATIONS = ("fd", "q3", "scalejoin", "sl", "tp", "wc", "wordcount")
+FEW_APPLICATIONS = ("fd", "q3", "scalejoin", "sl", "wordcount")
 # A scheme has the strategies that go with it: each such choice is one value. Every two values of these axes meet here,
 # all of them in the full test below. `kind` counts the kinds of keys that an application has, again and again.
 TRANSACTIONAL = {
@@ -265,6 +266,7 @@ def check_the_longest_interval(case, strategy, threads):
 
 
 @pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
+@pytest.mark.slow
 def test_interval_of_100_000_events_equals_the_interpreter(cases, strategy):
     check_the_longest_interval(cases("sl", "hot", 100_700), strategy, 3)
 
@@ -287,6 +289,7 @@ def test_spinning_threads_equal_the_interpreter_in_full(cases, name, strategy, t
 @pytest.mark.parametrize(
     "name", ["gs", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sl", "ob", "tp", "tb"))]
 )
+@pytest.mark.slow
 def test_dummy_work_changes_no_result(name):
     app = registry.load(name)
     table = workload.generate_chunk(app, SMALL[name], 500, 7, 0, 500)
@@ -314,7 +317,7 @@ def test_open_loop_source_changes_no_result(cases, name, executor):
 
 
 # Of each kind of application one is written quickly, and one with long texts.
-WRITTEN = ("gs", "hashtag", "lr", "wc")
+WRITTEN = ("sl", "fd", "wordcount")
 
 
 @pytest.mark.parametrize("keys", ["small", pytest.param("large", marks=pytest.mark.slow)])
@@ -333,7 +336,7 @@ def test_parquet_files_hold_the_rows_of_the_interpreter_in_order(cases, name, ke
         assert pq.read_table(tmp_path / "state" / f"{table}.parquet").equals(expected)
 
 
-@pytest.mark.parametrize("name", applications("transactional"))
+@pytest.mark.parametrize("name", some(sorted(applications("transactional"), key=lambda name: name != "sl")))
 def test_bound_is_memory_safe_and_counts_every_event(cases, name):
     case = cases(name, "small")
     for threads in (1, 2, 8):

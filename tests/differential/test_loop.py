@@ -38,7 +38,7 @@ def agree(app, params, events, cuts=(0,)):
 
 
 # Each is compiled for: `make test` does it for these, and for others elsewhere.
-QUICK = ("sl", "wc", "q15")
+QUICK = ("sl", "wc", "q3")
 
 
 def slow_but(cases):
@@ -264,6 +264,7 @@ def container_uses(row, state, out):
     out.emit(i=i * 1000 + state.n, x=x, t=state.n % 7 in box)
 
 
+@pytest.mark.slow
 def test_container_owner_is_evaluated_once_and_first():
     app = App("found")
     app.source(Op).process(container_uses, Boxes, Answer).sink()

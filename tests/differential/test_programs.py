@@ -106,6 +106,7 @@ def test_search_accepts_an_engine_without_a_fault():
 
 
 @pytest.mark.parametrize("fault", some(sorted(FAULTS, key=lambda fault: fault is lost_dependency)))
+@pytest.mark.slow
 def test_search_finds_a_fault_and_shrinks_it_to_a_few_events(fault):
     smallest = search(fault, 300)[-1]
     assert len(smallest.events) * smallest.rounds <= 3, smallest

@@ -41,6 +41,7 @@ def write_case(tmp_path):
         pytest.param("wordcount", 300, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, events):
     source, expected = write_case(app, events)
     options = {"executor": "spark", "threads": 2, "repetitions": 1, "seconds": 0, "sink": "parquet"}

@@ -167,6 +167,7 @@ def test_times_without_a_unit_are_refused(orders, spark, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} - {"orders.py", "__pycache__"} == {"orders.csv"}
 
 
+@pytest.mark.slow
 def test_json_lines_become_events(orders, spark, tmp_path):
     file, out = tmp_path / "orders.jsonl.gz", tmp_path / "w"
     good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "an odd `name`": "é", "items": [1, 2], "more": {}}
@@ -198,6 +199,7 @@ def test_json_lines_become_events(orders, spark, tmp_path):
     assert [row["_raw"] for row in aside(out)] == lines[3:]
 
 
+@pytest.mark.slow
 def test_parquet_columns_keep_their_types(orders, spark, tmp_path):
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     table = pa.table(
@@ -281,6 +283,7 @@ QUOTED = csv_of([GOOD | {"ts": str(i)} for i in range(1000)])
         (QUOTED, ",", '[1, 2]"', "[1, 2]", "text follows a closing quote, or a closing quote before it is missing"),
     ],
 )
+@pytest.mark.slow
 def test_open_quote_swallows_no_other_row(orders, spark, tmp_path, text, separator, whole, damaged, reason):
     """Whether it is never closed, or by a quote of the next row."""
     lines = text.splitlines(keepends=True)
@@ -300,6 +303,7 @@ def test_open_quote_swallows_no_other_row(orders, spark, tmp_path, text, separat
 TEXTS = [b"a\r\nb", b"a\nb", b"a\rb", b" spaced ", b"", b"\xef\xbb\xbf", b"\x00", b"\xc2\x85\xe2\x80\xa8", b'""']
 
 
+@pytest.mark.slow
 def test_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "out"
     lines = [
@@ -408,6 +412,7 @@ def test_lossy_import_fails(orders, spark, tmp_path, monkeypatch):
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.slow
 def test_parquet_of_every_type_is_read(orders, spark, tmp_path):
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     columns = {
@@ -438,6 +443,7 @@ def test_parquet_of_every_type_is_read(orders, spark, tmp_path):
     assert [second[name] for name in names] == kept
 
 
+@pytest.mark.slow
 def test_application_without_ts_keeps_the_order_of_its_events(package, spark, tmp_path):
     (package / "plain.py").write_text(HEAD.replace("orders", "plain").replace("    ts: i64\n", ""))
     app, file = registry.load("plain"), tmp_path / "plain.csv"
@@ -446,6 +452,7 @@ def test_application_without_ts_keeps_the_order_of_its_events(package, spark, tm
     assert [row["name"] for row in rows(tmp_path / "w", app)] == [b"c", b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_application_with_disordered_time_keeps_the_order_of_its_events(package, spark, tmp_path):
     text = HEAD.replace("orders", "late").replace("app.source(Order)", 'app.source(Order, delay="5s")')
     (package / "late.py").write_text(text)

@@ -12,6 +12,7 @@ from streaming_core.regression.home import Home
 from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
+from tests.support.draws import some
 
 
 @pytest.fixture
@@ -20,6 +21,7 @@ def home(tmp_path, monkeypatch) -> Home:
     return Home(tmp_path / "home")
 
 
+@pytest.mark.slow
 def test_pages_show_person_and_reason_of_an_acknowledgement(home, capsys, monkeypatch):
     monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
     past_runs.make(home)
@@ -62,14 +64,17 @@ def changed(home: Home) -> str:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["acknowledge", past_runs.LAST, "--reason", "x"],
-        ["acknowledge", past_runs.LAST, "--reason", "x", "--withdraw"],
-        ["prune"],
-        ["prune", "--dry-run"],
-        ["report"],
-        ["report", "--json"],
-    ],
+    some(
+        [
+            ["acknowledge", past_runs.LAST, "--reason", "x"],
+            ["acknowledge", past_runs.LAST, "--reason", "x", "--withdraw"],
+            ["prune"],
+            ["prune", "--dry-run"],
+            ["report"],
+            ["report", "--json"],
+        ],
+        2,
+    ),
 )
 def test_changed_entry_is_refused_by_name_in_one_line(home, capsys, arguments):
     past_runs.make(home)

@@ -87,6 +87,7 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spar
     assert missing.startswith(f"no workload at {folder}: manifest.json is missing")
 
 
+@pytest.mark.slow
 def test_disordered_import_keeps_its_order_and_is_not_recorded_as_sorted(home, spark, package, tmp_path):
     (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
     (tmp_path / "clicks.csv").write_text("ts,user\n61000,bob\n59000,ann\n70000,ann\n30000,bob\n")

@@ -176,6 +176,7 @@ def test_last_entry_replaced_with_its_digest_is_refused(home):
         decisions(home)
 
 
+@pytest.mark.slow
 def test_significant_change_of_the_last_file_is_refused(home, written):
     path = last_file(home)
     content = path.read_bytes()
@@ -195,6 +196,7 @@ def test_significant_change_of_the_last_file_is_refused(home, written):
 
 @examine(150)
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), number=st.integers(0, 3))
+@pytest.mark.slow
 def test_bit_flip_never_changes_the_entries(written, tmp_path_factory, position, bit, number):
     home = copy(written, tmp_path_factory.getbasetemp() / "flipped")
     part = in_order(home)[number]

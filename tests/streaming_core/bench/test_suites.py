@@ -593,6 +593,7 @@ def test_replicas_match_table_iv():
     assert decisions[0.3] == [None, 3, 4, 8, 13, 18, 26, 31]
 
 
+@pytest.mark.slow
 def test_controller_observations_are_plotted_and_passes_are_listed(quick):
     counts, experiment = [2], chosen("stretch", "q5")
     outcome = suite.run(replace(stretch.SUITE, experiments=(experiment,)), None, 3_000, counts, 2, quick=True)[

@@ -205,6 +205,7 @@ def emit_value(window, state, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=0, n=state.n, total=0, first=state.first)
 
 
+@pytest.mark.slow
 def test_sessions_of_a_key_group_with_equal_ends_leave_in_order_of_first_rows():
     """Until late, the first session appears to end before the other one."""
     group = key_group((0,))
@@ -218,6 +219,7 @@ def test_sessions_of_a_key_group_with_equal_ends_leave_in_order_of_first_rows():
     assert [(row["seq"], row["ts"], row["a"]) for row in outputs] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
 
 
+@pytest.mark.slow
 def test_sessions_of_shared_keys_end_together():
     keys = 5000
     app = App("every")
@@ -250,6 +252,7 @@ def emit_both(window, one, other, out):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=6))
+@pytest.mark.slow
 def test_a_session_of_several_streams_holds_the_rows_of_all(seed):
     rng = np.random.default_rng(seed)
     steps = np.cumsum(rng.choice([0, 1, 9], 90))
@@ -369,6 +372,7 @@ def behind(name, **second):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=6))
+@pytest.mark.slow
 def test_windows_after_windows_handle_texts_of_any_length(seed):
     """Updates of the first windows emit rows out of order, so the second windows drop late rows."""
     rng = np.random.default_rng(seed)
@@ -511,6 +515,7 @@ def drawn_table(events):
     return pa.table({"seq": range(events), **columns})
 
 
+@pytest.mark.slow
 def test_any_number_of_chained_windowed_operators_keeps_order():
     app, table = in_a_row(6), drawn_table(60)
     interpreter = Interpreter(app, {})
@@ -537,6 +542,7 @@ def of_value(row, keys):
     keys.add(a=row.value, b=0)
 
 
+@pytest.mark.slow
 def test_all_rows_from_windows_that_expire_at_the_end_are_emitted():
     """At the end, the first operator emits rows of three windows. Each lets many keys expire in the second one."""
     app, first, second = App("ends"), passed_on(0) | {"result": each_key}, passed_on(1)
