@@ -38,8 +38,8 @@ CAMPAIGN = "tests/differential/test_campaign.py"
 # The seconds of each group when it was last recorded: `make test ARGS=--record-durations` writes the file. The longest
 # groups run first, because a long one that starts last would keep one worker busy alone.
 DURATIONS = Path(__file__).with_name("durations.txt")
-# Seconds of a test in `make test` on the machine of DURATIONS. A test of 20 s may take five times as long beside others:
-# two cores run three workers, and some of these start a JVM.
+# Seconds of a test in `make test` on the machine of DURATIONS. A test of 20 s may take five times as long beside
+# others: two cores run three workers, and some of these start a JVM.
 LONGEST = 100
 
 
