@@ -24,7 +24,6 @@ RESULTS = {
     "bound": "a bound",
     "different": "differs",
     "simulated": "simulated",
-    "measured": "measured",
 }
 # What an experiment takes from the result that it is part of, because it may have been run by itself.
 FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells", "sources")
@@ -166,7 +165,7 @@ def points(chart: Chart) -> list[dict[str, Any]]:
             parts = enumerate(row[plot["y"]].items())
             drawn += [{"x": x, "y": spent, "part": part, "order": order} for order, (part, spent) in parts]
         else:
-            dashed = row["result"] not in ("equal", "measured")
+            dashed = row["result"] != "equal"
             point = {"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed}
             if ends := results.interval(row, plot["y"]):
                 point["low"], point["high"] = ends

@@ -133,7 +133,7 @@ def bench(
     """Measure executors against the compiled sequential loop.
 
     Every executor takes turns with the loop on the same events. The command checks each result against the loop's. It
-    ends with exit code 1 if a result differs, or if an experiment misses a goal that it asserts.
+    ends with exit code 1 if a result differs, or if a plan's prediction is wrong by more than a factor of two.
     """
     from streaming_core.bench import report
 
@@ -217,7 +217,7 @@ def _measure_evidence(effort: Effort, command: str, out: Path, quiet: bool) -> d
 
 
 def _check_results(results: dict[str, Any], quick: bool) -> None:
-    """Raise RunFailed if a result differs, a goal is missed, or a prediction is too far off.
+    """Raise RunFailed if a result differs, or a prediction is too far off.
 
     A quick benchmark does not check predictions.
     """
@@ -226,8 +226,6 @@ def _check_results(results: dict[str, Any], quick: bool) -> None:
     if wrong := report.wrong_rows(results):
         first = f"{wrong[0]['app']} {wrong[0]['way']}"
         raise RunFailed(f"{len(wrong)} results differ from the result of the compiled loop; the first is {first}")
-    if missed := report.missed_goals(results):
-        raise RunFailed(f"{len(missed)} goals are missed; the first is {missed[0]['app']}: {missed[0]['failed']}")
     if far := [] if quick else report.mispredicted_rows(results):
         first = f"{far[0]['app']} {far[0]['way']}"
         rates = f"predicted {far[0]['predicted_per_s']:,.0f}, measured {far[0]['events_per_s']:,.0f} events/s"
