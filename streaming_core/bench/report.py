@@ -15,8 +15,8 @@ from streaming_core.bench import files
 from streaming_core.bench.ratios import value
 from streaming_core.bench.results import VERSION as VERSION
 from streaming_core.bench.results import rows as all_rows
+from streaming_core.bench.results import save as save_results
 from streaming_core.regression.home import Home
-from streaming_core.storage import save_json
 
 # Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
 FIGURES = (
@@ -76,12 +76,12 @@ def command(
 def save(results: dict[str, Any], out: Path | None) -> Path:
     """Write the results as JSON and return the path."""
     if out is not None:
-        save_json(out, results)
+        save_results(out, results)
         return out
     stamp = results["made_at"].replace("-", "").replace(":", "")
     name = f"{results['suite']}-{stamp}.json" if "suite" in results else f"{stamp}.json"
     path = Home().reports / "bench" / name
-    save_json(path, results)
+    save_results(path, results)
     return path
 
 

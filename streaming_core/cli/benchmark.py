@@ -13,7 +13,6 @@ from rich.console import Console
 from streaming_core.cli.options import Json, examples, grouped, numbers
 from streaming_core.cli.output import Bar, show
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.storage import save_json
 
 app = typer.Typer()
 
@@ -206,10 +205,10 @@ def _measure(subject: Subject, effort: Effort, keep: Callable[[dict[str, Any]], 
 
 def _measure_evidence(effort: Effort, command: str, out: Path, quiet: bool) -> dict[str, Any]:
     """The results of the experiments for large hosts; the file `out` holds them after every experiment."""
-    from streaming_core.bench import evidence
+    from streaming_core.bench import evidence, report
 
     def keep(unfinished: dict[str, Any]) -> None:
-        save_json(out, evidence.with_command(unfinished, command))
+        report.save(evidence.with_command(unfinished, command), out)
 
     with Bar(quiet) as bar:
         results = evidence.run(effort.events, effort.thread_counts, effort.rounds, bar, keep, effort.quick)

@@ -84,6 +84,15 @@ def test_written_results_are_accepted(part):
     results.check(part, "f.json", SUITES)
 
 
+def test_file_has_a_line_for_each_row(part, tmp_path):
+    file = {"version": 2, "evidence": True, "suites": [part, part]}
+    results.save(tmp_path / "f.json", file)
+    lines = (tmp_path / "f.json").read_text().splitlines()
+    assert json.loads("".join(lines)) == file
+    rows = [json.loads(line.strip().removesuffix(",")) for line in lines if '"way"' in line]
+    assert rows == results.rows(file)
+
+
 def change(part, path, value):
     *parents, last = path
     for step in parents:
