@@ -21,6 +21,6 @@ What to measure:
 - `joins`: the comparisons of joins, computed from the workload.
 - `requests`: a thread that requests reconfigurations during a pass.
 - `reconfigurations`: how long reconfigurations take, and their effect on outputs.
-- `report`: JSON, and tables for people.
+- `report`: JSON, and tables for people; `page`: docs/benchmarks.md; `wording`: a result in words.
 - `host`: facts about the machine; `components`: digests of the sources that a benchmark measures.
 """

@@ -157,7 +157,7 @@ def bench(
         show(results)
     else:
         report.render(results, Console())
-        print(f"written to {path}{'; `lockstep report` draws it' if subject.suite else ''}")
+        print(f"written to {path}{'; `lockstep publish` draws it' if subject.suite else ''}")
     _check_results(results, effort.quick)
 
 
@@ -243,4 +243,4 @@ def _import(path: Path, as_json: bool) -> None:
     for part in parts:
         report.render(part, console)
     for place in kept:
-        print(f"written to {place}; `lockstep report` draws it")
+        print(f"written to {place}; `lockstep publish` draws it")

@@ -49,7 +49,7 @@ def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path)
     assert (code, error) == (0, "")
     [kept] = (home / "reports" / "bench").glob("*.json")
     assert json.loads(kept.read_text()) == part
-    assert f"written to {kept}; `lockstep report` draws it" in shown
+    assert f"written to {kept}; `lockstep publish` draws it" in shown
     assert "q2: " in shown
     assert "claim: The throughput of an operator that only forwards" in shown
     # A second time it is the same file.
