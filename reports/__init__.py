@@ -8,5 +8,4 @@
 | how a chart is drawn | `charts` |
 | where a page is, and how pages link to it | `site` |
 | the commands that reproduce a cell | `reproduce` |
-| docs/benchmarks.md | `benchmark_page` |
 """

@@ -8,7 +8,7 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `runs.html` | every run, and when each way ran last | `views/overview.py` |
 | `inputs.html`, `<run id>/inputs.html` | the inputs of the latest run, and of each run | `views/inputs.py` |
 | `performance.html`, `<run id>/performance.html` | the speed of a run | `views/performance.py` |
-| `benchmarks.html` | the results of `make bench` | `views/suites.py` |
+| `benchmarks.html` | the results of `make bench` | `infra/benchmarks` |
 | `<run id>/index.html` | the outcome of a run | `views/outcome.py`, `views/run.py` |
 | `<run id>/<cell>.html` | the evidence on a cell | `views/cell.py` |
 | `<run id>/beside-*.html` | a run beside another | `views/beside.py` |
@@ -30,12 +30,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import results, times
+from reports import times
 from reports.charts import series
 from reports.history.cell import Cell
 from reports.history.load import MOST_RUNS, History
@@ -43,7 +44,7 @@ from reports.history.run import Run
 from reports.history.state import State, state
 from reports.history.text import human_micros, human_nano, human_rate, revision, short
 from reports.site import DBT, HERE, Place, beside_name, entries, file_name
-from reports.views import columns, data_docs, engines, outcome, overview, performance, suites
+from reports.views import columns, data_docs, engines, outcome, overview, performance
 from reports.views.beside import Beside, before
 from reports.views.built import Built
 from reports.views.cell import CellView
@@ -54,7 +55,6 @@ from reports.views.outcome import Outcome, Request
 from reports.views.performance import MOST_POINTS, MeasuredRun, Performance, PerformancePage
 from reports.views.run import Progress, RunPage, RunView
 from reports.views.sparkline import Point, Sparkline
-from reports.views.suites import BenchmarksPage
 from reports.views.tiles import TREND
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
@@ -253,12 +253,6 @@ class Pages:
         measured = [self._measured(shown, why, is_own=run is not None)] if shown else []
         return self.render("performance.html", place, page, *measured), drawing.svgs | pictures
 
-    def benchmarks(self) -> tuple[str, dict[str, str]]:
-        """The page of the benchmark's suites and its charts, as of `performance`."""
-        svgs, views = suites.draw((results.COMMITTED, self.reports / "bench"))
-        page = self.render("benchmarks.html", Place(here="Benchmarks"), BenchmarksPage.of(views))
-        return page, svgs
-
     def _measured(self, run: Run, why: str, is_own: bool) -> MeasuredRun:
         """The facts about the run of a performance page; `is_own` if it is the page of that run alone."""
         figures = [one for section in self.speed.draw(run).sections for one in section.figures]
@@ -284,13 +278,18 @@ class Pages:
         nightly = is_nightly(run.plan)
         return next((run_id for run_id, one in newer.items() if one.is_nightly or not nightly), None)
 
-    def render(self, template: str, place: Place, *views: object) -> str:
-        """Fill in a template. Its variables are the fields of the views, and those of the place and the menu."""
+    def render(self, template: str | Path, place: Place, *views: object) -> str:
+        """Fill in a template, a name in `templates` or a file elsewhere.
+
+        Its variables are the fields of the views, and those of the place and the menu.
+        """
         variables: dict[str, Any] = {"pages": entries(self.history.home, place.here), "glossary": place.glossary}
         variables |= {"root": place.root, "here": place.here}
         variables |= {"of_cell": place.of_cell, "of_run": place.of_run, "of_origin": place.of_origin}
         for view in views:
             variables |= _variables(view)
+        if isinstance(template, Path):
+            return self._environment.from_string(template.read_text()).render(variables)
         return self._environment.get_template(template).render(variables)
 
 

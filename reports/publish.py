@@ -6,7 +6,6 @@ every module below it takes the run.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from jobs.command import run_stage
@@ -58,20 +57,13 @@ def _publish_run(pages: Pages, run: Run) -> None:
         write(run.report("performance.html"), page)
 
 
-def performance(home: Home, pages: Pages | None = None) -> Path:
-    """Write the performance page, the page of benchmarks, which needs no run, the overview and the list of runs.
-
-    Returns:
-        The path of the page of benchmarks.
-    """
-    from reports.charts import vega  # its library takes a second to load, and `refresh` needs none
-
+def performance(home: Home, pages: Pages | None = None) -> None:
+    """Write the performance page, the overview and the list of runs."""
     reports, pages = home.reports, pages or Pages(History(home))
-    vega.reuse(path.read_text() for path in (reports / "charts").glob("bench-*.svg"))
     write(reports / "style.css", (HERE / "style.css").read_text())
-    for name, (page, svgs) in (("benchmarks", pages.benchmarks()), ("performance", pages.performance())):
-        _write_all(home, svgs)
-        write(reports / f"{name}.html", page)
+    page, svgs = pages.performance()
+    _write_all(home, svgs)
+    write(reports / "performance.html", page)
     for page_of_site in (DOCS, GLOSSARY):  # a reader of files has no documentation site beside them
         write(reports / page_of_site, pages.docs())
     latest = pages.history.latest()
@@ -80,7 +72,6 @@ def performance(home: Home, pages: Pages | None = None) -> Path:
         write(reports / "index.html", pages.index())
     with held(reports / "runs.html"):
         write(reports / "runs.html", pages.runs())
-    return reports / "benchmarks.html"
 
 
 def _write_all(home: Home, files: dict[str, str]) -> None:

@@ -33,7 +33,7 @@ MENU = (
     Entry("Runs", "runs.html"),
     Entry("Inputs", "inputs.html"),
     Entry("Performance", "performance.html"),
-    Entry("Benchmarks", "benchmarks.html"),
+    Entry("Benchmarks", "benchmarks.html", "The command make bench makes this page."),
     Entry("Expectations", DATA_DOCS, "The first run makes this page."),
     Entry("Warehouse", DBT, "The first run that builds the warehouse makes this page."),
     Entry("Docs", DOCS),

@@ -215,11 +215,20 @@ def absolute(path: Path) -> Path:
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON, so that `path` is either absent or whole."""
-    write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+    write_text(path, _json(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
 def save_json(path: Path, value: object) -> None:
-    """As `write_json`, to a file that the user chose.
+    """As `write_json`, to a file that the user chose. Raises the errors of `save_text`."""
+    save_text(path, _json(value))
+
+
+def save_text(path: Path, text: str) -> None:
+    """As `write_text`, to a file that the user chose.
 
     Raises:
         BadInput: The path is not writable.
@@ -227,7 +236,7 @@ def save_json(path: Path, value: object) -> None:
     """
     check_place(path)
     try:
-        write_json(path, value)
+        write_text(path, text)
     except OSError as error:
         raise refusal(error, f"cannot write {path}") from None
 

@@ -43,6 +43,7 @@ FLOORS = (
     "infra.lint",
     "infra.release",
     "infra.services",
+    "infra.benchmarks",
     "infra.airflow",
     "infra.stack",
     "infra.cli",
@@ -55,6 +56,7 @@ APART = {
     "streaming_core.oracle": {"streaming_core.kernels", "streaming_core._runtime"},
     "streaming_core.apps": {"streaming_core.storage"},
     "expectations": {"pyspark.sql.functions"},
+    "reports": {"streaming_core.bench"},
 }
 OUTSIDE = {
     "airflow": ("dags", "infra.airflow"),

@@ -1,7 +1,4 @@
-"""`lockstep report`: print the table of a run and the paths of its pages.
-
-If a benchmark is newer than the page of benchmarks, the command writes that page first.
-"""
+"""`lockstep report`: print the table of a run and the paths of its pages."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from rich.text import Text
 from reports.attachment import attachment
 from reports.history import Cell, History, Run, human_micros, human_rate, short
 from reports.pages import Pages
-from reports.publish import performance
 from reports.site import beside_name
 from reports.views import engines
 from reports.views.beside import Beside
@@ -73,8 +69,6 @@ def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
     if run.matrix:
         yield Text(f"matrix   {run.matrix}", "dim")
     paths = {"run": home.run(run.run_id), "report": home.report(run.run_id, "index.html")}
-    if any((home.reports / "bench").glob("*-*.json")):
-        paths["figures"] = home.reports / "benchmarks.html"
     if stages:
         paths["log"] = Path(stages["log"])
     yield Text("")
@@ -198,17 +192,6 @@ def _stages(home: Home, run_id: str) -> dict:
         return {}
 
 
-def draw_benchmarks(home: Home) -> Path | None:
-    """The page of benchmarks, if a suite was measured; writes it again if a measurement is newer."""
-    measured = [path.stat().st_mtime for path in (home.reports / "bench").glob("*-*.json")]
-    if not measured:
-        return None
-    page = home.reports / "benchmarks.html"
-    if not page.exists() or page.stat().st_mtime < max(measured):
-        performance(home)
-    return page
-
-
 def _shown(path: Path) -> str:
     """A path for people: relative if it is below the working directory."""
     try:
@@ -236,10 +219,6 @@ def report(home: Home, run_id: str | None, as_json: bool, file: Path | None, oth
         CommandFailed: The file cannot be written, for example because the disk is full.
     """
     ids = History(home).run_ids()
-    benchmarks = draw_benchmarks(home)
-    if not ids and benchmarks and not (run_id or as_json):
-        Console().print(Text(f"no run yet; the benchmarks are in {_shown(benchmarks)}"), soft_wrap=True)
-        return 0
     if not ids:
         raise BadInput(f"{home.root} has no run yet: start one with `lockstep run`")
     for name in (run_id, other):

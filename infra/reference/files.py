@@ -21,7 +21,7 @@ from infra.reference import (
     warehouse,
 )
 from infra.reference.markdown import COMMAND
-from reports import benchmark_page
+from streaming_core.bench import page
 from streaming_core.engines.contract import Manifest, Report, Task
 
 __all__ = ["COMMAND", "files", "main", "pages", "stale"]
@@ -40,7 +40,7 @@ PAGES = {
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Path of each generated file -> its current text."""
     docs = root / "docs"
-    benchmarks = {docs / "benchmarks.md": benchmark_page.page(docs / "benchmarks")}
+    benchmarks = {docs / "benchmarks.md": page.page(docs / "benchmarks")}
     return (
         dbt.files(root / "dbt")
         | benchmarks

@@ -21,8 +21,6 @@ UNITS = {
     "processing_p99_us": ("ms", 1e-3, "~r", True),
     "end_to_end_p99_us": ("ms", 1e-3, "~r", True),
     "predicted_per_s": ("predicted events/s", 1, "~s", False),
-    "batches": ("share of batches", 1, "~%", False),
-    "plans": ("share of plans", 1, "~%", False),
     "comparisons_per_s": ("comparisons/s", 1, "~s", False),
     "switch_p99_us": ("ms", 1e-3, "~r", True),
     "loaded_switch_p99_us": ("ms", 1e-3, "~r", True),
@@ -59,10 +57,6 @@ AXES = {
     "states": "states at the end",
     "pool": "pool: shared ...",
     "predicted_per_s": "predicted events/s",
-    "execute_ns": "ns a row",
-    "machine": None,
-    "sockets": "sockets",
-    "of_found": "throughput, of the plan found",
 }
 
 Values = list[dict[str, Any]]

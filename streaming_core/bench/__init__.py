@@ -17,11 +17,10 @@ What to measure:
 - `suite`: the comparisons of a paper as named experiments, `streaming-core bench --suite NAME`.
 - `tstream`: the experiments of TStream; likewise `ordered`, `viper`, `briskstream`, `rlas` and `stretch`.
 - `engines`: ours, other engines and hand-written loops.
-- `servers`: simulations of the paper's servers, part of `rlas`; `searches`: search times and settings, likewise.
 - `switching`: reconfigurations, part of `stretch`; likewise `elasticity`: controllers, and `resident`: memory.
 - `joins`: the comparisons of joins, computed from the workload.
 - `requests`: a thread that requests reconfigurations during a pass.
 - `reconfigurations`: how long reconfigurations take, and their effect on outputs.
-- `report`: JSON, and tables for people.
+- `report`: JSON, and tables for people; `page`: docs/benchmarks.md; `wording`: a result in words.
 - `host`: facts about the machine; `components`: digests of the sources that a benchmark measures.
 """

@@ -87,14 +87,14 @@ SOCKETS = Claim(
     "section 6.3, figure 9",
     "nearly linear from one to four sockets",
     published=sentences.speedups,
-    host=f"{NO_ENGINES} One socket: threads stand for sockets. Suite rlas simulates the paper's servers.",
+    host=f"{NO_ENGINES} One socket: threads stand for sockets.",
 )
 IDEAL = Claim(
     "On eight sockets, without remote memory access throughput would be close to linear.",
     "section 6.3, figure 10",
     "89 to 95 % of ideal without remote memory access",
     published=sentences.of_ideal,
-    host="Ideal: the rate of one thread times the threads. Remote access cannot be left out; suite rlas computes it.",
+    host="Ideal: the rate of one thread times the threads. Remote access cannot be left out.",
 )
 STREAMBOX = Claim(
     "BriskStream is faster than StreamBox on any number of cores, with StreamBox's order and without.",
@@ -108,7 +108,7 @@ JUMBO = Claim(
     "section 5.2; section 6.5, figure 16",
     published=sentences.jumbo("pair_queue"),
     ours=sentences.jumbo("gate"),
-    host="A tuple of one row stands for no jumbo tuples. Suite rlas has the other factors of figure 16.",
+    host="A tuple of one row stands for no jumbo tuples. The other factors of figure 16 are not measured.",
 )
 
 

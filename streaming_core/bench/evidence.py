@@ -15,7 +15,7 @@ from streaming_core.bench import suite as suites
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.run.one_pass import Progress
-from streaming_core.storage import digest_of, save_json
+from streaming_core.storage import digest_of
 
 
 def run(
@@ -84,5 +84,5 @@ def take(path: Path) -> tuple[list[dict[str, Any]], list[Path]]:
     folder = Home().reports / "bench"
     paths = [folder / f"imported-{part['suite']}-{digest_of(part)[:8]}.json" for part in parts]
     for kept, part in zip(paths, parts, strict=True):
-        save_json(kept, part)
+        results.save(kept, part)
     return parts, paths

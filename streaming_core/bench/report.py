@@ -15,8 +15,8 @@ from streaming_core.bench import files
 from streaming_core.bench.ratios import value
 from streaming_core.bench.results import VERSION as VERSION
 from streaming_core.bench.results import rows as all_rows
+from streaming_core.bench.results import save as save_results
 from streaming_core.regression.home import Home
-from streaming_core.storage import save_json
 
 # Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
 FIGURES = (
@@ -24,9 +24,6 @@ FIGURES = (
     ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
     ("predicted_per_s", "predicted M/s", 1e6, ",.3f"),
     ("error", "% error", 1e-2, ".0f"),
-    ("search_seconds", "search s", 1, ".2f"),
-    ("of_found", "x plan found", 1, ".2f"),
-    ("execute_ns", "ns/row", 1, ".0f"),
     ("p99_us", "p99 ms", 1e3, ".3f"),
     ("offered_per_s", "offered/s", 1, ",.0f"),
     ("end_to_end_mean_us", "end to end mean ms", 1e3, ".3f"),
@@ -79,12 +76,12 @@ def command(
 def save(results: dict[str, Any], out: Path | None) -> Path:
     """Write the results as JSON and return the path."""
     if out is not None:
-        save_json(out, results)
+        save_results(out, results)
         return out
     stamp = results["made_at"].replace("-", "").replace(":", "")
     name = f"{results['suite']}-{stamp}.json" if "suite" in results else f"{stamp}.json"
     path = Home().reports / "bench" / name
-    save_json(path, results)
+    save_results(path, results)
     return path
 
 
@@ -96,11 +93,6 @@ def wrong_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
 def mispredicted_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the plans whose prediction has too large an error."""
     return [row for row in all_rows(results) if row.get("mispredicted")]
-
-
-def missed_goals(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows that miss a goal which the benchmark asserts; column `failed` says which."""
-    return [row for row in all_rows(results) if row.get("failed")]
 
 
 def render(results: dict[str, Any], console: Console) -> None:

@@ -14,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from streaming_core.bench import components, host, length
 from streaming_core.errors import BadInput, one_line
 from streaming_core.run.disturbance import Disturbance
+from streaming_core.storage import save_text
 
 VERSION = 2  # of the file; the page of benchmarks reads this version
+PARTS = ("suites", "experiments")  # the lists of a file whose elements have rows of their own
 QUICK_PROBE = 0.01  # seconds for which each core is watched with --quick
-SIMULATED = ("simulated", "measured")  # results of rows that were not raced
 
 
 class Record:
@@ -53,7 +54,7 @@ class Record:
             "load_before": self._load,
             "load_after": os.getloadavg()[0],
         }
-        measured = [row for row in rows(about) if row["result"] not in SIMULATED]
+        measured = [row for row in rows(about) if row["result"] != "simulated"]
         seconds = time.monotonic() - self._began
         return self._facts | {"seconds": seconds, "cells": len(measured), "conditions": conditions} | about
 
@@ -63,6 +64,25 @@ def rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     experiments = [row for experiment in results.get("experiments", []) for row in experiment["rows"]]
     suites = [row for suite in results.get("suites", []) for row in rows(suite)]
     return [*results.get("results", []), *results.get("files", []), *experiments, *suites]
+
+
+def save(path: Path, results: dict[str, Any]) -> None:
+    """Write a results file. Raises the errors of `storage.save_text`."""
+    save_text(path, text_of(results) + "\n")
+
+
+def text_of(results: dict[str, Any], margin: str = "") -> str:
+    """Return results as JSON with a line for each fact and each row, so that people can read and compare files."""
+    members = []
+    for name, value in sorted(results.items()):
+        text = json.dumps(value, sort_keys=True)
+        if isinstance(value, list) and value and isinstance(value[0], (dict, str)):
+            elements = (
+                text_of(one, f"{margin}  ") if name in PARTS else json.dumps(one, sort_keys=True) for one in value
+            )
+            text = "[\n" + ",\n".join(f"{margin}  {element}" for element in elements) + f"\n{margin} ]"
+        members.append(f'{margin} "{name}": {text}')
+    return "{\n" + ",\n".join(members) + f"\n{margin}}}"
 
 
 class _Claim(BaseModel):
@@ -83,7 +103,7 @@ class _Row(BaseModel):
     params: dict[str, Any]
     way: str
     threads: int
-    result: Literal["equal", "yardstick", "bound", "simulated", "measured"]
+    result: Literal["equal", "yardstick", "bound", "simulated"]
     events_per_s: float | None
     to_loop: float | None
     rates: list[float]

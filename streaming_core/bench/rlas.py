@@ -1,7 +1,6 @@
-"""The experiments of BriskStream's optimiser (sections 6.2 and 6.4): predicted and measured throughput of plans.
+"""The experiments of BriskStream's optimiser: predicted and measured throughput of plans.
 
-They show the error of predictions, and whether the plan found is among the best plans. Everything here is measured.
-`servers.py` has what the model predicts for the paper's servers.
+They show the error of predictions (Table 4), and whether the plan found is among the best plans (Figure 14).
 """
 
 from __future__ import annotations
@@ -11,16 +10,19 @@ import math
 import os
 import random
 import statistics
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from functools import cache, partial
 from typing import Any
 
 from streaming_core.apps import registry
-from streaming_core.bench import host, searches, servers
+from streaming_core.bench import host
 from streaming_core.bench.race import Race
 from streaming_core.bench.ratios import Row, compare, equal_rows, threads_of
+from streaming_core.bench.subject import SEED
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
+from streaming_core.data import workload
 from streaming_core.planner.model import estimate
+from streaming_core.regression.home import Home
 from streaming_core.run import host as this
 from streaming_core.run import planning, profile
 from streaming_core.run.way import Pinned
@@ -43,14 +45,10 @@ CANDIDATES = 30
 RACED = (("wc", "gate"), ("fd", "gate"), ("sd", "gate"), ("wc", "scalegate"), ("fd", "scalegate"), ("sd", "scalegate"))
 PILOT_ROUNDS = 3
 RACE_ROUNDS = 15  # so that the interval of a ratio is narrower than 3 %
-GOAL = 0.97  # of the throughput of the best random plan, and of the replicated one
+GOAL = 0.97  # of the throughput of the best random plan
 # The benchmark fails if the prediction for the plan found is wrong by more than this factor.
 FACTOR = 2.0
 SEARCHED, DEFAULT, RANDOM = "found", "replicated", "random"
-# The factors of Figure 16, one more at a time. The first ones in the figure belong to another engine.
-FACTORS = ("fix L", "+ jumbo tuples", "+ RLAS", "+ balanced")
-# Placements of Figure 13, and the plans without replicas of the paper's search.
-MEASURED = ("balanced", "rlas", "first_fit", "round_robin", "os")
 ONE_NODE = "This machine has one memory node. What a plan gains by remote memory is not shown."
 
 
@@ -68,40 +66,19 @@ ERROR = Claim(
     ours=_errors,
     host=f"Published: with the median of T_e. {ONE_NODE}",
 )
-ANALYSIS = Claim(
-    "Jumbo tuples reduce the cost of passing rows on. Plans that consider the cost of remote memory gain even more.",
-    "BriskStream, section 6.5, Figure 16",
-    host=f"Storm, the first step of the figure, is not measured. {ONE_NODE}",
-)
-PLACEMENT = Claim(
-    "With the same replicas, RLAS's placements are better than first fit's, round robin's and the operating system's.",
-    "BriskStream, section 6.4, Figure 13",
-    published=lambda rows: _over(rows, "rlas", ("first_fit", "round_robin", "os")),
-    ours=lambda rows: _over(rows, "balanced", ("rlas", "first_fit", "round_robin", "os")),
-    host=ONE_NODE,
-)
 BEST = Claim(
     "None of 1,000 random plans is better than the one found.",
     "BriskStream, section 6.4, Figure 14",
     "0 of 1,000",
-    ours=lambda rows: _goal(rows, RANDOM),
+    ours=lambda rows: _goal(rows),
     host=f"Measured: {CANDIDATES} random plans. The best one of a pilot is measured again, because its rank in the "
-    "pilot is partly noise. Simulated: experiment `random_plans`.",
-)
-NO_WORSE = Claim(
-    f"The plan found has at least {GOAL} times the throughput of the replicated plan, for every application.",
-    "a goal of this project",
-    ours=lambda rows: _goal(rows, DEFAULT),
+    "pilot is partly noise.",
 )
 
 
 def _able(counts: list[int]) -> list[int]:
     """Plans assume that each thread has its own core."""
     return [threads for threads in counts if threads <= (os.cpu_count() or 1)] or [1]
-
-
-def _default(app: str, threads: int) -> dict[str, list[int]]:
-    return planning.replicated(registry.load(app), threads)
 
 
 def _drawn(app: str, threads: int, number: int) -> Iterator[dict[str, list[int]]]:
@@ -121,17 +98,23 @@ def _drawn(app: str, threads: int, number: int) -> Iterator[dict[str, list[int]]
             yield plan
 
 
-def _known(app: str, channel: str, params: dict[str, Any]) -> profile.Profile:
-    return servers.measured(app, channel, profile.EVENTS, tuple(params.items()))
+@cache
+def _profile(app: str, events: int) -> profile.Profile:
+    """Measure a profile with the first events of the workload of the races, once per process."""
+    loaded = registry.load(app)
+    bound = loaded.bind(dict(PLANNED)[app])
+    folder = Home().workload(app, workload.address(loaded, bound, events, SEED))
+    workload.write(loaded, bound, events, SEED, folder)
+    return profile.kept(workload.read(folder, loaded), profile.CHANNEL)[0]
 
 
 def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
     able = _able(counts)
     params = dict(PLANNED)[app]
-    known = _known(app, profile.CHANNEL, params)
+    known = _profile(app, profile.EVENTS)
     ways = []
     for threads in able:
-        plans = [planning.find(known, threads=threads).as_plan(), _default(app, threads)]
+        plans = [planning.find(known, threads=threads).as_plan(), planning.replicated(registry.load(app), threads)]
         if threads > 1 and threads == max(able):
             plans += _drawn(app, threads, DRAWN)
         fields: dict[str, Any] = {"app": app, "params": params, "pin": True}
@@ -156,7 +139,7 @@ def _judged(rows: list[Row]) -> Iterator[str]:
 
 
 def _of_threads(app: str, threads: int, rows: list[Row]) -> Iterator[str]:
-    known, machine = _known(app, profile.CHANNEL, dict(PLANNED)[app]), this.machine(threads)
+    known, machine = _profile(app, profile.EVENTS), this.machine(threads)
     graphs = [known.graph(registry.load(app), threads, median) for median in (False, True)]
     for number, row in enumerate(rows):
         row["chosen"] = (SEARCHED, DEFAULT)[number] if number < 2 else RANDOM
@@ -211,36 +194,19 @@ def _best_random(counts: list[int]) -> tuple[list[Heat], list[str]]:
     ]
 
 
-def _replicated(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    threads = max(_able(counts))
-    heats = []
-    for app in searches.planned_apps():
-        params = JOIN if app == "scalejoin" else {}
-        fields: dict[str, Any] = {"app": app, "params": params, "threads": threads}
-        default = Pinned(**fields, pin=True, plan=_default(app, threads))
-        race = Race(app, params, profile.EVENTS)
-        searched = race.plan(Pinned(**fields, plan="auto"))
-        # A plan that is the replicated one is not raced against itself.
-        heats.append(Heat(app, params, [searched] if searched.option("plan") == default.plan else [searched, default]))
-    return heats, [
-        "Plan auto, as a run uses it. It is the replicated plan if the plan found measures slower on the first events."
-    ]
-
-
-def _pairs(rows: list[Row], other: str) -> Iterator[tuple[Row, Row | None]]:
-    """Yield the rows of each heat: of the plan found, and of the other plan, if it is another one."""
+def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Yield the rows of each heat: of the plan found, and of the best random plan."""
     for _, heat in itertools.groupby(rows, key=lambda row: row["heat"]):
-        searched, *others = [row for row in heat if row["way"] != "loop"]
-        searched["chosen"] = SEARCHED
-        for row in others:
-            row["chosen"] = other
-        if equal_rows([searched, *others]) == [searched, *others]:
-            yield searched, others[0] if others else None
+        pair = [row for row in heat if row["way"] != "loop"]
+        for row, chosen in zip(pair, (SEARCHED, RANDOM), strict=True):
+            row["chosen"] = chosen
+        if equal_rows(pair) == pair:
+            yield pair[0], pair[1]
 
 
-def _goal(rows: list[Row], other: str) -> str:
-    """Return the lowest ratio of the plan found to the other plan."""
-    ratios = [(compare(searched, row).median, searched) for searched, row in _pairs(rows, other) if row is not None]
+def _goal(rows: list[Row]) -> str:
+    """Return the lowest ratio of the plan found to the best random plan."""
+    ratios = [(compare(searched, other).median, searched) for searched, other in _pairs(rows)]
     if not ratios:
         return ""
     lowest, searched = min(ratios, key=lambda pair: pair[0])
@@ -251,93 +217,13 @@ def _goal(rows: list[Row], other: str) -> str:
     )
 
 
-def _compared(other: str, rows: list[Row]) -> Iterator[str]:
-    for searched, row in _pairs(rows, other):
-        name = f"{searched['app']}, {searched['channel']}, {threads_of(searched)}"
-        if row is None:
-            yield f"{name}: the plan found is the {other} plan"
-            continue
-        ratio = compare(searched, row)
-        searched["to_other"] = ratio.median
+def _compared(rows: list[Row]) -> Iterator[str]:
+    for searched, other in _pairs(rows):
+        ratio = compare(searched, other)
         yield (
-            f"{name}: throughput of the plan found over the {other} plan: {ratio.median:.3f} ({ratio.low:.3f} to "
-            f"{ratio.high:.3f})"
+            f"{searched['app']}, {searched['channel']}, {threads_of(searched)}: throughput of the plan found over the "
+            f"best random plan: {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
         )
-
-
-def _placements(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    threads = max(_able(counts))
-    heats = []
-    for app, channel in servers.APPS.items():
-        known, ways = _known(app, channel, {}), []
-        for strategy in MEASURED:
-            best = planning.find(known, threads=threads, strategy=strategy)
-            ways.append(Pinned(app=app, channel=channel, threads=threads, pin=best.pinned, plan=best.as_plan()))
-        heats.append(Heat(app, {}, ways))
-    return heats, [
-        "First fit, round robin and os place the replicas that rlas finds. With os, no thread is bound to a core.",
-        host.unshown(counts, "144 cores, on eight sockets"),
-    ]
-
-
-def _named(rows: list[Row]) -> dict[str, dict[str, Row]]:
-    """Return the rows of experiment `placement` by application and strategy, and name their strategies."""
-    by: dict[str, dict[str, Row]] = {}
-    for app in dict.fromkeys(row["app"] for row in rows):
-        mine = [row for row in rows if row["app"] == app and row["way"] != "loop"]
-        for row, strategy in zip(mine, MEASURED, strict=True):
-            row["planner"] = strategy
-        by[app] = {row["planner"]: row for row in equal_rows(mine)}
-    return by
-
-
-def _over(rows: list[Row], strategy: str, others: Sequence[str]) -> str:
-    """Return the range of ratios of a strategy to each other one, over applications."""
-    texts = []
-    for other in others:
-        ratios = [
-            compare(by[strategy], by[other]).median for by in _named(rows).values() if strategy in by and other in by
-        ]
-        texts += [f"{min(ratios):.2f} to {max(ratios):.2f} times {other}"] if ratios else []
-    return ", ".join(texts)
-
-
-def _by_placement(rows: list[Row]) -> Iterator[str]:
-    for app, by in _named(rows).items():
-        if "balanced" in by:
-            ratios = ", ".join(f"{name} {compare(by['balanced'], row).text}" for name, row in list(by.items())[1:])
-            yield f"{app}: throughput of balanced over {ratios}"
-
-
-def _factors(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    threads = max(_able(counts))
-    heats = []
-    for app, channel in servers.APPS.items():
-        known = _known(app, channel, {})
-        blind, theirs, ours = (
-            planning.find(known, threads=threads, strategy=s).as_plan() for s in ("rlas_fix_l", "rlas", "balanced")
-        )
-        fields: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
-        ways = [Pinned(**fields, plan=blind, batch=1), *(Pinned(**fields, plan=plan) for plan in (blind, theirs, ours))]
-        heats.append(Heat(app, {}, ways))
-    return heats, [
-        f"`{FACTORS[0]}`: batches of one row, and a plan for equal distances between all cores. `{FACTORS[1]}`: the "
-        f"same plan, with normal batches. `{FACTORS[2]}`: a plan for the real distances. `{FACTORS[3]}`: our plan.",
-        "In the paper, Storm comes first, and then the instructions that BriskStream saves.",
-        host.unshown(counts, "144 cores, on eight sockets"),
-    ]
-
-
-def _by_factor(rows: list[Row]) -> Iterator[str]:
-    for app in dict.fromkeys(row["app"] for row in rows):
-        mine = [row for row in rows if row["app"] == app and row["way"] != "loop"]
-        for row, factor in zip(mine, FACTORS, strict=False):
-            row["factor"] = factor
-        gained = [
-            f"{row['factor'].removeprefix('+ ')} {compare(row, before).text}"
-            for before, row in itertools.pairwise(mine)
-        ]
-        yield f"{app}, {threads_of(mine[0])}, speedup of each step: {', '.join(gained)}"
 
 
 SUITE = Suite(
@@ -374,37 +260,8 @@ SUITE = Suite(
             (BEST,),
             _best_random,
             (Plot("channel", "events_per_s", "throughput", lines=("chosen",), kind="bar", loop=False),),
-            conclude=partial(_compared, RANDOM),
+            conclude=_compared,
             rounds=RACE_ROUNDS,
         ),
-        Experiment(
-            "replicated",
-            "",
-            "The plan found, and the replicated plan, for every application",
-            (NO_WORSE,),
-            _replicated,
-            (Plot("app", "to_loop", "throughput, relative to the loop", "", ("chosen",), "bar", loop=False),),
-            conclude=partial(_compared, DEFAULT),
-        ),
-        Experiment(
-            "placement",
-            "section 6.4, Figure 13",
-            "Measured: strategies on this machine",
-            (PLACEMENT,),
-            _placements,
-            (Plot("app", "events_per_s", "throughput, by strategy", "", ("planner",), "bar", loop=False),),
-            conclude=_by_placement,
-        ),
-        Experiment(
-            "factors",
-            "section 6.5, Figure 16",
-            "The gains of jumbo tuples and of plans for the machine",
-            (ANALYSIS,),
-            _factors,
-            (Plot("app", "events_per_s", "throughput, by step", by="", lines=("factor",), kind="bar", loop=False),),
-            conclude=_by_factor,
-        ),
-        *searches.EXPERIMENTS,
-        *servers.EXPERIMENTS,
     ),
 )

@@ -13,7 +13,6 @@ from rich.console import Console
 from streaming_core.cli.options import Json, examples, grouped, numbers
 from streaming_core.cli.output import Bar, show
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.storage import save_json
 
 app = typer.Typer()
 
@@ -133,7 +132,7 @@ def bench(
     """Measure executors against the compiled sequential loop.
 
     Every executor takes turns with the loop on the same events. The command checks each result against the loop's. It
-    ends with exit code 1 if a result differs, or if an experiment misses a goal that it asserts.
+    ends with exit code 1 if a result differs, or if a plan's prediction is wrong by more than a factor of two.
     """
     from streaming_core.bench import report
 
@@ -158,7 +157,7 @@ def bench(
         show(results)
     else:
         report.render(results, Console())
-        print(f"written to {path}{'; `lockstep report` draws it' if subject.suite else ''}")
+        print(f"written to {path}{'; `lockstep publish` draws it' if subject.suite else ''}")
     _check_results(results, effort.quick)
 
 
@@ -206,10 +205,10 @@ def _measure(subject: Subject, effort: Effort, keep: Callable[[dict[str, Any]], 
 
 def _measure_evidence(effort: Effort, command: str, out: Path, quiet: bool) -> dict[str, Any]:
     """The results of the experiments for large hosts; the file `out` holds them after every experiment."""
-    from streaming_core.bench import evidence
+    from streaming_core.bench import evidence, report
 
     def keep(unfinished: dict[str, Any]) -> None:
-        save_json(out, evidence.with_command(unfinished, command))
+        report.save(evidence.with_command(unfinished, command), out)
 
     with Bar(quiet) as bar:
         results = evidence.run(effort.events, effort.thread_counts, effort.rounds, bar, keep, effort.quick)
@@ -217,7 +216,7 @@ def _measure_evidence(effort: Effort, command: str, out: Path, quiet: bool) -> d
 
 
 def _check_results(results: dict[str, Any], quick: bool) -> None:
-    """Raise RunFailed if a result differs, a goal is missed, or a prediction is too far off.
+    """Raise RunFailed if a result differs, or a prediction is too far off.
 
     A quick benchmark does not check predictions.
     """
@@ -226,8 +225,6 @@ def _check_results(results: dict[str, Any], quick: bool) -> None:
     if wrong := report.wrong_rows(results):
         first = f"{wrong[0]['app']} {wrong[0]['way']}"
         raise RunFailed(f"{len(wrong)} results differ from the result of the compiled loop; the first is {first}")
-    if missed := report.missed_goals(results):
-        raise RunFailed(f"{len(missed)} goals are missed; the first is {missed[0]['app']}: {missed[0]['failed']}")
     if far := [] if quick else report.mispredicted_rows(results):
         first = f"{far[0]['app']} {far[0]['way']}"
         rates = f"predicted {far[0]['predicted_per_s']:,.0f}, measured {far[0]['events_per_s']:,.0f} events/s"
@@ -246,4 +243,4 @@ def _import(path: Path, as_json: bool) -> None:
     for part in parts:
         report.render(part, console)
     for place in kept:
-        print(f"written to {place}; `lockstep report` draws it")
+        print(f"written to {place}; `lockstep publish` draws it")

@@ -213,23 +213,6 @@ class Machine(Document):
             raise BadInput(f"{unknown('machine', str(name), known)}, or a machine file")
         return cls.read(Path(name))
 
-    def first(self, sockets: int) -> Machine:
-        """Return the machine with its first sockets only, or with all if it has no more."""
-
-        def square(matrix: list[list[Any]] | None) -> list[list[Any]] | None:
-            return None if matrix is None else [row[:sockets] for row in matrix[:sockets]]
-
-        return self.changed(
-            name=f"{self.name}, {sockets} sockets",
-            cores=self.cores[:sockets],
-            capacity=self.capacity and self.capacity[:sockets],
-            latency=square(self.latency),
-            bandwidth=square(self.bandwidth),
-            streams=square(self.streams),
-            rewriting=square(self.rewriting),
-            numbers=None,
-        )
-
     @classmethod
     def of_threads(cls, threads: int, latency: float | Sequence[Sequence[float]] = 0.0) -> Machine:
         """Return a small host: a socket is one thread, which runs any number of replicas in turn.

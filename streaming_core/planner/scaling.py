@@ -34,31 +34,15 @@ from streaming_core.planner.model import ROUNDING, peak
 from streaming_core.planner.placement import Outcome, Search, place
 
 BISECTIONS = 8  # of the ingress: the last changes it by less than a hundredth of the range, in logarithms
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much `balanced` tries. Experiment `effort` of suite `rlas` shows what each value is worth.
-
-    Attributes:
-        aims: How many times the ingress sustained so far to aim at, from the first to the last resort.
-        start: Part of the room that the replicas of the first climb take.
-        patterns: Number of measured patterns up to which a climb starts with each; with more, only with the first two.
-        tries: Steps of each kind that an improvement evaluates, the most promising ones.
-        ruins: Attempts to place parts of the best plan anew.
-        nodes: Nodes of branch and bound around the best plan.
-        few: Number of replications up to which all are looked at.
-        nodes_of_few: Nodes of branch and bound in all of these.
-    """
-
-    aims: tuple[float, ...] = (1.3, 1.1, 1.03, 1.01, 1.003)
-    start: float = 0.8
-    patterns: int = 16
-    tries: int = 16
-    ruins: int = 10
-    nodes: int = 100
-    few: int = 300
-    nodes_of_few: int = 20_000
+# How much `balanced` tries.
+AIMS = (1.3, 1.1, 1.03, 1.01, 1.003)  # how many times the ingress sustained so far to aim at, in this order
+START = 0.8  # part of the room that the replicas of the first climb take
+PATTERNS = 16  # measured patterns up to which a climb starts with each; with more, only with the first two
+TRIES = 16  # steps of each kind that an improvement evaluates, the most promising ones
+RUINS = 10  # attempts to place parts of the best plan anew
+NODES = 100  # nodes of branch and bound around the best plan
+FEW = 300  # replications up to which all are looked at
+NODES_OF_FEW = 20_000  # nodes of branch and bound in all of these
 
 
 @dataclass(frozen=True)
@@ -83,9 +67,7 @@ def limit(graph: Graph, machine: Machine) -> int:
     return sum(known) if len(known) == len(rooms) else machine.threads * len(graph.operators)
 
 
-def topological(
-    graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int, by_one: bool = False
-) -> Scaled | None:
+def topological(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
     """Run algorithm 1 with appendix D; None if no replication has a valid placement."""
     most, best, placements = limit(graph, machine), None, 0
     replicas = [1] * len(graph.operators)
@@ -106,32 +88,30 @@ def topological(
             index = next((i for i in reversed(range(len(over))) if over[i]), None)
             if index is None:
                 return best
-            more = 1 if by_one else math.ceil(over[index] * (1 - ROUNDING))
+            more = math.ceil(over[index] * (1 - ROUNDING))
         replicas[index] = min(replicas[index] + more, graph.operators[index].replicas)
         if sum(replicas) > most:
             return best
 
 
-def attainable(
-    graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int, by_one: bool = False
-) -> Scaled | None:
+def attainable(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
     """Run algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
 
     The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
     constraints at the source's own peak rate. Then a bisection searches the ingress. It starts with one for which a
     plan is known. If algorithm 1 finds none there within its budget, it starts with half of it, a quarter, and so on.
     """
-    best = topological(graph, machine, search, ingress, ratio, by_one)
+    best = topological(graph, machine, search, ingress, ratio)
     if best is not None:
         return best
     problem = Compressed(graph, machine, (1,) * len(graph.operators), ingress)
-    singles = _placed(problem, problem.nothing(), Effort().tries)
+    singles = _placed(problem, problem.nothing())
     if singles is None:
         return None
     low, high = singles.outcome.value * (1 - 1e-6), ingress or peak(graph, 1)
     for _ in range(BISECTIONS):
         middle = low if best is None else math.sqrt(low * high)
-        scaled = topological(graph, machine, search, middle, ratio, by_one)
+        scaled = topological(graph, machine, search, middle, ratio)
         if scaled is not None:
             best, low = scaled, middle
         elif best is not None:
@@ -141,52 +121,50 @@ def attainable(
     return best
 
 
-def balanced(
-    graph: Graph, machine: Machine, ingress: float | None = None, effort: Effort | None = None
-) -> Scaled | None:
+def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Scaled | None:
     """Search the plan that sustains most; None if there is no room for one replica of each operator."""
-    most, effort = limit(graph, machine), effort or Effort()
+    most = limit(graph, machine)
     if len(graph.operators) > most:
         return None
-    few = list(itertools.islice(replications(graph, most), effort.few + 1))
+    few = list(itertools.islice(replications(graph, most), FEW + 1))
     best, placements = None, 0
     enough = _bound(graph, ingress) * (1 - ROUNDING)
-    for within, first in _starts(graph, machine, most, effort):
+    for within, first in _starts(graph, machine, most):
         if best is not None and best.outcome.value >= enough:
             break
         problem = Compressed(within, machine, first, ingress)
-        climbed = _placed(problem, problem.nothing(), effort.tries)
+        climbed = _placed(problem, problem.nothing())
         while climbed is not None:
             placements += climbed.placements
             if best is None or climbed.outcome.value > best.outcome.value * (1 + ROUNDING):
                 best = climbed
-            climbed = _grown(climbed, most, effort)
+            climbed = _grown(climbed, most)
     if best is None:
         return None
-    if len(few) <= effort.few:
-        return _best_of_all(best, few, placements, effort.nodes_of_few)
+    if len(few) <= FEW:
+        return _best_of_all(best, few, placements, NODES_OF_FEW)
     draw = random.Random(0)
-    for _ in range(effort.ruins):
-        again = _placed(best.problem, _ruined(best.problem, best.outcome.plan, draw), effort.tries)
+    for _ in range(RUINS):
+        again = _placed(best.problem, _ruined(best.problem, best.outcome.plan, draw))
         placements += 1
         if again is not None and again.outcome.value > best.outcome.value * (1 + ROUNDING):
             best = again
-    outcome = place(best.problem, Search(best_fit=False, budget=effort.nodes), best.outcome.plan)
+    outcome = place(best.problem, Search(best_fit=False, budget=NODES), best.outcome.plan)
     return Scaled(best.problem, outcome, placements + 1)
 
 
-def _starts(graph: Graph, machine: Machine, most: int, effort: Effort) -> Iterator[tuple[Graph, tuple[int, ...]]]:
+def _starts(graph: Graph, machine: Machine, most: int) -> Iterator[tuple[Graph, tuple[int, ...]]]:
     """Yield graphs and replications to climb from.
 
     A second replica may cost more than it gains, and only others make up for it. So a climb for each measured pattern
     keeps to one replica of the operators that have one in it.
     """
-    for pattern in graph.patterns if len(graph.patterns) <= effort.patterns else graph.patterns[:2]:
+    for pattern in graph.patterns if len(graph.patterns) <= PATTERNS else graph.patterns[:2]:
         within = _limited(graph, pattern)
         first = tuple(min(operator.replicas, 2) for operator in within.operators)
         if sum(first) <= most:
             yield within, first
-    yield graph, _start(graph, machine, effort.start * most)
+    yield graph, _start(graph, machine, START * most)
 
 
 def _bound(graph: Graph, ingress: float | None) -> float:
@@ -247,29 +225,29 @@ def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placement
     return Scaled(best.problem, replace(best.outcome, complete=complete), placements)
 
 
-def _grown(best: Scaled, most: int, effort: Effort) -> Scaled | None:
+def _grown(best: Scaled, most: int) -> Scaled | None:
     """Search a better plan with other replicas; None if there is none among those tried."""
     problem, plan = best.problem, best.outcome.plan
     assert plan is not None
     tried = {problem.replicas}
-    for aim in effort.aims:
+    for aim in AIMS:
         replicas = _wanted(best, aim)
         if replicas in tried or sum(replicas) > most:
             continue
         tried.add(replicas)
         grown = Compressed(problem.application, problem.machine, replicas, problem.ingress)
-        candidate = _placed(grown, carried(problem, plan, grown), effort.tries)
+        candidate = _placed(grown, carried(problem, plan, grown))
         if candidate is not None and candidate.outcome.value > best.outcome.value * (1 + ROUNDING):
             return replace(candidate, placements=len(tried) - 1)
     return None
 
 
-def _placed(problem: Compressed, plan: Array, tries: int) -> Scaled | None:
+def _placed(problem: Compressed, plan: Array) -> Scaled | None:
     """Complete and improve a plan; None if there is no room for it."""
     plan = completed(problem, plan)
     if plan[:, problem.nowhere].any():
         return None
-    plan = improved(problem, plan, tries)
+    plan = improved(problem, plan, TRIES)
     return Scaled(problem, Outcome(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False), 1)
 
 

@@ -47,18 +47,12 @@ class Task:
         machine: The machine.
         ingress: Offered events per second; None: as many as the plan can take.
         seed: Of `random`.
-        compression: Replicas per unit of `rlas`.
-        by_one: Whether `rlas` scales operators by one replica, as the authors' code does, not by their over-supply.
-        replicas: Those that `first_fit`, `round_robin` and `os` place; None: those of `rlas`.
     """
 
     graph: Graph
     machine: Machine
     ingress: float | None = None
     seed: int = 0
-    compression: int = COMPRESSION
-    by_one: bool = False
-    replicas: tuple[int, ...] | None = None
 
 
 def plan(
@@ -67,9 +61,6 @@ def plan(
     machine: Machine,
     ingress: float | None = None,
     seed: int = 0,
-    compression: int = COMPRESSION,
-    by_one: bool = False,
-    replicas: tuple[int, ...] | None = None,
 ) -> Placed:
     """Find a plan. The same input gives the same plan.
 
@@ -79,22 +70,17 @@ def plan(
         machine: The machine.
         ingress: Offered events per second; None: as many as the plan can take.
         seed: Of `random`.
-        compression: Replicas per unit of `rlas`.
-        by_one: Whether `rlas` scales operators by one replica, as the authors' code does, not by their over-supply.
-        replicas: Those that `first_fit`, `round_robin` and `os` place; None: those of `rlas`, which takes its search.
 
     Raises:
         BadInput: No such strategy, no room for the operators, no ingress for a source without cost, or an instance too
             large for `exhaustive`.
     """
     check(strategy)
-    if compression < 1:
-        raise BadInput(f"compression must be at least 1, got {compression}")
     if ingress is None:
         peak(graph, 1)
     elif not 0 < ingress < math.inf:
         raise BadInput(f"ingress must be a positive number of events per second, got {ingress}")
-    return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed, compression, by_one, replicas))
+    return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed))
 
 
 def check(strategy: str) -> None:
@@ -131,7 +117,7 @@ def first_fit(task: Task) -> Placed:
 
     If there is none, relax the violated constraints of the first socket with room, and pack everything anew.
     """
-    problem = Compressed(task.graph, task.machine, _replicas(task), task.ingress)
+    problem = Compressed(task.graph, task.machine, _rlas(task).problem.replicas, task.ingress)
     # The ingress that the replicas sustain without fetching, on evenly loaded sockets.
     nothing = problem.nothing()[:, None, :]
     ingress = 1 / float(problem.bound(nothing)[0])
@@ -226,14 +212,10 @@ STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
 
 def _rlas(task: Task) -> Scaled:
     search = Search("throughput", "paper", budget=PAPER_BUDGET)
-    scaled = scaling.attainable(task.graph, task.machine, search, task.ingress, task.compression, task.by_one)
+    scaled = scaling.attainable(task.graph, task.machine, search, task.ingress, COMPRESSION)
     if scaled is None:
         raise _no_room(task)
     return scaled
-
-
-def _replicas(task: Task) -> tuple[int, ...]:
-    return task.replicas or _rlas(task).problem.replicas
 
 
 def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
@@ -261,7 +243,7 @@ def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
 
 
 def _in_turn(task: Task) -> dict[str, list[int]]:
-    replicas = _replicas(task)
+    replicas = _rlas(task).problem.replicas
     left = _rooms(task.machine)
     sockets: dict[str, list[int]] = {operator.name: [] for operator in task.graph.operators}
     turn = 0

@@ -389,7 +389,6 @@ def test_overview_names_the_queued_requests_of_airflow_and_the_nightly(get, know
 def test_pages_say_that_no_run_exists(get, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     assert "No runs yet" in get("/lockstep/").text
-    assert "No runs yet" in get("/lockstep/benchmarks.html").text
     assert "No run has been measured yet" in get("/lockstep/performance.html").text
     assert get("/lockstep/style.css").status_code == 200
 

@@ -18,7 +18,6 @@ from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import end, recorded
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
-from tests.reports.test_benchmarks import experiment, measured, row
 from tests.reports.test_inputs import IMPORTED
 from tests.support.accessibility import THEMES, violations, violations_of_all
 from tests.support.browser import Browser
@@ -45,8 +44,6 @@ def reports(tmp_path_factory) -> Path:
             pass
         end(home, run_id, "finished", {Stage.DBT_BUILD: "no space left on device"} if run_id == LAST else {})
     refuse(home, REFUSED, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
-    (home.reports / "bench").mkdir(parents=True)
-    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("loop", 2e6)])])
     past_runs.add(home, RUNNING)
     with recorded(home, RUNNING, Stage.PLAN_MATRIX):
         for run_id in (*RUN_IDS[-2:], REFUSED):

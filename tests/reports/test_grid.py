@@ -65,7 +65,8 @@ def test_sparkline_has_a_point_and_a_description_per_build():
 
 
 def test_every_term_of_the_pages_is_in_the_glossary():
-    templates = "".join(path.read_text() for path in (HERE / "templates").glob("*.html"))
+    files = [*(HERE / "templates").glob("*.html"), *ROOT.glob("infra/*/*.html")]
+    templates = "".join(path.read_text() for path in files)
     anchors = set(re.findall(r'term\("[^"]+", "([^"]+)"\)', templates))
     assert len(anchors) > 8
     glossary = (ROOT / "docs" / "glossary.md").read_text()

@@ -8,12 +8,13 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from infra.benchmarks import page
 from reports.history import History
 from reports.publish import publish
 from streaming_core.apps import registry
 from streaming_core.regression.home import Home
+from tests.infra.benchmarks.test_benchmarks import experiment, measured, plot, row
 from tests.reports import past_runs
-from tests.reports.test_benchmarks import experiment, measured, plot, row
 
 NIGHTS = 12
 # Every executor, with a cell whose plan the planner finds.
@@ -53,6 +54,7 @@ def _benchmark(home: Home) -> None:
     plots = [plot(), plot(y="p99_us", title="latency"), plot("way", "breakdown", kind="parts", title="breakdown")]
     (home.reports / "bench").mkdir(parents=True, exist_ok=True)
     measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", rows, plots)])
+    page.publish(home)
 
 
 def _nights() -> list[str]:

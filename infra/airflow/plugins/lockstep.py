@@ -198,7 +198,7 @@ def page(user: Reader, path: str = "") -> Response:
         if is_run:
             other = BESIDE.fullmatch(target.name)
             return _beside(target.parent.name, other[1]) if other else _going_on(target.parent.name)
-        if path in ("", "index.html", "runs.html", "inputs.html", "performance.html", "benchmarks.html", "style.css"):
+        if path in ("", "index.html", "runs.html", "inputs.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
     history = History(checkout.home())
@@ -268,8 +268,8 @@ def _unpublished(name: str) -> Response:
     pages = Pages(History(checkout.home()))
     if name == "performance.html":
         return HTMLResponse(pages.performance()[0])
-    if name in ("inputs.html", "benchmarks.html"):
-        return HTMLResponse(pages.empty(name.removesuffix(".html").capitalize()))
+    if name == "inputs.html":
+        return HTMLResponse(pages.empty("Inputs"))
     return _updating((pages.runs if name == "runs.html" else pages.index)(_queued(), datetime.now(UTC)))
 
 

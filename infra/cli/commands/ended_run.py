@@ -165,15 +165,18 @@ def publish(
 ) -> None:
     """Write the overview, and the pages of speed and of benchmarks, again.
 
-    Runs and `make bench` do this when they end. Use the command after you
-    changed or removed files in LOCKSTEP_HOME by hand.
+    `make bench` does this when it ends. Runs write all of them but the page
+    of benchmarks. Use the command after you changed or removed files in
+    LOCKSTEP_HOME by hand.
 
     Examples:
         lockstep publish
     """
+    from infra.benchmarks import page
     from reports import publish
 
     if run_id is None:
-        print(f"benchmarks: {publish.performance(home())}")
+        print(f"benchmarks: {page.publish(home())}")
+        publish.performance(home())
     else:
         print(f"publish: {publish.publish(home(), run_id)}")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from reports import benchmark_page
 from streaming_core.bench import components, engines, suite
+from streaming_core.bench import page as benchmark_page
 from streaming_core.bench.suite import Heat
 from streaming_core.engines import environment, registry
 from tests.streaming_core.engines.planted import WC, plant

@@ -49,7 +49,7 @@ def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path)
     assert (code, error) == (0, "")
     [kept] = (home / "reports" / "bench").glob("*.json")
     assert json.loads(kept.read_text()) == part
-    assert f"written to {kept}; `lockstep report` draws it" in shown
+    assert f"written to {kept}; `lockstep publish` draws it" in shown
     assert "q2: " in shown
     assert "claim: The throughput of an operator that only forwards" in shown
     # A second time it is the same file.
@@ -82,6 +82,15 @@ def part():
 
 def test_written_results_are_accepted(part):
     results.check(part, "f.json", SUITES)
+
+
+def test_file_has_a_line_for_each_row(part, tmp_path):
+    file = {"version": 2, "evidence": True, "suites": [part, part]}
+    results.save(tmp_path / "f.json", file)
+    lines = (tmp_path / "f.json").read_text().splitlines()
+    assert json.loads("".join(lines)) == file
+    rows = [json.loads(line.strip().removesuffix(",")) for line in lines if '"way"' in line]
+    assert rows == results.rows(file)
 
 
 def change(part, path, value):

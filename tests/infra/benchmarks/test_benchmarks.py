@@ -13,12 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports import publish, results
+from infra.benchmarks import measurements
+from infra.benchmarks import page as benchmarks
+from reports import publish
 from reports.charts import benchmark, series
-from reports.history import History
-from reports.pages import Pages
-from reports.views import benchmarks
-from streaming_core.bench import components, ordered, rlas, tstream_sentences
+from streaming_core.bench import components, ordered, rlas, tstream_sentences, wording
 from streaming_core.bench import suite as suites
 from streaming_core.bench.report import VERSION
 from streaming_core.regression.home import Home
@@ -26,9 +25,11 @@ from streaming_core.run.way import AXES
 from streaming_core.storage import write_json
 from tests.reports.past_runs import HOSTILE
 from tests.reports.test_pages import Outline
+from tests.support.accessibility import THEMES, violations_of_all
+from tests.support.draws import some
 from tests.support.plans import few_plans
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def row(way, speed, threads=2, result="equal", app="gs", **more):
@@ -118,12 +119,12 @@ def measured(home, measured_at, experiments, **more):
 def committed(monkeypatch, tmp_path):
     """No committed results."""
     folder = tmp_path / "committed"
-    monkeypatch.setattr(results, "COMMITTED", folder)
+    monkeypatch.setattr(benchmarks, "COMMITTED", folder)
     return folder
 
 
 def suites_of(*folders):
-    return benchmarks.suites(folders, results.sources())
+    return measurements.suites(folders, wording.sources())
 
 
 @pytest.fixture
@@ -131,15 +132,11 @@ def home(tmp_path):
     return Home(tmp_path / "l")
 
 
-def page_of(home):
-    return Pages(History(home)).benchmarks()
-
-
 def test_page_shows_charts_beside_the_claims_of_the_paper(home):
     kinds = [plot(), plot("way", "breakdown", kind="parts"), plot("way", kind="bar"), plot("theta", "p99_us")]
     both = [row("owners", 20e6), row("owners", 5e6, app="sl"), row("no_lock", 3e7, result="bound")]
     measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", both, kinds)])
-    text, svgs = page_of(home)
+    text, svgs = benchmarks.render(home)
     page = Outline(text)
     for text_of in ("About schemes", "Figure 8", "Four times faster.", "the abstract", "a note", "a conclusion"):
         assert text_of in page.text
@@ -186,8 +183,8 @@ def test_committed_and_local_results_are_shown_together(home, committed):
         ("skew", "2026-01-02"),
         ("pools", "2026-01-01"),
     ]
-    assert "About skew" in page_of(home)[0]
-    assert "About pools" in page_of(home)[0]
+    assert "About skew" in benchmarks.render(home)[0]
+    assert "About pools" in benchmarks.render(home)[0]
 
 
 def test_another_machine_has_its_own_charts(home):
@@ -195,7 +192,7 @@ def test_another_machine_has_its_own_charts(home):
     sockets = {"sockets": 4, "nodes": [0, 1, 2, 3], "is_mock": False}
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
     measured(home, "2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 9e6)])], host=many, topology=sockets)
-    text, svgs = page_of(home)
+    text, svgs = benchmarks.render(home)
     assert sorted(svgs) == ["charts/bench-tstream-2-skew-1.svg", "charts/bench-tstream-skew-0.svg"]
     page = Outline(text)
     assert text.count('id="tstream"') == text.count('id="tstream-2"') == 1
@@ -213,16 +210,16 @@ def test_quick_measurement_counts_only_as_the_only_one(home):
     measured(home, "2026-01-02T00:00:00Z", quick, quick=True)
     [suite] = suites_of(home.reports / "bench")
     assert [(e["name"], e["quick"]) for e in suite.experiments] == [("skew", False), ("pools", True)]
-    assert page_of(home)[0].count("these figures say nothing about speed") == 1
+    assert benchmarks.render(home)[0].count("these figures say nothing about speed") == 1
 
 
 def test_outdated_results_are_marked_with_their_components(home):
     now = components.digests(["pinned", "channels", "windows"])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])], sources=now)
-    assert "Outdated" not in page_of(home)[0]
+    assert "Outdated" not in benchmarks.render(home)[0]
     before = now | {"channels": "0" * 16, "windows": "0" * 16}
     measured(home, "2026-01-02T00:00:00Z", [experiment("skew", [row("lock", 1e6)])], sources=before)
-    text = Outline(page_of(home)[0]).text
+    text = Outline(benchmarks.render(home)[0]).text
     assert "Outdated: the sources of channels and windows changed after this result was measured." in text
 
 
@@ -231,9 +228,9 @@ def test_different_result_is_named_and_in_no_chart(home):
         home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("pat", 9e6, result="different")])]
     )
     [suite] = suites_of(home.reports / "bench")
-    [[chart]] = benchmarks.charts(suite.experiments[0])
+    [[chart]] = measurements.charts(suite.experiments[0])
     assert [r["way"] for r in chart.rows] == ["loop", "lock"]
-    text = Outline(page_of(home)[0]).text
+    text = Outline(benchmarks.render(home)[0]).text
     assert "1 of 3 results differ from the loop's" in text
     assert "differs" in text
 
@@ -246,13 +243,13 @@ def test_stacked_bars_show_the_most_threads_or_all_thread_counts():
         plot("threads", "breakdown", kind="parts", by="way", loop=False),
         plot("threads", "steps", kind="parts", loop=False),
     ]
-    most, each, [stepped] = benchmarks.charts(experiment("schemes", rows, kinds))
+    most, each, [stepped] = measurements.charts(experiment("schemes", rows, kinds))
     assert [[(r["way"], r["threads"]) for r in chart.rows] for chart in most] == [[("tstream", 2), ("owners", 2)]]
     assert [[(r["way"], r["threads"]) for r in chart.rows] for chart in each] == [
         [("tstream", 1), ("tstream", 2)],
         [("owners", 2)],
     ]
-    assert [(point["x"], point["part"], point["y"]) for point in benchmarks.points(stepped)] == [
+    assert [(point["x"], point["part"], point["y"]) for point in measurements.points(stepped)] == [
         (threads, part, ns) for threads in (1, 2) for part, ns in steps.items()
     ]
 
@@ -262,7 +259,7 @@ def test_line_has_one_series_number_and_the_loop_is_grey(home):
     more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
     [suite] = suites_of(home.reports / "bench")
-    numbers = benchmarks.numbers(suite)
+    numbers = measurements.numbers(suite)
     assert numbers["loop"] == series.GREY
     assert len(set(numbers.values())) == len(numbers) == 9
     assert numbers["stealing"] == 8
@@ -271,7 +268,7 @@ def test_line_has_one_series_number_and_the_loop_is_grey(home):
 def test_series_of_one_colour_have_different_markers(home):
     ways = [f"way{i}" for i in range(25)]
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row(way, 1e6, t) for way in ways for t in (1, 2)])])
-    page, svgs = page_of(home)
+    page, svgs = benchmarks.render(home)
     legend = re.findall(r'<i class="(.+?)"></i>(.+?)</span>', page)
     assert len({look for look, _ in legend}) == len(legend) == 26
     [svg] = svgs.values()
@@ -299,7 +296,7 @@ def test_content_of_result_files_is_escaped(home):
     host = HOST | {"cpu": HOSTILE, "kernel": HOSTILE}
     measured(home, "2026-01-01T00:00:00Z", [hostile], host=host, build=HOSTILE, title=HOSTILE, suite=f"../{HOSTILE}")
     publish.performance(home)
-    page = Outline((home.reports / "benchmarks.html").read_text())
+    page = Outline(benchmarks.publish(home).read_text())
     assert "script" not in page.tags
     assert "taken" in page.text
     charts = sorted((home.reports / "charts").iterdir())
@@ -368,7 +365,7 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
         measurements.append(experiment(declared.name, [], plots, notes=notes, conclusions=conclusions) | {"rows": rows})
     order = [e["name"] for e in measurements]
     measured(home, "2026-01-01T00:00:00Z", measurements, suite=name, order=order)
-    text, svgs = page_of(home)
+    text, svgs = benchmarks.render(home)
     assert "(0.50 to 2.00)" in Outline(text).text
     drawn = Counter(re.match(f"charts/bench-{name}-(.*)-[0-9]+.svg", svg)[1] for svg in svgs)
     assert set(drawn) == set(order), "each experiment has a chart"
@@ -385,31 +382,29 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
 def test_unmeasured_points_are_not_drawn(home):
     rows = [row("lock", 1e6, cpu_ns=81.5, energy_nj=None)]
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows, [plot(y="energy_nj"), plot(y="cpu_ns")])])
-    text, svgs = page_of(home)
+    text, svgs = benchmarks.render(home)
     assert len(svgs) == 1
     assert "81.5 ns" in text
     assert "energy an event" not in text
 
 
-def report(home, *arguments):
-    environment = {**os.environ, "LOCKSTEP_HOME": str(home.root)}
-    command = [sys.executable, "-m", "infra.cli", "report", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-
-
-def test_make_report_draws_benchmarks_before_the_first_run(home):
+def test_publish_draws_benchmarks_before_the_first_run(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
-    done = report(home)
+    environment = {**os.environ, "LOCKSTEP_HOME": str(home.root)}
+    command = [sys.executable, "-m", "infra.cli", "publish"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0
     assert str(home.reports / "benchmarks.html") in done.stdout
-    page = home.reports / "benchmarks.html"
     assert "About skew" not in (home.reports / "performance.html").read_text()
-    assert "About skew" in page.read_text()
-    os.utime(page, (1, 1))
-    measured(home, "2026-01-02T00:00:00Z", [experiment("pools", [row("lock", 1e6)])])
-    assert report(home).returncode == 0
-    assert "About pools" in page.read_text()
-    assert report(home, "20990101T000000Z-00000000").returncode == 2
+    assert "About skew" in (home.reports / "benchmarks.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", some(THEMES))
+def test_page_violates_no_accessibility_rule(home, theme):
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("loop", 2e6)])])
+    publish.performance(home)
+    assert violations_of_all([benchmarks.publish(home)], theme) == {}
 
 
 def test_latency_bars_start_at_zero():
@@ -456,12 +451,12 @@ def test_loop_has_a_band_and_intervals_stay_on_the_logarithmic_scale():
 
 def test_single_round_has_no_interval():
     one = row("lock", 1e6, rates=[1e6])
-    assert results.interval(one, "events_per_s") is None
-    assert results.interval(row("lock", 1e6), "events_per_s") == (0.9e6, 1.2e6)
-    assert results.interval(row("lock", 1e6, p99_us_range=[None, None]), "p99_us") is None
+    assert wording.interval(one, "events_per_s") is None
+    assert wording.interval(row("lock", 1e6), "events_per_s") == (0.9e6, 1.2e6)
+    assert wording.interval(row("lock", 1e6, p99_us_range=[None, None]), "p99_us") is None
 
 
 def test_round_trip_times_are_described_in_words():
-    assert results.round_trip({"round_trip_ns": None}) == "not measured: one core"
+    assert wording.round_trip({"round_trip_ns": None}) == "not measured: one core"
     trips = {"median": 120.0, "lowest": 80.0, "highest": 300.0, "pairs": 64, "of": 780}
-    assert results.round_trip({"round_trip_ns": trips}) == "120 ns (80 to 300), a sample of 64 of 780 pairs of cores"
+    assert wording.round_trip({"round_trip_ns": trips}) == "120 ns (80 to 300), a sample of 64 of 780 pairs of cores"

@@ -1,6 +1,6 @@
 """The benchmark's suites on the page of benchmarks: their charts, and the figures behind them.
 
-`draw` turns folders of results into suites for the page. benchmarks.py reads the results and chooses what to show.
+`draw` turns folders of results into suites for the page. measurements.py reads the results and chooses what to show.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from reports import results
-from reports.history.load import Row
+from infra.benchmarks import measurements
+from infra.benchmarks.measurements import Experiment
 from reports.history.text import NOTHING, human_micros, human_nano, human_rate
 from reports.site import slug
-from reports.views import benchmarks
-from reports.views.benchmarks import Experiment
+from streaming_core.bench import wording
 from streaming_core.bench.report import passes
+from streaming_core.bench.rounds import Row
 
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts: five, four, or two in a row
 # Columns of figures, where a row has one: the column, its title and how to write it.
@@ -58,7 +58,7 @@ class FigureLine:
     Attributes:
         named: the texts that name the row.
         cells: each figure and its interval, as text.
-        result: the result of the row, a key of `benchmarks.RESULTS`.
+        result: the result of the row, a key of `measurements.RESULTS`.
     """
 
     named: list[str]
@@ -87,7 +87,7 @@ class FigureTable:
         ]
         lines = [
             FigureLine(
-                [_text(benchmarks.value(row, name)) for name in columns],
+                [_text(measurements.value(row, name)) for name in columns],
                 [_figure(row, column, write) for column, _, write in figures],
                 row["result"],
             )
@@ -148,7 +148,7 @@ class BenchmarksPage:
         experiments = [experiment for suite in suites for experiment in suite.experiments]
         outdated = sum(bool(experiment.warning) for experiment in experiments)
         noun = f"{len(experiments)} experiment{'s' * (len(experiments) != 1)}"
-        return cls(f"Benchmarks: {noun}, {outdated} of them outdated", suites, benchmarks.RESULTS)
+        return cls(f"Benchmarks: {noun}, {outdated} of them outdated", suites, measurements.RESULTS)
 
 
 def draw(folders: Iterable[Path]) -> tuple[dict[str, str], list[SuiteView]]:
@@ -159,10 +159,10 @@ def draw(folders: Iterable[Path]) -> tuple[dict[str, str], list[SuiteView]]:
     """
     svgs: dict[str, str] = {}
     views: list[SuiteView] = []
-    for suite in benchmarks.suites(folders, results.sources()):
+    for suite in measurements.suites(folders, wording.sources()):
         number = 1 + sum(view.name == suite.name for view in views)  # of the machine
         place = suite.name if number == 1 else f"{suite.name}-{number}"
-        numbers = benchmarks.numbers(suite)
+        numbers = measurements.numbers(suite)
         experiments = [_experiment(svgs, place, experiment, numbers) for experiment in suite.experiments]
         views.append(SuiteView(suite.name, suite.title, suite.machine, place, experiments))
     return svgs, views
@@ -178,10 +178,10 @@ def _experiment(svgs: dict[str, str], place: str, experiment: Experiment, number
         legend=[LegendLine(label, number) for label, number in numbers.items() if label in labels],
         table=FigureTable.of(experiment),
         wrong=sum(row["result"] == "different" for row in experiment["rows"]),
-        warning=results.warning(outdated) if outdated else "",
-        round_trip=results.round_trip(experiment["host"]),
-        passes=results.passes(experiment),
-        size=results.size(experiment),
+        warning=wording.warning(outdated) if outdated else "",
+        round_trip=wording.round_trip(experiment["host"]),
+        passes=wording.passes(experiment),
+        size=wording.size(experiment),
     )
 
 
@@ -193,15 +193,15 @@ def _charts(
 
     labels: set[str] = set()
     groups: list[list[Card]] = []
-    for group in filter(None, benchmarks.charts(experiment)):
+    for group in filter(None, measurements.charts(experiment)):
         if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two single charts share a row
             groups.append([])
         for chart in group:
             href = f"charts/bench-{slug(place)}-{slug(experiment['name'])}-{len(svgs)}.svg"
-            points = benchmarks.points(chart)
+            points = measurements.points(chart)
             size = FIVE if len(group) == 5 else NARROW if len(group) > 2 else BROAD
             svgs[href] = benchmark.draw(points, chart.plot, numbers, size)
-            about = benchmarks.about(chart, results.processor(experiment["host"]))
+            about = measurements.about(chart, wording.processor(experiment["host"]))
             groups[-1].append(Card(chart.title, about, href))
             labels |= {point["line"] for point in points if "line" in point}
     return groups, labels
@@ -209,7 +209,7 @@ def _charts(
 
 def _figure(row: Row, column: str, write: Callable[[float], str]) -> tuple[str, str]:
     """A figure and its interval, as text."""
-    value, ends = row.get(column), results.interval(row, column)
+    value, ends = row.get(column), wording.interval(row, column)
     if value is None:
         return NOTHING, ""
     return write(value), f"({write(ends[0])} to {write(ends[1])})" if ends else ""

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from infra.reference import files
-from reports import results
-from reports.benchmark_page import page
+from streaming_core.bench import wording
 from streaming_core.bench.components import COMPONENTS, digests
+from streaming_core.bench.page import page
 from streaming_core.cli import main
 from streaming_core.errors import BadInput
-from tests.reports.test_benchmarks import claim
+from tests.infra.benchmarks.test_benchmarks import claim
 
 pytestmark = pytest.mark.slow  # its results are real ones, and take a minute
 RUNS = {
@@ -69,7 +69,7 @@ def test_page_has_medians_intervals_and_conditions(write, measured):
         assert host["kernel"] in text
         assert host["cpu"] in text
         assert result["made_at"] in text
-        assert f"| round trip between cores | {results.round_trip(host)} |" in text
+        assert f"| round trip between cores | {wording.round_trip(host)} |" in text
         assert f"| longest pause | {host['longest_pause_ms']:.2g} ms |" in text
         assert f"| size | {result['cells']} cells in " in text
     row = next(row for row in measured["engine"]["results"] if row["way"] == "owners")
@@ -150,7 +150,7 @@ def test_committed_page_is_stale_after_a_change(write, tmp_path, monkeypatch, ch
         (committed / "tstream.json").write_text(json.dumps(result))
     else:
         now = digests(COMPONENTS)
-        monkeypatch.setattr(results, "sources", lambda: now | {"transactions": "0" * 16})
+        monkeypatch.setattr(wording, "sources", lambda: now | {"transactions": "0" * 16})
     assert list(stale()) == [tmp_path / "docs" / "benchmarks.md"]
 
 

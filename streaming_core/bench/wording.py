@@ -1,6 +1,6 @@
 """A result of the benchmark in words: its machine, its figures and its outdated components.
 
-docs/benchmarks.md (benchmark_page.py) and the page of benchmarks (views/suites.py) use the same words.
+docs/benchmarks.md (page.py) and the page of benchmarks (infra/benchmarks) use the same words.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from streaming_core.bench import components
-
-COMMITTED = components.ROOT / "docs" / "benchmarks"
 
 
 def sources() -> dict[str, str]:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports import results
-from streaming_core.bench import report
+from streaming_core.bench import report, wording
 from streaming_core.bench.results import VERSION, check, read
 from streaming_core.bench.suite import SUITES
 from streaming_core.errors import BadInput
@@ -85,10 +84,10 @@ def page(folder: Path, current: Callable[[], dict[str, str]] | None = None) -> s
     lines = [INTRO]
     if not read:
         lines += ["**No result is committed**, so this page has no figures.\n"]
-    digests = (current or results.sources)() if read else {}
+    digests = (current or wording.sources)() if read else {}
     order = list(COMMANDS)
     for name in sorted(read, key=lambda name: (order.index(_of(name)), name)):
-        lines += _section(name, read[name], results.outdated(read[name], digests))
+        lines += _section(name, read[name], wording.outdated(read[name], digests))
     rows = "\n".join(f"| `{name}.json` | `{options}` |" for name, (options, _) in COMMANDS.items())
     lines.append(HOW_TO.format(name="engine", options=COMMANDS["engine"][0], rows=rows))
     return re.sub("\n{3,}", "\n\n", "\n".join(lines))
@@ -138,7 +137,7 @@ def _section(name: str, result: dict[str, Any], outdated: list[str]) -> Iterator
     label = name.partition("-")[2]
     yield f"## {_text(title)}{f' ({_text(label)})' if label else ''}\n"
     if outdated:
-        yield f"**Outdated:** {results.warning([f'`{_text(name)}`' for name in outdated])}.\n"
+        yield f"**Outdated:** {wording.warning([f'`{_text(name)}`' for name in outdated])}.\n"
     yield from _conditions(result)
     if "results" in result:
         yield from _figures(result["results"], ["app", "way", "threads", "events"])
@@ -189,12 +188,12 @@ def _conditions(result: dict[str, Any]) -> Iterator[str]:
             ["command", f"`{result['command']}`"],
             ["revision", result["build"]],
             ["date", result["made_at"]],
-            ["machine", results.machine(result)],
+            ["machine", wording.machine(result)],
             ["system", system],
-            ["round trip between cores", results.round_trip(host)],
+            ["round trip between cores", wording.round_trip(host)],
             ["longest pause", f"{host['longest_pause_ms']:.2g} ms"],
-            ["passes", results.passes(result) + threads],
-            ["size", results.size(result)],
+            ["passes", wording.passes(result) + threads],
+            ["size", wording.size(result)],
             ["disturbance", "; ".join(disturbance)],
         ],
     )
@@ -213,7 +212,7 @@ def _figures(rows: list[dict[str, Any]], names: list[str]) -> Iterator[str]:
 
 def _with_interval(row: dict[str, Any], column: str, _: str, unit: float, shape: str) -> str:
     """A figure with its interval, `1.23 (1.20 to 1.25)`; empty without a figure."""
-    value, ends = row.get(column), results.interval(row, column)
+    value, ends = row.get(column), wording.interval(row, column)
     if value is None:
         return ""
     span = f" ({ends[0] / unit:{shape}} to {ends[1] / unit:{shape}})" if ends else ""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports import results
 from reports.charts import series
-from reports.history.load import Row
+from streaming_core.bench import wording
 from streaming_core.bench.report import VERSION, value
+from streaming_core.bench.rounds import Row
 from streaming_core.storage import left_json
 
 RESULTS = {
@@ -24,7 +24,6 @@ RESULTS = {
     "bound": "a bound",
     "different": "differs",
     "simulated": "simulated",
-    "measured": "measured",
 }
 # What an experiment takes from the result that it is part of, because it may have been run by itself.
 FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells", "sources")
@@ -64,7 +63,7 @@ def suites(folders: Iterable[Path], current: dict[str, str]) -> list[Suite]:
     read = [result for folder in folders for path in sorted(folder.glob("*.json")) if (result := _read(path))]
     by_key: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for result in sorted(read, key=lambda result: (not result["quick"], result["made_at"])):
-        by_key.setdefault((result["suite"], results.machine(result)), []).append(result)
+        by_key.setdefault((result["suite"], wording.machine(result)), []).append(result)
     return [
         Suite(name, machine, of_key[-1]["title"], _newest(of_key, current))
         for (name, machine), of_key in sorted(by_key.items())
@@ -75,7 +74,7 @@ def _newest(of_suite: list[dict[str, Any]], current: dict[str, str]) -> list[Exp
     """The newest measurement of each experiment, from the results of a suite, oldest first."""
     known: dict[str, Experiment] = {}
     for result in of_suite:
-        facts = {fact: result[fact] for fact in FACTS} | {"outdated": results.outdated(result, current)}
+        facts = {fact: result[fact] for fact in FACTS} | {"outdated": wording.outdated(result, current)}
         known |= {experiment["name"]: experiment | facts for experiment in result["experiments"]}
         # The order of the newest file counts, because only it has the experiments that came later.
         order = result["order"] + [name for name in known if name not in result["order"]]
@@ -166,9 +165,9 @@ def points(chart: Chart) -> list[dict[str, Any]]:
             parts = enumerate(row[plot["y"]].items())
             drawn += [{"x": x, "y": spent, "part": part, "order": order} for order, (part, spent) in parts]
         else:
-            dashed = row["result"] not in ("equal", "measured")
+            dashed = row["result"] != "equal"
             point = {"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed}
-            if ends := results.interval(row, plot["y"]):
+            if ends := wording.interval(row, plot["y"]):
                 point["low"], point["high"] = ends
             # The loop does not vary with threads, so it is a level that readers compare with.
             point["level"] = row["way"] == "loop" and plot["x"] == "threads"
