@@ -166,7 +166,6 @@ QUICK = {
 }
 REFUSED = {
     "lockstep gate --against HEAD --cells nosuch": "has no cell nosuch",
-    "lockstep bisect nosuch --good HEAD": "no commit after ",
 }
 SLOW = {
     """
