@@ -41,7 +41,6 @@ FLOORS = (
     "infra.checkout",
     "infra.fields",
     "infra.lint",
-    "infra.release",
     "infra.services",
     "infra.airflow",
     "infra.stack",
