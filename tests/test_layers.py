@@ -43,7 +43,6 @@ FLOORS = (
     "infra.lint",
     "infra.services",
     "infra.airflow",
-    "infra.stack",
     "infra.cli",
     "infra.reference",
     "dags",
