@@ -212,7 +212,10 @@ screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark
 release: setup ## check all that a release needs, write the wheel into dist, and run it
 	+@$(MAKE) --no-print-directory lock docs lint test
 	@changes=$$(git status --porcelain); [ -z "$$changes" ] || { echo "release: commit these files first:"; echo "$$changes"; exit 1; } >&2
-	@$(RUN) -m infra.release
+	@rm -rf dist && MAKEFLAGS= $(VENV)/bin/maturin build --release --quiet --out dist
+	@cd dist && sha256sum *.whl > SHA256SUMS
+	@for python in 3.11 3.12 3.13; do infra/release/smoke dist/*.whl $$python; done
+	@version=$$(echo dist/*.whl | cut -d- -f2); echo "Tag it: git tag --annotate v$$version --message 'Lockstep $$version'"
 
 ##@ Cleaning up
 # In the warehouse only raw/ is history; `lockstep warehouse build` makes the marts from it.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from infra.cli.commands import airflow, application, ended_run, engines, home, pages, regression, stack, warehouse
+from infra.cli.commands import airflow, application, ended_run, engines, home, pages, regression, warehouse
 from streaming_core.cli.invocation import invoke
 
 NAME = "lockstep"
@@ -27,7 +27,6 @@ for family in (regression, application, pages, ended_run, home, airflow):  # in 
     app.add_typer(family.app)
 app.add_typer(warehouse.app, name="warehouse")
 app.add_typer(engines.app, name="engines")
-app.add_typer(stack.app, name="stack")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -83,26 +83,6 @@ def is_engine_of(commit: str) -> bool:
     return not untracked.stdout and _git("diff", "--quiet", commit, "--", *ENGINE).returncode == 0
 
 
-def between(good: str, bad: str) -> list[str]:
-    """The commits after `good` that change the engine, to the last one of `bad`; oldest first, along first parents.
-
-    Raises:
-        BadInput: `good` is no ancestor of `bad`, or no commit between them changes the engine.
-    """
-    if _git("merge-base", "--is-ancestor", good, bad).returncode:
-        raise BadInput(f"{described(good)} is no ancestor of {described(bad)}: name an earlier commit")
-    log = _git("rev-list", "--first-parent", "--reverse", f"{good}..{bad}", "--", *ENGINE)
-    commits = log.stdout.split()
-    if not commits:
-        raise BadInput(f"no commit after {described(good)} changes the engine until {described(bad)}")
-    return commits
-
-
-def described(commit: str) -> str:
-    """`abc123456 (subject)`: a commit for people."""
-    return _git("log", "-1", "--format=%h (%s)", "--abbrev=9", commit).stdout.strip() or commit
-
-
 def environment(commit: str | None = None) -> str:
     """Digest of the packages that the checkout locks now, or that a commit locks."""
     if commit is None:

@@ -1,130 +1,174 @@
-"""The production topology, started and tried as a user does: `lockstep stack up`, `test`, `status`, `down`."""
+"""The production topology, as a user runs it: `infra/stack/start`, and supervisorctl. Runs survive what fails in it."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import subprocess
-import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.support.checkout import FOREIGN
+from infra.airflow.api import Api, healthy
+from reports.history import History
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import Stage
+from tests.e2e.scheduled import RUNS, free_port
+from tests.support import checkout
 from tests.support.programs import require
-from tests.support.waiting import alive
+from tests.support.waiting import alive, wait_for
 
-LOCKSTEP = str(Path(sys.executable).with_name("lockstep"))
-PATIENCE = 1800
+PATIENCE = 1200
+SMALL = {"applications": ["wc", "gs"], "executors": ["pooled", "transactional"], "schemes": ["tstream"]}
+SMALL |= {"threads": [1, 2], "events": 5000, "repetitions": 1}
+# Enough that a stage of Spark goes on for seconds.
+LARGE = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 1_000_000, "repetitions": 1}
+TASK_LOST = "failed because while it was being computed, its executor exited"  # in the log of a Spark driver
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-def lockstep(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
-    """`lockstep stack ARGUMENTS`, with a secret and variables of other programs, which the stack must not inherit."""
-    done = subprocess.run(
-        [LOCKSTEP, "stack", *arguments, "--folder", str(folder)],
-        env={
-            **(os.environ | FOREIGN),
-            "MY_TOKEN": "a secret of this shell",
-            "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    print(done.stdout, done.stderr)
-    return done
+class Stack:
+    """A stack that is up, in a copy of the checkout."""
+
+    def __init__(self, root: Path):
+        """Start it from a shell with a secret and variables of other programs, which it must not inherit."""
+        self.root, self.files, port = root, root / ".stack", free_port()
+        self.url = f"http://localhost:{port}"
+        self.history = History(Home(self.files / "lockstep"))
+        shell = os.environ | checkout.FOREIGN | {"MY_TOKEN": "a secret of this shell"}
+        shell["LOCKSTEP_HOST_LOCK"] = str(root / "host.lock")
+        subprocess.run([root / "infra" / "stack" / "start", str(port)], env=shell, check=True, timeout=PATIENCE)
+        wait_for(lambda: healthy(self.url), PATIENCE)
+        self.api = Api(self.url, "admin", self.secrets("airflow/passwords.json")["admin"])
+        wait_for(self.spark_workers, PATIENCE)
+
+    def control(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = ["supervisorctl", "--configuration", str(self.root / "infra" / "stack" / "supervisord.conf"), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+
+    def family(self) -> list[psutil.Process]:
+        """The supervisor, and every process below it."""
+        supervisor = psutil.Process(int(self.control("pid").stdout))
+        return [supervisor, *supervisor.children(recursive=True)]
+
+    def secrets(self, name: str) -> dict[str, str]:
+        return json.loads((self.files / name).read_text())
+
+    def spark_workers(self) -> bool:
+        """Whether both workers of Spark are there."""
+        with urllib.request.urlopen("http://127.0.0.1:18081/json/", timeout=60) as answer:
+            return json.load(answer)["aliveworkers"] == 2
+
+    def trigger(self, conf: dict) -> str:
+        return self.api.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
+
+    def run_id(self, run: str) -> str:
+        return next(one for one in self.history.run_ids() if self.history.origin(one) == run)
+
+    def check_green(self, run: str) -> None:
+        """Wait for the end of a run: every cell equals the oracle."""
+        state = wait_for(lambda: {"running": "", "queued": ""}.get(one := self.state(run), one), PATIENCE)
+        result = self.history.run(self.run_id(run))
+        assert (state, result.green, bool(result.cells)) == ("success", True, True), result.sentence
+
+    def state(self, run: str) -> str:
+        return self.api.call(f"{RUNS}/{run}")["state"]
+
+    def tasks(self, run: str) -> set[tuple[str, str]]:
+        instances = self.api.call(f"{RUNS}/{run}/taskInstances")["task_instances"]
+        return {(task["task_id"], task["state"]) for task in instances}
+
+    def kill(self, program: str) -> int:
+        """Kill a program with its process group, as a machine that fails does."""
+        pid = int(self.control("pid", program).stdout)
+        os.killpg(pid, signal.SIGKILL)
+        return pid
+
+    def executes_python(self, program: str) -> bool:
+        """Whether a Python worker of an executor below this Spark worker uses a CPU."""
+        for process in psutil.Process(int(self.control("pid", program).stdout)).children(recursive=True):
+            try:
+                if "pyspark.daemon" in process.cmdline() and process.cpu_percent(0.2) > 10:
+                    return True
+            except psutil.Error:
+                continue
+        return False
 
 
 @pytest.fixture(scope="module")
-def folder(with_compiled):
-    """A stack that is up. Its folder lets the user of the database through, unlike pytest's own."""
-    for package in ("openssh-server", "postgresql", "redis-server", "supervisor"):
+def stack(with_compiled):
+    for package in ("postgresql", "redis-server", "supervisor"):
         require(package)
     root = Path(tempfile.mkdtemp(prefix="stack-"))
-    root.chmod(0o755)
-    with_compiled(root / "lockstep")
+    root.chmod(0o755)  # unlike pytest's own folders, it lets the user of the database through
+    checkout.copy(root)
+    with_compiled(root / ".stack" / "lockstep")
     try:
-        done = lockstep("up", folder=root)
-        assert done.returncode == 0, done.stdout + done.stderr
-        yield root
+        yield (running := Stack(root))
+        running.control("shutdown")
     finally:
-        lockstep("down", folder=root)
         shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def family(folder):
-    """Every process of the stack."""
-    supervisor = psutil.Process(json.loads((folder / "stack.json").read_text())["supervisor"]["pid"])
-    return [supervisor, *supervisor.children(recursive=True)]
+def test_every_program_runs_and_a_second_start_is_refused(stack):
+    status = stack.control("status")
+    assert status.returncode == 0
+    assert [line.split()[1] for line in status.stdout.splitlines()] == ["RUNNING"] * 11
+    again = subprocess.run([stack.root / "infra" / "stack" / "start"], capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "Another program is already listening" in again.stderr
 
 
-def test_every_program_of_the_stack_runs(folder):
-    done = lockstep("status", "--json", folder=folder)
-    assert done.returncode == 0
-    state = json.loads(done.stdout)
-    assert state["up"]
-    assert len(state["programs"]) == 12
-    assert {program["state"] for program in state["programs"]} == {"RUNNING"}
+def test_run_is_green_on_both_workers(stack):
+    stack.check_green(stack.trigger(SMALL))
+    for worker in ("worker-0", "worker-1"):
+        assert "execute_workload" in (stack.files / "logs" / f"{worker}.log").read_text()
 
 
-def test_second_start_is_refused_in_one_line(folder):
-    done = lockstep("up", folder=folder)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"lockstep: a stack is up in {folder}: http://localhost:")
-    assert done.stderr.count("\n") == 1
+def test_run_survives_the_end_of_a_spark_worker_in_the_middle_of_a_stage(stack):
+    run, program = stack.trigger(LARGE), "spark-worker:spark-worker-0"
+    wait_for(lambda: stack.executes_python(program) or stack.state(run) == "failed", PATIENCE)
+    stack.kill(program)
+    stack.check_green(run)
+    assert TASK_LOST in Home(stack.files / "lockstep").log(f"spark-{stack.run_id(run)}").read_text()
+    wait_for(stack.spark_workers, PATIENCE)
 
 
-def test_runs_are_green_while_a_spark_worker_and_the_scheduler_are_killed(folder):
-    done = lockstep("test", folder=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:-1]] == ["ok"] * 4
-    assert "All 4 cells equal the oracle" in lines[0]
-    assert lines[-1].startswith("all trials are green after ")
+def test_run_survives_the_end_of_its_scheduler(stack):
+    run = stack.trigger(SMALL)
+    wait_for(lambda: (Stage.RUN_CORE, "running") in stack.tasks(run), PATIENCE)
+    killed = stack.kill("scheduler")
+    stack.check_green(run)
+    assert stack.control("pid", "scheduler").stdout.strip() not in ("0", str(killed))
 
 
-def test_nothing_listens_beyond_loopback(family):
-    addresses = set()
-    for process in family:
-        try:
-            addresses |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
-        except psutil.Error:
-            continue
+def test_nothing_listens_beyond_loopback(stack):
+    connections = [one for process in stack.family() for one in process.net_connections("tcp")]
+    addresses = {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
     assert addresses
-    assert {ip.removeprefix("::ffff:") for ip in addresses} <= {"127.0.0.1", "::1"}
+    assert addresses <= {"127.0.0.1", "::1"}
 
 
-def test_no_secret_is_in_a_command_line_environment_or_log(folder, family):
-    names = ("secrets/passwords.json", "airflow/secrets.json", "airflow/passwords.json")
-    secret_files = [json.loads((folder / name).read_text()) for name in names]
-    secrets = [secret for values in secret_files for secret in values.values()] + ["a secret of this shell"]
-    shown = []
-    for process in family:
-        try:
-            shown += [*process.cmdline(), *process.environ().values()]
-        except psutil.Error:
-            continue
-    assert any("celery" in text for text in shown)
-    assert not [text for text in shown if any(secret in text for secret in secrets)]
-    logs = [
-        path for path in (folder / "logs", folder / "airflow" / "logs") for path in path.rglob("*") if path.is_file()
-    ]
+def test_no_secret_is_in_a_command_line_environment_or_log(stack):
+    secrets = [word for name in ("secrets", "passwords") for word in stack.secrets(f"airflow/{name}.json").values()]
+    secrets += ["a secret of this shell", (stack.files / "secrets" / "redis.conf").read_text().split()[1]]
+    shown = [word for process in stack.family() for word in [*process.cmdline(), *process.environ().values()]]
+    assert any("celery" in word for word in shown)
+    logs = [path for folder in ("logs", "airflow/logs") for path in (stack.files / folder).rglob("*") if path.is_file()]
     assert len(logs) > 12
-    assert not [path for path in logs if any(secret.encode() in path.read_bytes() for secret in secrets)]
-    for path in (folder / "secrets").iterdir():
-        assert path.stat().st_mode & 0o077 == 0, path
+    shown += [path.read_text(errors="replace") for path in logs]
+    assert not [text[:200] for text in shown if any(secret in text for secret in secrets)]
+    assert not [path for path in (stack.files / "secrets").iterdir() if path.stat().st_mode & 0o077]
 
 
-def test_no_process_outlives_the_stack(folder, family):
-    family = [*family, *family[0].children(recursive=True)]
-    done = lockstep("down", folder=folder)
-    assert (done.returncode, done.stdout) == (0, "the stack is down\n")
-    assert [process for process in family if alive(process.pid)] == []
-    done = lockstep("status", folder=folder)
-    assert (done.returncode, done.stdout) == (1, f"no stack is up in {folder}\n")
+def test_no_process_outlives_the_stack(stack):
+    stack.trigger(SMALL)
+    wait_for(lambda: any("streaming_core" in " ".join(one.cmdline()) for one in stack.family()), PATIENCE)
+    family = stack.family()
+    assert stack.control("shutdown").returncode == 0
+    wait_for(lambda: not any(alive(process.pid) for process in family), 120)

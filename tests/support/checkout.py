@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from contextlib import suppress
 from pathlib import Path
 
 from infra.checkout import ROOT
-from infra.stack.release import copy_files, make_environment
+from streaming_core.process import git
 
+PACKAGES = Path(sysconfig.get_path("purelib"))
 # The results of `make setup`. With them, `make setup` does nothing in the copy.
 STAMPS = (".locked", ".runtime")
 MODULES = ("dags", "expectations", "infra", "jobs", "reports", "streaming_core")
@@ -44,7 +46,11 @@ def track(folder: Path) -> Path:
     Returns:
         The folder.
     """
-    copy_files(folder)
+    listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
     return commit(folder)
 
 
@@ -71,7 +77,7 @@ def equip(folder: Path) -> Path:
     """
     (runtime,) = (ROOT / "streaming_core").glob("_runtime*.so")
     shutil.copy2(runtime, folder / "streaming_core")
-    make_environment(folder)
+    _make_environment(folder)
     for stamp in STAMPS:
         (folder / ".venv" / stamp).touch()
     for cache in (path for name in MODULES for path in (ROOT / name).rglob("__pycache__")):
@@ -79,6 +85,24 @@ def equip(folder: Path) -> Path:
             with suppress(shutil.Error):  # another process is writing a file of the cache
                 shutil.copytree(cache, target, dirs_exist_ok=True)
     return folder
+
+
+def _make_environment(folder: Path) -> None:
+    venv = folder / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    # In this order: modules of the copy come before those that the packages' own .pth files lead to.
+    (packages / "copy.pth").write_text(f"{folder}\nimport site; site.addsitedir({str(PACKAGES)!r})\n")
+    here = Path(sys.executable).parent
+    for script in here.iterdir():
+        copy = venv / "bin" / script.name
+        if copy.exists() or not script.is_file():
+            continue
+        if script.is_symlink():
+            copy.symlink_to(os.readlink(script))
+        else:
+            copy.write_bytes(script.read_bytes().replace(str(here.parent).encode(), str(venv).encode()))
+            shutil.copymode(script, copy)
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -68,37 +68,6 @@ def gate(
 
 
 @app.command()
-def bisect(
-    cell: Annotated[str, typer.Argument(metavar="CELL", help="The name of a cell. `lockstep report` lists them.")],
-    good: Annotated[str, typer.Option(metavar="REF", help="A commit without the fault: a branch, a tag or a commit.")],
-    bad: Annotated[str, typer.Option(metavar="REF", help="A later commit with the fault.")] = "HEAD",
-    fault: Annotated[
-        str,
-        typer.Option(
-            metavar="mismatch|slowdown", help="A result that differs from the oracle's, or a slower cell than before."
-        ),
-    ] = "mismatch",
-    run_id: Annotated[
-        str | None, typer.Option("--run", metavar="RUN_ID", help="The run of the cell. Default: the newest run.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Find the commit that made a cell wrong or slow.
-
-    The command builds commits between the two, about a minute each, and
-    halves the range. To judge the speed of one, it measures it beside the
-    good commit, which takes some minutes. Your checkout stays as it is.
-
-    Examples:
-        lockstep bisect CELL --good v1.2
-        lockstep bisect CELL --good HEAD~20 --fault slowdown
-    """
-    from infra.cli.bisect import bisect as halved
-
-    halved(home(), cell, (good, bad), fault, run_id, as_json)
-
-
-@app.command()
 def debug(
     cell: Annotated[str, typer.Argument(metavar="CELL", help="The name of a cell. `lockstep report` lists them.")],
     event: Annotated[

@@ -166,7 +166,6 @@ QUICK = {
 }
 REFUSED = {
     "lockstep gate --against HEAD --cells nosuch": "has no cell nosuch",
-    "lockstep bisect nosuch --good HEAD": "no commit after ",
 }
 SLOW = {
     """
@@ -207,11 +206,9 @@ SLOW = {
     "make -C checkout doctor && make -C checkout bench ARGS='wc --events 200 --threads 1 --repetitions 1'": "",
     """
     lockstep service
-    lockstep stack down --folder stack
     lockstep debug nosuch || [[ $? = 2 ]]
     """: "unknown cell 'nosuch'",
 }
-ELSEWHERE = ("lockstep stack up", "lockstep stack status", "lockstep stack test")  # e2e/test_stack.py
 # They start no other program.
 ALONE = (
     *("streaming-core apps", "streaming-core describe", "streaming-core new", "streaming-core probe"),
@@ -279,7 +276,7 @@ def test_table_of_lines_has_every_command():
         for name, one in (below or {}).items():
             yield from commands(one, f"{words} {name}")
 
-    text = " ".join([*QUICK, *REFUSED, *SLOW, *ELSEWHERE, *ALONE])
+    text = " ".join([*QUICK, *REFUSED, *SLOW, *ALONE])
     programs = (lockstep.app, streaming_core.app)
     names = [name for app in programs for name in commands(typer.main.get_command(app), app.info.name)]
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []

@@ -1,1 +1,0 @@
-"""A release: the wheel and its smoke test (`make release`)."""

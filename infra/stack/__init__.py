@@ -1,1 +1,0 @@
-"""The production topology on one machine: `lockstep stack`."""
