@@ -34,8 +34,9 @@ def load(name: str) -> App:
         BadInput: No application has that name, or its file cannot be imported or is incomplete. Or an operator breaks
             the language, or the expectations beside it cannot be read. The message has file, line and reason.
     """
-    if name not in names():
-        raise BadInput(unknown("application", name, names()))
+    known = names()
+    if name not in known:
+        raise BadInput(unknown("application", name, known))
     if not NAME.fullmatch(name) or name == ALL:
         rule = "start with a small letter, then use small letters, digits and _"
         raise BadInput(f"application {name}: invalid file name {name}.py; {rule}")

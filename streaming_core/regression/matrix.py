@@ -61,7 +61,8 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
     Raises:
         BadInput: An application or a parameter is unknown, or the request has no cell or too many.
     """
-    apps = {name: registry.load(name) for name in regression.applications if name in registry.names()}
+    known = registry.names()
+    apps = {name: registry.load(name) for name in regression.applications if name in known}
     events = dict.fromkeys(apps, regression.events)
     for name, manifest in (data or {}).items():
         defaults, bound = apps[name].bind(), apps[name].bind(manifest["params"])

@@ -532,9 +532,10 @@ def _secrets(airflow: Airflow) -> list[str]:
 
 
 def _files(airflow: Airflow) -> list[Path]:
-    """Everything that a UI and its runs have left, but for machine code."""
+    """Everything that a UI and its runs have left, but for machine code and the checkouts of other builds."""
     homes = [Path(airflow.environment[name]) for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")]
-    return [path for home in homes for path in home.rglob("*") if path.is_file() and "compiled" not in path.parts]
+    paths = [path for home in homes for path in home.rglob("*") if not {"compiled", "builds"} & set(path.parts)]
+    return [path for path in paths if path.is_file()]
 
 
 def _command(process: psutil.Process) -> list[str]:
