@@ -34,6 +34,7 @@ json.dump(results, open(sys.argv[3], "w"))
 """
 
 
+@pytest.mark.slow
 def test_every_mart_has_an_enforced_contract_with_columns_that_are_never_null(built):
     manifest = json.loads((built.home.root / "warehouse" / "dbt" / "manifest.json").read_text())
     marts = {n["name"]: n for n in manifest["nodes"].values() if n.get("path", "").startswith("marts/")}
