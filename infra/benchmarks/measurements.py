@@ -14,7 +14,7 @@ from typing import Any
 
 from reports.charts import series
 from streaming_core.bench import wording
-from streaming_core.bench.report import VERSION, value
+from streaming_core.bench.report import VERSION, claim_lines, value
 from streaming_core.bench.rounds import Row
 from streaming_core.storage import left_json
 
@@ -29,7 +29,7 @@ RESULTS = {
 FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells", "sources")
 
 
-Experiment = dict[str, Any]  # an experiment of a result's JSON, with the FACTS of the result, and `outdated`
+Experiment = dict[str, Any]  # of a result's JSON, with the FACTS of the result, `outdated`, and the lines of `claims`
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def _newest(of_suite: list[dict[str, Any]], current: dict[str, str]) -> list[Exp
     known: dict[str, Experiment] = {}
     for result in of_suite:
         facts = {fact: result[fact] for fact in FACTS} | {"outdated": wording.outdated(result, current)}
-        known |= {experiment["name"]: experiment | facts for experiment in result["experiments"]}
+        for experiment in result["experiments"]:
+            known[experiment["name"]] = experiment | facts | {"claims": claim_lines(result, experiment)}
         # The order of the newest file counts, because only it has the experiments that came later.
         order = result["order"] + [name for name in known if name not in result["order"]]
         known = {name: known[name] for name in order if name in known}

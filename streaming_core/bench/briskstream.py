@@ -6,7 +6,6 @@ The variant as published has channel `pair_queue`, pinned threads, and the paper
 BriskStream keeps no order. Without order the results of LR could not be checked, because they depend on the order of
 its events. So LR as published has channel `gate` too. Both variants run by the plan that `plan auto` finds.
 
-`briskstream_sentences.py` makes the texts of the claims.
 """
 
 from __future__ import annotations
@@ -14,101 +13,71 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streaming_core.apps import registry
-from streaming_core.bench import briskstream_sentences as sentences
-from streaming_core.bench.briskstream_sentences import APPS, PUBLISHED, SHAPES
-from streaming_core.bench.ratios import Row
-from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
+from streaming_core.bench.claims import NODES, Claim
+from streaming_core.bench.ratios import Row, pick, three_digits
+from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 from streaming_core.run.way import AUTO_PLAN, Morsel, Pinned, Pooled, RunSpec
 
+APPS = ("wc", "fd", "sd", "lr")
+# The shapes of the paper that differ from ours.
+SHAPES = {"wc": "brisk_wc", "lr": "brisk_lr"}
 BATCHES = (1, 16, 256)
-NO_ENGINES = "Storm and Flink are not part of Lockstep: the comparison is with the compiled loop and with ours."
-NO_NODES = "One NUMA node: remote means another core's cache, not another socket's memory."
-FEW_CORES = "The paper has 144 cores on eight sockets; here the threads are those of the rows."
+PUBLISHED, OURS, REPLICATED, POOLED, MORSEL = "published", "ours", "replicated", "pooled", "morsel"
+ENGINES = "Storm and Flink"
 
-THROUGHPUT = Claim(
-    "BriskStream has a much higher throughput than Storm and Flink in all four applications.",
-    "section 6.3, figure 6",
-    "on eight sockets, k events/s: WC 96,390.8; FD 7,172.5; SD 12,767.6; LR 8,738.3 (table 4)",
-    published=sentences.beside_loop(PUBLISHED),
-    ours=sentences.beside_loop("ours"),
-    host=f"{NO_ENGINES} {FEW_CORES}",
+APPLICATIONS = (
+    Claim(
+        "BriskStream has a much higher throughput than Storm and Flink in all four applications.",
+        "section 6.3, figure 6; table 4, on eight sockets",
+        {"variant": PUBLISHED},
+        {"variant": OURS},
+        paper={"brisk_wc": 96_390_800.0, "fd": 7_172_500.0, "sd": 12_767_600.0, "brisk_lr": 8_738_300.0},
+        needs=ENGINES,
+    ),
+    Claim(
+        "The p99 end-to-end latency is far below that of Storm and Flink.",
+        "section 6.3, table 5, figure 7",
+        {"variant": PUBLISHED},
+        {"variant": OURS},
+        column="end_to_end_p99_us",
+        paper={"brisk_wc": 21_900.0, "fd": 12_500.0, "sd": 13_500.0, "brisk_lr": 204_800.0},
+        needs=ENGINES,
+    ),
 )
-LATENCY = Claim(
-    "The end-to-end latency of WC is much smaller than that of Storm and Flink.",
-    "section 6.3, figure 7",
-    published=sentences.latencies(PUBLISHED, ("brisk_wc",)),
-    ours=sentences.latencies("ours", ("brisk_wc", "wc")),
-    host=f"{NO_ENGINES} Mean and p99 stand for the CDF.",
+OPERATORS = (
+    Claim(
+        "Others of each operator are about 10 % of Storm's, and Execute is 5 to 24 % of Storm's.",
+        "section 6.3, figure 8",
+        needs=ENGINES,
+    ),
+    Claim(
+        "If the producer is remote, a tuple takes longer: up to 9.4 times, and the longer the farther.",
+        "sections 6.2 and 6.3, figure 8, table 3",
+        needs=NODES,
+    ),
 )
-P99 = Claim(
-    "The p99 end-to-end latency is far below that of Storm and Flink.",
-    "section 6.3, table 5",
-    "p99 in ms, BriskStream, Storm, Flink: WC 21.9, 37,881.3, 5,689.2; FD 12.5, 14,949.8, 261.3; SD 13.5, 12,733.8, "
-    "350.5; LR 204.8, 16,747.8, 4,886.2",
-    published=sentences.latencies(PUBLISHED),
-    ours=sentences.latencies("ours"),
-    host=f"{NO_ENGINES} All ways of an application have the same rate: half of the slowest one's peak.",
-)
-CDF = Claim(
-    "The execution times of a tuple differ little within an operator of WC, so the median stands for it in the model.",
-    "section 3.1, figure 3",
-    "50th percentile",
-    published=sentences.quantiles("pair_queue"),
-    ours=sentences.quantiles("gate"),
-    host="The times are means over the rows of a batch. Nanoseconds, where the paper has cycles.",
-)
-BREAKDOWN = Claim(
-    "Others of each operator are about 10 % of Storm's, and Execute is 5 to 24 % of Storm's. If the producer is "
-    "remote, the round trip takes up to 9.4 times as long, above all that of the Parser.",
-    "section 6.3, figure 8",
-    "Others 10 %, Execute 5 to 24 %, remote up to 9.4 times local",
-    published=sentences.breakdown("pair_queue"),
-    ours=sentences.breakdown("gate"),
-    host=f"{NO_ENGINES} {NO_NODES}",
-)
-REMOTE = Claim(
-    "The time of a tuple grows with the distance from the producer.",
-    "section 6.2, table 3",
-    "ns, measured at S0-S0, S0-S1, S0-S3, S0-S4, S0-S7: Splitter 1,612.8, 1,666.5, 1,708.2, 2,050.6, 2,371.3; Counter "
-    "612.3, 611.4, 623.1, 889.9, 870.2",
-    published=sentences.breakdown("pair_queue", ("split", "count")),
-    ours=sentences.breakdown("gate", ("split", "count")),
-    host=f"{NO_NODES} So there is one distance, and no estimate to compare with.",
-)
-SELECTIVITY = Claim(
-    "Most of LR's operators emit a tuple for each input, and the others emit nearly none.",
-    "appendix B, table 8",
-    "Dispatcher .99 to positions, 0 to others; Avg_speed, Las_avg_speed, Count 1; Toll 1 except from accidents; "
-    "accident detection and notification, Daily, Balance 0",
-    published=sentences.selectivities,
-)
-SOCKETS = Claim(
-    "BriskStream scales better than Storm and Flink with sockets: LR in part (a), all applications in part (b).",
-    "section 6.3, figure 9",
-    "nearly linear from one to four sockets",
-    published=sentences.speedups,
-    host=f"{NO_ENGINES} One socket: threads stand for sockets.",
-)
-IDEAL = Claim(
-    "On eight sockets, without remote memory access throughput would be close to linear.",
-    "section 6.3, figure 10",
-    "89 to 95 % of ideal without remote memory access",
-    published=sentences.of_ideal,
-    host="Ideal: the rate of one thread times the threads. Remote access cannot be left out.",
-)
-STREAMBOX = Claim(
-    "BriskStream is faster than StreamBox on any number of cores, with StreamBox's order and without.",
-    "section 6.3, figure 11",
-    "2 to 144 cores; .09 against 6 remote cache misses per k events",
-    published=sentences.over_morsels,
-    host=f"Executor morsel stands for StreamBox. {FEW_CORES} No counter of remote misses can be read.",
+SCALING = (
+    Claim(
+        "The throughput grows nearly linearly from one to four sockets.",
+        "section 6.3, figures 9 and 10",
+        {"executor": "pinned"},
+        over={"threads": 1},
+        needs=NODES,
+    ),
+    Claim(
+        "BriskStream is faster than StreamBox on any number of cores, with StreamBox's order and without.",
+        "section 6.3, figure 11",
+        {"executor": "pinned", "app": SHAPES["wc"]},
+        over={"executor": MORSEL, "variant": (f"{MORSEL}, order total", f"{MORSEL}, order none")},
+        by=("threads",),
+    ),
 )
 JUMBO = Claim(
     "Jumbo tuples amortise headers and queue accesses, and are important for throughput.",
     "section 5.2; section 6.5, figure 16",
-    published=sentences.jumbo("pair_queue"),
-    ours=sentences.jumbo("gate"),
-    host="A tuple of one row stands for no jumbo tuples. The other factors of figure 16 are not measured.",
+    {"channel": "pair_queue", "batch": BATCHES[-1]},
+    {"channel": "gate", "batch": BATCHES[-1]},
+    {"batch": BATCHES[0]},
 )
 
 
@@ -163,8 +132,7 @@ def _operators(counts: list[int]) -> tuple[list[Heat], list[str]]:
         "Execute and Others as in section 6.1, without waiting. Remote is the difference of the round trips. One NUMA "
         "node: it is the cost of another core's cache.",
     ]
-    heats = [Heat("brisk_wc", {}, ways), Heat("brisk_lr", {}, [Pinned(app="brisk_lr", threads=1)])]
-    return heats, notes if is_possible else [*notes, "One thread: there is no remote producer."]
+    return [Heat("brisk_wc", {}, ways)], notes if is_possible else [*notes, "One thread: there is no remote producer."]
 
 
 def _scaling(counts: list[int]) -> tuple[list[Heat], list[str]]:
@@ -192,10 +160,49 @@ def _jumbo(counts: list[int]) -> tuple[list[Heat], list[str]]:
     return heats, ["The operators are in equal parts on the threads, so that all sizes have the same plan."]
 
 
-def _named(rows: list[Row]) -> Iterator[str]:
-    """Names variants, and compares the published one with ours."""
-    sentences.name_variants(rows)
-    yield from sentences.published_over_ours(rows)
+def _name_variants(rows: list[Row]) -> None:
+    """Add `variant`: as published, ours (the default), replicated, pooled, or the loop."""
+    for row in rows:
+        if row.get("executor") == "pooled":
+            row["variant"] = POOLED
+        elif row.get("executor") != "pinned":
+            row["variant"] = "loop"
+        elif row["channel"] == "pair_queue":
+            row["variant"] = PUBLISHED
+        else:
+            row["variant"] = OURS if row.get("plan") or row["threads"] == 1 else REPLICATED
+
+
+def _name_executors(rows: list[Row]) -> None:
+    """Add `variant`: as published, executor morsel and its order, or the loop."""
+    for row in rows:
+        row["variant"] = {"pinned": PUBLISHED, MORSEL: MORSEL}.get(row.get("executor", ""), "loop")
+        if row["variant"] == MORSEL:
+            row["variant"] += f", order {row.get('order', 'total')}"
+
+
+def _add_placement(rows: list[Row]) -> None:
+    """Add `placement`: whether the producers of all operators are on the same thread."""
+    for row in rows:
+        threads = {thread for places in row.get("plan", {}).values() for thread in places}
+        row["placement"] = "remote" if len(threads) > 1 else "local"
+
+
+def _costs(rows: list[Row]) -> Iterator[str]:
+    """Yield Execute and Others of the operators of WC, and what a remote producer costs."""
+    for channel in ("pair_queue", "gate"):
+        local, remote = (pick(rows, app="brisk_wc", channel=channel, placement=at) for at in ("local", "remote"))
+        parts = []
+        for name, cost in (local or {}).get("operators", {}).items():
+            execute, others = cost["execute"], cost["others"]
+            part = f"{name} execute {three_digits(execute)} ns, others {three_digits(others)} ns"
+            if remote and execute + others > 0:
+                away = remote["operators"][name]
+                trip = away["execute"] + away["others"]
+                part += f", remote {trip - execute - others:+.3g} ns ({three_digits(trip / (execute + others))} times)"
+            parts += [part] if name != "source" else []
+        if parts:
+            yield f"{channel}: {'; '.join(parts)}"
 
 
 SUITE = Suite(
@@ -206,7 +213,7 @@ SUITE = Suite(
             "applications",
             "figures 6 and 7, table 5",
             "Throughput and latency as published, and ours",
-            (THROUGHPUT, LATENCY, P99),
+            APPLICATIONS,
             _applications,
             (
                 Plot("variant", "to_loop", "throughput, relative to the compiled loop", kind="bar"),
@@ -219,17 +226,18 @@ SUITE = Suite(
                 ),
             ),
             loads=(0.5,),
-            conclude=_named,
+            describe=_name_variants,
             needs="cores",
         ),
         Experiment(
             "operators",
-            "figures 3 and 8, tables 3 and 8",
-            "Execute, Others and remote per operator of WC; selectivities of LR",
-            (CDF, BREAKDOWN, REMOTE, SELECTIVITY),
+            "figures 3 and 8, table 3",
+            "Execute, Others and remote per operator of WC",
+            OPERATORS,
             _operators,
             (Plot("placement", "events_per_s", "throughput", kind="bar", loop=False),),
-            conclude=sentences.add_placement,
+            describe=_add_placement,
+            conclude=_costs,
             needs="nodes",
             has_operators=True,
         ),
@@ -237,10 +245,10 @@ SUITE = Suite(
             "scaling",
             "figures 9, 10 and 11",
             "Throughput over threads, beside executor morsel",
-            (SOCKETS, IDEAL, STREAMBOX),
+            SCALING,
             _scaling,
             (Plot("threads", "to_loop", "throughput, relative to the compiled loop", lines=("variant",)),),
-            conclude=sentences.scaling,
+            describe=_name_executors,
             needs="cores",
         ),
         Experiment(
@@ -258,8 +266,8 @@ SUITE = Suite(
                 )
             ),
             loads=(0.5,),
-            conclude=sentences.gain,
         ),
     ),
     pinned=True,
+    machine="144 cores, on eight sockets",
 )

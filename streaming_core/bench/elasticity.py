@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.bench import host, joins, open_loop, switching
-from streaming_core.bench import stretch_sentences as sentences
+from streaming_core.bench import joins, open_loop, switching
+from streaming_core.bench.claims import Claim
 from streaming_core.bench.ratios import Row, equal_rows, threads_of
-from streaming_core.bench.stretch_sentences import OURS, PUBLISHED, SHARED, middle, milliseconds, passes
 from streaming_core.bench.subject import Subject
-from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
+from streaming_core.bench.suite import Experiment, Heat, Plot
+from streaming_core.bench.vsn import MEAN, OURS, PUBLISHED, SHARED
 from streaming_core.run.controller import decider
 from streaming_core.run.one_pass import Rates
 from streaming_core.run.way import Pinned
@@ -41,100 +41,31 @@ Sweep = tuple[list[Heat], list[str]]
 
 # --- one change of the load -------------------------------------------------------------------------------------------
 
-STARTING = (1, 5, 9, 18, 30, 40, 60, 70)  # threads in Table IV, for a machine with 72
 
-
-def decision(starting: int, load: float, most: int = PAPERS_THREADS) -> int | None:
-    """Return the number of replicas that controller `threshold` chooses at a load; None: no change."""
-    period = 100_000_000
-    seen = {"at": period, "period": period, "replicas": starting, "most": most, "pending": 0}
-    seen |= {"worked": round(load * starting * period), "arrived": 1000, "dealt": 1000}
-    return decider(THRESHOLD)(seen)
-
-
-def _table(load: float) -> str:
-    decided = ", ".join("-" if n is None else str(n) for n in (decision(n, load) for n in STARTING))
-    return f"from {', '.join(map(str, STARTING))}: {decided}"
-
-
-def _around(is_up: bool, parallelism: str) -> Any:
-    """Return throughput and latency of one phase after the other, with a controller and without."""
-
-    def text(rows: list[Row]) -> str:
-        parts = []
-        for name in (THRESHOLD, "none"):
-            # Without a controller there is nothing to share: all replicas have keys from the start.
-            some = passes(rows, change=_change(is_up), controller=name, parallelism=parallelism)
-            if not some:
-                continue
-            phases = [
-                f"{middle([one['phases'][at] for one in some], 'delivered_per_s') / 1e3:,.0f} k rows/s, mean latency "
-                f"{milliseconds(middle([one['phases'][at] for one in some], 'latency_us'))} ms"
-                for at in range(len(UP))
-            ]
-            parts.append(f"{'with' if name == THRESHOLD else 'without'} controller {', then '.join(phases)}")
-        return "; ".join(parts)
-
-    return text
-
-
-def _change(is_up: bool) -> str:
-    return f"{STEADY * 100:g} % to {(UP if is_up else DOWN)[-1][1] * 100:g} %"
-
-
-def _times(is_up: bool, parallelism: str) -> Any:
-    """Return how long the changes of owners took that the controller made."""
-
-    def text(rows: list[Row]) -> str:
-        some = passes(rows, change=_change(is_up), controller=THRESHOLD, parallelism=parallelism)
-        times = [one["us"] for row in some for one in row["changes"] if one["by"] == THRESHOLD and one["us"]]
-        if not times:
-            return ""
-        count = f"{len(times)} change{'s' * (len(times) > 1)} in {len(some)} pass{'es' * (len(some) > 1)}"
-        return f"{count}, of {milliseconds(min(times))} to {milliseconds(max(times))} ms"
-
-    return text
+def _claim(says: str, source: str, column: str, controllers: tuple[str, ...], by: str, **more: Any) -> Claim:
+    """Return a claim on a column of passes with controllers."""
+    published, ours = ({"parallelism": one, "controller": controllers} for one in (PUBLISHED, OURS))
+    return Claim(says, source, published, ours, column=column, by=(by,), **more)
 
 
 PROVISIONING = (
-    Claim(
-        "Table IV: the load rises from 70 to 120 % of capacity, and the controller adds threads.",
-        "section 8.4, table IV",
-        "1, 5, 9, 18, 30, 40 threads become 2, 9, 16, 31, 52, 69",
-        published=lambda rows: _table(1.2),
-        host="The controller decided for these numbers, without threads. The paper has no 60 and 70: its machine has "
-        f"{PAPERS_THREADS}.",
+    _claim(
+        "A reconfiguration that the controller triggers takes less than 40 ms.",
+        "section 8.4, figure 9",
+        "change_us",
+        (THRESHOLD,),
+        "change",
+        expects="<=",
+        paper=40_000.0,
     ),
-    Claim(
-        "Table IV: the load falls from 70 to 30 % of capacity, and the controller removes threads.",
-        "section 8.4, table IV",
-        "5, 9, 18, 30, 40, 60, 70 threads become 2, 3, 7, 12, 17, 25, 30",
-        published=lambda rows: _table(0.3),
-        host="Ours are the smallest numbers below 70 %. The paper rounds down, so all but its last exceed it.",
-    ),
-    *(
-        Claim(
-            f"A reconfiguration that the controller triggers is quick when threads are {verb}.",
-            "section 8.4, figure 9",
-            "below 40 ms; about 12 ms from 30 to 52 threads",
-            published=_times(is_up, PUBLISHED),
-            ours=_times(is_up, OURS),
-            host=f"Measured {numbers}, because this host has few cores.",
-        )
-        for is_up, verb, numbers in ((True, "added", "from one replica to more"), (False, "removed", "down to fewer"))
-    ),
-    Claim(
-        "Added threads sustain the higher rate, and the latency stays as it is.",
+    _claim(
+        "Added threads sustain the higher rate, and fewer threads the lower one.",
         "section 8.4, figure 10",
-        published=_around(True, PUBLISHED),
-        ours=_around(True, OURS),
-        host="Without controller, one replica gets all rows, as the paper's ScaleJoin with a fixed number of threads.",
-    ),
-    Claim(
-        "With fewer threads, the throughput is the same and the latency is lower than with a fixed number of them.",
-        "section 8.4, figure 10",
-        published=_around(False, PUBLISHED),
-        ours=_around(False, OURS),
+        "sustained",
+        (THRESHOLD,),
+        "change",
+        expects="=",
+        paper=1.0,
     ),
 )
 
@@ -160,59 +91,59 @@ def _provisioning(counts: list[int]) -> Sweep:
         f"The load is a share of the peak rate without controller: of one replica before it rises, of {threads} before "
         "it falls. The window is full after the first twentieth of a pass.",
         "Phases: before the change, the fifth of the rest that follows it, and later.",
-        host.unshown(counts, "18 threads of figure 10"),
     ]
 
 
-def _provisioned(rows: list[Row]) -> Iterator[str]:
-    """Add `change` and `name`, and yield the changes of owners in each pass."""
+def _provisioned(rows: list[Row]) -> None:
+    """Add `change` and `name`, the longest change of owners, and what the last phase delivers of what it is offered."""
     last: dict[int, float] = {}  # the heat's last load
     for row in rows:
         if "phases" in row:
-            loads = [phase["offered_per_s"] for phase in row["phases"]]
-            last[row["heat"]] = loads[-1] / loads[0]
+            first, *_, final = row["phases"]
+            last[row["heat"]] = final["offered_per_s"] / first["offered_per_s"]
+            row["sustained"] = final["delivered_per_s"] / final["offered_per_s"]
+            times = [one["us"] for one in row["changes"] if one["by"] == THRESHOLD and one["us"]]
+            row["change_us"] = max(times, default=None)
     for row in rows:
         row["change"] = _change(last.get(row["heat"], 0) > 1)
         row["name"] = _name(row)
-    for row in rows:
-        if row.get("controller") == THRESHOLD and "pass" in row and "at_s" not in row:
-            changes = sentences.owner_changes(row) or "no change"
-            yield f"{row['change']}, {row['name']}, pass {row['pass'] + 1}: {changes}"
+
+
+def _change(is_up: bool) -> str:
+    return f"{STEADY * 100:g} % to {(UP if is_up else DOWN)[-1][1] * 100:g} %"
 
 
 # --- changing rates ---------------------------------------------------------------------------------------------------
 
 FOLLOWING = (
-    Claim(
-        "Over 20 minutes with abrupt changes of the rate, the average latency stays low.",
+    _claim(
+        "Over 20 minutes with abrupt changes of the rate, the average latency is about 20 ms.",
         "section 8.5, figure 11",
-        "500 to 8,000 rows/s for 100 to 300 s each; average latency about 20 ms; spikes end within 10 s",
-        published=sentences.following(PUBLISHED, CONTROLLERS),
-        ours=sentences.following(OURS, CONTROLLERS),
-        host=lambda rows: f"Fewer cores: {_speed(rows)}.",
+        MEAN,
+        CONTROLLERS,
+        "controller",
+        expects="<=",
+        paper=20_000.0,
     ),
-    Claim(
-        "The number of threads follows the rate, gradually as windows fill with rows of the new rate.",
-        "section 8.5, figures 11 and 12",
-        published=sentences.following(PUBLISHED, (MODEL,)),
-        ours=sentences.following(OURS, (MODEL,)),
-        host="Experiment q5-simulated has the paper's 72 threads, without running them.",
+    _claim(
+        "Spikes of the latency end within 10 s.",
+        "section 8.5, figure 11",
+        "spike_s",
+        CONTROLLERS,
+        "controller",
+        expects="<=",
+        paper=10.0,
     ),
 )
 HEDGING = (
-    Claim(
-        "A self-join of trades at their own rate has a low latency, also at the peak of the rate.",
+    _claim(
+        "A self-join of trades at their own rate has an average latency of 1 ms.",
         "section 8.6, figure 13",
-        "average latency 1 ms, and 21 ms around the peak of about 7,600 trades/s",
-        published=sentences.following(PUBLISHED, CONTROLLERS),
-        ours=sentences.following(OURS, CONTROLLERS),
-        host=lambda rows: f"Trades are generated, because the paper's may not be passed on. {_speed(rows)}.",
-    ),
-    Claim(
-        "Few threads suffice most of the time.",
-        "section 8.6, figure 13",
-        published=lambda rows: _replicas(rows, PUBLISHED),
-        ours=lambda rows: _replicas(rows, OURS),
+        MEAN,
+        CONTROLLERS,
+        "controller",
+        expects="<=",
+        paper=1_000.0,
     ),
 )
 
@@ -233,7 +164,6 @@ def _elastic(app: str, params: dict[str, Any], counts: list[int]) -> Sweep:
         "Events arrive by their own times, and windows are in event time. They pass at a constant speed, at which the "
         f"second with most work needs {SHARE * 100:g} % of what all replicas can do. Work is comparisons and calls.",
         f"A spike is an average latency over {open_loop.BIN:g} s above {open_loop.SPIKE} times the median average.",
-        host.unshown(counts, f"{PAPERS_THREADS} threads"),
     ]
 
 
@@ -251,25 +181,18 @@ def _count(race: Subject) -> dict[str, Any]:
     return {"comparisons": int(work.sum()), "event_seconds": float(ts[-1] - ts[0]) / 1e3 if len(ts) else 0.0}
 
 
-def _speed(rows: list[Row]) -> str:
-    """Return how much faster than in the paper the times pass, and the largest rate."""
+def _speed(rows: list[Row]) -> Iterator[str]:
+    """Add `name`, and yield how much faster than in the paper the times pass, and the largest rate."""
+    for row in rows:
+        row["name"] = _name(row)
     some = [row for row in equal_rows(rows) if "at_s" in row]
-    if not some:
-        return "No pass was long enough to tell the speed"
-    highest = max(row["offered_per_s"] for row in some)
-    speed = some[0]["event_seconds"] / some[0]["seconds"]
-    return f"{some[0]['event_seconds']:,.0f} s pass {speed:,.1f} times as fast, at up to {highest:,.0f} rows/s"
-
-
-def _replicas(rows: list[Row], parallelism: str) -> str:
-    """Return the share of instants at which so many replicas had keys, by controller."""
-    parts = []
-    for controller in (THRESHOLD, MODEL):
-        some = [row for row in equal_rows(rows) if row.get("controller") == controller and "replicas" in row]
-        counts = [round(row["replicas"]) for row in some if row["parallelism"] == parallelism]
-        shares = [f"{n} replica{'s' * (n > 1)} {counts.count(n) / len(counts):.0%}" for n in sorted({*counts})]
-        parts += [f"{controller}: {', '.join(shares)}".replace("%", " %")] if counts else []
-    return "; ".join(parts)
+    if some:
+        highest = max(row["offered_per_s"] for row in some)
+        speed = some[0]["event_seconds"] / some[0]["seconds"]
+        yield (
+            f"{some[0]['event_seconds']:,.0f} s pass {speed:,.1f} times as fast as in the paper, at up to "
+            f"{highest:,.0f} rows/s"
+        )
 
 
 def _name(row: Row) -> str:
@@ -277,15 +200,6 @@ def _name(row: Row) -> str:
     if "parallelism" not in row:
         return row["way"]
     return f"{row['parallelism']}, controller {row['controller']}, {threads_of(row)}"
-
-
-def _followed(rows: list[Row]) -> Iterator[str]:
-    """Add `name`, and yield how each controller followed the rate."""
-    for row in rows:
-        row["name"] = _name(row)
-    for parallelism in SHARED:
-        if text := sentences.following(parallelism, CONTROLLERS)(rows):
-            yield f"{parallelism}: {text}"
 
 
 # --- the paper's threads, simulated -----------------------------------------------------------------------------------
@@ -370,14 +284,6 @@ def _simulation(rows: list[Row]) -> Iterator[str]:
         )
 
 
-SIMULATED = Claim(
-    "The controller follows the rate without oscillation.",
-    "section 8.5, figure 11",
-    published=lambda rows: "; ".join(_simulation(rows)),
-    host="Simulated: the controllers of the runtime decide, and replicas that share the work evenly are assumed.",
-)
-
-
 # --- the experiments --------------------------------------------------------------------------------------------------
 
 
@@ -403,7 +309,7 @@ EXPERIMENTS = (
             for y, title in (OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK)
         ),
         events=300_000,
-        conclude=_provisioned,
+        describe=_provisioned,
     ),
     Experiment(
         "q5",
@@ -414,13 +320,13 @@ EXPERIMENTS = (
         _over_time(OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK),
         events=250_000,
         count=_count,
-        conclude=_followed,
+        conclude=_speed,
     ),
     Experiment(
         "q5-simulated",
         "section 8.5, figure 11",
         f"Controllers that follow a changing rate on {PAPERS_THREADS} threads, simulated",
-        (SIMULATED,),
+        (),
         lambda counts: ([], []),
         _over_time(("demand", "work in replicas"), REPLICAS, WORK),
         model=_simulated,
@@ -435,6 +341,6 @@ EXPERIMENTS = (
         _over_time(OFFERED, DELIVERED, AVERAGE, REPLICAS, WORK),
         events=20_000,
         count=_count,
-        conclude=_followed,
+        conclude=_speed,
     ),
 )

@@ -6,12 +6,12 @@ The suite has no paper. A hand-written loop is what a systems programmer would w
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 from streaming_core.bench import handwritten
-from streaming_core.bench.ratios import Row, best, compare, equal_rows, pick, threads_of
-from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
+from streaming_core.bench.claims import ANY, GOAL, Claim
+from streaming_core.bench.ratios import Row, equal_rows, most, pick, threads_of
+from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 from streaming_core.run.way import RunSpec
 
 # Of how many times the hand-written loop's time one thread may take.
@@ -33,21 +33,6 @@ def _one_thread(counts: list[int]) -> tuple[list[Heat], list[str]]:
     ]
 
 
-def _time(app: str, rows: list[Row]) -> str:
-    """Return the time of one thread relative to the hand-written loop; "" if a row is missing."""
-    theirs = pick(rows, app=app, way="hand-written")
-    ours = next(
-        (row for row in equal_rows(rows) if row["app"] == app and row["way"] not in ("hand-written", "loop")), None
-    )
-    return compare(theirs, ours).text if theirs and ours else ""
-
-
-def _times(rows: list[Row]) -> Iterator[str]:
-    for app in handwritten.APPS:
-        if text := _time(app, rows):
-            yield f"{app}: time of one thread of the engine relative to the hand-written loop: {text}"
-
-
 def _schemes(counts: list[int]) -> tuple[list[Heat], list[str]]:
     return [
         Heat(
@@ -63,35 +48,10 @@ def _schemes(counts: list[int]) -> tuple[list[Heat], list[str]]:
     ], []
 
 
-def _of_app(app: str, rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the rows of an application with right results, and those of them on the most threads."""
-    of_app = [row for row in equal_rows(rows) if row["app"] == app]
-    most = max((row["threads"] for row in of_app), default=0)
-    return of_app, [row for row in of_app if row["threads"] == most]
-
-
-def _best(app: str, rows: list[Row]) -> str:
-    """Return the throughput of the best scheme on the most threads relative to the compiled loop."""
-    loop, row = pick(rows, "yardstick", app=app), best(_of_app(app, rows)[1])
-    if loop is None or row is None:
-        return ""
-    return f"{row['way']} on {threads_of(row)} has {compare(row, loop, over_threads=True).text} its throughput"
-
-
-def _autos(rows: list[Row]) -> Iterator[str]:
-    for app in TWO_THREADS:
-        of_app, on_most = _of_app(app, rows)
-        auto = next((row for row in on_most if row["scheme"] == "auto"), None)
-        others = best(row for row in of_app if row["scheme"] != "auto")
-        if auto and others:
-            text = compare(auto, others, over_threads=True).text
-            yield f"{app}: throughput of auto relative to {others['way']} on {threads_of(others)}: {text}"
-
-
 def _costs(rows: list[Row]) -> Iterator[str]:
     """Say where `owners` spends its time, in nanoseconds per event summed over threads."""
     for app in TWO_THREADS:
-        row = pick(_of_app(app, rows)[1], way="owners")
+        row = pick(rows, app=app, way="owners", threads=most(equal_rows(rows) or rows))
         if row is None or "dealing" not in row.get("costs", {}):
             continue
         times = {name: row["costs"][name] for name in ("dealing", "executing", "waiting", "delivery")}
@@ -101,11 +61,6 @@ def _costs(rows: list[Row]) -> Iterator[str]:
             f"{app}: owners on {threads_of(row)} spends, in nanoseconds per event: {parts}; "
             f"{spanning:.0f} events of an interval span shares"
         )
-
-
-def _conclusions(rows: list[Row]) -> Iterator[str]:
-    yield from _autos(rows)
-    yield from _costs(rows)
 
 
 SUITE = Suite(
@@ -119,26 +74,40 @@ SUITE = Suite(
             tuple(
                 Claim(
                     f"{app}: one thread takes at most {limit} times as long as a hand-written loop.",
-                    "a goal of this project",
-                    ours=functools.partial(_time, app),
+                    GOAL,
+                    ours={"app": app, "executor": STREAMS.get(app, "transactional")},
+                    over={"way": "hand-written", "executor": ANY},
+                    expects=">=",
+                    paper=1 / limit,
                 )
                 for app, limit in ONE_THREAD.items()
             ),
             _one_thread,
             (Plot("way", "events_per_s", "throughput", "app", (), "bar"),),
-            conclude=_times,
         ),
         Experiment(
             "schemes",
             "",
             "Concurrent schemes, and the compiled loop",
-            tuple(
+            (
+                *(
+                    Claim(
+                        f"{app}: two threads have at least {limit} times the throughput of the compiled loop.",
+                        GOAL,
+                        ours={"app": app, "scheme": SCHEMES},
+                        over={"way": "loop", "scheme": ANY, "threads": 1},
+                        expects=">=",
+                        paper=limit,
+                    )
+                    for app, limit in TWO_THREADS.items()
+                ),
                 Claim(
-                    f"{app}: two threads have at least {limit} times the throughput of the compiled loop.",
-                    "a goal of this project",
-                    ours=functools.partial(_best, app),
-                )
-                for app, limit in TWO_THREADS.items()
+                    "Scheme auto is as fast as the better of the others.",
+                    GOAL,
+                    ours={"scheme": "auto"},
+                    over={"scheme": SCHEMES[:-1], "threads": ANY},
+                    expects=">=",
+                ),
             ),
             _schemes,
             (
@@ -154,7 +123,7 @@ SUITE = Suite(
             ),
             loads=(0.5,),
             needs="cores",
-            conclude=_conclusions,
+            conclude=_costs,
         ),
     ),
     pinned=True,

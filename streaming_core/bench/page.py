@@ -30,12 +30,6 @@ FACTS = (
 )  # fmt: skip
 OF_HOST = ("cpu", "cores", "memory_bytes", "kernel", "round_trip_ns", "longest_pause_ms")
 OF_CONDITIONS = ("pass_seconds", "pinned", "steal", "others", "preempted", "load_before", "load_after")
-CLAIM = {
-    "numbers": "the paper's numbers",
-    "published": "ours, as published",
-    "ours": "our best",
-    "host": "not shown on this machine",
-}
 INTRO = """\
 # Benchmarks
 
@@ -147,7 +141,7 @@ def _section(name: str, result: dict[str, Any], outdated: list[str]) -> Iterator
     for experiment in sorted(result.get("experiments", []), key=_figure_number):
         figure = f"{_capitalised(experiment['figure'])}: " if experiment["figure"] else ""
         yield f"### {_text(figure + experiment['title'])}\n"
-        yield from _claims(experiment["claims"])
+        yield from _claims(*report.claim_cells(result, experiment))
         yield from _figures(report.passes(experiment["rows"]), report.columns(experiment))
         yield from _bullets([*experiment["conclusions"], *experiment["notes"]])
 
@@ -162,14 +156,12 @@ def _capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _claims(claims: list[dict[str, str]]) -> Iterator[str]:
-    """A table with a row for each claim of the paper, or goal of ours, and the columns that have text."""
-    if not claims:
+def _claims(titles: list[str], *cells: list[str]) -> Iterator[str]:
+    """A table with a row for each case of a claim of the paper, or of a goal of ours."""
+    if cells:
+        yield from _table(titles, list(cells))
+    else:
         yield "No claim of a paper belongs to this experiment.\n"
-        return
-    shown = [key for key in CLAIM if any(claim[key] for claim in claims)]
-    cells = [[f"{claim['says']} ({claim['source']})", *(claim[key] for key in shown)] for claim in claims]
-    yield from _table(["claim", *(CLAIM[key] for key in shown)], cells)
 
 
 def _conditions(result: dict[str, Any]) -> Iterator[str]:

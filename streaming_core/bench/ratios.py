@@ -30,6 +30,19 @@ NOUNS = {
     "loaded_cpu_ns": "processor time per event at this rate",
     "loaded_energy_nj": "energy per event at this rate",
     "cores": "cores in use",
+    "comparisons_per_s": "comparisons",
+    "reports_per_s": "reports",
+    "latency_to_cost": "mean processing latency over the cost",
+    "loaded_switch_p50_us": "median time of a switch",
+    "loaded_switch_p99_us": "p99 time of a switch",
+    "loaded_switch_max_us": "longest switch",
+    "change_us": "longest change of owners",
+    "sustained": "delivered over offered rows",
+    "spike_s": "longest spike in seconds",
+    "variation": "variation of calls in percent",
+    "bytes_per_row": "bytes per row",
+    "error": "error of the prediction",
+    "search_seconds": "seconds of a search",
 }
 
 
@@ -107,8 +120,13 @@ def quantity(row: Row | None, column: str = "events_per_s") -> str:
     """Return a column with its unit and interval, such as `3.4 M/s (3.2 to 3.5)`; "" without the row or a value."""
     if row is None or row.get(column) is None:
         return ""
-    divisor, unit = next(((d, f" {u}") for ending, d, u in UNITS if column.endswith(ending)), (1, ""))
+    divisor, unit = unit_of(column)
     return f"{three_digits(row[column] / divisor)}{unit}{range_text(row, column, divisor)}"
+
+
+def unit_of(column: str) -> tuple[float, str]:
+    """Return the divisor and the unit of a column, with a space before the unit."""
+    return next(((divisor, f" {unit}") for ending, divisor, unit in UNITS if column.endswith(ending)), (1, ""))
 
 
 def range_text(row: Row, column: str, divisor: float = 1) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from streaming_core.bench import files
+from streaming_core.bench.claims import TITLES, lines
 from streaming_core.bench.ratios import value
 from streaming_core.bench.results import VERSION as VERSION
 from streaming_core.bench.results import rows as all_rows
@@ -44,6 +45,12 @@ FIGURES = (
     ("loaded_switch_p50_us", "p50 under load", 1e3, ".3f"),
     ("loaded_switch_p99_us", "p99", 1e3, ".3f"),
     ("loaded_switch_max_us", "max", 1e3, ".3f"),
+    ("loaded_gap_max_us", "longest gap ms", 1e3, ".3f"),
+    ("loaded_near_p99_us", "p99 near a switch ms", 1e3, ".3f"),
+    ("state_bytes", "MB of states", 1e6, ",.1f"),
+    ("copied_max_bytes", "most copied MB", 1e6, ",.2f"),
+    ("voluntary", "voluntary context switches", 1, ",.0f"),
+    ("involuntary", "involuntary", 1, ",.0f"),
 )
 
 
@@ -119,9 +126,11 @@ def render(results: dict[str, Any], console: Console) -> None:
         console.print(table(passes(experiment["rows"]), columns(experiment)))
         for line in [*experiment["notes"], *experiment["conclusions"]]:
             console.print(Text(line), soft_wrap=True)
-        for claim in experiment["claims"]:
-            for line in block(claim):
-                console.print(Text(line), soft_wrap=True)
+        titles, *cells = claim_cells(results, experiment)
+        grid = Grid(*titles, box=None)
+        for line in cells:
+            grid.add_row(*map(Text, line))
+        console.print(grid if cells else "")
 
 
 def length(results: dict[str, Any]) -> str:
@@ -132,17 +141,24 @@ def length(results: dict[str, Any]) -> str:
     return f"{passes}; {cells} in {results['seconds']:,.0f} s"
 
 
-def block(claim: dict[str, str]) -> Iterator[str]:
-    """Return the lines that place what we measured beside a claim of a paper, or a goal of ours."""
-    yield f"claim: {claim['says']} ({claim['source']})"
-    for name, title in (
-        ("numbers", "paper's numbers"),
-        ("published", "as published"),
-        ("ours", "our best"),
-        ("host", "not shown here"),
-    ):
-        if claim[name]:
-            yield f"  {title}: {claim[name]}"
+def claim_lines(results: dict[str, Any], experiment: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the lines of the claims that an experiment of a suite has today, for the rows of a result.
+
+    Args:
+        results: The result of the suite.
+        experiment: One of its experiments.
+    """
+    from streaming_core.bench import suite  # reading a result takes no suite, so others do not wait for its imports
+
+    declared = suite.load(results["suite"]).experiments if results["suite"] in suite.SUITES else ()
+    claims = next((one.claims for one in declared if one.name == experiment["name"]), ())
+    return lines(claims, experiment["rows"], results["host"]["cores"], len(results["topology"].get("nodes", ())))
+
+
+def claim_cells(results: dict[str, Any], experiment: dict[str, Any]) -> list[list[str]]:
+    """Return the cells of a table of `claim_lines`: the titles, then the lines, with the source behind the claim."""
+    cells = [line | {"says": f"{line['says']} ({line['source']})"} for line in claim_lines(results, experiment)]
+    return [list(TITLES.values()), *([line[name] for name in TITLES] for line in cells)]
 
 
 def columns(experiment: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from streaming_core.bench import components, host, length
 from streaming_core.errors import BadInput, one_line
@@ -85,17 +85,6 @@ def text_of(results: dict[str, Any], margin: str = "") -> str:
     return "{\n" + ",\n".join(members) + f"\n{margin}}}"
 
 
-class _Claim(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    says: str
-    source: str
-    numbers: str
-    published: str
-    ours: str
-    host: str
-
-
 class _Row(BaseModel):
     """A row; further columns depend on the way and the experiment."""
 
@@ -124,7 +113,6 @@ class _Experiment(BaseModel):
     name: str
     figure: str
     title: str
-    claims: list[_Claim]
     plots: list[_Plot]
     varies: list[str]
     notes: list[str]

@@ -7,40 +7,44 @@ The paper compares with another system (Flink) on 36 cores. Here the yardstick i
 shared-nothing baseline (SN) of our own stands for Flink. The only difference between SN and VSN is that SN copies rows,
 and states that change their owner.
 
-`switching.py` has question 4, `elasticity.py` has controllers, `resident.py` has memory. `stretch_sentences.py` makes
-the texts of the claims.
+`switching.py` has question 4, `elasticity.py` has controllers, `resident.py` has memory. `vsn.py` has what they share.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from streaming_core.bench import banded, elasticity, host, joins, resident, switching
-from streaming_core.bench import stretch_sentences as sentences
+from streaming_core.bench import banded, elasticity, joins, resident, switching
+from streaming_core.bench.claims import Claim
 from streaming_core.bench.race import Race
-from streaming_core.bench.ratios import Row, add_multiple, equal_rows, quantity, threads_of
-from streaming_core.bench.stretch_sentences import COMPARISONS, LATENCY, OURS, PARALLELISMS, PUBLISHED, THROUGHPUT
-from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite, Text
+from streaming_core.bench.ratios import Row, add_multiple
+from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
+from streaming_core.bench.vsn import MEAN, OURS, P99, PARALLELISMS, PUBLISHED, SHARE_NOTHING
 from streaming_core.run.way import CELLS, Pinned
 
+COMPARISONS, LATENCY = "comparisons_per_s", (MEAN, P99)
 LEVELS = ("L", "M", "H")  # of paircount
 JOIN = {"keys": 1000, "size": 300_001}  # as in the paper: five minutes, both ends included
 LOAD = 0.5  # of the slowest way's peak rate, at which latencies are measured
-PAPERS_CORES = "36 cores, on two sockets"
-NO_FLINK = "SN is our own, in the same runtime as VSN. It serialises nothing, so it is faster than Flink."
 
 Sweep = tuple[list[Heat], list[str]]
 
 
-def _beside(says: str, source: str, numbers: str, text: Any, host: Text = "") -> Claim:
-    """Return a claim with the same text about VSN as published and about ours."""
-    return Claim(says, source, numbers, published=text(PUBLISHED), ours=text(OURS), host=host)
+def _claim(
+    says: str, source: str, having: dict[str, Any] | None = None, over: dict[str, Any] | None = None, **more: Any
+) -> Claim:
+    """Return a claim on VSN as published and on ours, relative to SN on as many threads, or to other rows."""
+    published, ours = ({"parallelism": one} | (having or {}) for one in (PUBLISHED, OURS))
+    over = {"parallelism": SHARE_NOTHING} if over is None else over
+    return Claim(says, source, published, ours, over, **{"by": ("chart", "threads")} | more)
 
 
-def _cores(rows: list[Row]) -> str:
-    return host.unshown([row["threads"] for row in rows], PAPERS_CORES)
+def _name_charts(rows: Iterable[Row]) -> None:
+    """Add `chart`: the application, and its level if it has one."""
+    for row in rows:
+        row["chart"] = " ".join(filter(None, [row["app"], row["params"].get("level")]))
 
 
 def _scaling(
@@ -58,31 +62,33 @@ AT_LOAD = (
     "Latencies are from an open loop, at half the peak rate of the slowest way. All ways of a workload have the same "
     "rate. The first and the last fifth are left out."
 )
+NO_FLINK = (
+    "SN stands for Flink. It is our own, in the runtime of VSN, and serialises nothing. So it is faster than Flink."
+)
 
 
 # --- question 1 -------------------------------------------------------------------------------------------------------
 
 COUNTING = (
-    _beside(
-        "wordcount: STRETCH and Flink are comparable. At its peak, STRETCH has more throughput and less latency.",
+    _claim(
+        "STRETCH has more throughput than Flink, the more so the more keys a row has, as Flink copies it for each key.",
         "section 8.1, figure 6",
-        "+17 % throughput, -94 % latency",
-        lambda of: sentences.over_nothing_shared(of, THROUGHPUT, *LATENCY, apps=("wordcount",)),
-        host=NO_FLINK,
+        paper={"wordcount": 1.17, "paircount L": 2.37, "paircount M": 3.37, "paircount H": 3.83},
     ),
-    _beside(
-        "paircount: the more keys a row has, the more STRETCH gains over Flink, which copies the row for each key.",
+    _claim(
+        "STRETCH has a lower latency than Flink.",
         "section 8.1, figure 6",
-        "L, M, H: +137 %, +237 %, +283 % throughput; -89 %, -94 %, -94 % latency",
-        lambda of: sentences.over_nothing_shared(of, THROUGHPUT, *LATENCY, apps=("paircount",)),
-        host=NO_FLINK,
+        column=MEAN,
+        expects="<",
+        paper={"wordcount": 0.06, "paircount L": 0.11, "paircount M": 0.06, "paircount H": 0.06},
     ),
-    _beside(
-        "Throughput falls with the level of duplication. In wordcount it degrades after its peak, as threads contend.",
+    _claim(
+        "Throughput falls with the level of duplication.",
         "section 8.1, figure 6",
-        "",
-        lambda of: sentences.figures(of, THROUGHPUT),
-        host=_cores,
+        {"level": "H"},
+        {"level": "L"},
+        by=("threads",),
+        expects="<",
     ),
 )
 
@@ -92,45 +98,29 @@ def _counting(counts: list[int]) -> Sweep:
     heats += [_scaling("paircount", {"level": level}, counts, PARALLELISMS) for level in LEVELS]
     return heats, [
         "A tweet counts a repeated word or pair once, as in STRETCH. Flink counts all of them, so its results differ.",
-        "Flink differs from STRETCH in everything else too, so the paper's ratios say nothing about ours.",
+        NO_FLINK,
         AT_LOAD,
-        host.unshown(counts, PAPERS_CORES),
     ]
-
-
-def _counted(rows: list[Row]) -> Iterator[str]:
-    """Name charts, and yield the throughput of each way beside the compiled loop."""
-    sentences.name_charts(rows)
-    for row in equal_rows(rows):
-        yield (
-            f"{row['chart']}, {row['parallelism'].upper()}, {threads_of(row)}: {quantity(row)}, "
-            f"{quantity(row, 'to_loop')} times the compiled loop"
-        )
 
 
 # --- question 2 -------------------------------------------------------------------------------------------------------
 
 FORWARDING = (
-    _beside(
+    _claim(
         "The throughput of an operator that only forwards falls slowly as threads are added, because they synchronise.",
         "section 8.2, figure 7",
-        "120,000 to 100,000 rows/s, from few to most threads",
-        lambda of: sentences.figures(of, THROUGHPUT),
-        host=_cores,
+        over={"threads": 1},
+        by=("app",),
+        expects="<",
+        paper=100 / 120,
     ),
-    _beside(
-        "STRETCH has a higher throughput than Flink, which falls faster.",
-        "section 8.2, figure 7",
-        "3 to 50 times; Flink 40,000 to 2,000 rows/s",
-        lambda of: sentences.over_nothing_shared(of, THROUGHPUT),
-        host=NO_FLINK,
-    ),
-    _beside(
+    _claim("STRETCH has 3 to 50 times the throughput of Flink.", "section 8.2, figure 7", paper=3.0),
+    _claim(
         "The latency of STRETCH is lower than that of Flink, on any number of threads.",
         "section 8.2, figure 7",
-        "below 30 ms; Flink above 100 ms",
-        lambda of: sentences.figures(of, *LATENCY),
-        host=NO_FLINK,
+        column=MEAN,
+        expects="<",
+        paper=30 / 100,
     ),
 )
 
@@ -140,46 +130,32 @@ def _forwarding(counts: list[int]) -> Sweep:
     return [_scaling("forward", {"copies": copies}, counts, PARALLELISMS)], [
         f"Every row has {copies} keys, as many as the most threads, and leaves once for each key. So all ways and the "
         "loop have the same outputs.",
+        NO_FLINK,
         AT_LOAD,
-        host.unshown(counts, PAPERS_CORES),
     ]
 
 
 # --- question 3 -------------------------------------------------------------------------------------------------------
 
 JOINING = (
-    _beside(
-        "On one thread, STRETCH and ScaleJoin have about the throughput of an optimised sequential join (1T).",
+    _claim(
+        "STRETCH has the throughput of a sequential join on one thread, and that of ScaleJoin on more threads.",
         "section 8.3, figure 8",
-        "",
-        lambda of: sentences.over_joins(of, is_sequential=True),
+        over={"way": "hand-written", "parallelism": None},
+        expects="=",
     ),
-    _beside(
+    _claim(
         "The throughput of STRETCH grows linearly with its threads.",
         "section 8.3, figure 8",
-        "linear up to 36 cores",
-        lambda of: sentences.speed_up(of, COMPARISONS),
-        host=_cores,
+        over={"threads": 1},
+        column=COMPARISONS,
     ),
-    _beside(
-        "STRETCH matches ScaleJoin, which is made for this join alone.",
+    _claim(
+        "The latency of STRETCH is a little higher than that of ScaleJoin.",
         "section 8.3, figure 8",
-        "",
-        lambda of: sentences.over_joins(of, is_sequential=False),
-        host="The ad-hoc join reads its rows from memory. ScaleJoin gets them from a ScaleGate, so this is a bound.",
-    ),
-    _beside(
-        "The latency of STRETCH is a little higher than that of ScaleJoin. That of 1T is lower than both.",
-        "section 8.3, figure 8",
-        "in the order of 10 ms more",
-        lambda of: sentences.figures(of, *LATENCY),
-        host=sentences.row_times,
-    ),
-    Claim(
-        "Few pairs meet.",
-        "section 8.3",
-        "one output in 250,000 comparisons",
-        published=sentences.selectivity,
+        over={},
+        column=MEAN,
+        needs="an open loop of ScaleJoin",
     ),
 )
 
@@ -191,22 +167,14 @@ def _joining(counts: list[int]) -> Sweep:
         "those that it stores.",
         "The number of comparisons is that which the rows require, computed from the workload.",
         AT_LOAD,
-        host.unshown(counts, PAPERS_CORES),
     ]
 
 
-def _per_second(rows: list[Row]) -> Iterator[str]:
-    """Add comparisons per second, and yield them."""
-    sentences.name_charts(rows)
+def _per_second(rows: list[Row]) -> None:
+    """Name charts, and add comparisons per second."""
+    _name_charts(rows)
     for row in rows:
         add_multiple(row, COMPARISONS, "events_per_s", row["comparisons"] / row["events"])
-    for row in rows:
-        if row["result"] in ("equal", "yardstick"):
-            name = row.get("parallelism", row["way"])
-            yield (
-                f"{name} on {threads_of(row)}: {row[COMPARISONS] / 1e6:,.0f} M comparisons/s and "
-                f"{row['events_per_s'] / 1e3:,.1f} k rows/s, {quantity(row, 'to_loop')} times the compiled loop"
-            )
 
 
 # --- balance ----------------------------------------------------------------------------------------------------------
@@ -215,9 +183,11 @@ REPLICAS = (2, 3, 36)
 BALANCE = Claim(
     "The load of threads is balanced when a reconfiguration begins.",
     "section 8.4, figure 9",
-    "a coefficient of variation of at most 2 %",
-    ours=sentences.imbalance,
-    host="Load is the number of calls and comparisons of a replica, because 36 replicas share the cores of this host.",
+    {"app": "scalejoin"},
+    column="variation",
+    by=("replicas",),
+    expects="<=",
+    paper=2.0,
 )
 
 
@@ -250,20 +220,13 @@ def variation(numbers: list[int]) -> float:
     return 100 * statistics.pstdev(numbers) / mean if mean else 0.0
 
 
-def _balanced(rows: list[Row]) -> Iterator[str]:
-    """Add the variations of calls and comparisons, and yield them."""
+def _balanced(rows: list[Row]) -> None:
+    """Add the variations of calls and comparisons."""
     for row in rows:
         compared = row.pop("compared", {})
-        calls = row.get("calls", {}).get("from_left")
-        if not calls:
-            continue
-        row |= {"replicas": len(calls), "compared": compared[len(calls)]}
-        row |= {"variation": variation(calls), "compared_variation": variation(row["compared"])}
-        yield (
-            f"{row['replicas']} replicas: each reads {row['events']:,} rows; {min(calls):,} to {max(calls):,} calls, "
-            f"variation {row['variation']:.2f} %; {min(row['compared']):,} to {max(row['compared']):,} comparisons, "
-            f"variation {row['compared_variation']:.2f} %"
-        )
+        if calls := row.get("calls", {}).get("from_left"):
+            row |= {"replicas": len(calls), "compared": compared[len(calls)]}
+            row |= {"variation": variation(calls), "compared_variation": variation(row["compared"])}
 
 
 # --- the suite --------------------------------------------------------------------------------------------------------
@@ -292,7 +255,7 @@ SUITE = Suite(
             _counting,
             (*_rates(("to_loop", "throughput, relative to the compiled loop"), by="chart"), *_latencies("chart")),
             loads=(LOAD,),
-            conclude=_counted,
+            describe=_name_charts,
             needs="cores",
         ),
         Experiment(
@@ -303,7 +266,7 @@ SUITE = Suite(
             _forwarding,
             (*_rates(("events_per_s", "rows per second")), *_latencies()),
             loads=(LOAD,),
-            conclude=_counted,
+            describe=_name_charts,
             needs="cores",
         ),
         Experiment(
@@ -316,7 +279,7 @@ SUITE = Suite(
             events=60_000,
             loads=(LOAD,),
             count=joins.count,
-            conclude=_per_second,
+            describe=_per_second,
             needs="cores",
         ),
         banded.EXPERIMENT,
@@ -340,9 +303,10 @@ SUITE = Suite(
             ),
             events=50_000,
             count=_by_replica,
-            conclude=_balanced,
+            describe=_balanced,
         ),
         *elasticity.EXPERIMENTS,
         resident.EXPERIMENT,
     ),
+    machine="36 cores, on two sockets",
 )

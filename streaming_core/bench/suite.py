@@ -1,6 +1,6 @@
 """A suite: the comparisons of one paper as named experiments, with the paper's claims and the plots to draw.
 
-An experiment is data. It has a sweep, plots, claims, and possibly a function that draws conclusions from the rows. A
+An experiment is data. It has a sweep, plots, claims (`claims.py`), and possibly a function that draws conclusions. A
 sweep is a list of heats; a heat is one workload and the ways that race on it. A suite sets nothing about how it is
 measured: `length.py` chooses the length of passes and workloads, and `race.py` runs and checks heats. `reports` draws
 the plots.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streaming_core.bench import host, length
+from streaming_core.bench.claims import Claim
 from streaming_core.bench.race import Race
 from streaming_core.bench.requests import Requests
 from streaming_core.bench.results import Record
@@ -33,36 +34,6 @@ SUITES = (
     "limits",
     "engines",
 )  # modules of this package that define SUITE
-
-Text = str | Callable[[list[Row]], str]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper, and what we measured beside it.
-
-    A text may be a function of the rows. It is called after `Experiment.conclude`, and returns "" if a row that it
-    needs is missing or wrong.
-
-    Attributes:
-        says: The claim, in our words.
-        source: The section or figure of the paper.
-        numbers: The paper's numbers.
-        published: What we measured with the algorithm as published.
-        ours: What we measured with our best algorithm.
-        host: What this host cannot show.
-    """
-
-    says: str
-    source: str
-    numbers: str = ""
-    published: Text = ""
-    ours: Text = ""
-    host: Text = ""
-
-    def filled(self, rows: list[Row]) -> dict[str, str]:
-        """Return the texts of the claim for the rows of an experiment."""
-        return {name: text(rows) if callable(text) else text for name, text in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -129,6 +100,7 @@ class Experiment:
         loads: Shares of the slowest way's peak rate at which an open-loop source measures latencies. All ways of a heat
             get the same rate; a way has a row for each.
         count: Returns columns for all rows of a heat.
+        describe: Adds columns to the rows.
         conclude: Returns conclusions from the rows; may add columns to them.
         model: Returns rows that come from a simulation or from another measurement.
         rounds: The least number of rounds of a heat, unless passes are quick.
@@ -145,6 +117,7 @@ class Experiment:
     events: int | None = None
     loads: tuple[float, ...] = ()
     count: Callable[[Race], dict[str, Any]] = lambda race: {}
+    describe: Callable[[list[Row]], None] = lambda rows: None
     conclude: Callable[[list[Row]], Iterator[str]] = lambda rows: iter(())
     model: Callable[[], Iterator[Row]] = lambda: iter(())
     needs: Literal["cores", "nodes"] | None = None
@@ -161,12 +134,14 @@ class Suite:
         title: The title.
         experiments: The experiments.
         pinned: Whether every thread is bound to a core.
+        machine: The machine of the paper, if a note should compare it with this one.
     """
 
     name: str
     title: str
     experiments: tuple[Experiment, ...] = field(default_factory=tuple)
     pinned: bool = False
+    machine: str = ""
 
 
 def load(name: str) -> Suite:
@@ -211,7 +186,7 @@ def run(
     results = record.results(about | {"experiments": experiments})
     for experiment in suite.experiments:
         if not only or experiment.name in only:
-            heats = Heats(experiment, suite.pinned, events, record.pass_seconds, repetitions, quick)
+            heats = Heats(experiment, suite.pinned, suite.machine, events, record.pass_seconds, repetitions, quick)
             experiments.append(heats.run(counts, progress))
             results = record.results(about | {"experiments": experiments})
             keep(results)
@@ -225,6 +200,7 @@ class Heats:
     Attributes:
         experiment: The experiment.
         pinned: Whether every thread is bound to a core.
+        machine: The machine of the paper.
         events: Events per heat with share 1; None: those that a pilot or the experiment chooses.
         seconds: The length of a pass.
         repetitions: Rounds.
@@ -233,6 +209,7 @@ class Heats:
 
     experiment: Experiment
     pinned: bool
+    machine: str
     events: int | None
     seconds: float
     repetitions: int
@@ -274,13 +251,15 @@ class Heats:
         if not experiment.has_operators:
             for row in rows:
                 row.pop("operators", None)
+        experiment.describe(rows)
         conclusions = list(experiment.conclude(rows))
+        if self.machine and heats:
+            notes = [*notes, host.unshown(counts, self.machine)]
         return {
             "name": experiment.name,
             "figure": experiment.figure,
             "title": experiment.title,
             "needs": experiment.needs,
-            "claims": [claim.filled(rows) for claim in experiment.claims],
             "plots": [{**vars(plot), "lines": list(plot.lines)} for plot in experiment.plots],
             "varies": _varies(experiment, rows),
             "notes": [*notes, *moved_cores(rows)],

@@ -11,28 +11,14 @@ that are left out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from streaming_core.bench import tstream_claims as claims
-from streaming_core.bench.ratios import Row, add_multiple, threads_of, versus
+from streaming_core.bench.ratios import Row, add_multiple
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
-from streaming_core.bench.tstream_sentences import (
-    APPS,
-    BASELINES,
-    BOUND,
-    DEFAULT,
-    OURS,
-    PUBLISHED,
-    best_of,
-    best_pool,
-    coordination,
-    indexed,
-    joint,
-    keyed,
-    steps,
-)
+from streaming_core.bench.tstream_claims import APPS, BASELINES, BOUND, DEFAULT, PUBLISHED, STEPS
 from streaming_core.bench.tstream_workloads import INTERVALS, PAPER, THREE_WRITES
 from streaming_core.run import probe
 from streaming_core.run.way import Pooled, Transactional
@@ -83,14 +69,11 @@ def _schemes(counts: list[int]) -> Sweep:
     ]
 
 
-def _relative(rows: list[Row]) -> Iterator[str]:
-    """Yield, for each application, how the published scheme and ours compare with the best baseline."""
-    for app in (*APPS, *FURTHER):
-        for names in ((PUBLISHED,), OURS):
-            one = best_of(rows, names, app=app)
-            if one and (sentence := versus(one, best_of(rows, BASELINES, app=app))):
-                yield f"{app}, {threads_of(one)}: {sentence}"
-    yield from steps(rows)
+def _steps(rows: list[Row]) -> None:
+    """Add `steps` to the rows of `tstream`: nanoseconds of an event by step."""
+    for row in rows:
+        if (costs := row.get("costs")) and row.get("scheme") == PUBLISHED:
+            row["steps"] = {step: costs[step] for step in STEPS}
 
 
 def one_socket() -> int:
@@ -184,13 +167,12 @@ def _joint(counts: list[int]) -> Sweep:
     ]
 
 
-def _reports(rows: list[Row]) -> Iterator[str]:
-    """Add `form` and `reports_per_s`, and yield what the joint form gains."""
+def _reports(rows: list[Row]) -> None:
+    """Add `form` and `reports_per_s`."""
     for row in rows:
         is_separate = row["params"].get("separate", False)
         row["form"] = "separate" if is_separate else "joint"
         add_multiple(row, "reports_per_s", "events_per_s", 1 / 3 if is_separate else 1)
-    yield from filter(None, (joint(way)(rows) for way in dict.fromkeys(row["way"] for row in rows)))
 
 
 def _keyed(counts: list[int]) -> Sweep:
@@ -202,20 +184,12 @@ def _keyed(counts: list[int]) -> Sweep:
     ]
 
 
-def _of_keyed(rows: list[Row]) -> Iterator[str]:
-    yield from filter(None, (keyed(way)(rows) for way in (PUBLISHED, DEFAULT)))
-
-
 def _index(counts: list[int]) -> Sweep:
     schemes = (PUBLISHED, BOUND, DEFAULT)
     return [_heat("sl", {"index": index}, [max(counts)], schemes) for index in ("dense", "hash")], [
         "Dense tables have no index: the key of a row is its number. All other experiments have dense tables.",
         "Left out, to save time: gs, ob and tp with an index, and tp with rows that reports insert on first touch.",
     ]
-
-
-def _of_index(rows: list[Row]) -> Iterator[str]:
-    yield from filter(None, [indexed(PUBLISHED, BOUND, DEFAULT)(rows)])
 
 
 def _curves(x: str) -> tuple[Plot, ...]:
@@ -245,7 +219,7 @@ SUITE = Suite(
             "schemes",
             "figure 8 (a, b, c, d)",
             "Throughput of the schemes over threads",
-            (*claims.FASTER, claims.COMPUTE_MODE),
+            claims.SCHEMES,
             _schemes,
             (
                 Plot("threads", "events_per_s", "throughput"),
@@ -257,7 +231,7 @@ SUITE = Suite(
                     loop=False,
                 ),
             ),
-            conclude=_relative,
+            describe=_steps,
             needs="cores",
         ),
         Experiment(
@@ -273,7 +247,7 @@ SUITE = Suite(
             "partition-ratio",
             "figure 10a",
             "Share of transactions that access six partitions (gs)",
-            claims.partitions("mp_ratio", 0.0, 1.0),
+            claims.PARTITION_RATIO,
             partial(
                 _over,
                 "mp_ratio",
@@ -289,7 +263,7 @@ SUITE = Suite(
             "partition-length",
             "figure 10b",
             "Number of partitions that half of the transactions access (gs)",
-            claims.partitions("mp_len", 1, 10),
+            claims.PARTITION_LENGTH,
             partial(
                 _over,
                 "mp_len",
@@ -363,10 +337,9 @@ SUITE = Suite(
             "pools",
             "figure 14",
             "Pools: the threads that may evaluate an operation chain, with and without work stealing",
-            claims.NUMA,
+            claims.POOLS,
             _pools,
             (Plot("pool", "events_per_s", "throughput", lines=("scheme", "stealing"), kind="bar", loop=False),),
-            conclude=best_pool,
             needs="nodes",
         ),
         Experiment(
@@ -376,7 +349,6 @@ SUITE = Suite(
             claims.S_STORE,
             _three_writes,
             (Plot("way", "events_per_s", "throughput on one thread", kind="bar"),),
-            conclude=coordination,
         ),
         Experiment(
             "joint",
@@ -385,7 +357,7 @@ SUITE = Suite(
             claims.FUSION,
             _joint,
             (Plot("form", "reports_per_s", "reports per second", kind="bar"),),
-            conclude=_reports,
+            describe=_reports,
         ),
         Experiment(
             "index",
@@ -394,7 +366,6 @@ SUITE = Suite(
             claims.INDEX,
             _index,
             (Plot("index", "events_per_s", "throughput", kind="bar"),),
-            conclude=_of_index,
         ),
         Experiment(
             "keyed",
@@ -403,8 +374,8 @@ SUITE = Suite(
             claims.KEYED,
             _keyed,
             (Plot("app", "events_per_s", "throughput", by="", kind="bar"),),
-            conclude=_of_keyed,
         ),
     ),
     pinned=True,
+    machine="40 cores, on four sockets",
 )

@@ -13,7 +13,6 @@ PAPER: dict[str, dict[str, Any]] = {
     "tp": {"payload": 8, "separate": True},
     "fx": {},
 }
-SL_RECORD = 8 * (1 + PAPER["sl"]["payload"])  # bytes of a record of sl
 # Punctuation intervals, and the microbenchmark of S-Store in gs.
 INTERVALS = (10, 100, 500, 1000)
 THREE_WRITES = {"length": 3, "read_ratio": 0.0, "mp_ratio": 0.0, "summation": False, "post_compute": 0}

@@ -12,13 +12,12 @@ sinks add the digests, which is a part of what is ours.
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from streaming_core.bench.ratios import NOUNS, Row, compare, equal_rows, most, pick, quantity
+from streaming_core.bench.claims import Claim
+from streaming_core.bench.ratios import Row
 from streaming_core.bench.statistics import summary
-from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
+from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 from streaming_core.run.energy import Meter
 from streaming_core.run.way import DEFAULT_BATCH, Pinned
 
@@ -29,12 +28,11 @@ LOAD = 0.5
 
 THROUGHPUT, COST, ENERGY, CORES = "events_per_s", "cpu_ns", "energy_nj", "cores"
 MEAN, P99 = "end_to_end_mean_us", "end_to_end_p99_us"
-AT_RATE, ENERGY_AT_RATE = "loaded_cpu_ns", "loaded_energy_nj"
+AT_RATE = "loaded_cpu_ns"
 
 Cell = tuple[int, int]  # injectors, instances
 How = tuple[str, int]  # channel, batch
 Sweep = tuple[list[Heat], list[str]]
-Rows = list[Row]
 
 AS_PUBLISHED: tuple[How, ...] = ((PUBLISHED, 1), (BASELINE, 1))
 FIGURE_4: tuple[How, ...] = (*AS_PUBLISHED, (OURS, DEFAULT_BATCH))
@@ -118,10 +116,7 @@ def _batches(counts: list[int]) -> Sweep:
     ]
 
 
-# What the rows tell.
-
-
-def _describe(rows: Rows) -> None:
+def _describe(rows: list[Row]) -> None:
     """Add injectors, instances, all threads, the chart, and the cores in use to each row."""
     for row in rows:
         if "plan" in row:
@@ -143,202 +138,85 @@ def _cores_in_use(row: Row) -> None:
         row.update(summary(CORES, row["rounds"][CORES]))
 
 
-def _named(cell: Cell) -> str:
-    injectors, instances = cell
-    return f"{injectors} injector{'s' * (injectors > 1)}, {instances} instance{'s' * (instances > 1)}"
+# The claims. The layers are compared with the same injectors and instances.
+
+COMMUNICATION, OPERATOR, GATE = ({"channel": name} for name in (PUBLISHED, BASELINE, OURS))
+SEVERAL = COUNTS[1:]
+MOST = {"injectors": COUNTS[-1], "instances": COUNTS[-1]}
+CELLS = ("app", "injectors", "instances")
 
 
-def _row(rows: Rows, app: str, cell: Cell, channel: str) -> Row | None:
-    return pick(rows, app=app, injectors=cell[0], instances=cell[1], channel=channel)
+def _layers(says: str, source: str, cell: dict[str, Any], **more: Any) -> Claim:
+    """Return a claim on the communication layer relative to the operator layer."""
+    return Claim(says, source, COMMUNICATION | cell, GATE | cell, OPERATOR, by=CELLS, **more)
 
 
-def _ratio(row: Row | None, other: Row | None, column: str) -> str:
-    """Return a ratio as text, or nothing if a row or a value is missing."""
-    if row is None or other is None or row.get(column) is None or other.get(column) is None:
-        return ""
-    return compare(row, other, column).text
-
-
-def _beside(app: str, cells: Callable[[], Iterable[Cell]], channel: str, *columns: str) -> Callable[[Rows], str]:
-    """Return a function that gives columns of a channel, each with its ratio to merge_sort, for some cells."""
-
-    def text(rows: Rows) -> str:
-        parts = []
-        for cell in cells():
-            own, base = _row(rows, app, cell, channel), _row(rows, app, cell, BASELINE)
-            figures = [
-                f"{NOUNS[column]} {quantity(own, column)}, to merge_sort {ratio}"
-                for column in columns
-                if (ratio := _ratio(own, base, column))
-            ]
-            if figures:
-                parts.append(f"{_named(cell)}: {'; '.join(figures)}")
-        return f"{app}, {channel}: {'. '.join(parts)}" if parts else ""
-
-    return text
-
-
-def _one_injector() -> list[Cell]:
-    return [(1, instances) for instances in COUNTS if instances > 1]
-
-
-def _several() -> list[Cell]:
-    return [(count, count) for count in COUNTS if count > 1]
-
-
-def _merging() -> list[Cell]:
-    return [cell for cell in itertools.product(COUNTS, COUNTS) if max(cell) > 1]
-
-
-def _joined(*texts: Callable[[Rows], str]) -> Callable[[Rows], str]:
-    return lambda rows: ". ".join(filter(None, (text(rows) for text in texts)))
-
-
-def _most(channel: str) -> Callable[[Rows], str]:
-    """Return a function that finds the largest gains of a channel over merge_sort."""
-
-    def text(rows: Rows) -> str:
-        parts = []
-        for app, column in itertools.product(APPS, (THROUGHPUT, COST, ENERGY)):
-            ratios = {}
-            for cell in _merging():
-                own, base = _row(rows, app, cell, channel), _row(rows, app, cell, BASELINE)
-                if own is not None and base is not None and _ratio(own, base, column):
-                    ratios[cell] = compare(own, base, column)
-            if ratios:
-                chosen = (max if column == THROUGHPUT else min)(ratios, key=lambda cell: ratios[cell].median)
-                parts.append(f"{NOUNS[column]} {ratios[chosen].text} with {_named(chosen)} of {app}")
-        return f"{channel} to merge_sort at best: {'; '.join(parts)}" if parts else ""
-
-    return text
-
-
-def _host(rows: Rows) -> str:
-    threads, deployed = most(rows), max(row["deployed"] for row in rows)
-    return (
-        f"The paper has 32 hardware threads, about as many as threads. Here up to {threads} threads, and "
-        f"{deployed} with merge operators, share {len(os.sched_getaffinity(0))} cores."
-    )
-
-
-def _power_host(rows: Rows) -> str:
-    reason = Meter().why
-    return f"No power figures: {reason}. Processor time stands in for them. {_host(rows)}" if reason else _host(rows)
-
-
-def _gains(rows: Rows) -> Iterator[str]:
-    """Describe the rows, and compare each channel with merge_sort."""
-    _describe(rows)
-    ways = equal_rows(rows)
-    batches = dict.fromkeys((row["app"], row["injectors"], row["instances"]) for row in ways if "plan" in row)
-    for app, injectors, instances in batches:
-        for channel in (PUBLISHED, OURS):
-            own, base = (_row(ways, app, (injectors, instances), name) for name in (channel, BASELINE))
-            texts = {column: _ratio(own, base, column) for column in (THROUGHPUT, COST, ENERGY, MEAN, P99, AT_RATE)}
-            known = "; ".join(f"{NOUNS[column]} {text}" for column, text in texts.items() if text)
-            if known and max(injectors, instances) > 1:
-                yield f"{app}, {_named((injectors, instances))}, {channel} to merge_sort: {known}"
+def _energy(app: str, source: str, paper: float) -> Claim:
+    says = f"{app} takes less power in the communication layer."
+    return _layers(says, source, {"app": app} | MOST, column=ENERGY, expects="<", paper=paper)
 
 
 CLAIMS = (
-    Claim(
-        "pos_rep with one injector: the throughput is stable as instances are added, and higher in the communication "
-        "layer.",
+    _layers(
+        "pos_rep with one injector: the throughput is higher in the communication layer.",
         "section 4.1, figure 4a",
-        "650,000 tuples/s in the communication layer, below 600,000 in the operator layer",
-        published=_beside("pos_rep", _one_injector, PUBLISHED, THROUGHPUT),
-        ours=_beside("pos_rep", _one_injector, OURS, THROUGHPUT),
-        host=_host,
+        {"app": "pos_rep", "injectors": 1, "instances": SEVERAL},
+        paper=650 / 600,
     ),
-    Claim(
-        "pos_rep with several injectors: the throughput grows in the communication layer and is stable in the operator "
-        "layer.",
+    _layers(
+        "pos_rep with several injectors: the throughput is higher in the communication layer.",
         "section 4.1, figure 4a",
-        "above 500,000 tuples/s, and about 400,000",
-        published=_beside("pos_rep", _several, PUBLISHED, THROUGHPUT),
-        ours=_beside("pos_rep", _several, OURS, THROUGHPUT),
-        host=_host,
+        {"app": "pos_rep", "injectors": SEVERAL},
+        paper=500 / 400,
     ),
-    Claim(
-        "pos_rep takes less power in the communication layer.",
-        "section 4.1, figure 4a",
-        "one injector: 60 W, and about 100 W; several: 90 W, and up to 140 W",
-        published=_joined(
-            _beside("pos_rep", _one_injector, PUBLISHED, COST, ENERGY),
-            _beside("pos_rep", _several, PUBLISHED, COST, ENERGY),
-        ),
-        ours=_joined(
-            _beside("pos_rep", _one_injector, OURS, COST, ENERGY), _beside("pos_rep", _several, OURS, COST, ENERGY)
-        ),
-        host=_power_host,
+    *(
+        Claim(
+            f"pos_rep with several injectors: the throughput {says} layer.",
+            "section 4.1, figure 4a",
+            layer | MOST,
+            GATE | MOST | {"app": "pos_rep"} if expects == ">" else None,
+            {"injectors": 2, "instances": 2, "threads": 6},
+            expects=expects,
+        )
+        for says, layer, expects in (
+            ("grows with them in the communication", COMMUNICATION | {"app": "pos_rep"}, ">"),
+            ("is stable in the operator", OPERATOR | {"app": "pos_rep"}, "="),
+        )
     ),
-    Claim(
+    _energy("pos_rep", "section 4.1, figure 4a", 90 / 140),
+    _layers(
         "new_seg: the throughput is always higher in the communication layer.",
         "section 4.2, figure 4b",
-        "about 100,000 tuples/s more",
-        published=_beside("new_seg", _merging, PUBLISHED, THROUGHPUT),
-        ours=_beside("new_seg", _several, OURS, THROUGHPUT),
-        host=_host,
+        {"app": "new_seg", "instances": SEVERAL},
     ),
-    Claim(
-        "new_seg takes less power in the communication layer.",
-        "section 4.2, figure 4b",
-        "at most 100 W, and more than 140 W",
-        published=_beside("new_seg", _several, PUBLISHED, COST, ENERGY),
-        ours=_beside("new_seg", _several, OURS, COST, ENERGY),
-        host=_power_host,
-    ),
-    Claim(
-        "The operator layer takes more power because it has more threads, and so more cores run at a high frequency.",
+    _energy("new_seg", "section 4.2, figure 4b", 100 / 140),
+    _layers(
+        "The operator layer has more threads, and so more cores run.",
         "section 4.3",
-        published=_joined(
-            _beside("pos_rep", _several, PUBLISHED, CORES), _beside("new_seg", _several, PUBLISHED, CORES)
-        ),
-        ours=_joined(_beside("pos_rep", _several, OURS, CORES), _beside("new_seg", _several, OURS, CORES)),
-        host=lambda rows: (
-            f"With more threads than cores, both layers keep all cores busy at the peak rate. {_power_host(rows)}"
-        ),
+        MOST,
+        column=CORES,
+        expects="<",
+        needs=18,
     ),
-    Claim(
-        "Operators that are connected by the communication layer have a higher throughput, at half the energy.",
-        "section 6",
-        "up to 70 % more throughput, and half the energy",
-        published=_most(PUBLISHED),
-        ours=_most(OURS),
-        host=_power_host,
-    ),
+    _layers("The communication layer has up to 70 % more throughput.", "section 6", MOST, paper=1.7),
 )
 LATENCIES = (
     Claim(
-        "pos_rep with one injector: the latency increases with the instances, because each waits longer for its next "
-        "output.",
+        "pos_rep with one injector: the latency increases with the instances, which wait longer for their outputs.",
         "section 4.1, figure 4a",
-        "up to 600 ms in the operator layer, and 800 ms in the communication layer",
-        published=_beside("pos_rep", lambda: _corners()[:2], PUBLISHED, MEAN, P99),
-        ours=_beside("pos_rep", lambda: _corners()[:2], OURS, MEAN, P99),
-        host="The paper measures at the peak rate of each layer, where queues are full. Here both have one rate.",
+        COMMUNICATION | {"app": "pos_rep", "injectors": 1, "instances": COUNTS[-1]},
+        GATE | {"app": "pos_rep", "injectors": 1, "instances": COUNTS[-1]},
+        {"instances": 1, "threads": 3},
+        column=MEAN,
     ),
-    Claim(
-        "pos_rep with several injectors: the latencies are similar, and lower in the communication layer.",
-        "section 4.1, figure 4a",
-        published=_beside("pos_rep", lambda: _corners()[2:], PUBLISHED, MEAN, P99),
-        ours=_beside("pos_rep", lambda: _corners()[2:], OURS, MEAN, P99),
-        host=_host,
+    _layers(
+        "With several injectors, the latency is lower in the communication layer.",
+        "sections 4.1 and 4.2, figure 4",
+        MOST,
+        column=MEAN,
+        expects="<",
     ),
-    Claim(
-        "new_seg: the latency is lower in the communication layer.",
-        "section 4.2, figure 4b",
-        published=_beside("new_seg", _corners, PUBLISHED, MEAN, P99),
-        ours=_beside("new_seg", _corners, OURS, MEAN, P99),
-        host=_host,
-    ),
-    Claim(
-        "Fewer threads take less power for the same work.",
-        "section 4.3",
-        published=_joined(*(_beside(app, _corners, PUBLISHED, AT_RATE, ENERGY_AT_RATE) for app in APPS)),
-        ours=_joined(*(_beside(app, _corners, OURS, AT_RATE, ENERGY_AT_RATE) for app in APPS)),
-        host=_power_host,
-    ),
+    _layers("Fewer threads take less power for the same work.", "section 4.3", MOST, column=AT_RATE, expects="<"),
 )
 
 
@@ -366,7 +244,7 @@ SUITE = Suite(
                 (COST, "processor time per event"),
                 (ENERGY, "energy per event"),
             ),
-            conclude=_gains,
+            describe=_describe,
             needs="cores",
         ),
         Experiment(
@@ -377,7 +255,7 @@ SUITE = Suite(
             _latency,
             _curves(*LATENCY_PLOTS),
             loads=(LOAD,),
-            conclude=_gains,
+            describe=_describe,
             needs="cores",
         ),
         Experiment(
@@ -388,8 +266,9 @@ SUITE = Suite(
             _batches,
             _curves((THROUGHPUT, "tuples per second"), (COST, "processor time per event"), *LATENCY_PLOTS),
             loads=(LOAD,),
-            conclude=_gains,
+            describe=_describe,
             needs="cores",
         ),
     ),
+    machine="32 hardware threads",
 )

@@ -51,7 +51,7 @@ def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path)
     assert json.loads(kept.read_text()) == part
     assert f"written to {kept}; `lockstep publish` draws it" in shown
     assert "q2: " in shown
-    assert "claim: The throughput of an operator that only forwards" in shown
+    assert "The throughput of an operator that only forwards" in shown
     # A second time it is the same file.
     assert command("--import", file)[0] == 0
     assert list((home / "reports" / "bench").glob("*.json")) == [kept]
@@ -68,10 +68,9 @@ def test_a_suite_of_one_host_can_be_imported_too(command, home, tmp_path):
 @pytest.fixture
 def part():
     """The results of a suite, as a file holds them."""
-    claim = {"says": "a", "source": "b", "numbers": "", "published": "", "ours": "", "host": ""}
     row = {"app": "wc", "params": {}, "way": "loop", "threads": 1, "result": "yardstick"}
     row |= {"events_per_s": 1.0, "to_loop": 1.0, "rates": [1.0]}
-    experiment = {"name": "q2", "figure": "", "title": "", "claims": [claim], "plots": [], "varies": [], "notes": []}
+    experiment = {"name": "q2", "figure": "", "title": "", "plots": [], "varies": [], "notes": []}
     facts = {"build": "0123abc", "made_at": "2026-01-02T03:04:05Z", "host": {"cpu": "x", "cores": 64}, "topology": {}}
     return facts | {
         "version": 2, "suite": "stretch", "title": "", "quick": False, "command": "", "seconds": 1.0, "cells": 1,
@@ -117,7 +116,7 @@ ROW = ("experiments", 0, "rows", 0)
         ((*ROW, "result"), "fine", "result"),
         ((*ROW, "events_per_s"), "fast", "events_per_s"),
         ((*ROW, "rates"), [1.0, None], "rates"),
-        (("experiments", 0, "claims", 0, "says"), 7, "says"),
+        (("experiments", 0, "title"), 7, "title"),
     ],
 )
 def test_bad_results_are_refused_in_one_line(part, path, value, words):

@@ -1,0 +1,254 @@
+"""Claims of papers as data, and the one renderer that puts our figures and a verdict beside each.
+
+A claim names two ways by the columns of their rows: the algorithm as published, and ours. It names the rows that both
+are compared with, the column that counts, and the columns that split the rows into cases. Every case becomes a line.
+The verdict follows from the paper's value and the measured 95 % interval. It is about the way as published.
+
+| expects | reproduced | reversed | else |
+|---|---|---|---|
+| `>` | the interval is above 1 and reaches the paper's ratio | the interval is below 1 | weaker |
+| `<` | the interval is below 1 and reaches the paper's ratio | the interval is above 1 | weaker |
+| `=` | the interval meets the paper's value, within 10 % | | weaker |
+| `>=`, `<=` | the median reaches the paper's value; without a value, the interval reaches 1 | | weaker |
+
+A case is not testable here if a row is missing or wrong, if a ratio comes from a single round, if the paper has no
+value for a column, or if the claim needs what this machine lacks. An interval shows no equality if its ends differ by
+more than a factor of two. A goal of this project is met or missed, by our way.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streaming_core.bench.ratios import NOUNS, Row, compare, most, quantity, rounds_of, three_digits, unit_of, value
+from streaming_core.bench.statistics import interval
+
+Ways = Mapping[str, Any]  # the values of columns; a tuple allows several, and the best row counts
+
+GOAL = "a goal of this project"
+NODES = "several memory nodes"
+NEAR = 1.1  # values that differ by less than this factor are as large as each other
+WIDE = 2.0  # an interval whose ends differ by this factor shows no equality
+ANY = ()  # as the value of a column: all values are allowed
+UNTESTABLE = "not testable here"
+# The fields of a line, and their titles.
+TITLES = {
+    "says": "claim",
+    "measure": "measure",
+    "case": "case",
+    "paper": "paper",
+    "published": "ours, as published",
+    "ours": "our best",
+    "verdict": "verdict",
+}
+WORDS = {">": "more", "<": "less", "=": "as much", ">=": "at least as much", "<=": "at most as much"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, or a goal of this project.
+
+    Attributes:
+        says: The claim, in our words.
+        source: The section or figure of the paper, or GOAL.
+        published: Selects the row of the algorithm as published, by its columns and parameters.
+        ours: Selects the row of our algorithm.
+        over: What is different in the row that both are compared with. Empty: the column itself counts, not a ratio.
+        column: A column, or the parts of an event's time whose share counts.
+        by: The columns with a line for each combination of their values.
+        expects: How the row relates to the other one, or to the paper's value: a key of WORDS.
+        paper: The paper's value: for all cases, or by a value of a column in `by`.
+        needs: What the claim needs: NODES, a number of cores, or something that Lockstep does not have.
+    """
+
+    says: str
+    source: str
+    published: Ways | None = None
+    ours: Ways | None = None
+    over: Ways = field(default_factory=dict)
+    column: str | tuple[str, ...] = "events_per_s"
+    by: tuple[str, ...] = ("app",)
+    expects: str = ">"
+    paper: float | Mapping[str, float] | None = None
+    needs: str | int = ""
+
+
+def lines(claims: Iterable[Claim], rows: list[Row], cores: int, nodes: int) -> list[dict[str, str]]:
+    """Return the lines of claims, with the fields of TITLES and the source.
+
+    Args:
+        claims: The claims.
+        rows: The rows of the experiment.
+        cores: The cores of the machine.
+        nodes: The memory nodes of the machine.
+    """
+    right = [row for row in rows if row["result"] != "different" and "at_s" not in row]
+    return [line for claim in claims for line in _lines(claim, right, _lacking(claim.needs, cores, nodes))]
+
+
+def _lines(claim: Claim, rows: list[Row], lacking: str) -> Iterator[dict[str, str]]:
+    none = UNTESTABLE + f": needs {lacking}" * bool(lacking)
+    measure = "" if claim.published is None and claim.ours is None else _measure_name(claim.column)
+    line = {"says": claim.says, "source": claim.source, "measure": measure, "case": ""}
+    line |= {"paper": _papers(claim, _value(claim.paper, ())), "published": "", "ours": "", "verdict": none}
+    has_case = False
+    for key in dict.fromkeys(tuple(value(row, name) for name in claim.by) for row in rows):
+        if None in key:
+            continue
+        where = dict(zip(claim.by, key, strict=True))
+        published, ours = (_measure(claim, ways, where, rows) for ways in (claim.published, claim.ours))
+        judged = ours if claim.published is None else published
+        if published is None and ours is None:
+            continue
+        has_case = True
+        paper = _value(claim.paper, key)
+        is_open = lacking or (paper is None and not claim.over)
+        verdict = "" if judged is None else none if is_open or judged.ends is None else _verdict(claim, paper, judged)
+        yield line | {
+            "case": ", ".join(text if isinstance(text, str) else f"{name} {text:,}" for name, text in where.items()),
+            "paper": _papers(claim, paper),
+            "published": published.text if published else "",
+            "ours": ours.text if ours else "",
+            "verdict": verdict,
+        }
+    if not has_case:
+        yield line
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A figure of a case: its text, its median, and its interval; without an interval it cannot be judged."""
+
+    text: str
+    median: float = 0.0
+    ends: tuple[float, float] | None = None
+
+
+def _measure(claim: Claim, ways: Ways | None, where: dict[str, Any], rows: list[Row]) -> _Measured | None:
+    """Return the figure of a way in a case, or None if it has no row."""
+    column = claim.column
+    own = None if ways is None else _select(_matching(_matching(rows, where), ways), column, ways)
+    if own is None or ways is None:
+        return None
+    absolute = _absolute(own, column)
+    if not claim.over:
+        return absolute
+    elsewhere = {name: known for name, known in where.items() if name not in claim.over}
+    others = _matching(_matching(rows, elsewhere), {**ways, **claim.over})
+    if "threads" not in claim.over:
+        others = [row for row in others if row["threads"] == own["threads"]]
+    other = _select(others, column, claim.over)
+    if other is own:
+        return None
+    if other is None:
+        return _Measured(absolute.text)
+    if isinstance(column, str) and rounds_of(own, column) and rounds_of(other, column):
+        ratio = compare(own, other, column, over_threads=True)
+        return _Measured(ratio.text, ratio.median, None if ratio.rounds == 1 else (ratio.low, ratio.high))
+    if not (base := _figure(other, column)):
+        return _Measured(absolute.text)
+    times = absolute.median / base
+    return _Measured(f"{three_digits(times)} times", times, (times, times))
+
+
+def _matching(rows: Iterable[Row], ways: Ways) -> list[Row]:
+    def allows(wanted: Any, known: Any) -> bool:
+        return wanted == ANY or known in wanted if isinstance(wanted, tuple) else known == wanted
+
+    return [row for row in rows if all(allows(wanted, value(row, name)) for name, wanted in ways.items())]
+
+
+def _select(rows: list[Row], column: str | tuple[str, ...], ways: Ways) -> Row | None:
+    """Return the best row with the most threads, or of the numbers of threads that the ways name.
+
+    The rows of several passes of one way are one row.
+    """
+    known = [row for row in rows if _figure(row, column) is not None]
+    if "threads" not in ways:
+        known = [row for row in known if row["threads"] == most(known)]
+    if known and "pass" in known[0] and isinstance(column, str):
+        figures = [row[column] for row in known]
+        ends = {f"{column}_range": interval(figures), "rounds": {column: figures}}
+        return known[0] | {column: statistics.median(figures)} | ends
+    is_cost = isinstance(column, str) and column.endswith(("_us", "_ns", "_nj"))
+    return (min if is_cost else max)(known, key=lambda row: _figure(row, column) or 0.0, default=None)
+
+
+def _figure(row: Row, column: str | tuple[str, ...]) -> float | None:
+    """Return a column, or the share of parts in an event's time."""
+    if isinstance(column, str):
+        return row.get(column)
+    parts = (row[name] for name in ("breakdown", "steps") if {*column} <= {*(row.get(name) or ())})
+    spent: dict[str, float | None] = next(parts, {})
+    total = sum(ns for ns in spent.values() if ns)
+    return sum(spent[part] or 0 for part in column) / total if total else None
+
+
+def _absolute(row: Row, column: str | tuple[str, ...]) -> _Measured:
+    figure = _figure(row, column) or 0.0
+    if isinstance(column, str):
+        low, high = row.get(f"{column}_range") or (figure, figure)
+        return _Measured(quantity(row, column), figure, (low, high))
+    return _Measured(_percent(figure), figure, (figure, figure))
+
+
+def _verdict(claim: Claim, paper: float | None, measured: _Measured) -> str:
+    """Return the verdict of the table above."""
+    low, high = measured.ends or (0.0, 0.0)
+    known = 1.0 if paper is None else paper
+    is_reversed = False
+    if claim.expects == ">":
+        is_reversed, is_reached = high < 1, low > 1 and high >= known
+    elif claim.expects == "<":
+        is_reversed, is_reached = low > 1, high < 1 and low <= known
+    elif claim.expects == "=" or paper is None:
+        is_high_enough = high >= (known / NEAR if claim.expects == "=" else known) or claim.expects == "<="
+        is_low_enough = low <= (known * NEAR if claim.expects == "=" else known) or claim.expects == ">="
+        is_reached = is_high_enough and is_low_enough
+        if is_reached and low <= known <= high and high > WIDE * low:
+            return f"{UNTESTABLE}: the interval is wide"
+    else:
+        is_reached = measured.median >= known if claim.expects == ">=" else measured.median <= known
+    if claim.source == GOAL:
+        return "met" if is_reached else "missed"
+    return "reversed" if is_reversed else "reproduced" if is_reached else "weaker"
+
+
+def _value(paper: float | Mapping[str, float] | None, key: tuple[Any, ...]) -> float | None:
+    """Return the paper's value for a case."""
+    if isinstance(paper, Mapping):
+        return next((paper[name] for name in key if name in paper), None)
+    return paper
+
+
+def _papers(claim: Claim, paper: float | None) -> str:
+    """Return the paper's value as text."""
+    if paper is None:
+        return WORDS[claim.expects] if claim.over else ""
+    bound = {">=": "at least ", "<=": "at most "}.get(claim.expects, "")
+    if claim.over:
+        return f"{bound}{three_digits(paper)} times"
+    if not isinstance(claim.column, str):
+        return bound + _percent(paper)
+    divisor, unit = unit_of(claim.column)
+    return f"{bound}{three_digits(paper / divisor)}{unit}"
+
+
+def _lacking(needs: str | int, cores: int, nodes: int) -> str:
+    """Return what a claim needs and this machine lacks, or ""."""
+    if isinstance(needs, int):
+        return f"{needs} cores" if cores < needs else ""
+    return "" if needs == NODES and nodes > 1 else needs
+
+
+def _measure_name(column: str | tuple[str, ...]) -> str:
+    if isinstance(column, str):
+        return NOUNS.get(column, column)
+    return f"share of {', '.join(part.replace('_', '-') for part in column)} in the time of an event"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
