@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import urllib.request
 from pathlib import Path
 
@@ -77,6 +78,7 @@ class Stack:
         assert (state, result.green, bool(result.cells)) == ("success", True, True), result.sentence
 
     def state(self, run: str) -> str:
+        time.sleep(1)  # the run needs the processor
         return self.api.call(f"{RUNS}/{run}")["state"]
 
     def tasks(self, run: str) -> set[tuple[str, str]]:
