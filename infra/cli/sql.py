@@ -10,6 +10,7 @@ So DuckDB needs no access to anything else, and has none:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -74,8 +75,10 @@ def sql(
                 connection.register(name, dataset)
             rows = connection.sql(text)
             if as_json:
-                objects = rows.set_alias("history").project("to_json(history)").fetchall()
-                print("[" + ",\n ".join(one for (one,) in objects) + "]")
+                texts = rows.set_alias("history").project("to_json(history)").fetchall()
+                # JSON has no number that is not finite.
+                objects = [json.loads(text, parse_constant=lambda _: None) for (text,) in texts]
+                print(json.dumps(objects, indent=1))
             else:
                 rows.show(max_width=ALL, max_rows=ALL, max_col_width=ALL, null_value="")
     except duckdb.CatalogException as error:

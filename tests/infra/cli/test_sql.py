@@ -55,6 +55,11 @@ def test_tables_are_named_as_dbt_names_them_and_can_be_joined(capsys):
     assert rows(capsys, f"SELECT count(*) AS n FROM {joined}")[0]["n"] > 0
 
 
+def test_values_have_a_json_form(capsys):
+    query = "SELECT 'nan'::DOUBLE AS n, NULL AS m, DATE '2026-01-05' AS t, 2.5::DECIMAL(4, 1) AS d, [1] AS l"
+    assert rows(capsys, query) == [{"n": None, "m": None, "t": "2026-01-05", "d": 2.5, "l": [1]}]
+
+
 def test_text_cannot_control_the_terminal(capsys):
     assert lockstep("sql", "SELECT chr(27) || '[2J' || chr(10) || '[red]x' AS a") == 0
     assert "\x1b" not in capsys.readouterr().out
