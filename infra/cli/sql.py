@@ -38,7 +38,7 @@ CLOSED = {
 }
 LIST = (
     'SELECT table_name AS "table", column_name AS "column", data_type AS type FROM duckdb_columns() '
-    "WHERE NOT internal ORDER BY starts_with(table_name, 'raw_'), ALL"
+    "WHERE NOT internal ORDER BY starts_with(table_name, 'raw_'), table_name, column_index"
 )
 ALL = 1 << 30  # rows, or characters of a row: a cut table cannot be read, and a file has no width
 
