@@ -31,8 +31,8 @@ def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool =
     Args:
         name: Name of the session.
         spark: A session to use instead.
-        is_quiet: Discard the stderr of a local JVM, unless LOCKSTEP_TRACEBACK is set. A failure in Spark still raises
-            an exception; stderr only has the JVM's notes about its start.
+        is_quiet: Discard the stderr of a local JVM and its log, unless LOCKSTEP_TRACEBACK is set. A failure in Spark
+            still raises an exception.
     """
     if spark is not None:
         yield spark
@@ -42,8 +42,11 @@ def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool =
     if is_local:
         builder = _local(builder)
     is_shown = os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0")
-    with _stderr_aside() if is_quiet and is_local and not is_shown else nullcontext():
+    is_silent = is_quiet and is_local and not is_shown
+    with _stderr_aside() if is_silent else nullcontext():
         session = builder.getOrCreate()
+    if is_silent:
+        session.sparkContext.setLogLevel("OFF")
     try:
         yield session
     finally:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections import Counter, defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,13 @@ def spark():
     gateway.proc.stdin.close()  # the JVM ends when this pipe closes
     gateway.proc.wait(60)
     SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture
+def session(spark, monkeypatch):
+    """The session of the tests, which commands in this process use instead of their own."""
+    monkeypatch.setattr("jobs.session.spark_session", lambda *_, **__: nullcontext(spark))
+    return spark
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""The `lockstep` command. `command.py` has its families; each other file does the work of one command."""
+"""The `lockstep` command. `command.py` lists its commands; each has a file."""

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from typing import Annotated
+
+import typer
 
 from infra.airflow import home as airflow_home
-from infra.airflow.api import passwords
 
 
-def airflow(arguments: Sequence[str]) -> NoReturn:
-    """Prepare AIRFLOW_HOME, then become the command.
+def airflow(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="ARGUMENTS", help="A command of Airflow, with its options.")
+    ],
+) -> None:
+    """Run a command of Airflow with the settings of this checkout.
 
-    Raises:
-        RunFailed: The database could not be prepared.
+    The first use prepares AIRFLOW_HOME: settings, database and connections.
+    Each component of a deployment is one such command.
+
+    Examples:
+        lockstep airflow connections list
+        lockstep airflow celery worker
     """
+    from infra.airflow.api import passwords
+
     airflow_home.prepare(airflow_home.location() / "logs" / "components" / "prepare.log")
     passwords()
     sys.stdout.flush()

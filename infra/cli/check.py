@@ -11,73 +11,62 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from expectations.suites import outputs as suite
-from infra.cli.report import STYLES
-from jobs import load_metrics, validate_outputs
-from jobs.session import spark_session
-from reports.history import History, Run
-from reports.pages import MARKS
 from streaming_core.apps import registry
-from streaming_core.data import workload
+from streaming_core.cli.options import Json, Settings, parameters
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.expectations import path_of
-from streaming_core.oracle import oracle
-from streaming_core.regression import matrix
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run import engine, planning
-from streaming_core.run.comparison import diff
 from streaming_core.run.way import AXES, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec, executors_of
 from streaming_core.storage import write_json
+
+if TYPE_CHECKING:
+    from reports.history import Run
 
 # So that the events are split between threads and batches in many ways.
 THREADS, BATCHES = [1, 2, 3], [16]
 SHOWN = 10  # red cells that are printed with their reasons
 
 
-def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bool, spark: Any = None) -> int:
-    """Run an application in every way that fits it, and print the verdicts.
+def check(
+    name: Annotated[str, typer.Argument(metavar="APP", help="Application id. `streaming-core apps` lists them.")],
+    events: Annotated[int, typer.Option(min=1, metavar="N", help="Number of events to generate.")] = 2000,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> int:
+    """Check an application in about half a minute, on few events.
 
-    Args:
-        name: The application.
-        events: Number of events to generate.
-        seed: Seed of the generator.
-        params: Parameters that differ from the application's defaults.
-        as_json: Print JSON instead of a table.
-        spark: The session to use. Without one, the function starts its own.
+    The command generates events, runs both oracles, and runs the
+    application on 1, 2 and 3 threads with every executor that fits it. It
+    compares each result and checks the invariants. It keeps no files and
+    measures no speed. It exits with 1 unless every cell is equal.
 
-    Returns:
-        The exit code: 1 unless every cell is equal to the oracle, or a bound.
-
-    Raises:
-        BadInput: The application cannot be loaded, no executor runs it, or Great Expectations refuses an expectation
-            that is declared beside it.
-        RunFailed: An operator failed in an oracle, or the two oracles disagree.
+    Examples:
+        lockstep check wc
+        lockstep check gs --events 500
     """
-    app, console = registry.load(name), Console(stderr=as_json, highlight=False)
-    if path_of(app.file).is_file():  # only then, because Great Expectations takes seconds to import
-        from expectations.declared import check as check_expectations
+    from jobs import load_metrics, validate_outputs
+    from jobs.session import spark_session
+    from reports.history import History
+    from streaming_core.regression import matrix
 
-        check_expectations({suite.suite_name(name): suite.expectations_of(app)})
-    executors = [executor for executor in executors_of(app.kind) if executor in ENGINE_EXECUTORS]
-    request: dict[str, Any] = {"applications": [name], "executors": executors}
-    request |= {"threads": THREADS, "batches": BATCHES, "schemes": ["all"], "plans": ["all"], "params": {name: params}}
-    if app.unordered:
-        request["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)
-    regression = RegressionSpec.parse(request | {"events": events, "seed": seed, "repetitions": 1, "seconds": 0})
+    params = parameters(name, None, settings)
+    console = Console(stderr=as_json, highlight=False)
+    regression = _regression(name, events, params)
     with (
         tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder,
         ExitStack() as sessions,
         ThreadPoolExecutor(1) as background,  # Spark takes as long to start as all cells take to run
         console.status("generating events and computing both oracles") as status,
     ):
-        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check", spark, True)))
+        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check", is_quiet=True)))
         home, run_id = Home(folder), new_run_id()
         planned = matrix.plan(regression, home, run_id)
         outputs = _prepared(home, run_id, planned["workloads"][0])
@@ -88,7 +77,7 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
         validate_outputs.judge_cells(starting.result(), home, run_id)
         load_metrics.work(home, run_id)
         run = History(home).run(run_id)
-    invariants = list(app.holds("total", params))
+    invariants = list(registry.load(name).holds("total", params))
     if as_json:
         cells = [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells]
         about = {"application": name, "events": events, "outputs": outputs, "invariants": invariants}
@@ -96,6 +85,22 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
     else:
         _show(console, run, f"{events:,} events, the same if generated twice", outputs, invariants)
     return 0 if run.green else 1
+
+
+def _regression(name: str, events: int, params: dict[str, Any]) -> RegressionSpec:
+    """The request for every way that fits an application."""
+    app = registry.load(name)
+    if path_of(app.file).is_file():  # only then, because Great Expectations takes seconds to import
+        from expectations.declared import check as check_expectations
+        from expectations.suites import outputs as suite
+
+        check_expectations({suite.suite_name(name): suite.expectations_of(app)})
+    executors = [executor for executor in executors_of(app.kind) if executor in ENGINE_EXECUTORS]
+    request: dict[str, Any] = {"applications": [name], "executors": executors}
+    request |= {"threads": THREADS, "batches": BATCHES, "schemes": ["all"], "plans": ["all"], "params": {name: params}}
+    if app.unordered:
+        request["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)
+    return RegressionSpec.parse(request | {"events": events, "repetitions": 1, "seconds": 0})
 
 
 def _untried(regression: RegressionSpec) -> Iterator[str]:
@@ -106,11 +111,15 @@ def _untried(regression: RegressionSpec) -> Iterator[str]:
             for axis, values in ENGINE_EXECUTORS[executor].axes().items()
         }
         if named := "; ".join(f"{axis} {', '.join(values)}" for axis, values in rest.items() if values):
-            yield f"{executor}: {named}; `lockstep run` has options for them"
+            yield f"{executor}: {named}; a matrix can have them"
 
 
 def _prepared(home: Home, run_id: str, entry: dict) -> int:
     """Generate the workload and compute its oracle twice, interpreted and compiled; returns the number of outputs."""
+    from streaming_core.data import workload
+    from streaming_core.oracle import oracle
+    from streaming_core.run.comparison import diff
+
     app, folder = entry["app"], home.workload(entry["app"], entry["address"])
     workload.write(app, entry["params"], entry["events"], entry["seed"], folder)
     address = oracle.address(workload.read_manifest(folder))
@@ -127,6 +136,8 @@ def _prepared(home: Home, run_id: str, entry: dict) -> int:
 
 
 def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
+    from streaming_core.run import engine, planning
+
     attempt, spec = home.attempt(run_id, cell["cell"], 1), RunSpec.parse(cell["spec"])
     try:
         engine.run(spec, home.workload(name, cell["workload"]), attempt, find_plan=planning.planned)
@@ -136,6 +147,10 @@ def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
 
 
 def _show(console: Console, run: Run, generated: str, outputs: int, invariants: list[str]) -> None:
+    from infra.cli.summary import STYLES
+    from reports.pages import MARKS
+    from streaming_core.regression.matrix import omissions
+
     names = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
     for title, text in (
         ("generator", generated),
@@ -156,6 +171,6 @@ def _show(console: Console, run: Run, generated: str, outputs: int, invariants: 
     console.print(table)
     for cell in [cell for cell in run.cells if cell.red][:SHOWN]:
         console.print(Text(f"{cell.name} {cell.outcome.word}: {cell.reason}", "red"), soft_wrap=True)
-    for line in [*matrix.omissions(run.plan), *_untried(RegressionSpec.parse(run.plan["regression"]))]:
+    for line in [*omissions(run.plan), *_untried(RegressionSpec.parse(run.plan["regression"]))]:
         console.print(Text(f"left out   {line}", "dim"), soft_wrap=True)
     console.print(Text(f"\n{run.sentence}", "bold green" if run.green else "bold red"), soft_wrap=True)

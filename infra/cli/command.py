@@ -1,7 +1,7 @@
-"""The `lockstep` command: its families of commands, and how it runs a command line.
+"""The `lockstep` command: its commands, and how it runs a command line.
 
-Each family has a file in `commands/`. A command parses its options, and calls the function that does the work. The
-docstring of a command is its help.
+Each command has a file, with its options, its help and its work. At its top, such a file imports only what `--help`
+needs or what is quick to import. It imports Spark, dbt, pages and other slow parts where it uses them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,30 @@ from collections.abc import Sequence
 
 import typer
 
-from infra.cli.commands import airflow, application, ended_run, engines, home, pages, regression, warehouse
+from infra.cli import (
+    acknowledge,
+    airflow,
+    backup,
+    check,
+    conformance,
+    debug,
+    doctor,
+    engines,
+    follow,
+    gate,
+    hosts,
+    importing,
+    invariants,
+    prune,
+    publish,
+    report,
+    run,
+    service,
+    sql,
+    ui,
+    version,
+    warehouse,
+)
 from streaming_core.cli.invocation import invoke
 
 NAME = "lockstep"
@@ -23,8 +46,32 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for family in (regression, application, pages, ended_run, home, airflow):  # in the order of `--help`
-    app.add_typer(family.app)
+COMMANDS = {  # in the order of `--help`
+    "run": run.run,
+    "check": check.check,
+    "conformance": conformance.conformance,
+    "import": importing.import_,
+    "follow": follow.follow,
+    "invariants": invariants.invariants,
+    "ui": ui.ui,
+    "service": service.service,
+    "stop": ui.stop,
+    "report": report.report,
+    "gate": gate.gate,
+    "debug": debug.debug,
+    "acknowledge": acknowledge.acknowledge,
+    "publish": publish.publish,
+    "prune": prune.prune,
+    "backup": backup.backup,
+    "restore": backup.restore,
+    "doctor": doctor.doctor,
+    "hosts": hosts.hosts,
+    "sql": sql.sql,
+    "version": version.version,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+app.command("airflow", context_settings={"ignore_unknown_options": True})(airflow.airflow)
 app.add_typer(warehouse.app, name="warehouse")
 app.add_typer(engines.app, name="engines")
 

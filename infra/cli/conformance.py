@@ -9,45 +9,63 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming_core.conformance import suite
-from streaming_core.conformance.suite import Cell, Report
+from streaming_core.cli.options import Json, numbers
 from streaming_core.data.comparison import shown
+from streaming_core.run.way import MAX_THREADS
+
+if TYPE_CHECKING:
+    from streaming_core.conformance.suite import Cell, Report
 
 VERDICTS = {"equal": "green", "different": "bold red", "failed": "bold red"}
 LABEL = 12  # characters of the first column
 
 
 def conformance(
-    engine: str,
-    applications: Sequence[str],
-    workloads: Sequence[str],
-    threads: Sequence[int],
-    keep: Path | None,
-    as_json: bool,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="An engine, as `lockstep engines list` shows it, or an executor of Lockstep."
+        ),
+    ],
+    applications: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Applications. Default: all that the engine runs.")
+    ] = None,
+    workloads: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Workloads, as the table shows them. Default: all.")
+    ] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Numbers of worker threads. Default: 1,3.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep workloads, outputs and oracles of what differs in this new folder."),
+    ] = None,
+    as_json: Json = False,
 ) -> int:
-    """Run an engine over adversarial workloads, and print where its answers differ.
+    """Check an engine on workloads that are easy to get wrong.
 
-    Args:
-        engine: An engine, or an executor of Lockstep.
-        applications: The applications; all that the engine runs if empty.
-        workloads: The workloads; all if empty.
-        threads: The numbers of threads; those of `suite.run` if empty.
-        keep: A folder for the files of what differs, or None.
-        as_json: Print JSON instead of text.
+    The workloads are small: ties, gaps, skew, empty streams, unusual texts
+    and numbers, and others. For each answer that differs from the oracle's,
+    the command prints the first differing row and the event that caused it.
+    It exits with 1 unless all answers are equal.
 
-    Returns:
-        The exit code: 1 unless all cells are equal.
-
-    Raises:
-        BadInput: As `suite.run`.
+    Examples:
+        lockstep conformance --engine pooled --applications wc
+        lockstep conformance --engine polars --threads 2 --keep wrong
     """
+    from streaming_core.conformance import suite
+
+    names = [[*dict.fromkeys(text.split(",") if text else [])] for text in (applications, workloads)]
+    counts = [*dict.fromkeys(numbers("--threads", threads, (1, MAX_THREADS)))] if threads else []
     progress = Console(stderr=True, highlight=False)
 
     def say(line: str) -> None:
@@ -55,7 +73,7 @@ def conformance(
 
     with tempfile.TemporaryDirectory(prefix="lockstep-conformance-") as temporary:
         folder = keep or Path(temporary)
-        report = suite.run(engine, folder, applications, workloads, threads, keep is not None, say=say)
+        report = suite.run(engine, folder, *names, counts, keep is not None, say=say)
     if as_json:
         print(json.dumps(report.as_dict(), indent=1))
     else:

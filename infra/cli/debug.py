@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from infra.services.gate import chosen
-from jobs.run_folder import read_plan
-from streaming_core.data import workload
-from streaming_core.data.comparison import plain
+from infra import checkout
 from streaming_core.errors import BadInput, unknown
-from streaming_core.oracle.debugger import debug as under_debugger
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 
 
-def debug(home: Home, cell: str, event: int | None, run_id: str | None) -> int:
-    """Interpret the workload of a cell up to an event, and that event under pdb; then print its outputs.
+def debug(
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="The name of a cell. `lockstep report` lists them.")],
+    event: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The event, by its number. Default: the first one whose output differs."),
+    ] = None,
+) -> int:
+    """Open the event that broke a cell in a debugger on your operators.
 
-    Args:
-        home: LOCKSTEP_HOME.
-        cell: The name of the cell.
-        event: The event, by its seq; None means the first one whose output differs.
-        run_id: The run of the cell; None means the newest one.
+    The cell is one of the newest run. The interpreter of the oracle
+    processes all events before the event. Then the debugger stops in each
+    operator that the event reaches, in your source. At the end, the command
+    prints the outputs that the oracle expects.
 
-    Returns:
-        The exit code: 1 if the person left the debugger before the end of the event.
-
-    Raises:
-        BadInput: There is no such run, cell or event, or no output of the cell differs.
-        RunFailed: An operator raised.
+    Examples:
+        lockstep debug CELL
+        lockstep debug CELL --event 1204
     """
-    run_id = chosen(home, run_id)
+    from infra.services.gate import chosen
+    from jobs.run_folder import read_plan
+    from streaming_core.data import workload
+    from streaming_core.data.comparison import plain
+    from streaming_core.oracle.debugger import debug as under_debugger
+
+    home = checkout.home()
+    run_id = chosen(home, None)
     cells = {one["cell"]: one for one in read_plan(home, run_id)["cells"]}
     if cell not in cells:
         raise BadInput(f"run {run_id}: {unknown('cell', cell, list(cells))}")

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 
-from infra.services.sharing import check
-from streaming_core.regression.home import Home
+from infra.checkout import home
+from streaming_core.cli.options import Json
 
 
-def doctor(home: Home, as_json: bool) -> int:
-    """Check `home` and print the findings; raises the errors of `check`.
+def doctor(as_json: Json = False) -> int:
+    """Check that the file system of LOCKSTEP_HOME does what Lockstep needs.
 
-    Returns:
-        The exit code: 1 if a check found a fault.
+    The command tries renames, locks, fsync, names and clocks in a temporary
+    folder there. It also checks whether this checkout can read the raw
+    results. Run it on each host that shares the folder. It exits with 1 if
+    it finds a fault. `make doctor` checks the machine instead.
+
+    Examples:
+        lockstep doctor
+        LOCKSTEP_HOME=/mnt/lockstep lockstep doctor
     """
-    findings = check(home)
+    from infra.services.sharing import check
+
+    findings = check(home())
     if as_json:
         print(json.dumps([one._asdict() for one in findings], indent=1))
     else:

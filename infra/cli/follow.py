@@ -4,96 +4,122 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from infra.services import importing
-from jobs import live
-from jobs.session import spark_session
+import typer
+
+from infra.cli.options import Separator, Unit
 from streaming_core import interruption
 from streaming_core.apps import registry
-from streaming_core.data import workload
+from streaming_core.cli.options import FOLLOW, Json, Settings, What, grouped, specification, takes
 from streaming_core.ending import say
 from streaming_core.errors import BadInput
-from streaming_core.oracle import oracle
-from streaming_core.run import live as live_run
-from streaming_core.run.comparison import diff
 from streaming_core.run.report import RunReport
-from streaming_core.run.way import RunSpec
-
-NAME = "lockstep"
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The source of a live run, and how to read it, as the user writes it.
+class SourceOptions:
+    """The options of `follow` that say how to read the source."""
 
-    Attributes:
-        source: A folder, or `kafka://HOST:PORT/TOPIC`.
-        mapping: `FIELD=COLUMN` for fields whose column has another name.
-        unit: Unit of integer fields that are read from timestamps.
-        separator: Character between the columns of CSV.
-        limit: Most files, or records of a topic, in a micro-batch; None means the default.
-        until_idle: Seconds without new rows after which the stream ends; None means never.
+    until_idle: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="End the stream after so many seconds without new rows. 0 processes the rows that exist. "
+            "Default: never.",
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Most files, or records of a topic, in a micro-batch. Default: 100, or 100000."
+        ),
+    ] = None
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name."),
+    ] = None
+    unit: Unit = None
+    separator: Separator = None
+
+
+@grouped
+@takes(FOLLOW)
+def follow(
+    what: What,
+    options: dict[str, Any],
+    reading: SourceOptions,
+    source: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR|URL",
+            help="A folder in which Parquet, CSV or JSON lines files appear, or kafka://HOST:PORT/TOPIC.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Run folder to write. The same command on its folder resumes a run.")
+    ],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="At the end, run the oracle on the recorded events and compare.")
+    ] = False,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> int:
+    """Run an application on a live source: a folder that grows, or a topic.
+
+    Spark Structured Streaming takes new rows in micro-batches. The command
+    records their events, and the engine processes them at once. Outputs
+    appear in the run folder while the command runs. Stop or kill it at any
+    time; the same command resumes. At the end of the stream, the folder
+    holds the recorded workload too, so that the oracle can check the run.
+
+    Examples:
+        lockstep follow wc --source incoming --out run
+        lockstep follow wc --source incoming --out run --until-idle 0 --verify
     """
+    from infra.services import importing
+    from jobs import live
+    from jobs.session import spark_session
+    from streaming_core.run import live as live_run
 
-    source: str
-    mapping: Sequence[str] = ()
-    unit: str | None = None
-    separator: str | None = None
-    limit: int | None = None
-    until_idle: float | None = None
-
-
-def follow(spec: RunSpec, reading: Reading, out: Path, verify: bool, as_json: bool, spark: Any = None) -> int:
-    """Run an application on a live source, and print the result.
-
-    Args:
-        spec: The options of the run.
-        reading: How to read the source.
-        out: The run folder.
-        verify: Whether to compare the result with the oracle's.
-        as_json: Print the report as JSON.
-        spark: The session to use. Without one, the function starts its own.
-
-    Returns:
-        The exit code: 1 if the result differs from the oracle's.
-
-    Raises:
-        BadInput: The request cannot be carried out.
-        RunFailed: An operator failed.
-        CommandFailed: The disk is full, or Spark fails.
-    """
+    # A live run is one pass, which writes its outputs.
+    spec = specification(what, options, None, settings, None).model_copy(update={"sink": "parquet"})
     app = registry.load(spec.app)
     if "SPARK_REMOTE" in os.environ:
         raise BadInput("a live run needs Spark in its own process: unset SPARK_REMOTE")
-    source = live.source_of(
+    origin = live.source_of(
         app,
         app.bind(spec.params),
-        reading.source,
-        mapping=importing.columns(reading.mapping),
+        source,
+        mapping=importing.columns(reading.mapping or ()),
         unit=reading.unit,
         separator=reading.separator,
     )
-    source.check(out)
+    origin.check(out)
     with ExitStack() as stack:
 
         def feed(folder: Path) -> Generator[None, None, None]:
-            session = stack.enter_context(spark_session("lockstep follow", spark, True))
-            if spark is None and "LOCKSTEP_TRACEBACK" not in os.environ:
-                session.sparkContext.setLogLevel("OFF")  # an error is reported in one line
+            session = stack.enter_context(spark_session("lockstep follow", is_quiet=True))
             with interruption.heeded():  # Spark's own handler would make the job fail
-                yield from live.feed(session, source, folder, reading.limit or source.limit, reading.until_idle)
+                yield from live.feed(session, origin, folder, reading.limit or origin.limit, reading.until_idle)
 
-        report = live_run.run(spec, source.about(), out, feed, lambda line: say(NAME, line))
+        report = live_run.run(spec, origin.about(), out, feed, lambda line: say("lockstep", line))
     return _finish(report, out, verify, as_json)
 
 
 def _finish(report: RunReport, out: Path, verify: bool, as_json: bool) -> int:
     """Print the result, and compare it with the oracle's if the user asks for it; return the exit code."""
+    from infra.services import importing
+    from streaming_core.data import workload
+    from streaming_core.oracle import oracle
+    from streaming_core.run import live as live_run
+    from streaming_core.run.comparison import diff
+
     source, expected = out / live_run.WORKLOAD, out / "oracle"
     difference = None
     if verify:

@@ -5,46 +5,69 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.services import gate as service
-from reports.history import Run, short
-from streaming_core.regression.home import Home
+from infra.checkout import home
+from infra.cli.options import CELLS, NewestRun, named_cells
+from streaming_core.cli.options import Json
+
+if TYPE_CHECKING:
+    from reports.history import Run
 
 
-def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, as_json: bool) -> int:
-    """Compare the speed of a run's cells with a commit, and print the verdicts; progress goes to stderr.
+def gate(
+    against: Annotated[
+        str, typer.Option(metavar="REF", help="The commit to compare with: a branch, a tag or a commit.")
+    ],
+    run_id: NewestRun = None,
+    cells: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help=f"{CELLS} Default: every cell whose result is equal.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Compare the speed of this checkout with another commit.
 
-    Returns:
-        The exit code: 1 if a cell is slower than the baseline, or could not be compared.
+    The command builds the commit once, which takes about a minute. Then it
+    runs each cell with both builds in turns, on the host that ran it. That
+    takes some minutes a cell. It exits with 1 if a cell is slower, or
+    cannot be compared.
 
-    Raises:
-        BadInput, RunFailed: as `infra.services.gate.gate`.
+    Examples:
+        lockstep gate --against HEAD~1
+        lockstep gate --against main --cells CELL
     """
+    from infra.services.gate import gate as compare
+    from infra.services.gate import is_red
+
     progress = Console(stderr=True)
 
     def say(line: str) -> None:
         progress.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    run = service.gate(home, ref, run_id, names, say)
+    run = compare(home(), against, run_id, named_cells(cells), say)
     if as_json:
         gates = [{"cell": cell.name} | asdict(cell.gate) for cell in run.cells if cell.gate]
         print(json.dumps({"run_id": run.run_id, "gate": gates}, indent=1, default=str))
     else:
         _print(Console(), run)
-    return 1 if service.is_red(run) else 0
+    return 1 if is_red(run) else 0
 
 
 def _print(console: Console, run: Run) -> None:
+    from infra.services.gate import RED
+    from reports.history import short
+
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for title in ("cell", "build", "compared with", "speed", "95 % interval", "would be found", "reason"):
         table.add_column(title, no_wrap=True)
     for cell in run.cells:
         if one := cell.gate:
-            style = "red" if one.verdict in service.RED else ""
+            style = "red" if one.verdict in RED else ""
             words = (cell.name, short(one.build), run.against, one.text, one.interval, one.visible, one.why)
             table.add_row(*(Text(word, style) for word in words))
     console.width = max(

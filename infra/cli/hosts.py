@@ -7,29 +7,40 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from infra.airflow import home as airflow_home
 from infra.checkout import ROOT
-from reports.views.hosts import FACTS, HostRow
+from streaming_core.cli.options import Json
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.exit_codes import ExitCode
 from streaming_core.regression.preflight import Preflight
 
+if TYPE_CHECKING:
+    from reports.views.hosts import HostRow
 
-def hosts(names: Sequence[str], as_json: bool) -> int:
-    """Look at the hosts of these connections, and print a table or JSON.
 
-    Returns:
-        The exit code: 2 if a host cannot run cells.
+def hosts(
+    names: Annotated[list[str], typer.Argument(metavar="CONNECTION...", help="Airflow connections of the hosts.")],
+    as_json: Json = False,
+) -> int:
+    """Check that hosts can run cells, before a night needs them.
 
-    Raises:
-        BadInput: Airflow has no such connection, or it is of another type.
-        CommandFailed: The program that looks at the hosts failed.
+    The command does what a run does first: it brings the build to each host
+    that lacks it. It compares packages, clock and LOCKSTEP_HOME with those
+    here, and prints what it saw. It exits with 2 if a host cannot run cells.
+
+    Examples:
+        lockstep hosts local
+        lockstep hosts numa01 numa02 --json
     """
+    from reports.views.hosts import HostRow
+
     airflow_home.prepare(airflow_home.location() / "logs" / "components" / "prepare.log")
     preflights = [Preflight(**one) for one in _look(names)]
     if as_json:
@@ -52,6 +63,8 @@ def _look(names: Sequence[str]) -> list[dict]:
 
 
 def _print(console: Console, rows: list[HostRow]) -> None:
+    from reports.views.hosts import FACTS
+
     for row in rows:
         console.print(Text(f"{row.host}: {row.state}", "" if row.is_fit else "red"), soft_wrap=True)
         table = Table.grid(padding=(0, 2))

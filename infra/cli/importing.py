@@ -2,57 +2,125 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from infra.checkout import home
-from infra.services import importing
-from infra.services.importing import Form
-from jobs import import_events
-from jobs.session import spark_session
-from streaming_core.apps import registry
+from infra.cli.options import Separator, Unit
+from streaming_core.cli.options import Settings, grouped, parameters
 from streaming_core.errors import BadInput
 
 
-def import_(form: Form, out: Path | None, name: str | None, as_json: bool, spark: Any = None) -> None:
-    """Import files as a workload of an application, and print the result.
+@dataclass(frozen=True)
+class Origin:
+    """The arguments of `import` that name the files of the user. A user gives one of them."""
 
-    Args:
-        form: The request.
-        out: The folder to write. Give either `out` or `name`.
-        name: The name of the import in LOCKSTEP_HOME.
-        as_json: Print the manifest as JSON.
-        spark: The session to use. Without one, the function starts its own.
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILES", help="Parquet, CSV or JSON lines files, or folders. CSV and JSON may be .gz or .bz2."
+        ),
+    ] = None
+    streams: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stream",
+            metavar="NAME=PATH",
+            help="The file or folder of one stream, instead of FILES. Repeat it for each stream of the application.",
+        ),
+    ] = None
 
-    Raises:
-        BadInput: Both of `out` and `name` are None, or neither is, or the request is invalid.
+
+@dataclass(frozen=True)
+class Destination:
+    """The options of `import` that say where the workload goes. A user gives one of them."""
+
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the workload to this folder, which must be new or empty.")
+    ] = None
+    name_in_home: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="Keep the workload in LOCKSTEP_HOME under a name, for regressions."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The options of `import` that say how fields read columns."""
+
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN",
+            help="Read a field from a column with another name. Repeat for more. Write STREAM.FIELD for one stream.",
+        ),
+    ] = None
+    unit: Unit = None
+    separator: Separator = None
+    tolerance: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of the rows that may be set aside without a warning."),
+    ] = 0.0
+
+
+@grouped
+def import_(
+    name: Annotated[str, typer.Argument(metavar="APP", help="The application that will process the events.")],
+    origin: Origin,
+    destination: Destination,
+    columns: Columns,
+    settings: Settings = None,
+) -> None:
+    """Import your own data as a workload of an application.
+
+    Each row becomes an event, or is set aside with a reason. The workload's
+    folder holds the rows that were set aside, under aside/. Give either
+    --name or --out. A regression runs on an import if you name it with
+    --data. An application with several streams takes --stream NAME=PATH
+    for each of them, and orders their rows by ts.
+
+    Examples:
+        lockstep import wc posts.csv --map line=body --name lines
+        lockstep import scalejoin --stream Left=a.csv --stream Right=b.csv --name ab
+        lockstep run --applications wc --data '{"wc": "lines"}'
     """
-    registry.load(form.app)
-    if (out is None) == (name is None):
+    from infra.services import importing
+    from jobs import import_events
+    from jobs.session import spark_session
+
+    params = parameters(name, None, settings)
+    out, kept_as = destination.out, destination.name_in_home
+    if (out is None) == (kept_as is None):
         raise BadInput(
             "give either --name NAME, to use the import in regressions, or --out DIR, to write it to a folder"
         )
-    if name is not None:
-        out = importing.folder_of(home(), form.app, name)
-    assert out is not None
+    out = out or importing.folder_of(home(), name, kept_as or "")
     import_events.check_out(out)
+    form = importing.Form(
+        name,
+        origin.files or [],
+        origin.streams or [],
+        columns.mapping or [],
+        columns.unit,
+        columns.separator,
+        params,
+        columns.tolerance,
+    )
     request = importing.request(form)
     count = len(request.names)
     with (
         Console(stderr=True).status(f"reading {count} file{'s' * (count > 1)}"),
-        spark_session("lockstep import", spark, True) as session,
+        spark_session("lockstep import", is_quiet=True) as session,
     ):
         # Spark's own handler makes the job fail: the message would name a failed job, not Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if spark is None and hasattr(session, "sparkContext") and "LOCKSTEP_TRACEBACK" not in os.environ:
-            session.sparkContext.setLogLevel("OFF")  # an error is reported in one line
         manifest = import_events.run(session, request, out)
-    if as_json:
-        print(json.dumps({"folder": str(out), **manifest}, indent=1, sort_keys=True))
-    else:
-        print("\n".join(importing.lines(out, manifest)))
+    print("\n".join(importing.lines(out, manifest)))

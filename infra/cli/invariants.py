@@ -6,38 +6,42 @@ import json
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from jobs.comparison import row_json
-from jobs.invariants import find, views_of
-from jobs.session import spark_session
 from streaming_core.apps import registry
-from streaming_core.data import workload
-from streaming_core.data.comparison import plain
+from streaming_core.cli.options import Json
 from streaming_core.errors import BadInput
 from streaming_core.run.report import read_report
 
 LABELS = {"content_digest": "events", "params": "parameters"}  # of a workload
 
 
-def invariants(run: Path, source: Path, as_json: bool, spark: Any = None) -> int:
-    """Print which invariants hold, and the first rows that break the others.
+def invariants(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder that `streaming-core run --out` wrote.")],
+    source: Annotated[Path, typer.Option("--input", metavar="DIR", help="The workload of that run.")],
+    as_json: Json = False,
+) -> int:
+    """Check the invariants of an application on the result of one run.
 
-    Args:
-        run: The folder of the run.
-        source: The workload of the run.
-        as_json: Print JSON instead of text.
-        spark: The session to use. Without one, the function starts its own.
+    The command names each invariant that holds, and prints the rows that
+    break the others. It exits with 1 if a row breaks an invariant, or if
+    an invariant cannot be evaluated.
 
-    Returns:
-        The exit code: 1 if a row breaks an invariant, or if an invariant cannot be evaluated.
-
-    Raises:
-        BadInput: A folder is not a run or a workload, or the run processed another workload.
+    Examples:
+        streaming-core generate gs --events 5000 --out workload
+        streaming-core run gs --input workload --out result
+        lockstep invariants result --input workload
     """
+    from jobs.comparison import row_json
+    from jobs.invariants import find, views_of
+    from jobs.session import spark_session
+    from streaming_core.data import workload
+    from streaming_core.data.comparison import plain
+
     report, manifest = read_report(run), workload.read_manifest(source)
     for key in ("content_digest", "params"):
         if report.workload.get(key) != manifest[key]:
@@ -48,7 +52,7 @@ def invariants(run: Path, source: Path, as_json: bool, spark: Any = None) -> int
     if missing := app.results(manifest["params"]).keys() - views:
         raise BadInput(f"{run} has no {', '.join(sorted(missing))}: run the application again with --sink parquet")
     with ExitStack() as sessions:
-        held = find(sessions.enter_context(spark_session("lockstep invariants", spark, True)), queries, {0: views})
+        held = find(sessions.enter_context(spark_session("lockstep invariants", is_quiet=True)), queries, {0: views})
     if as_json:
         print(json.dumps({name: asdict(one) | {"rows": plain(one.rows)} for (_, name), one in held.items()}, indent=1))
     console = Console(highlight=False, quiet=as_json)

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from infra import checkout
 from infra.services.lock import hold
-from infra.services.prune import Item, removable, remove
 from streaming_core.ending import say
 from streaming_core.errors import BadInput
-from streaming_core.regression.home import Home
+
+if TYPE_CHECKING:
+    from infra.services.prune import Item
 
 
-def prune(home: Home, cache_bytes: int, dry_run: bool) -> int:
-    """Remove everything removable, or only list it.
+def prune(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what the command would remove, and remove nothing.")
+    ] = False,
+    cache_gb: Annotated[
+        float,
+        typer.Option(
+            metavar="GB", help="Largest total size of workloads, oracles and builds, in gigabytes (1e9 bytes)."
+        ),
+    ] = 20.0,
+) -> int:
+    """Remove old outputs and caches, which a run can make again.
 
-    Returns:
-        The exit code: 1 if an item could not be removed.
+    Figures, verdicts and pages of all runs stay. Outputs stay for the last
+    seven green runs, and for a red run until you acknowledge its red cells.
 
-    Raises:
-        BadInput: `home` does not exist.
+    Examples:
+        lockstep prune --dry-run
+        lockstep prune --cache-gb 5
     """
+    if not 0 <= cache_gb < 1e9:
+        raise BadInput(f"--cache-gb must be between 0 and 1e9, got {cache_gb:g}")
+    from infra.services.prune import removable, remove
+
+    home, cache_bytes = checkout.home(), int(cache_gb * 1e9)
     if dry_run:
         items = removable(home, cache_bytes)
         for item in items:
@@ -26,22 +48,20 @@ def prune(home: Home, cache_bytes: int, dry_run: bool) -> int:
         return 0
     if not home.root.is_dir():
         raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist: there is nothing to prune")
+    removed = []
     # A run in progress reads the caches, and its outputs have no verdicts yet.
     with hold(home, "prune"):
         items = removable(home, cache_bytes)
-        removed = [item for item in items if _remove(item)]
+        for item in items:
+            try:
+                remove(item)
+            except OSError as error:
+                say("lockstep", f"cannot remove {item.path}: {error.strerror}")
+            else:
+                print(_row(item))
+                removed.append(item)
     print(f"prune: removed {_total(removed)}")
     return 0 if len(removed) == len(items) else 1
-
-
-def _remove(item: Item) -> bool:
-    try:
-        remove(item)
-    except OSError as error:
-        say("lockstep", f"cannot remove {item.path}: {error.strerror}")
-        return False
-    print(_row(item))
-    return True
 
 
 def _row(item: Item) -> str:

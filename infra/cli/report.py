@@ -2,241 +2,67 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from reports.attachment import attachment
-from reports.history import Cell, History, Run, human_micros, human_rate, short
-from reports.pages import Pages
-from reports.site import beside_name
-from reports.views import engines
-from reports.views.beside import Beside
+from infra import checkout
+from infra.cli.options import NewestRun
+from streaming_core.cli.options import Json
 from streaming_core.errors import BadInput, refusal
-from streaming_core.regression.home import Home
-from streaming_core.regression.matrix import omissions
 from streaming_core.storage import write_text
 
-RATIOS = {"to_loop": "x loop", "to_best": "x best", "to_limit": "of limit"}
-COLORS = {"green": "bold green", "amber": "bold yellow", "red": "bold red"}
-RED = ("different", "invariant_broken", "failed")
-STYLES = {"equal": "green", "not_comparable": "dim", "not_run": "red"} | dict.fromkeys(RED, "bold red")
 
+def report(
+    run_id: NewestRun = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Also write the whole run to one HTML file, to send it.")
+    ] = None,
+    beside: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", help="Also write a page that compares the run with this one.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Print the table of a run and the paths of its pages.
 
-def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) -> bool:
-    """Print a run: its table, faults, location and summary.
+    The command exits with 1 if the run is red.
 
-    Returns:
-        Whether the run is green.
+    Examples:
+        lockstep report
+        lockstep report --file run.html
     """
-    run = History(home).run(run_id)
-    stages = _stages(home, run_id)
-    if as_json:
-        print(json.dumps(as_dict(home, run, stages), indent=1))
-        return run.green
-    table = cell_table(run)
-    # Print the table whole, even if its lines wrap: a cut line cannot be read, and a file has no width.
-    console.width = max(console.width, console.measure(table, options=console.options.update(width=1000)).maximum)
-    console.print(table)
-    if ratios := engines.note(run.cells):
-        console.print(Text(ratios, "dim"), soft_wrap=True)
-    for text in [*_faults(run), *_location(home, run, stages), *_summary(run)]:
-        console.print(text, soft_wrap=True)
-    return run.green
+    from infra.cli.summary import print_run, shown
+    from reports.attachment import attachment
+    from reports.history import History
+    from reports.pages import Pages
+    from reports.site import beside_name
+    from reports.views.beside import Beside
 
-
-def _faults(run: Run) -> Iterator[Text]:
-    """A line per red cell, failed stage and omitted cell."""
-    for cell in run.faulty_cells:
-        yield Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red")
-    for stage, error in run.failures.items():
-        yield Text(f"{stage.label} failed: {error}", "red")
-    for line in omissions(run.plan):
-        yield Text(f"left out   {line}", "dim")
-
-
-def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
-    """The time of the run by stage, its matrix, and the paths of its files."""
-    if stages:
-        seconds = [f"{s['title']} {s['seconds']:.1f}" for s in stages["stages"] if s["seconds"] is not None]
-        yield Text(f"\nseconds  {', '.join(seconds)}; in all {stages['seconds']:.0f}", "dim")
-    if run.matrix:
-        yield Text(f"matrix   {run.matrix}", "dim")
-    paths = {"run": home.run(run.run_id), "report": home.report(run.run_id, "index.html")}
-    if stages:
-        paths["log"] = Path(stages["log"])
-    yield Text("")
-    for name, path in paths.items():
-        yield Text(f"{name:<9}{_shown(path)}")
-
-
-def _summary(run: Run) -> Iterator[Text]:
-    """The sentences about the run: whether it is right, its build, its speed, its speed beside another build."""
-    yield Text(f"\n{run.sentence}", COLORS[run.color])
-    if run.build == "unknown":
-        yield Text("The build is unknown: git finds no commit at the root of the checkout", "yellow")
-    if run.speed_sentence:
-        slower = any(cell.speed and cell.speed.verdict == "slower" for cell in run.cells)
-        yield Text(run.speed_sentence, "yellow" if slower else "dim")
-    if run.gate_sentence:
-        yield Text(run.gate_sentence, "yellow" if run.gated else "dim")
-
-
-def cell_table(run: Run) -> Table:
-    """The table of a run: a row per cell.
-
-    It has columns of ratios if the run has cells of other engines. It has columns about changes of speed if a cell has
-    such a verdict.
-    """
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    with_host = any(cell.host for cell in run.cells)  # every host ran each cell
-    titles = ["application", "executor", "strategy", "threads", *(["host"] if with_host else [])]
-    ratios = engines.ratios(run.cells)
-    shown = _shown_ratios(run)
-    titles += ["events/s", *shown.values(), "p99", "verdict"]
-    speeds = any(cell.speed for cell in run.cells)
-    for title in [*titles, "speed", "since", "would be found"] if speeds else titles:
-        number = title in ("threads", "events/s", "p99", *RATIOS.values())
-        table.add_column(title, justify="right" if number else "left", no_wrap=True)
-    before = None
-    for cell in run.cells:
-        spec = cell.spec
-        if before not in (None, spec.app):
-            table.add_section()
-        before = spec.app
-        table.add_row(
-            spec.app,
-            spec.executor,
-            cell.strategy,
-            str(spec.threads),
-            *([cell.host] if with_host else []),
-            Text(human_rate(cell.events_per_s), "" if cell.is_speed_judged else "dim"),
-            *(engines.human_ratio(getattr(ratios[cell.name], name)) for name in shown),
-            human_micros(cell.p99_us),
-            Text(cell.verdict, STYLES[cell.verdict]),
-            *(_speed(cell) if speeds else ()),
-        )
-    return table
-
-
-def _shown_ratios(run: Run) -> dict[str, str]:
-    """The titles of the ratios in the table of a run, by name."""
-    names = engines.others(run.cells)
-    return {name: title for name, title in RATIOS.items() if names and (name != "to_limit" or engines.LIMIT in names)}
-
-
-def _speed(cell: Cell) -> list[Text]:
-    """Whether the speed of a cell changed, since when, and the smallest slowdown that the history would show."""
-    if cell.speed is None:
-        return [Text("")] * 3
-    since = f"{cell.speed.since} {short(cell.speed.since_build)}" if cell.speed.changed else ""
-    style = {"slower": "bold yellow", "faster": "green"}.get(cell.speed.verdict, "dim")
-    return [Text(cell.speed.text, style), Text(since, style), Text(cell.speed.visible, "dim")]
-
-
-def as_dict(home: Home, run: Run, stages: dict) -> dict:
-    """A run for programs (`--json`)."""
-    ratios = engines.ratios(run.cells)
-    return {
-        "run_id": run.run_id,
-        "matrix": run.matrix,
-        "green": run.green,
-        "warnings": run.warnings,
-        "sentence": run.sentence,
-        "speed": run.speed_sentence,
-        "gate": run.gate_sentence,
-        "counts": run.counts,
-        "cells": [
-            {
-                "cell": cell.name,
-                "host": cell.facts.get("host"),
-                "application": cell.spec.app,
-                "executor": cell.spec.executor,
-                "strategy": cell.spec.strategy,
-                "order": cell.spec.order,
-                "threads": cell.spec.threads,
-                "events_per_s": cell.events_per_s,
-                **asdict(ratios[cell.name]),
-                "p99_us": cell.p99_us,
-                "verdict": cell.verdict,
-                "reason": cell.reason,
-                "speed": _speed_as_dict(cell),
-                "gate": asdict(cell.gate) if cell.gate else None,
-            }
-            for cell in run.cells
-        ],
-        "left_out": run.plan.get("left_out", []),
-        "stages": stages.get("stages", []),
-        "seconds": stages.get("seconds"),
-        "reports": str(home.reports),
-    }
-
-
-def _speed_as_dict(cell: Cell) -> dict | None:
-    if cell.speed is None:
-        return None
-    speed = asdict(cell.speed)
-    return speed | {"since_at": speed["since_at"] and speed["since_at"].isoformat()}
-
-
-def _stages(home: Home, run_id: str) -> dict:
-    try:
-        return json.loads((home.run(run_id) / "stages.json").read_text())
-    except OSError:
-        return {}
-
-
-def _shown(path: Path) -> str:
-    """A path for people: relative if it is below the working directory."""
-    try:
-        return str(path.relative_to(os.getcwd()))
-    except ValueError:
-        return str(path)
-
-
-def report(home: Home, run_id: str | None, as_json: bool, file: Path | None, other: str | None) -> int:
-    """Print a run, and write the file and the page that the options name.
-
-    Args:
-        home: LOCKSTEP_HOME.
-        run_id: The run; None means the newest one.
-        as_json: Print JSON instead of a table.
-        file: Also write the run to this HTML file.
-        other: Also write a page that compares the run with this one.
-
-    Returns:
-        The exit code: 1 if the run is red.
-
-    Raises:
-        BadInput: The run does not exist, the path of the file is wrong, or (after the run is printed) the decisions
-            were changed.
-        CommandFailed: The file cannot be written, for example because the disk is full.
-    """
+    home = checkout.home()
     ids = History(home).run_ids()
     if not ids:
         raise BadInput(f"{home.root} has no run yet: start one with `lockstep run`")
-    for name in (run_id, other):
+    for name in (run_id, beside):
         if name and name not in ids:
             raise BadInput(f"{home.root} has no run {name}; the newest are {', '.join(ids[-3:])}")
+    run_id = run_id or ids[-1]
     if file:
         history = History(home)
         try:
-            write_text(file, attachment(Pages(history), history.run(run_id or ids[-1])))
+            write_text(file, attachment(Pages(history), history.run(run_id)))
         except OSError as error:
             raise refusal(error, f"{file} cannot be written") from None
-    green = print_run(home, run_id or ids[-1], Console(), as_json)
-    if other:
+    green = print_run(home, run_id, Console(), as_json)
+    if beside:
         history = History(home)
-        one, page = history.run(run_id or ids[-1]), home.report(run_id or ids[-1], beside_name(other))
-        write_text(page, Pages(history).beside(one, history.run(other)))
+        one, other = history.run(run_id), history.run(beside)
+        page = home.report(run_id, beside_name(beside))
+        write_text(page, Pages(history).beside(one, other))
         if not as_json:
-            text = f"\nbeside   {_shown(page)}\n{Beside.of(one, history.run(other)).sentence}"
+            text = f"\nbeside   {shown(page)}\n{Beside.of(one, other).sentence}"
             Console().print(Text(text), soft_wrap=True)
     if fault := History(home).decisions_fault:
         raise BadInput(fault)

@@ -1,4 +1,4 @@
-"""The options of `lockstep run`, one for each field of RegressionSpec, and the conf of the run that they make."""
+"""The options of `lockstep run`, which are fields of RegressionSpec, and the conf of the run that they make."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ DEFAULTS: dict[str, Any] = {
 }
 
 EXAMPLES = {"params": '{"wc": {"skew": 1.0}}', "data": '{"wc": "lines"}'}  # of fields that take JSON
+# Only a matrix, the form and the API set these fields.
+NOT_OPTIONS = ("partitionings", "partitions", "slice", "throughput_window", "linger", "controllers", "orders")
 
 
 def _option(name: str) -> Any:
@@ -41,7 +43,7 @@ def _option(name: str) -> Any:
     return Annotated[str | None, typer.Option(f"--{name}", metavar=shape, help=text)]
 
 
-OPTIONS = {name: _option(name) for name in DEFAULTS}
+OPTIONS = {name: _option(name) for name in DEFAULTS if name not in NOT_OPTIONS}
 
 
 def conf(options: dict[str, str], named: str | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from string import Template
 
 from infra.airflow import home as airflow_home
 from infra.checkout import ROOT, home
+from infra.cli.options import Port
 from streaming_core.errors import BadInput, refusal
 from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_text
@@ -22,15 +23,15 @@ NEXT = (
 )
 
 
-def service(port: int) -> None:
-    """Write the unit into the folder of the user's systemd, and print the next commands. Start nothing.
+def service(port: Port = airflow_home.DEFAULT_PORT) -> None:
+    """Write a systemd user unit that runs `lockstep ui` in the background.
 
-    Args:
-        port: Port of the UI on localhost.
+    The unit restarts the UI after a failure and after a reboot. The command
+    starts nothing. It prints the commands that do.
 
-    Raises:
-        BadInput: The path of the unit is wrong, or a path in the unit has a line break.
-        CommandFailed: The unit cannot be written, for example because the disk is full.
+    Examples:
+        lockstep service
+        lockstep service --port 8081
     """
     path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user" / UNIT
     try:

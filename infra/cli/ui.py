@@ -23,6 +23,7 @@ from rich.console import Console
 from infra.airflow import home as airflow_home
 from infra.airflow.api import healthy, passwords
 from infra.checkout import ROOT, user
+from infra.cli.options import Port
 from infra.services.lock import holder, signature
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import POLL_SECONDS, Noted, alive, end_group, end_groups, identity, start
@@ -110,14 +111,13 @@ def end_left() -> list[str]:
 
 
 def stop() -> int:
-    """Stop the Airflow that runs on AIRFLOW_HOME, and print what was stopped.
+    """Stop the Airflow that `lockstep ui` started, from any terminal.
 
-    Returns:
-        The exit code, 0.
+    Runs that are in progress stop too. Their pages say that you stopped
+    them.
 
-    Raises:
-        BadInput: A run without a UI holds AIRFLOW_HOME, or the UI runs on another machine.
-        RunFailed: The UI does not end in time.
+    Examples:
+        lockstep stop
     """
     occupancy, was_up = airflow_home.occupancy(), False
     deadline = time.monotonic() + (len(COMPONENTS) + 1) * STOP_SECONDS
@@ -179,18 +179,15 @@ def _take(occupancy: Lock, url: str, noted: Noted) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def serve(port: int) -> int:
-    """Start Airflow, wait for a signal, and stop Airflow.
+def ui(port: Port = airflow_home.DEFAULT_PORT) -> int:
+    """Start Airflow and the Lockstep pages on this machine, until Ctrl-C.
 
-    Args:
-        port: Port on localhost.
+    The command prints the address, the login, and the folder of the logs.
+    Airflow listens on localhost only.
 
-    Returns:
-        The exit code, 0.
-
-    Raises:
-        BadInput: AIRFLOW_HOME or the port is in use.
-        RunFailed: A component ended on its own, or did not start in time.
+    Examples:
+        lockstep ui
+        lockstep ui --port 8081
     """
     # A script that starts this process with & makes it ignore SIGINT, so this process sets the handlers again.
     noted = Noted(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

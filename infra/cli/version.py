@@ -6,10 +6,9 @@ import json
 import platform
 import tomllib
 from importlib.metadata import version as version_of
-from typing import TypedDict
 
 from infra.checkout import ROOT
-from streaming_core.run.provenance import build
+from streaming_core.cli.options import Json
 
 # The packages that make, run, compare, judge and keep a result.
 PACKAGES = (
@@ -25,37 +24,29 @@ PACKAGES = (
 )
 
 
-class Versions(TypedDict):
-    """What `lockstep version --json` prints."""
+def version(as_json: Json = False) -> None:
+    """Print the versions of Lockstep, Python and the packages.
 
-    version: str
-    build: str
-    python: str
-    processor: str
-    system: str
-    packages: dict[str, str]
+    Add the output to a report of a problem.
 
+    Examples:
+        lockstep version
+        lockstep version --json
+    """
+    from streaming_core.run.provenance import build
 
-def versions() -> Versions:
-    """Collects the versions of this checkout and its environment."""
-    return Versions(
-        version=tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"],
-        build=build(),
-        python=platform.python_version(),
-        processor=platform.machine(),
-        system=f"{platform.system()} {platform.release()}",
-        packages={name: version_of(name) for name in PACKAGES},
-    )
-
-
-def version(as_json: bool) -> int:
-    """Prints the versions, as JSON or as lines. Returns the exit code."""
-    facts = versions()
+    facts = {
+        "version": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"],
+        "build": build(),
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+    packages = {name: version_of(name) for name in PACKAGES}
     if as_json:
-        print(json.dumps(facts, indent=2))
-        return 0
+        print(json.dumps({**facts, "packages": packages}, indent=2))
+        return
     print(f"lockstep {facts['version']}, build {facts['build']}")
     print(f"python {facts['python']} on {facts['processor']}, {facts['system']}")
-    for name, number in facts["packages"].items():
+    for name, number in packages.items():
         print(f"{name} {number}")
-    return 0

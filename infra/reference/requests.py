@@ -8,6 +8,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from infra.checkout import MATRICES
+from infra.cli.request import NOT_OPTIONS
 from infra.fields import ITEMS
 from infra.reference.fields import bounds, default, span
 from infra.reference.markdown import block, code, codes, next_pages, paragraph, table, text
@@ -50,6 +51,7 @@ def page() -> str:
             "stands for every value of a list of names. A field for an option of one executor has no effect on cells "
             f"of the others. A request may have at most {MAX_CELLS:,} cells."
         ),
+        paragraph(f"`lockstep run` has no options for {codes(NOT_OPTIONS)}; name them in a matrix."),
         "## Fields of every request",
         _table({name: fields[name] for name in general}),
         "## Fields of one run",

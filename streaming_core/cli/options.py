@@ -99,8 +99,8 @@ def _help(name: str, field: FieldInfo, values: tuple[str, ...]) -> Iterator[str 
 
 
 RUN = {name: _option(name) for name in SPEC_FIELDS if name not in ("app", "params")}
-# A live run is one pass at the pace of its source. It cannot measure operators first, so it has no plan auto.
-FOLLOW = {name: RUN[name] for name in RUN if name not in ("repetitions", "seconds", "rate", "sink")}
+# A live run takes its other options from a file.
+FOLLOW = {name: RUN[name] for name in ("executor", "threads", "punctuation", "checkpoint")}
 # A recording is one pass, in total order, over stages without transactions.
 _RECORDED = {"executor", "threads", "batch", "pin", "idle"}
 _RECORDED |= {option for name in executors_of("dataflow") for option in EXECUTORS[name].options()} - {"order"}

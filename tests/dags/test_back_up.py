@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from airflow.utils.state import DagRunState
 
 from dags.lib.backup import back_up
 from dags.lib.plan import VALIDATED
@@ -15,11 +14,6 @@ from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import named
 from tests.reports import past_runs
-
-
-@pytest.fixture
-def dag(dags):
-    return dags[named("back_up_history")]
 
 
 @pytest.fixture
@@ -33,55 +27,40 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_asset_of_validated_runs_has_a_consumer(dags, dag):
+def test_asset_of_validated_runs_has_a_consumer(dags):
     (asset,) = dags[named("streaming_regression")].get_task("verdict").outlets
-    assert dag.timetable.asset_condition.objects == (asset,)
+    assert dags[named("back_up_history")].timetable.asset_condition.objects == (asset,)
     assert asset == VALIDATED
 
 
-@pytest.mark.slow
-def test_backup_is_named_after_its_run_and_restores_the_history(dag, lockstep_home, folder, tmp_path):
-    past_runs.make(lockstep_home)
-    assert dag.test().state == DagRunState.SUCCESS
-    file = folder / f"lockstep-{past_runs.LAST}.tar.gz"
-    restored = Home(tmp_path / "restored")
-    restore(restored, file)
-    assert History(restored).run_ids() == History(lockstep_home).run_ids()
-
-
-def test_event_of_a_validated_run_names_its_backup(lockstep_home, folder):
-    past_runs.make(lockstep_home)
-    first, second, *_ = past_runs.RUN_IDS
-    events = [SimpleNamespace(extra={"run": first}), SimpleNamespace(extra={"run": second})]
-    context = {"triggering_asset_events": {VALIDATED: events}, "params": {"keep": 14}}
-    assert "0 older ones were removed" in back_up(context)
-    assert (folder / f"lockstep-{second}.tar.gz").exists()
-    assert back_up(context).endswith("exists")
-
-
-def test_oldest_backups_beyond_the_limit_are_removed_and_other_files_stay(lockstep_home, folder):
+def test_newest_backups_stay_and_are_named_after_their_runs(lockstep_home, folder, tmp_path):
     past_runs.make(lockstep_home)
     old = [folder / f"lockstep-2025010{day}T020000Z-0000000{day}.tar.gz" for day in (1, 2, 3)]
     for file in old:
         file.touch()
-    context = {"triggering_asset_events": {}, "params": {"keep": 2}}
-    assert "2 older ones were removed" in back_up(context)
-    kept = sorted(file.name for file in folder.iterdir())
-    assert kept == [old[2].name, f"lockstep-{past_runs.LAST}.tar.gz", "lockstep-mine.tar.gz"]
+    events = [SimpleNamespace(extra={"run": run}) for run in past_runs.RUN_IDS[:2]]
+    context = {"triggering_asset_events": {VALIDATED: events}, "params": {"keep": 3}}
+    assert "1 older ones were removed" in back_up(context)
+    assert back_up(context).endswith("exists")
+    by_hand = {"triggering_asset_events": {}, "params": {"keep": 2}}
+    assert "2 older ones were removed" in back_up(by_hand)
+    kept = [f"lockstep-{run}.tar.gz" for run in (past_runs.RUN_IDS[1], past_runs.LAST, "mine")]
+    assert sorted(file.name for file in folder.iterdir()) == kept
+    restore(Home(tmp_path / "restored"), folder / kept[1])
+    assert History(Home(tmp_path / "restored")).run_ids() == History(lockstep_home).run_ids()
 
 
 @pytest.mark.parametrize(
     ("setting", "reason"),
-    [("", "LOCKSTEP_BACKUPS is not set"), ("/nowhere", "LOCKSTEP_BACKUPS=/nowhere is not a folder")],
+    [
+        ("", "LOCKSTEP_BACKUPS is not set"),
+        ("/nowhere", "LOCKSTEP_BACKUPS=/nowhere is not a folder"),
+        (None, "there is no run yet"),
+    ],
 )
-def test_missing_folder_fails_in_one_line(lockstep_home, monkeypatch, setting, reason):
-    past_runs.make(lockstep_home)
-    monkeypatch.setenv("LOCKSTEP_BACKUPS", setting)
+def test_missing_folder_or_history_fails_in_one_line(lockstep_home, folder, monkeypatch, setting, reason):
+    if setting is not None:
+        monkeypatch.setenv("LOCKSTEP_BACKUPS", setting)
     with pytest.raises(AirflowFailException, match=reason):
-        back_up({"triggering_asset_events": {}, "params": {"keep": 2}})
-
-
-def test_home_without_a_run_fails_in_one_line(lockstep_home, folder):
-    with pytest.raises(AirflowFailException, match="there is no run yet"):
         back_up({"triggering_asset_events": {}, "params": {"keep": 2}})
     assert [file.name for file in folder.iterdir()] == ["lockstep-mine.tar.gz"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from infra.cli.report import as_dict, print_run
+from infra.cli.summary import as_dict, print_run
 from reports.attachment import attachment
 from reports.history import History
 from reports.history.run import Results

@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
-from infra.cli.report import as_dict, print_run
+from infra.cli.summary import as_dict, print_run
 from reports.history import History
 from reports.publish import publish
 from reports.views import engines

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from infra.cli.report import as_dict, print_run
+from infra.cli.summary import as_dict, print_run
 from infra.services.decisions import append
 from reports.history import History
 from reports.history.gate import Gate, sentence

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from infra.cli.report import as_dict, print_run
+from infra.cli.summary import as_dict, print_run
 from reports.history import Cell, History, Run, gate, speed
 from reports.history.gate import Gate
 from reports.history.speed import Speed

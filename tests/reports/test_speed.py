@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from infra.cli.report import as_dict, print_run
+from infra.cli.summary import as_dict, print_run
 from reports.history import History
 from reports.history.speed import Speed, counts, heading, sentence
 from reports.publish import publish

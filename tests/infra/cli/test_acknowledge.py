@@ -23,7 +23,7 @@ def home(tmp_path, monkeypatch) -> Home:
 
 @pytest.mark.slow
 def test_pages_show_person_and_reason_of_an_acknowledgement(home, capsys, monkeypatch):
-    monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
+    monkeypatch.setattr("infra.cli.acknowledge.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
     assert "ada acknowledged 3 red cells: the disk was full" in capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_pages_name_a_changed_entry_and_show_no_acknowledgement(home, capsys):
 
 @pytest.mark.slow
 def test_withdrawn_acknowledgement_is_hidden_and_both_entries_stay(home, capsys, monkeypatch):
-    monkeypatch.setattr("infra.cli.commands.ended_run.user", lambda: "ada")
+    monkeypatch.setattr("infra.cli.acknowledge.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
     red = [one.cell for one in decisions.decisions(home)]

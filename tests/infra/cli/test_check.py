@@ -15,9 +15,9 @@ from tests.support import pages
 
 
 @pytest.mark.slow
-def test_application_runs_in_every_way_of_its_kind(spark, capfd, monkeypatch):
+def test_application_runs_in_every_way_of_its_kind(session, capfd, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1, 2])
-    assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 0
+    assert check.check("wc", 300, ["vocabulary=20"]) == 0
     output, error = capfd.readouterr()
     assert error == ""
     assert "generator  300 events, the same if generated twice" in output
@@ -35,16 +35,16 @@ def test_application_runs_in_every_way_of_its_kind(spark, capfd, monkeypatch):
 
 
 @pytest.mark.slow
-def test_late_rows_in_a_sink_of_their_own_are_checked(spark, package, capsys, monkeypatch):
+def test_late_rows_in_a_sink_of_their_own_are_checked(session, package, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [2])
     (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
-    assert check.check("clicks", 2000, 1, {}, False, spark) == 0
+    assert check.check("clicks", 2000) == 0
     printed = capsys.readouterr().out
     assert "oracles    70 outputs" in printed
     assert printed.splitlines()[-1] == "All 2 cells equal the oracle"
 
 
-def test_failure_is_named_with_its_way(spark, capsys, monkeypatch):
+def test_failure_is_named_with_its_way(session, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [2])
     run = engine.run
 
@@ -54,7 +54,7 @@ def test_failure_is_named_with_its_way(spark, capsys, monkeypatch):
         return run(spec, *arguments, **options)
 
     monkeypatch.setattr(engine, "run", failing)
-    assert check.check("wc", 300, 1, {"vocabulary": 20}, True, spark) == 1
+    assert check.check("wc", 300, ["vocabulary=20"], True) == 1
     findings = json.loads(capsys.readouterr().out)
     assert not findings["green"]
     wrong = [cell for cell in findings["cells"] if cell["verdict"] != "equal"]
@@ -64,10 +64,10 @@ def test_failure_is_named_with_its_way(spark, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_broken_invariant_is_distinct_from_a_different_result(spark, capsys, monkeypatch):
+def test_broken_invariant_is_distinct_from_a_different_result(session, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1])
     monkeypatch.setitem(registry.load("wc").invariants, "never", "SELECT seq, word FROM outputs WHERE seq < 2")
-    assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 1
+    assert check.check("wc", 300, ["vocabulary=20"]) == 1
     output = capsys.readouterr().out
     assert "breaks an invariant: invariant:never: " in output
     assert "rows break it" in output

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.checkout import ROOT
 from streaming_core.regression.home import Home
 from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
@@ -50,6 +51,12 @@ def test_missing_command_prints_help_and_is_bad_input(call):
     assert done.returncode == 2
     assert all(f" {name} " in done.stdout for name in ("run", "ui", "stop", "report", "publish", "prune", "warehouse"))
     assert done.stderr == "lockstep: name a command; see `lockstep --help`\n"
+
+
+def test_start_imports_no_slow_package():
+    slow = {"pyspark", "airflow", "great_expectations", "duckdb", "numba", "pandas"}
+    code = f"import sys, infra.cli.command; print(sorted({slow} & sys.modules.keys()))"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "[]\n"
 
 
 @pytest.mark.parametrize(

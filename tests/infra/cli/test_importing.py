@@ -9,21 +9,17 @@ import random
 import shlex
 import subprocess
 import sys
-from contextlib import nullcontext
 from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.cli import importing
-from infra.services.importing import Form
 from jobs import prepare_workloads
 from jobs.provenance import describe
 from jobs.session import CHECKOUT
 from streaming_core.cli.new import new
 from streaming_core.data import workload
-from streaming_core.errors import BadInput
 from streaming_core.oracle import oracle
 from streaming_core.regression import matrix
 from streaming_core.regression.home import Home
@@ -44,7 +40,7 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spark, tmp_path, capsys, monkeypatch):
+def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, session, tmp_path, capsys):
     workload.write("fd", {"entities": 50}, 500, 1, tmp_path / "generated")
     events = [row for table in workload.read(tmp_path / "generated").blocks(500) for row in table.to_pylist()]
     random.Random(1).shuffle(events)
@@ -53,9 +49,8 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spar
         lines.writerow(["line", "when", "more"])
         lines.writerows([row["line"].decode(), row["ts"], "x"] for row in events)
         lines.writerow(["no", "time", ""])
-    params = {"entities": 50}
-    form = Form("fd", [tmp_path / "events.csv"], mapping=["ts=when"], params=params)
-    importing.import_(form, None, "mine", False, spark)
+    options = ["--map", "ts=when", "--set", "entities=50"]
+    assert lockstep("import", "fd", str(tmp_path / "events.csv"), "--name", "mine", *options) == 0
     folder = home.imported("fd", "mine")
     assert capsys.readouterr().out.splitlines() == [
         f"{folder}: 500 events for fd, from 501 rows of {tmp_path / 'events.csv'}",
@@ -71,7 +66,7 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spar
     assert (own["address"], own["events"], own["seed"], own["data"]) == (address, 500, None, "mine")
     assert (own["params"]["entities"], "data" in generated) == (50, False)
     (cell,) = [cell for cell in planned["cells"] if cell["workload"] == address]
-    prepared, complaints = prepare_workloads.prepare(spark, home, [own])
+    prepared, complaints = prepare_workloads.prepare(session, home, [own])
     assert (prepared, complaints) == ({address}, {})
     described = describe(home, own, True, None)
     assert (described.origin, described.name, described.imported["rows"]) == ("import", "mine", 501)
@@ -83,33 +78,32 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, spar
     assert diff(tmp_path / "run", tmp_path / "oracle").text().startswith("equal: 500 outputs")
     # Another import with the same name is not the planned one.
     (folder / "manifest.json").unlink()
-    missing = prepare_workloads.prepare(spark, home, [own | {"address": "0" * 16}])[1]["0" * 16]
+    missing = prepare_workloads.prepare(session, home, [own | {"address": "0" * 16}])[1]["0" * 16]
     assert missing.startswith(f"no workload at {folder}: manifest.json is missing")
 
 
 @pytest.mark.slow
-def test_disordered_import_keeps_its_order_and_is_not_recorded_as_sorted(home, spark, package, tmp_path):
+def test_disordered_import_keeps_its_order_and_is_not_recorded_as_sorted(home, session, package, tmp_path):
     (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
     (tmp_path / "clicks.csv").write_text("ts,user\n61000,bob\n59000,ann\n70000,ann\n30000,bob\n")
-    importing.import_(Form("clicks", [tmp_path / "clicks.csv"]), None, "mine", False, spark)
+    assert lockstep("import", "clicks", str(tmp_path / "clicks.csv"), "--name", "mine") == 0
     folder = home.imported("clicks", "mine")
     events = [row for table in workload.read(folder).blocks(10) for row in table.to_pylist()]
     assert [row["ts"] for row in events] == [61000, 59000, 70000, 30000]
     request = {"applications": ["clicks"], "threads": [2], "data": {"clicks": "mine"}}
     (entry,) = matrix.plan(RegressionSpec.parse(request), home, RUN_ID)["workloads"]
-    assert prepare_workloads.prepare(spark, home, [entry])[1] == {}
+    assert prepare_workloads.prepare(session, home, [entry])[1] == {}
     checks = describe(home, entry, True, None).checks
     assert {check.result for check in checks} == {"passed"}
     assert "ts never decreases" not in [check.what for check in checks]
 
 
-def test_tutorial_import_prints_the_output_on_its_page(home, spark, package, tmp_path, capsys, monkeypatch):
+def test_tutorial_import_prints_the_output_on_its_page(home, session, package, tmp_path, capsys, monkeypatch):
     new("mine", package, tmp_path / "nowhere")
     (step,) = [step for step in pages.steps(pages.TUTORIAL) if "lockstep import" in step.command]
     lines, command = step.command.rstrip("\n").rsplit("\n", 1)
     subprocess.run(["bash", "-euc", lines], cwd=tmp_path, check=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(importing, "spark_session", lambda *_: nullcontext(spark))
     assert lockstep(*shlex.split(command)[1:]) == 0
     output = capsys.readouterr().out
     assert pages.missing(step.expected, output) is None, output
@@ -124,9 +118,8 @@ def test_tutorial_import_prints_the_output_on_its_page(home, spark, package, tmp
 
 
 @pytest.mark.slow
-def test_values_are_read_as_other_programs_write_them(home, spark, tmp_path, monkeypatch):
+def test_values_are_read_as_other_programs_write_them(home, session, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(importing, "spark_session", lambda *_: nullcontext(spark))
     text = "ts,x,y\n1970-01-01 00:00:01+00,1,-nan\n1970-01-01 05:45:02+0545,2,+inf\n1970-01-01,3,1e400\n"
     (tmp_path / "ü [1].CSV").write_text(text)
     times = [datetime(1970, 1, 1, 0, 0, 3, 1), datetime(9999, 12, 31)]
@@ -224,10 +217,10 @@ def test_bad_input_is_reported_before_anything_starts(home, tmp_path, capfd, mon
 
 
 def test_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, capfd, monkeypatch):
-    def start(*_):
+    def start(*_, **__):
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(importing, "spark_session", start)
+    monkeypatch.setattr("jobs.session.spark_session", start)
     (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
     assert lockstep("import", "fd", str(tmp_path / "a.csv"), "--out", str(tmp_path)) == 2
     out, error = capfd.readouterr()
@@ -264,9 +257,9 @@ def test_failed_jvm_start_is_one_line_that_names_the_cause(tmp_path, cause):
     assert not (tmp_path / "é").exists()
 
 
-def test_existing_import_name_is_refused(home, spark, tmp_path):
+def test_existing_import_name_is_refused(home, tmp_path, capfd):
     (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
     home.imported("fd", "mine").mkdir(parents=True)
     (home.imported("fd", "mine") / "there").touch()
-    with pytest.raises(BadInput, match="already exists: choose another name, or remove it first"):
-        importing.import_(Form("fd", [tmp_path / "a.csv"]), None, "mine", False, spark)
+    assert lockstep("import", "fd", str(tmp_path / "a.csv"), "--name", "mine") == 2
+    assert "already exists: choose another name, or remove it first" in capfd.readouterr().err

@@ -26,22 +26,22 @@ def workspace(tmp_path_factory):
     return folder
 
 
-def test_each_invariant_holds_or_shows_its_violating_rows(workspace, spark, capsys, monkeypatch):
-    assert invariants(workspace / "r", workspace / "w", False, spark) == 0
+def test_each_invariant_holds_or_shows_its_violating_rows(workspace, session, capsys, monkeypatch):
+    assert invariants(workspace / "r", workspace / "w") == 0
     names = registry.load("wc").holds("total", {"vocabulary": 20})
     assert capsys.readouterr().out.splitlines() == [f"holds   {name}" for name in names]
     monkeypatch.setitem(
         registry.load("wc").invariants, "short", "SELECT seq, word FROM outputs WHERE seq < 2 AND sub = 0"
     )
     monkeypatch.setitem(registry.load("wc").invariants, "typed", "SELECT FORM outputs")
-    assert invariants(workspace / "r", workspace / "w", False, spark) == 1
+    assert invariants(workspace / "r", workspace / "w") == 1
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("broken  short: 2 rows break it")
     rows = [json.loads(line) for line in lines[at + 1 : at + 3]]
     assert [row["seq"] for row in rows] == [0, 1]
     assert all(row["word"].isprintable() and row["word"] for row in rows), "text as text"
     assert lines[-1].startswith("broken  typed: cannot be evaluated: [")
-    assert invariants(workspace / "r", workspace / "w", True, spark) == 1
+    assert invariants(workspace / "r", workspace / "w", True) == 1
     assert json.loads(capsys.readouterr().out)["short"]["rows"] == rows
 
 

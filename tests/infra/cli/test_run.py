@@ -11,7 +11,7 @@ import time
 import pytest
 
 from infra.airflow import home as airflow_home
-from infra.cli.run import Progress
+from infra.cli.progress import Progress
 from infra.services.lock import of_home, signature
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.services import sql
+from infra.cli import sql
 from jobs.raw import write_raw
-from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import RAW
 from tests.infra.cli.conftest import lockstep
@@ -30,47 +29,40 @@ def used(history, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(history.root))
 
 
+def rows(capsys, query: str = "") -> list[dict]:
+    assert lockstep("sql", *filter(None, [query]), "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
 def test_rows_are_printed_as_a_table_or_as_json(capsys):
-    query = "SELECT app, count(*) AS cells, sum(threads) AS threads FROM raw_cells GROUP BY app ORDER BY app"
+    query = "SELECT app, count(*) AS cells, sum(threads) AS threads FROM raw_cells GROUP BY app ORDER BY app;"
     assert lockstep("sql", query) == 0
-    header, first, *_ = capsys.readouterr().out.splitlines()
-    assert header.split() == ["app", "cells", "threads"]
-    assert lockstep("sql", query, "--json") == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [type(value) for value in rows[0].values()] == [str, int, int]
-    assert first.split() == [str(value) for value in rows[0].values()]
+    _, header, _, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert header.replace("\u2502", " ").split() == ["app", "cells", "threads"]
+    objects = rows(capsys, query)
+    assert [type(value) for value in objects[0].values()] == [str, int, int]
+    assert first.replace("\u2502", " ").split() == [str(value) for value in objects[0].values()]
 
 
-def test_tables_are_named_as_dbt_names_them(capsys, history):
-    assert lockstep("sql", "--json") == 0
-    listed = {(row["table"], row["column"]) for row in json.loads(capsys.readouterr().out)}
+def test_tables_are_named_as_dbt_names_them_and_can_be_joined(capsys):
+    listed = {(row["table"], row["column"]) for row in rows(capsys)}
     assert {(f"raw_{name}", column) for name, schema in RAW.items() for column in schema.names} <= listed
     assert ("throughput", "median_events_per_s") in listed
     assert {name for name, _ in listed if not name.startswith("raw_")} <= set(sql.MARTS)
     for name in {name for name, _ in listed}:
-        sql.query(history, f"SELECT * FROM {name}")
-    assert lockstep("sql") == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["table", "column", "type"]
+        rows(capsys, f"SELECT * FROM {name} LIMIT 1")
+    joined = "raw_cells JOIN raw_samples USING (run_id, cell) JOIN throughput USING (run_id, cell)"
+    assert rows(capsys, f"SELECT count(*) AS n FROM {joined}")[0]["n"] > 0
 
 
-def test_tables_can_be_joined(history):
-    query = (
-        "SELECT count(*) AS n FROM raw_cells JOIN raw_samples USING (run_id, cell) JOIN throughput USING (run_id, cell)"
-    )
-    assert sql.query(history, query).column("n")[0].as_py() > 0
-
-
-def test_values_without_a_json_form_become_text_or_null(capsys):
-    time = "TIMESTAMPTZ '2026-01-05 02:00+00' AS t"
-    query = f"SELECT 'nan'::DOUBLE AS n, NULL AS m, {time}, 2.5::DECIMAL(4, 1) AS d, [1] AS l"
-    assert lockstep("sql", query, "--json") == 0
-    expected = {"n": None, "m": None, "t": "2026-01-05T02:00:00+00:00", "d": 2.5, "l": [1]}
-    assert json.loads(capsys.readouterr().out) == [expected]
+def test_values_have_a_json_form(capsys):
+    query = "SELECT 'nan'::DOUBLE AS n, NULL AS m, DATE '2026-01-05' AS t, 2.5::DECIMAL(4, 1) AS d, [1] AS l"
+    assert rows(capsys, query) == [{"n": None, "m": None, "t": "2026-01-05", "d": 2.5, "l": [1]}]
 
 
 def test_text_cannot_control_the_terminal(capsys):
     assert lockstep("sql", "SELECT chr(27) || '[2J' || chr(10) || '[red]x' AS a") == 0
-    assert capsys.readouterr().out.splitlines()[1].strip() == "\ufffd[2J [red]x"
+    assert "\x1b" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -91,11 +83,6 @@ def test_wrong_query_gets_one_line(capsys, query, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_json_refuses_two_columns_of_one_name(capsys):
-    assert lockstep("sql", "SELECT 1 AS a, 2 AS a", "--json") == 2
-    assert "two columns have the same name" in capsys.readouterr().err
 
 
 def test_message_without_history_says_how_to_start_one(capsys, tmp_path, monkeypatch):
@@ -135,14 +122,13 @@ READS = [
 
 
 @pytest.mark.parametrize("query", STATEMENTS + READS)
-def test_query_reaches_nothing_but_the_tables(history, tmp_path, query):
+def test_query_reaches_nothing_but_the_tables(history, tmp_path, capsys, query):
     (tmp_path / "secret.csv").write_text("a\n1\n")
     part = history.part("cells", past_runs.LAST)
     before = {path: path.read_bytes() for path in history.root.rglob("*") if path.is_file()}
     paths = {"file": tmp_path / "out", "folder": tmp_path, "secret": tmp_path / "secret.csv", "part": part}
-    with pytest.raises(BadInput) as refused:
-        sql.query(history, query.format(**paths))
-    assert ("must be one statement that reads" in str(refused.value)) == (query in STATEMENTS)
+    assert lockstep("sql", query.format(**paths)) == 2
+    assert ("must be one statement that reads" in capsys.readouterr().err) == (query in STATEMENTS)
     assert {path: path.read_bytes() for path in history.root.rglob("*") if path.is_file()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
 

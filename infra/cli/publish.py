@@ -1,0 +1,33 @@
+"""`lockstep publish`: write pages again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from infra.checkout import home
+
+
+def publish(
+    run_id: Annotated[
+        str | None, typer.Option("--run", metavar="RUN_ID", help="Also write the pages of this run.")
+    ] = None,
+) -> None:
+    """Write the overview, and the pages of speed and of benchmarks, again.
+
+    `make bench` does this when it ends. Runs write all of them but the page
+    of benchmarks. Use the command after you changed or removed files in
+    LOCKSTEP_HOME by hand.
+
+    Examples:
+        lockstep publish
+    """
+    from infra.benchmarks import page
+    from reports import publish
+
+    if run_id is None:
+        print(f"benchmarks: {page.publish(home())}")
+        publish.performance(home())
+    else:
+        print(f"publish: {publish.publish(home(), run_id)}")
