@@ -237,6 +237,7 @@ def folder(tmp_path_factory, with_compiled) -> Path:
     [*QUICK, *REFUSED, *(pytest.param(line, marks=pytest.mark.slow) for line in SLOW)],
     ids=lambda line: " ".join(line.split()[:3]),
 )
+@pytest.mark.slow
 def test_command_works_beside_the_variables_of_other_programs(folder, line):
     if "--input w" in line and not (folder / "w").exists():
         workload.write("wc", {}, 200, 1, folder / "w")
