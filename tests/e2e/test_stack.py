@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -94,11 +95,9 @@ class Stack:
     def executes_python(self, program: str) -> bool:
         """Whether a Python worker of an executor below this Spark worker uses a CPU."""
         for process in psutil.Process(int(self.control("pid", program).stdout)).children(recursive=True):
-            try:
+            with suppress(psutil.Error):  # it has just ended
                 if "pyspark.daemon" in process.cmdline() and process.cpu_percent(0.2) > 10:
                     return True
-            except psutil.Error:
-                continue
         return False
 
 
@@ -150,7 +149,10 @@ def test_run_survives_the_end_of_its_scheduler(stack):
 
 
 def test_nothing_listens_beyond_loopback(stack):
-    connections = [one for process in stack.family() for one in process.net_connections("tcp")]
+    connections = []
+    for process in stack.family():
+        with suppress(psutil.Error):  # it has just ended
+            connections += process.net_connections("tcp")
     addresses = {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
     assert addresses
     assert addresses <= {"127.0.0.1", "::1"}
@@ -159,7 +161,10 @@ def test_nothing_listens_beyond_loopback(stack):
 def test_no_secret_is_in_a_command_line_environment_or_log(stack):
     secrets = [word for name in ("secrets", "passwords") for word in stack.secrets(f"airflow/{name}.json").values()]
     secrets += ["a secret of this shell", (stack.files / "secrets" / "redis.conf").read_text().split()[1]]
-    shown = [word for process in stack.family() for word in [*process.cmdline(), *process.environ().values()]]
+    shown = []
+    for process in stack.family():
+        with suppress(psutil.Error):  # it has just ended
+            shown += [*process.cmdline(), *process.environ().values()]
     assert any("celery" in word for word in shown)
     logs = [path for folder in ("logs", "airflow/logs") for path in (stack.files / folder).rglob("*") if path.is_file()]
     assert len(logs) > 12
@@ -170,7 +175,8 @@ def test_no_secret_is_in_a_command_line_environment_or_log(stack):
 
 def test_no_process_outlives_the_stack(stack):
     stack.trigger(SMALL)
-    wait_for(lambda: any("streaming_core" in " ".join(one.cmdline()) for one in stack.family()), PATIENCE)
-    family = stack.family()
-    assert stack.control("shutdown").returncode == 0
-    wait_for(lambda: not any(alive(process.pid) for process in family), 120)
+    wait_for((stack.files / "lockstep" / "spark-server.json").exists, PATIENCE)
+    server = stack.secrets("lockstep/spark-server.json")["pid"]
+    family = [server, *(process.pid for process in stack.family())]
+    subprocess.run([stack.root / "infra" / "stack" / "stop"], check=True, timeout=PATIENCE)
+    wait_for(lambda: not any(map(alive, family)), 60)
