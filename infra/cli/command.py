@@ -6,7 +6,8 @@ needs or what is quick to import. It imports Spark, dbt, pages and other slow pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
 
@@ -46,7 +47,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-COMMANDS = {  # in the order of `--help`
+COMMANDS: dict[str, Callable[..., Any]] = {  # in the order of `--help`
     "run": run.run,
     "check": check.check,
     "conformance": conformance.conformance,

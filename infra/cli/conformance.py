@@ -64,7 +64,7 @@ def conformance(
     """
     from streaming_core.conformance import suite
 
-    names = [[*dict.fromkeys(text.split(",") if text else [])] for text in (applications, workloads)]
+    chosen, kinds = ([*dict.fromkeys(text.split(",") if text else [])] for text in (applications, workloads))
     counts = [*dict.fromkeys(numbers("--threads", threads, (1, MAX_THREADS)))] if threads else []
     progress = Console(stderr=True, highlight=False)
 
@@ -73,7 +73,7 @@ def conformance(
 
     with tempfile.TemporaryDirectory(prefix="lockstep-conformance-") as temporary:
         folder = keep or Path(temporary)
-        report = suite.run(engine, folder, *names, counts, keep is not None, say=say)
+        report = suite.run(engine, folder, chosen, kinds, counts, keep is not None, say=say)
     if as_json:
         print(json.dumps(report.as_dict(), indent=1))
     else:
