@@ -61,8 +61,8 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
     Raises:
         BadInput: An application or a parameter is unknown, or the request has no cell or too many.
     """
-    known = registry.names()
-    apps = {name: registry.load(name) for name in regression.applications if name in known}
+    applications = registry.names()
+    apps = {name: registry.load(name) for name in regression.applications if name in applications}
     events = dict.fromkeys(apps, regression.events)
     for name, manifest in (data or {}).items():
         defaults, bound = apps[name].bind(), apps[name].bind(manifest["params"])
