@@ -1,4 +1,4 @@
-"""The fields of a regression's request, for form, command line and reference: descriptions, bounds, fixed values.
+"""The fields of a regression's request, for form and command line: descriptions, bounds, fixed values.
 
 Also the fields that the form or a caller of the API sends.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from infra.reference.fields import literal
 from infra.reference.markdown import bullets, code, codes, next_pages, paragraph, table, text
 from infra.reference.markdown import page as whole_page
 from streaming_core.apps import registry
@@ -69,7 +68,7 @@ def _section(app: App) -> list[str]:
     rows = [
         (
             code(name),
-            code(literal(one.default)),
+            code(_literal(one.default)),
             _allowed(one),
             text(one.doc),
         )
@@ -87,7 +86,7 @@ def _section(app: App) -> list[str]:
         parts.append(table(head, [(code(name), *_window(one)) for name, one in windows]))
     if app.profiles:
         profiles = [
-            (code(name), codes(f"{key}={literal(value)}" for key, value in one.params.items()), text(one.doc))
+            (code(name), codes(f"{key}={_literal(value)}" for key, value in one.params.items()), text(one.doc))
             for name, one in app.profiles.items()
         ]
         parts.append(table(("profile", "parameters", "description"), profiles))
@@ -97,6 +96,11 @@ def _section(app: App) -> list[str]:
         agrees = [*map(code, app.unordered.columns), *(f"the final state of `{name}`" for name in app.unordered.states)]
         parts.append(paragraph(f"Agrees without order: {', '.join(agrees)}."))
     return parts
+
+
+def _literal(value: object) -> str:
+    """A value as a command line or a file takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _key(operator: Operator) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import typer
 
 from infra.cli import command as lockstep
-from infra.reference.fields import span
 from infra.reference.markdown import block, code, codes, next_pages, paragraph, table, text
 from infra.reference.markdown import page as whole_page
 from streaming_core.cli import command as streaming_core
+from streaming_core.errors import range_text
 
 PROGRAMS = (streaming_core.app, lockstep.app)
 EXAMPLES = re.compile(r"^ *Examples?:\n((?: +.*\n?|\n)+)", re.MULTILINE)
@@ -106,7 +106,7 @@ def _help(command: Any) -> list[str]:
 def _option(option: Any) -> tuple[str, str, str]:
     value = "" if option.is_flag else code(_metavar(option))
     if option.min is not None or option.max is not None:
-        value += f" {span(option.min or 0, option.max)}"
+        value += f" {range_text(option.min, option.max)}"
     if option.required:
         default = "required"
     elif option.default is None or option.is_flag:

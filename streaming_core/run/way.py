@@ -6,14 +6,14 @@ the only declaration of an executor. Everything else is derived from it:
 - the command line of `streaming-core` (cli/options.py);
 - the request of a regression and its form (regression/request.py, dags/lib/form.py);
 - the columns of raw cells (regression/warehouse.py);
-- dbt's SQL, YAML and column descriptions, and docs/reference (infra/reference, `make docs`).
+- dbt's SQL, YAML and column descriptions, and docs/reference/command-line.md (infra/reference, `make docs`).
 
 Class `External` stands for all other engines: their manifests declare them (streaming_core/engines).
 
 The runtime declares its strategies beside their code; tests/streaming_core/run/test_runtime_options.py compares both.
 
-To add an option or a strategy, add it to its class, describe a strategy in strategies.py, implement it in the runtime,
-and run `make docs`.
+To add an option or a strategy, add it to its class, implement it in the runtime, describe it in
+docs/reference/strategies.md, and run `make docs`.
 
 A spec as JSON is flat: it holds the options of all executors. An option that the executor lacks has its absent value
 there (`ABSENT_VALUES`): None for an axis, else the default.

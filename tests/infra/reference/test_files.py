@@ -4,14 +4,15 @@ import pytest
 
 from infra.checkout import ROOT
 from infra.reference import dbt, files
+from infra.reference.markdown import COMMAND
 
 FILES = files.files()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_generated_file_is_current(path):
-    assert path.is_file(), f"{path.relative_to(ROOT)} is missing: run `{files.COMMAND}`"
-    assert path.read_text() == FILES[path], f"{path.relative_to(ROOT)} is stale: run `{files.COMMAND}`"
+    assert path.is_file(), f"{path.relative_to(ROOT)} is missing: run `{COMMAND}`"
+    assert path.read_text() == FILES[path], f"{path.relative_to(ROOT)} is stale: run `{COMMAND}`"
 
 
 def test_stale_lines_between_the_markers_are_replaced_and_the_others_stay(tmp_path):

@@ -126,7 +126,7 @@ def test_committed_page_is_stale_after_a_change(write, tmp_path, monkeypatch, ch
     committed.mkdir(parents=True)
     (write("tstream") / "tstream.json").rename(committed / "tstream.json")
     monkeypatch.setattr(files.dbt, "files", lambda folder: {})
-    monkeypatch.setattr(files, "pages", lambda: iter(()))
+    monkeypatch.setattr(files, "PAGES", {})
 
     def stale() -> dict[Path, str]:
         return {path: text for path, text in files.stale(tmp_path) if path.suffix == ".md"}

@@ -276,11 +276,10 @@ from streaming_core.cli.options import RECORD, RUN
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.warehouse import CELLS, spec_of, way_columns
 from infra.checkout import ROOT
-from infra.reference import dbt, strategies
+from infra.reference import dbt
 
 form = regression_params()
 texts = {path.relative_to(ROOT).as_posix(): text for path, text in dbt.files(ROOT / "dbt").items()}
-texts["docs/reference/strategies.md"] = strategies.page()
 spec = way.Pooled(app="wc", lane="right", lights=True, heuristic="hunch")
 cells = RegressionSpec(applications=["wc"], executors=["pooled"], threads=[1], lanes=["left", "right"], lights=True)
 print(json.dumps({
@@ -302,7 +301,7 @@ print(json.dumps({
 """
 
 
-def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
+def test_form_command_line_and_sql_follow_the_declaration(tmp_path):
     text = Path(way.__file__).read_text()
     for place, more in MORE.items():
         assert text.count(place) == 1
@@ -322,7 +321,6 @@ def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
             "dbt/models/way.md": [*options, "hunch"],
             "dbt/models/staging/raw.yml": options,
             "dbt/models/marts/cells.yml": options,
-            "docs/reference/strategies.md": [*options, "hunch"],
         },
         "help": [
             "Side of the road. One of left, right. Default: left.",
