@@ -137,7 +137,10 @@ def test_exit_code_is_right_when_stderr_is_full(workspace):
         ("record", "wc", "--operator", "count", "--input", "w", "--out", LONG),
         ("replay", LONG),
         ("replay", "recording", "--out", LONG),
-        ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", LONG),
+        pytest.param(
+            ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", LONG),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda arguments: f"{arguments[0]}{arguments[-2]}",
 )

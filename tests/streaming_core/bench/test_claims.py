@@ -17,8 +17,8 @@ def row(way, rates, app="gs", threads=2, result="equal", **more):
 
 def rendered(rows, cores=2, nodes=1, **of_claim):
     """The lines of a claim: case, ours as published, our best, verdict."""
-    made = lines([Claim("A is faster than B.", "figure 1", **of_claim)], rows, cores, nodes)
-    return [tuple(line[name] for name in ("case", "published", "ours", "verdict")) for line in made]
+    every = lines([Claim("A is faster than B.", "figure 1", **of_claim)], rows, cores, nodes)
+    return [tuple(line[name] for name in ("case", "published", "ours", "verdict")) for line in every]
 
 
 def test_ways_are_compared_in_the_same_rounds_of_each_case():

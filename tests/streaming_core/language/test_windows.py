@@ -21,7 +21,7 @@ from streaming_core.run.way import Pinned
 from tests.differential.case import Events
 from tests.differential.windows import drawn_schedule
 from tests.streaming_core.language.windowed import Event, Output, Pair, Sum, emit_sums, interpreted, pairs, summed
-from tests.support.draws import seeds
+from tests.support.draws import seeds, some
 from tests.support.windows import declare_window
 
 MINUTE = 60_000
@@ -87,7 +87,7 @@ def expected_sums(rows, advance, size, delay, is_set):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=12))
-@pytest.mark.parametrize("multiplicity", ["set", "bag"])
+@pytest.mark.parametrize("multiplicity", some(["set", "bag"]))
 def test_windows_match_their_definition(seed, multiplicity):
     rng = np.random.default_rng([seed, len(multiplicity)])
     advance = int(rng.integers(1, 9))
@@ -135,6 +135,7 @@ def recalled(window, state, out):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=8))
+@pytest.mark.slow
 def test_a_sliding_single_window_equals_multiple_windows(seed):
     """One aggregate with a sliding state per key equals the aggregate with a state per window."""
     rng = np.random.default_rng(seed)
@@ -268,6 +269,7 @@ def test_a_session_of_several_streams_holds_the_rows_of_all(seed):
     assert len(outputs) == len(rows) + len(ends)
 
 
+@pytest.mark.slow
 def test_sessions_without_a_result_function_still_expire():
     app = App("silent")
     app.source(Event).window(size=5, kind="session").key_by("value").apply(
