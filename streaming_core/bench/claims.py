@@ -12,8 +12,8 @@ The verdict follows from the paper's value and the measured 95 % interval. It is
 | `>=`, `<=` | the median reaches the paper's value; without a value, the interval reaches 1 | | weaker |
 
 A case is not testable here for one of four reasons. A row is missing or wrong. A ratio comes from a single round. The
-paper has no value for a column. Or the claim needs what this machine lacks. An interval shows no equality if its ends differ by
-more than a factor of two. A goal of this project is met or missed, by our way.
+paper has no value for a column. Or the claim needs what this machine lacks. An interval shows no equality if its ends
+differ by more than a factor of two. A goal of this project is met or missed, by our way.
 """
 
 from __future__ import annotations
