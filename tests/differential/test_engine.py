@@ -345,6 +345,7 @@ def test_bound_is_memory_safe_and_counts_every_event(cases, name):
         assert sample.outputs == len(case.outputs)
 
 
+@pytest.mark.slow
 def test_bound_does_not_corrupt_containers(cases):
     """Transactions interleave in any order, but each enters its vehicle into a set once."""
     case = cases("tp", "hot")
@@ -480,6 +481,7 @@ def test_failed_operator_names_itself_the_event_and_the_reason(threads):
     assert "ZeroDivisionError: division by zero" in message
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_events(cases):
     """Ten times the events through the same blocks: what the process holds stays within a few blocks, whatever they
     pass through."""

@@ -186,6 +186,7 @@ def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, sh
     assert ">Lockstep<" not in page
 
 
+@pytest.mark.slow
 def test_update_keeps_changes_of_the_project_and_adds_those_of_the_template(tmp_path):
     template = tmp_path / "template"
     for name in tracked(checkout.ROOT):  # of few files, because copier renders every path several times

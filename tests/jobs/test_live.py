@@ -99,6 +99,7 @@ def test_files_are_followed_and_a_killed_run_resumes(session, source, tmp_path, 
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_every_file_is_read_or_named(session, tmp_path, monkeypatch, capsys):
     """While other programs replace, change and add files."""
     source = tmp_path / "source: [1]{x}"

@@ -66,11 +66,11 @@ def ends(done, code, *words, name="streaming-core"):
     [
         ("generate", "wc", "--events", 20_000, "--out", "new"),
         ("run", "wc", "--input", "w", "--out", "new"),
-        ("oracle", "wc", "--input", "w", "--out", "new"),
-        ("record", "wc", "--operator", "count", "--input", "w", "--out", "new"),
         *(
             pytest.param(arguments, marks=pytest.mark.slow)
             for arguments in (
+                ("oracle", "wc", "--input", "w", "--out", "new"),
+                ("record", "wc", "--operator", "count", "--input", "w", "--out", "new"),
                 ("oracle", "wc", "--operator", "count", "--input", "w", "--out", "new"),
                 ("replay", "recording", "--repetitions", 1, "--out", "new"),
                 ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", "new"),

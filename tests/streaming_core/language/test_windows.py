@@ -35,6 +35,7 @@ def ordered(keys):
 # --- the paper's example ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_longest_tweet_of_each_hashtag_matches_the_papers_trace():
     """STRETCH, appendices C to E: figure 15 and listing 16."""
     app = App("longest")
