@@ -158,6 +158,7 @@ transactional.generates(lambda *args: {})
 
 
 @pytest.mark.parametrize("scheme", some(["owners", "serial", "lock"]))
+@pytest.mark.slow
 def test_arrays_of_read_rows_are_emitted(scheme):
     params = transactional.bind()
     rows = [{"seq": i, "ts": i * i % 7, "numbers": [i, 1, 2]} for i in range(100)]

@@ -61,6 +61,7 @@ def test_engine_equals_the_interpreter(case, executor, way):
         case.check(RunSpec.parse({"app": "branching", "threads": threads, "batch": batch, **fields}))
 
 
+@pytest.mark.slow
 def test_reset_loop_repeats_its_result(case):
     loop = Loop(branching.app, {})
     rows, text = loop.decode(case.events.tables[0])

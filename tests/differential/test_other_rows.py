@@ -145,6 +145,7 @@ def test_transaction_reads_the_state_before_it():
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), pytest.param((50, 7), marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_every_scheme_reads_other_rows_before_the_transaction(sizes):
     random, n = np.random.default_rng(5), 1000
     rows = {name: random.integers(0, sizes[0], n) for name in ("first", "second", "third")}

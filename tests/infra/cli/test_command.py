@@ -145,6 +145,7 @@ def test_report_before_the_first_run_is_refused(call):
     assert "has no run yet: start one with `lockstep run`" in done.stderr
 
 
+@pytest.mark.slow
 def test_report_beside_another_run_is_a_page(call, tmp_path):
     home = Home(tmp_path / "l")
     past_runs.make(home)

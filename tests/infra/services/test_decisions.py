@@ -235,6 +235,7 @@ def _append(root: str, writer: int, start) -> None:
         service.append(Home(root), [decided(number) | {"decided_by": f"writer {writer}"}] * 2)
 
 
+@pytest.mark.slow
 def test_concurrent_appends_of_two_processes_both_land(tmp_path):
     spawn = multiprocessing.get_context("spawn")
     start = spawn.Barrier(2)

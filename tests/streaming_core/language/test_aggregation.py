@@ -106,6 +106,7 @@ def declared(aggregate, extent, early=None, **app):
     return application
 
 
+@pytest.mark.slow
 def test_an_extreme_of_floats_does_not_depend_on_their_order():
     app = App("extremes")
     windowed = app.source(Order).key_by("shop").window(tumbling("1m"))

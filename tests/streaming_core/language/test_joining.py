@@ -127,6 +127,7 @@ def copied(row, out):
     ),
 )
 @pytest.mark.parametrize("seed", seeds(1, of=20))
+@pytest.mark.slow
 def test_rows_meet_in_open_windows(seed, band, within, span, delay, texts):
     app = App("pairs")
     same, close = BANDS[band]
@@ -169,7 +170,7 @@ def test_rows_meet_in_open_windows(seed, band, within, span, delay, texts):
     assert interpreter.dropped_late == len(late) > 0
 
 
-@pytest.mark.parametrize("distance", some([0.1, 0.0, 5e-324, 1e300], quick=2))
+@pytest.mark.parametrize("distance", some([0.1, 0.0, 5e-324, 1e300]))
 def test_close_floats_lie_in_adjacent_buckets(distance):
     """The index loses no pair among values at a distance and their neighbours, of all magnitudes."""
     rng = np.random.default_rng(11)

@@ -333,6 +333,7 @@ def last(state, out):
     out.emit(key=-1, total=state.total)
 
 
+@pytest.mark.slow
 def test_operators_without_windows_take_streams():
     """No windows: streams are mapped to one record, and any executor runs them."""
     rng = np.random.default_rng(5)

@@ -165,6 +165,7 @@ def events(params, seed, start, stop):
 '''
 
 
+@pytest.mark.slow
 def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     (package / "written.py").write_text(WRITTEN)
     monkeypatch.chdir(tmp_path)
