@@ -101,4 +101,4 @@ def test_frame_of_the_dbt_page_has_the_menu(home):
     frame.write_text(Pages(past_runs.History(home)).warehouse())
     shown = Outline(frame.read_text())
     assert "docs.html" in shown.links
-    assert {f"../{entry.href}" for entry in MENU} <= set(shown.links)
+    assert {f"../{entry.href}" for entry in MENU if not entry.missing} <= set(shown.links)

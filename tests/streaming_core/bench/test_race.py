@@ -34,7 +34,7 @@ def test_a_suite_records_measurements_and_host(command, home):
     options = ("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 2)
     code, shown, _ = command(*options)
     assert code == 0
-    assert "owners: " in shown
+    assert "three-writes: " in shown
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
     results = json.loads(path.read_text())
     assert (results["version"], results["suite"], results["quick"]) == (2, "tstream", True)
@@ -51,7 +51,6 @@ def test_a_suite_records_measurements_and_host(command, home):
     assert [row["way"] for row in experiment["rows"]] == ["loop", *SCHEMES]
     assert {row["result"] for row in experiment["rows"]} == {"yardstick", "equal"}
     assert {row["params"]["length"] for row in experiment["rows"]} == {3}
-    assert len(experiment["conclusions"]) == len(SCHEMES)
     for row in experiment["rows"]:
         assert (row["heat"], row["events"], row["runs"], len(row["rates"])) == (0, 2000, 1, 2)
         assert row["events_per_s_range"] == sorted(row["rates"])
