@@ -71,7 +71,7 @@ $(VENV)/.locked: requirements.lock | fit
 	  || PATH="$(HOST_PATH)" "$(PYTHON)" -m venv --clear $(VENV)
 	@awk '/^[a-z0-9]/ { tool = /^(uv|maturin)==/ } tool' requirements.lock > $(BUILD)/tools.lock
 	@$(RUN) -m pip install -q --no-deps --require-hashes -r $(BUILD)/tools.lock
-	@MAKEFLAGS= $(MAKE) --no-print-directory --output-sync=line -j2 setup-packages setup-runtime
+	+@$(MAKE) --no-print-directory --output-sync=line -j2 setup-packages setup-runtime
 	@touch $@
 
 # uv installs the packages several times faster than pip, but does not read pip's settings, such as a mirror in
@@ -177,15 +177,14 @@ nights: setup ## show that nights find what they must, and accuse no unchanged b
 	@$(RUN) -m tests.e2e.nights $(ARGS)
 
 .PHONY: lint lint-python lint-rust
-lint: | fit ## check style, types, prose, spelling and links; silent when clean
+lint: setup ## check style, types, prose, spelling and links; silent when clean
 	@$(TIMED) $(MAKE) --no-print-directory --output-sync=line -j2 lint-python lint-rust
 
-lint-python: setup
+lint-python:
 	@$(VENV)/bin/ruff format --check --quiet
 	@$(RUN) -m infra.lint
 
-# clippy needs no packages, so it runs while setup installs them.
-lint-rust: | fit
+lint-rust:
 	@cargo fmt --all --check
 	@$(CLIPPY) --all-targets -- -D warnings
 CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
