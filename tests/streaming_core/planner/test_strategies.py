@@ -16,7 +16,7 @@ from tests.differential.streams import examine
 from tests.streaming_core.planner import drawn
 from tests.support.draws import some
 
-APPS = ("wc", "lr", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd", "sd")))
+APPS = some(("wc", "lr", "fd", "sd"))
 
 
 def is_placed(placement: Placed) -> bool:
@@ -49,7 +49,7 @@ def test_every_strategy_plans_deterministically(seed, strategy, offered):
     assert ingress is None or placement.estimate.sustained.ingress <= ingress * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("app", some(APPS))
+@pytest.mark.parametrize("app", APPS)
 def test_balanced_beats_other_strategies_on_the_papers_servers(app):
     machine = Machine.named("server_b").model_copy(update={"cores": [3] * 8})
     placements = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
