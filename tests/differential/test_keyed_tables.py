@@ -245,6 +245,7 @@ def test_last_row_of_a_full_table_is_used():
         ]
     ),
 )
+@pytest.mark.slow
 def test_key_without_a_row_fails_on_every_machine(changed, key, error):
     params = ledger.bind({"names": 2 * len(NAMES), **changed})
     events = orders(300)

@@ -162,6 +162,7 @@ phase = st.tuples(
 )
 
 
+@pytest.mark.slow
 def test_long_sequences_of_appends_and_removals_agree(compiled_app):
     app, program = compiled_app
     longest = []

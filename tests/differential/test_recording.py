@@ -85,6 +85,7 @@ def examine_one(folder, number):
 
 
 @pytest.mark.parametrize("number", range(3))
+@pytest.mark.slow
 def test_recorded_inputs_of_random_pipelines_are_exact(tmp_path, number):
     examine_one(tmp_path, number)
 

@@ -144,6 +144,7 @@ def readings(n=1_500):
 
 @pytest.mark.parametrize("function", [*SCANS, *OTHERS], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("band", some([3, 0, 100]))
+@pytest.mark.slow
 def test_loops_over_queues_agree_everywhere(function, band):
     scans = App("scans", params={"band": Param(3)})
     scans.source(Reading).key_by("key").process(function, state=Kept, output=Total).sink()

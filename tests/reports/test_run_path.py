@@ -59,6 +59,7 @@ def home(tmp_path) -> Home:
     return home
 
 
+@pytest.mark.slow
 def test_at_most_six_modules_see_the_id_of_a_published_run(home):
     with modules_with_argument(LAST) as modules:
         publish(home, LAST)

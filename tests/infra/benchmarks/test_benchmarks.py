@@ -312,7 +312,7 @@ def test_content_of_result_files_is_escaped(home):
     assert {p.name for p in home.reports.iterdir()} == {"bench", "charts", "docs", "style.css", *pages}
 
 
-@pytest.mark.parametrize("name", suites.SUITES)
+@pytest.mark.parametrize("name", some(suites.SUITES))
 def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
     """Every plot of every experiment, over rows as the suite makes them."""
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
@@ -389,6 +389,7 @@ def test_unmeasured_points_are_not_drawn(home):
     assert "energy an event" not in text
 
 
+@pytest.mark.slow
 def test_publish_draws_benchmarks_before_the_first_run(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
     environment = {**os.environ, "LOCKSTEP_HOME": str(home.root)}

@@ -65,6 +65,7 @@ def test_pair_has_two_processes_in_random_order(tmp_path):
     assert all(set(row) <= set(PAIRS.names) for row in rows)
 
 
+@pytest.mark.slow
 def test_order_of_builds_depends_on_cell_and_run_only(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 6)
     builds = two(tmp_path, {}, {})

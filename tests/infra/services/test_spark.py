@@ -197,6 +197,7 @@ def test_removal_of_the_lease_on_another_machine_ends_the_keeper(server):
     wait_for(lambda: not alive(pid), PATIENCE)
 
 
+@pytest.mark.slow
 def test_server_for_other_machines_has_the_address_of_the_setting(server):
     """Any address of 127/8 is this machine, and only pyspark's name for loopback is special."""
     url = server.start("a", master="local[1]", settings={"spark.driver.host": "127.0.0.2", "spark.app.secret": "hush"})
