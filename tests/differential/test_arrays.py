@@ -157,7 +157,7 @@ def answer(event, txn, out):
 transactional.generates(lambda *args: {})
 
 
-@pytest.mark.parametrize("scheme", some(["owners", "serial", "lock"]))
+@pytest.mark.parametrize("scheme", ["owners", "serial", "lock"])
 @pytest.mark.slow
 def test_arrays_of_read_rows_are_emitted(scheme):
     params = transactional.bind()

@@ -120,7 +120,7 @@ def receipt(order, txn, out):
     )
 
 
-@pytest.mark.parametrize(("purses", "items"), [(2, 1), pytest.param(40, 9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("purses", "items"), [(2, 1), (40, 9)])
 @pytest.mark.slow
 def test_conditions_may_use_written_and_read_only_rows(purses, items):
     random, n = np.random.default_rng(11), 3000

@@ -142,7 +142,7 @@ def killed_before_every_change(whole, out, begin, stride=1):
         shutil.rmtree(out)
 
 
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [4, 1])
 @pytest.mark.slow
 def test_run_killed_before_any_file_system_change_resumes(stride, undisturbed, tmp_path):
     whole = undisturbed("sl", 500, 10, "--threads", 1)

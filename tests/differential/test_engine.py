@@ -286,9 +286,7 @@ def test_spinning_threads_equal_the_interpreter_in_full(cases, name, strategy, t
     cases(name, "small", EVENTS // 10).check(spec, 100)
 
 
-@pytest.mark.parametrize(
-    "name", ["gs", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sl", "ob", "tp", "tb"))]
-)
+@pytest.mark.parametrize("name", ["gs", "sl", "ob", "tp", "tb"])
 @pytest.mark.slow
 def test_dummy_work_changes_no_result(name):
     app = registry.load(name)

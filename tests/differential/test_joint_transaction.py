@@ -161,7 +161,7 @@ def purchases(keys, n=2000):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "people", "turns"),
-    [(2, 1, 2), pytest.param(2, 1, 4, marks=pytest.mark.slow), pytest.param(40, 30, 4, marks=pytest.mark.slow)],
+    [(2, 1, 2), (2, 1, 4), (40, 30, 4)],
 )
 def test_transaction_may_combine_all_operations(keys, people, turns):
     table = purchases(keys)

@@ -144,7 +144,7 @@ def test_transaction_reads_the_state_before_it():
     assert case.state["accounts"]["recent"].to_pylist()[2] == [201, 1, 1]
 
 
-@pytest.mark.parametrize("sizes", [(3, 2), pytest.param((50, 7), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sizes", [(3, 2), (50, 7)])
 @pytest.mark.slow
 def test_every_scheme_reads_other_rows_before_the_transaction(sizes):
     random, n = np.random.default_rng(5), 1000

@@ -36,9 +36,9 @@ def write_case(tmp_path):
     ("app", "events"),
     [
         ("wc", 500),
-        pytest.param("hedge", 200, marks=pytest.mark.slow),
-        pytest.param("q3", 3000, marks=pytest.mark.slow),
-        pytest.param("wordcount", 300, marks=pytest.mark.slow),
+        ("hedge", 200),
+        ("q3", 3000),
+        ("wordcount", 300),
     ],
 )
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, CommandFailed
-from tests.support.draws import seeds
 
 HEAD = '''"""Orders."""
 from streaming_core.api import App, Array, Param, boolean, f64, i64, record, text, u8
@@ -598,7 +597,7 @@ def test_exported_streams_equal_the_generated_events(spark, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", seeds(2, of=6))
+@pytest.mark.parametrize("seed", range(6))
 def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, spark, tmp_path):
     """Held against sorting them by hand, with files of every kind, many equal ts, and rows in any order.
 

@@ -402,7 +402,7 @@ def test_publish_draws_benchmarks_before_the_first_run(home):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("theme", some(THEMES))
+@pytest.mark.parametrize("theme", THEMES)
 def test_page_violates_no_accessibility_rule(home, theme):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("loop", 2e6)])])
     publish.performance(home)

@@ -234,7 +234,7 @@ def folder(tmp_path_factory, with_compiled) -> Path:
 
 @pytest.mark.parametrize(
     "line",
-    [*QUICK, *REFUSED, *(pytest.param(line, marks=pytest.mark.slow) for line in SLOW)],
+    [*QUICK, *REFUSED, *SLOW],
     ids=lambda line: " ".join(line.split()[:3]),
 )
 @pytest.mark.slow

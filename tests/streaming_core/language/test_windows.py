@@ -135,7 +135,7 @@ def recalled(window, state, out):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", seeds(1, of=8))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.slow
 def test_a_sliding_single_window_equals_multiple_windows(seed):
     """One aggregate with a sliding state per key equals the aggregate with a state per window."""
@@ -253,7 +253,7 @@ def emit_both(window, one, other, out):
     out.emit(ts=window.end, start=window.start, a=window.key.value, b=other.n, n=one.n, total=other.total, first=1)
 
 
-@pytest.mark.parametrize("seed", seeds(1, of=6))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.slow
 def test_a_session_of_several_streams_holds_the_rows_of_all(seed):
     rng = np.random.default_rng(seed)
@@ -374,7 +374,7 @@ def behind(name, **second):
     return app
 
 
-@pytest.mark.parametrize("seed", seeds(1, of=6))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.slow
 def test_windows_after_windows_handle_texts_of_any_length(seed):
     """Updates of the first windows emit rows out of order, so the second windows drop late rows."""
