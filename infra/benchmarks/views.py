@@ -14,6 +14,7 @@ from infra.benchmarks import measurements
 from infra.benchmarks.measurements import Experiment
 from reports.history.text import NOTHING, human_micros, human_nano, human_rate
 from reports.site import slug
+from reports.views.performance import Chart
 from streaming_core.bench import wording
 from streaming_core.bench.report import passes
 from streaming_core.bench.rounds import Row
@@ -32,15 +33,6 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("cpu_ns", "CPU per event", partial(human_nano, unit="s")),
     ("energy_nj", "energy per event", partial(human_nano, unit="J")),
 )
-
-
-@dataclass(frozen=True)
-class Card:
-    """A chart on the page: its title, what it is about, and its path below the reports."""
-
-    title: str
-    about: str
-    href: str
 
 
 @dataclass(frozen=True)
@@ -113,7 +105,7 @@ class ExperimentView:
     """
 
     content: Experiment
-    groups: list[list[Card]]
+    groups: list[list[Chart]]
     legend: list[LegendLine]
     table: FigureTable
     wrong: int
@@ -187,12 +179,12 @@ def _experiment(svgs: dict[str, str], place: str, experiment: Experiment, number
 
 def _charts(
     svgs: dict[str, str], place: str, experiment: Experiment, numbers: Mapping[str, int]
-) -> tuple[list[list[Card]], set[str]]:
+) -> tuple[list[list[Chart]], set[str]]:
     """The charts of an experiment by row of the page, and the labels of their lines."""
     from reports.charts import benchmark  # its library takes a second to load, and readers of pages need none
 
     labels: set[str] = set()
-    groups: list[list[Card]] = []
+    groups: list[list[Chart]] = []
     for group in filter(None, measurements.charts(experiment)):
         if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two single charts share a row
             groups.append([])
@@ -202,7 +194,7 @@ def _charts(
             size = FIVE if len(group) == 5 else NARROW if len(group) > 2 else BROAD
             svgs[href] = benchmark.draw(points, chart.plot, numbers, size)
             about = measurements.about(chart, wording.processor(experiment["host"]))
-            groups[-1].append(Card(chart.title, about, href))
+            groups[-1].append(Chart(chart.title, about, href))
             labels |= {point["line"] for point in points if "line" in point}
     return groups, labels
 
