@@ -63,7 +63,8 @@ test-full: FOR := $(if $(YES),test test-full)
 DOCTOR = PATH="$(HOST_PATH)"; { command -v "$(PYTHON)" >/dev/null || infra/setup/python $(YES); } && \
 	"$$(command -v "$(PYTHON)" || echo python3)" infra/setup/doctor $(if $(YES),--yes)
 
-# The packages install beside the build of the runtime, which needs only one of them: maturin.
+# The packages install beside the build of the runtime, which needs only one of them: maturin. Their bytecode is compiled
+# there, too: the build leaves a core idle, and every first process would compile what it imports.
 $(VENV)/.locked: requirements.lock | fit
 	@echo "setup: installing the Python packages and building the Rust runtime (about a minute)"
 	@mkdir -p $(BUILD)
@@ -79,7 +80,7 @@ $(VENV)/.locked: requirements.lock | fit
 # that the lock merges into one line).
 .PHONY: setup-packages setup-runtime
 setup-packages:
-	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --no-deps --require-hashes -r requirements.lock \
+	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes -r requirements.lock \
 	  || { echo "setup: uv failed; trying pip"; $(RUN) -m pip install -q --no-deps --require-hashes -r requirements.lock; }
 
 setup-runtime:

@@ -36,6 +36,7 @@ TOGETHER = {
 # one, and so does each test of the campaign.
 MANY = "tests/differential/test_engine.py"
 CAMPAIGN = "tests/differential/test_campaign.py"
+WHOLLY_SLOW = "\npytestmark = pytest.mark.slow"
 # The seconds of each group when it was last recorded: `make test ARGS=--record-durations` writes the file. The longest
 # groups run first, because a long one that starts last would keep one worker busy alone.
 DURATIONS = Path(__file__).with_name("durations.txt")
@@ -68,6 +69,13 @@ def pytest_xdist_make_scheduler(config, log):
             return group_of(nodeid, "not slow" not in config.option.markexpr)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Do not import a file whose tests are all slow where no slow test runs: importing all of them takes seconds."""
+    if "not slow" in config.option.markexpr and collection_path.suffix == ".py":
+        return WHOLLY_SLOW in collection_path.read_text() or None
+    return None
 
 
 def recorded():
