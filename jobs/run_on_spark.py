@@ -168,7 +168,7 @@ def _time_limit(spark: SparkSession, seconds: float) -> Iterator[None]:
 
 
 def _write_exit(attempt: Path, code: int, error: str | None, began: float) -> None:
-    """Write exit.json, as the driver of a lane does (infra/services/cell.py)."""
+    """Write exit.json, as the driver of a lane does (infra/hosts/cell.py)."""
     times = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) for moment in (began, time.time())]
     ends = {"started_at": times[0], "ended_at": times[1], "host": socket.gethostname()}
     write_json(attempt / "exit.json", {"exit_code": int(code), "error": error} | ends)

@@ -41,9 +41,13 @@ FLOORS = (
     "infra.checkout",
     "infra.fields",
     "infra.lint",
-    "infra.services",
+    "infra.engines",
+    "infra.hosts",
+    "infra.spark",
+    "infra.history",
     "infra.benchmarks",
     "infra.airflow",
+    "infra.gate",
     "infra.cli",
     "infra.reference",
     "dags",
@@ -58,7 +62,7 @@ APART = {
 }
 OUTSIDE = {
     "airflow": ("dags", "infra.airflow"),
-    "pyspark": ("jobs", "expectations", "infra.services"),
+    "pyspark": ("jobs", "expectations", "infra.spark"),
     "great_expectations": ("expectations",),
     "streaming_core._runtime": (
         "streaming_core.run",
@@ -81,7 +85,7 @@ ALL_FILES = {
     module(path): path
     for folder in (*PRODUCT, "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
-    if not path.is_relative_to(ENGINES)
+    if path.parent == ENGINES or not path.is_relative_to(ENGINES)
 }
 FILES = {name: path for name, path in ALL_FILES.items() if not name.startswith("tests.")}
 

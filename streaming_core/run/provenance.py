@@ -20,7 +20,7 @@ from streaming_core.run.report import Rerun, RunReport, Sample
 from streaming_core.run.way import RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/services/wheel.py)
+BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/hosts/wheel.py)
 
 
 @dataclass(frozen=True)
