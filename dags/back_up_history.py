@@ -16,7 +16,6 @@ The last line in the log of the task gives the reason, for example that `LOCKSTE
 full. Older backups stay. Repair that, then trigger the DAG by hand.
 """
 
-import re
 from datetime import timedelta
 from typing import Any
 
@@ -26,13 +25,10 @@ from dags.lib.approvals import fail_in_one_line
 from dags.lib.form import bounds
 from dags.lib.plan import VALIDATED
 from infra.checkout import backups, home
-from infra.history.archive import backup
+from infra.history.archive import keep_newest
 from reports.history import History
 from streaming_core.errors import BadInput
-from streaming_core.regression.home import RUN_ID
 from streaming_core.regression.project import TAG, labelled, named
-
-FILE = re.compile(rf"lockstep-{RUN_ID.pattern}\.tar\.gz")  # the name of a run sorts by time
 
 
 @fail_in_one_line
@@ -47,15 +43,7 @@ def back_up(context: Any) -> str:
     runs = [event.extra["run"] for event in events] or History(home()).run_ids()
     if not runs:
         raise BadInput("there is no run yet, so there is no history to back up")
-    file = folder / f"lockstep-{max(runs)}.tar.gz"
-    if file.exists():  # the task was cleared and runs again
-        return f"{file} exists"
-    content = backup(home(), file, print)
-    written = sorted(one for one in folder.iterdir() if FILE.fullmatch(one.name))
-    oldest = written[: -int(context["params"]["keep"])]
-    for one in oldest:
-        one.unlink()
-    return f"{content}; {len(oldest)} older ones were removed"
+    return keep_newest(home(), max(runs), folder, int(context["params"]["keep"]), print)
 
 
 with DAG(

@@ -1,4 +1,5 @@
-"""Imports point one way, over every folder, tests included; none form a cycle; what must be independent is."""
+"""Imports and processes point one way, over every folder, tests included; no imports form a cycle; what must be
+independent is."""
 
 import ast
 import re
@@ -62,7 +63,7 @@ APART = {
 }
 OUTSIDE = {
     "airflow": ("dags", "infra.airflow"),
-    "pyspark": ("jobs", "expectations", "infra.spark"),
+    "pyspark": ("jobs", "expectations", "infra.spark", "infra.history.marts"),
     "great_expectations": ("expectations",),
     "streaming_core._runtime": (
         "streaming_core.run",
@@ -107,6 +108,19 @@ def imports(path: Path) -> set[str]:
     return imported
 
 
+@cache
+def programs(path: Path) -> set[str]:
+    """Every module of ours that a string or a path in the file names, such as an argument of a process."""
+    texts = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant | ast.BinOp | ast.Call):
+            parts = [part for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            parts.sort(key=lambda part: (part.lineno, part.col_offset))
+            texts.add("/".join(part.value for part in parts))
+    paths = {text.removesuffix(".py").replace("/", ".") for text in texts if text.endswith(".py")}
+    return (paths | {text for text in texts if "." in text}) & FILES.keys()
+
+
 def product_imports() -> dict[str, set[str]]:
     """Module of the product -> what it imports."""
     return {name: imports(path) for name, path in FILES.items()}
@@ -127,13 +141,13 @@ def test_every_file_belongs_to_a_layer():
 
 
 @pytest.mark.parametrize("part", FLOORS)
-def test_layer_imports_only_layers_below_it(part):
+def test_layer_imports_and_starts_only_layers_below_it(part):
     below = FLOORS[: FLOORS.index(part) + 1]
     wrong = [
         f"{name}: {used}"
         for name, modules in product_imports().items()
         if within(name, part)
-        for used in modules
+        for used in modules | programs(FILES[name])
         if (used in FILES and part_of(used) not in below) or any(within(used, other) for other in APART.get(part, ()))
     ]
     assert not wrong
@@ -162,8 +176,14 @@ def test_only_tests_import_tests():
     assert not [name for name, modules in product_imports().items() if any(within(used, "tests") for used in modules)]
 
 
+def test_programs_of_processes_are_seen(tmp_path):
+    file = tmp_path / "one.py"
+    file.write_text('run([python, "-m", "dags.nightly"], ROOT / "dags" / "retention.py", "dags/speed_gate.py", "dags")')
+    assert programs(file) == {"dags.nightly", "dags.retention", "dags.speed_gate"}
+
+
 def test_no_dag_imports_or_starts_the_command_line():
-    """The command line and the DAGs both call services. A DAG that called the command line would close a cycle."""
+    """Both use the rest of `infra`. A DAG that called the command line would close a cycle."""
     files = {path: path.read_text() for path in (ROOT / "dags").rglob("*.py")}
     assert [path for path, text in files.items() if re.search(r"infra[./]cli|bin/lockstep", text)] == []
 

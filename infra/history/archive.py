@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 import zlib
@@ -28,7 +29,7 @@ from infra.hosts.lock import hold
 from reports.history import History
 from streaming_core.errors import BadInput, CommandFailed, refusal
 from streaming_core.regression.decisions import entries
-from streaming_core.regression.home import Home
+from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION, check_versions
 from streaming_core.storage import appearing, held, replacing
 
@@ -37,6 +38,7 @@ VERSIONS = {"format": 1, "raw_schema": SCHEMA_VERSION}
 MANIFEST = "manifest.json"
 # The folders of LOCKSTEP_HOME that hold history and decisions. Acknowledgements are rows of a raw table.
 FOLDERS = ("expectations/results", "imported", "reports/bench", "runs", "warehouse/raw")
+OF_RUN = re.compile(rf"lockstep-{RUN_ID.pattern}\.tar\.gz")  # the name of a run sorts by time
 _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError, RecursionError)
 
 
@@ -90,6 +92,18 @@ def backup(home: Home, file: Path, say: Callable[[str], None]) -> str:
         except OSError as error:
             raise refusal(error, f"cannot write {file}") from None
         return _content(home, file, list(digests))
+
+
+def keep_newest(home: Home, run_id: str, folder: Path, count: int, say: Callable[[str], None]) -> str:
+    """Write a backup named after a run, unless it exists, and keep the newest of that kind; returns a line about it."""
+    file = folder / f"lockstep-{run_id}.tar.gz"
+    if file.exists():
+        return f"{file} exists"
+    content = backup(home, file, say)
+    oldest = sorted(one for one in folder.iterdir() if OF_RUN.fullmatch(one.name))[:-count]
+    for one in oldest:
+        one.unlink()
+    return f"{content}; {len(oldest)} older ones were removed"
 
 
 def restore(home: Home, file: Path) -> str:
