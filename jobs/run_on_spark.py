@@ -24,8 +24,7 @@ from jobs.cluster import run_cell
 from jobs.run_folder import STOPPED, abandon, next_attempt, read_complaints, read_oracles
 from jobs.session import answers, reason
 from jobs.spark_check import check
-from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, CommandFailed, ExitCode, RunFailed, line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.process import time_limit
 from streaming_core.regression.fleet import SparkQueue

@@ -1,6 +1,6 @@
 """The end of every command: an exit code and, after an error, one line on stderr.
 
-`exit_codes.py` lists the codes. Code 1 always stands for a run. With LOCKSTEP_TRACEBACK=1, a failure with code 3 prints
+`errors.py` lists the codes. Code 1 always stands for a run. With LOCKSTEP_TRACEBACK=1, a failure with code 3 prints
 a traceback above the line.
 
 This module uses only the standard library, so that it works even if no library can be loaded.
@@ -20,8 +20,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn, TextIO
 
-from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, CommandFailed, ExitCode, RunFailed, refusal
 from streaming_core.interruption import Interrupted
 
 # The address space that the libraries need before a command starts. OpenBLAS, which numpy loads, ends the process with

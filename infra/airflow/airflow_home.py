@@ -19,8 +19,7 @@ from pathlib import Path
 
 from infra import checkout
 from infra.checkout import ROOT
-from streaming_core.errors import BadInput, RunFailed
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, ExitCode, RunFailed
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.storage import Lock, left_json, write_text
 

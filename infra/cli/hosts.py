@@ -17,8 +17,7 @@ from rich.text import Text
 from infra.airflow import airflow_home
 from infra.checkout import ROOT
 from streaming_core.cli.options import Json
-from streaming_core.errors import BadInput, CommandFailed
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, CommandFailed, ExitCode
 from streaming_core.regression.preflight import Preflight
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from infra import checkout
 from infra.checkout import home
 from infra.fields import CHOICES, description
 from streaming_core.errors import BadInput
-from streaming_core.numerals import integer, real
+from streaming_core.language.parameters import integer, real
 from streaming_core.regression.request import RegressionSpec
 
 DEFAULTS: dict[str, Any] = {
