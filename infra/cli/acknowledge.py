@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from infra.checkout import home, user
-from infra.cli.options import CELLS, named_cells
+from infra.cli.arguments import CELLS, named_cells
 
 
 def acknowledge(

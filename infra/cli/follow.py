@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.cli.options import Separator, Unit
+from infra.cli.arguments import Separator, Unit
 from streaming_core import interruption
 from streaming_core.apps import registry
 from streaming_core.cli.options import FOLLOW, Json, Settings, What, grouped, specification, takes

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.checkout import home
-from infra.cli.options import CELLS, NewestRun, named_cells
+from infra.cli.arguments import CELLS, NewestRun, named_cells
 from streaming_core.cli.options import Json
 
 if TYPE_CHECKING:

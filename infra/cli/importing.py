@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from infra.checkout import home
-from infra.cli.options import Separator, Unit
+from infra.cli.arguments import Separator, Unit
 from streaming_core.cli.options import Settings, grouped, parameters
 from streaming_core.errors import BadInput
 

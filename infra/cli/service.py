@@ -8,7 +8,7 @@ from string import Template
 
 from infra.airflow import airflow_home
 from infra.checkout import ROOT, home
-from infra.cli.options import Port
+from infra.cli.arguments import Port
 from streaming_core.errors import BadInput, refusal
 from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_text
