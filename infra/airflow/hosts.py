@@ -32,9 +32,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from infra.airflow import connections
 from infra.checkout import ROOT
-from streaming_core import ending
 from streaming_core.errors import BadInput, line_of
-from streaming_core.process import Process
+from streaming_core.process import Process, ending
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import Preflight
 

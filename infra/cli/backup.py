@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from infra.checkout import home
-from streaming_core.ending import say
+from streaming_core.process.ending import say
 
 
 def backup(

@@ -16,8 +16,8 @@ from infra.cli.arguments import Separator, Unit
 from streaming_core import interruption
 from streaming_core.apps import registry
 from streaming_core.cli.options import FOLLOW, Json, Settings, What, grouped, specification, takes
-from streaming_core.ending import say
 from streaming_core.errors import BadInput
+from streaming_core.process.ending import say
 from streaming_core.run.report import RunReport
 
 

@@ -8,8 +8,8 @@ import typer
 
 from infra import checkout
 from infra.hosts.lock import hold
-from streaming_core.ending import say
 from streaming_core.errors import BadInput
+from streaming_core.process.ending import say
 
 if TYPE_CHECKING:
     from infra.history.disk_space import Item

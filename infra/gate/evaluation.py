@@ -20,8 +20,8 @@ from infra.hosts.lock import hold
 from jobs.raw import write_raw
 from reports.history import History, Run, revision
 from reports.publish import publish
-from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.process import ending
 from streaming_core.regression import warehouse as raw
 from streaming_core.regression.home import Home
 

@@ -35,9 +35,8 @@ from typing import Any, NamedTuple
 
 from infra.hosts.build import Build, sigterm_raises
 from infra.hosts.lock import host_in_use, of_host
-from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.process import POLL_SECONDS, Process, time_limit
+from streaming_core.process import POLL_SECONDS, Process, ending, time_limit
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import SHORTEST
 from streaming_core.storage import digest_of, write_json

@@ -25,8 +25,8 @@ from infra.gate import pairs
 from infra.gate.pairs import Request
 from infra.hosts import shipment
 from infra.hosts.build import Build
-from streaming_core import ending
 from streaming_core.errors import BadInput
+from streaming_core.process import ending
 
 
 def measure(conn_id: str, machine: str, request: Request) -> int:

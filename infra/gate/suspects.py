@@ -33,8 +33,8 @@ from reports.history import History, revision, short, started
 from reports.history.gate import note_path
 from reports.history.speed import JUDGED
 from reports.publish import publish
-from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.process import ending
 from streaming_core.regression import warehouse
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.fleet import is_of_engine

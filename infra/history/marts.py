@@ -36,8 +36,8 @@ from reports.history import History
 from reports.pages import Pages
 from reports.site import DBT, write
 from reports.views.built import STATES, Built, write_results
-from streaming_core import ending
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
+from streaming_core.process import ending
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import RAW, check_versions
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from infra.checkout import ROOT
 from infra.lint import checkers, definitions, figures, links, prose
 from infra.lint.violation import Violation
-from streaming_core import ending
 from streaming_core.errors import CommandFailed
+from streaming_core.process import ending
 
 
 def main(root: Path = ROOT) -> int:

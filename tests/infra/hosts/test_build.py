@@ -24,7 +24,7 @@ AT_COMMIT = """
 import sys
 from pathlib import Path
 from infra.hosts import build
-from streaming_core import ending
+from streaming_core.process import ending
 from streaming_core.regression.home import Home
 
 build.ROOT = Path(sys.argv[1])

@@ -3,7 +3,7 @@
 numba itself optimises every function alone and again in each of its callers, makes machine code of each, and loads it.
 Lockstep calls only the whole, often from a process without numba. Between `compiling` and `emit`, two subclasses of
 numba's code generator therefore link functions as they are. They override private hooks of numba, which
-tests/streaming_core/test_emission.py lists; only this module does so.
+tests/streaming_core/machine_code/test_emission.py lists; only this module does so.
 
 - The oracle's loop needs this. Its blocks of memory are symbols without an address until a process loads the
   code. LLVM ends a process in which numba loads such a function.

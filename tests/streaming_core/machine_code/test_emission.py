@@ -1,4 +1,4 @@
-"""The private parts of numba that streaming_core/emission.py depends on."""
+"""The private parts of numba that streaming_core/machine_code/emission.py depends on."""
 
 import re
 from importlib.metadata import version
@@ -7,9 +7,9 @@ from pathlib import Path
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.registry import cpu_target
 
-from streaming_core import emission
+from streaming_core.machine_code import emission
 
-LOCK = Path(__file__).parents[2] / "requirements.lock"
+LOCK = Path(__file__).parents[3] / "requirements.lock"
 
 CHECKED = "0.68.1"
 OVERRIDDEN = {
@@ -22,13 +22,13 @@ OVERRIDDEN = {
     emission._Linking: {"_library_class", "_add_module", "set_env"},
 }
 UPGRADE = f"""\
-streaming_core/emission.py overrides private hooks of numba and was checked against numba {CHECKED}.
+streaming_core/machine_code/emission.py overrides private hooks of numba and was checked against numba {CHECKED}.
 For another version:
 1. read these in numba/core/codegen.py and numba/core/cpu.py, and adapt emission.py where they have changed:
    CPUCodeLibrary and JITCodeLibrary: _optimize_functions, _optimize_final_module, _finalize_specific,
    get_pointer_to_function, _ensure_finalized, _final_module, finalize;
    JITCPUCodegen: _library_class, _add_module, set_env, _data_layout, _tm; CPUContext: _internal_codegen, codegen;
-2. run tests/differential, tests/streaming_core/kernels/test_kernels.py and tests/streaming_core/test_machine_code.py;
+2. run tests/differential, tests/streaming_core/kernels/test_kernels.py and tests/streaming_core/machine_code;
 3. measure the compile time again as the head of emission.py says, and correct it there;
 4. set CHECKED in this file.
 """

@@ -1,4 +1,4 @@
-"""streaming_core/process.py: supervisors under hundreds of signals at once, and their children."""
+"""streaming_core/process: supervisors under hundreds of signals at once, and their children."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.waiting import alive, wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60
 
 # A supervisor like all of ours: it starts a child that starts another one, waits, and ends them.

@@ -35,7 +35,7 @@ APPLICATION_VARIABLES = (
     *("LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"),
 )
 APPLICATION_PREFIXES = ("LC_", "LOCKSTEP_APP_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON")
-FOREIGN = Path(__file__).with_name("foreign.txt")
+FOREIGN = Path(__file__).parents[1] / "foreign.txt"
 
 
 def for_applications(environment: Mapping[str, str]) -> dict[str, str]:

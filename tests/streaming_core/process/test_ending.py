@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_core import ending
+from streaming_core.process import ending
 from tests.support.checkout import FOREIGN
 
 BIN = Path(sys.executable).parent
