@@ -136,7 +136,7 @@ def run_here(dag_id: str, conf: dict, reporter: Reporter) -> bool:
     end_stale_runs()
     # Reading the one file is quicker. It has the name of the DAG, without the prefix of the project.
     file = Path(airflow_conf.get("core", "dags_folder"), f"{dag_id.removeprefix(PREFIX)}.py")
-    dag = DagBag(dag_folder=file, load_op_links=False).dags[dag_id]
+    dag = DagBag(dag_folder=str(file), load_op_links=False).dags[dag_id]
     over, started = threading.Event(), datetime.now(UTC)
     if dag_id == DAG_ID:
         with contextlib.suppress(AirflowNotFoundException):
