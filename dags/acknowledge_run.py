@@ -27,7 +27,7 @@ from datetime import timedelta
 
 from airflow.sdk import get_current_context, task
 
-from dags.lib import decisions
+from dags.lib import approvals
 from dags.lib.form import form_dag, run_params
 
 with form_dag(
@@ -45,7 +45,7 @@ with form_dag(
     def red_cells() -> dict:
         """Propose to acknowledge the red cells."""
         params = get_current_context()["params"]
-        return decisions.red_cells(params["run"] or "", params["cells"] or "")
+        return approvals.red_cells(params["run"] or "", params["cells"] or "")
 
     @task(
         execution_timeout=timedelta(minutes=5),
@@ -53,9 +53,9 @@ with form_dag(
     )
     def acknowledge(proposal: dict, response: dict) -> str:
         """Record the acknowledgement with the name of Airflow's user."""
-        return decisions.acknowledge(proposal, response)
+        return approvals.acknowledge(proposal, response)
 
     proposal = red_cells()
-    question = decisions.question("red_cells", "Acknowledge")
+    question = approvals.question("red_cells", "Acknowledge")
     proposal >> question
     acknowledge(proposal, question.output)

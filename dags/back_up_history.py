@@ -17,13 +17,34 @@ full. Older backups stay. Repair that, then trigger the DAG by hand.
 """
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from dags.lib.backup import back_up
+from dags.lib.approvals import fail_in_one_line
 from dags.lib.form import bounds
 from dags.lib.plan import VALIDATED
+from infra.checkout import backups, home
+from infra.history.archive import keep_newest
+from reports.history import History
+from streaming_core.errors import BadInput
 from streaming_core.regression.project import TAG, labelled, named
+
+
+@fail_in_one_line
+def back_up(context: Any) -> str:
+    """Write a backup named after the validated run, and remove the oldest ones of that kind; returns a line about it.
+
+    Args:
+        context: Airflow's context. A run that a person triggered has no asset event: then the newest run counts.
+    """
+    folder = backups()
+    events = context["triggering_asset_events"][VALIDATED] if context["triggering_asset_events"] else []
+    runs = [event.extra["run"] for event in events] or History(home()).run_ids()
+    if not runs:
+        raise BadInput("there is no run yet, so there is no history to back up")
+    return keep_newest(home(), max(runs), folder, int(context["params"]["keep"]), print)
+
 
 with DAG(
     dag_id=named("back_up_history"),

@@ -37,7 +37,7 @@ from typing import Any
 
 from airflow.sdk import get_current_context, task
 
-from dags.lib import importing
+from dags.lib import import_form
 from dags.lib.form import form_dag
 from dags.lib.spark import SparkTask
 
@@ -46,7 +46,7 @@ with form_dag(
     "5 Import data: turn your files into events",
     "Import your own files as events of an application, so that a regression can run on them.",
     __doc__,
-    importing.import_params(),
+    import_form.import_params(),
 ) as dag:
 
     @task(
@@ -55,11 +55,11 @@ with form_dag(
     )
     def check() -> dict:
         """Check the form before Spark starts."""
-        return importing.check(dict(get_current_context()["params"]))
+        return import_form.check(dict(get_current_context()["params"]))
 
     def read_files(spark: Any) -> dict:
         """Read the files, and keep the import under its name."""
-        return importing.import_files(dict(get_current_context()["params"]), spark)
+        return import_form.import_files(dict(get_current_context()["params"]), spark)
 
     check() >> SparkTask(
         task_id="import_files",

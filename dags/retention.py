@@ -32,11 +32,55 @@ The last lines of both tasks' logs say it. The XCom of `free_files` has the byte
 """
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
+from airflow.sdk import DAG, CronTriggerTimetable, Param, conf, get_current_context, task
 
-from dags.lib import retention
+from dags.lib.approvals import fail_in_one_line
+from dags.lib.form import bounds
+from infra.airflow import database
+from infra.checkout import home
+from infra.history import disk_space
 from streaming_core.regression.project import TAG, labelled, named
+
+
+def retention_params() -> dict[str, Param]:
+    """The DAG params: what stays, and whether a run that a person starts only lists."""
+    return {
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Only list",
+            description="List what would be removed, and remove nothing. Runs of the schedule always remove.",
+        ),
+        "days": Param(
+            90,
+            type="integer",
+            title="Days",
+            description="Keep logs, and rows of Airflow's database, for so many days. 7 to 3,650.",
+            allOf=bounds(7, 3650),
+        ),
+        "cache_gb": Param(
+            20,
+            type="number",
+            title="Cache",
+            description="Largest total size of workloads, oracles and builds, in gigabytes (1e9 bytes).",
+            allOf=bounds(0, 1e9),
+        ),
+    }
+
+
+def _only_lists(params: dict[str, Any], scheduled: bool) -> bool:
+    return params["dry_run"] and not scheduled
+
+
+def choices() -> tuple[dict[str, Any], bool]:
+    """The params of this run, and whether it only lists."""
+    context = get_current_context()
+    params = dict(context["params"])
+    return params, _only_lists(params, context["dag_run"].run_type == "scheduled")
+
 
 with DAG(
     dag_id=named("retention"),
@@ -47,31 +91,39 @@ with DAG(
     schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta()),
     catchup=False,
     max_active_runs=1,
-    params=retention.retention_params(),
+    params=retention_params(),
     default_args={"retries": 0},
     is_paused_upon_creation=True,
     tags=[TAG],
 ) as dag:
 
-    def scheduled() -> bool:
-        """Whether the schedule started this run."""
-        return get_current_context()["dag_run"].run_type == "scheduled"
-
     @task(
         execution_timeout=timedelta(hours=7),
         doc_md="Waits until no run uses LOCKSTEP_HOME, then removes files. Its log names each of them, with its size.",
     )
-    def free_files() -> dict:
-        """Remove files by the rules."""
-        return retention.free_files(dict(get_current_context()["params"]), scheduled())
+    @fail_in_one_line
+    def free_files() -> dict[str, int]:
+        """Remove files by the rules; returns the bytes of each kind."""
+        params, dry_run = choices()
+        logs = Path(conf.get("logging", "base_log_folder"))
+        rules = disk_space.Rules(params["days"], int(params["cache_gb"] * 1e9), logs if logs.is_dir() else None)
+        return disk_space.free(home(), rules, dry_run)
 
     @task(
         execution_timeout=timedelta(hours=1),
         trigger_rule="all_done",
         doc_md="Removes old rows of Airflow's database with `airflow db clean`. Its log counts them by table.",
     )
-    def clean_database() -> dict:
-        """Remove old rows of Airflow's database."""
-        return retention.clean_database(dict(get_current_context()["params"]), scheduled())
+    @fail_in_one_line
+    def clean_database() -> dict[str, int]:
+        """Remove old rows of Airflow's database; returns the rows of each table."""
+        params, dry_run = choices()
+        before = disk_space.cutoff(home(), params["days"])
+        rows = database.clean(before, dry_run)
+        for table, number in rows.items():
+            print(f"{number:>12,}  {table}")
+        did = "would remove" if dry_run else "removed"
+        print(f"{did} {sum(rows.values()):,} rows of Airflow's database from before {before:%Y-%m-%d %H:%M} UTC")
+        return rows
 
     free_files() >> clean_database()

@@ -23,9 +23,9 @@ from datetime import timedelta
 
 from airflow.sdk import Param, get_current_context, task
 
-from dags.lib import decisions
+from dags.lib import approvals
 from dags.lib.form import form_dag, run_params
-from dags.lib.gate import Measurement
+from dags.lib.operators import Measurement
 
 with form_dag(
     "speed_gate",
@@ -50,7 +50,7 @@ with form_dag(
     def choose() -> dict:
         """Check the commit, the run and its cells before anything is built."""
         params = get_current_context()["params"]
-        return decisions.to_measure(params["against"], params["run"] or "", params["cells"] or "")
+        return approvals.to_measure(params["against"], params["run"] or "", params["cells"] or "")
 
     run = "{{ ti.xcom_pull(task_ids='choose')['run'] }}"
     choose() >> Measurement(
@@ -58,7 +58,7 @@ with form_dag(
         run=run,
         arguments=[
             "-m",
-            "infra.services.gate",
+            "infra.gate.evaluation",
             "{{ params.against }}",
             run,
             "--cells",

@@ -46,8 +46,7 @@ from airflow.sdk import DAG, TaskGroup, TriggerRule, get_current_context, task
 from dags.lib import jobs
 from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
-from dags.lib.gate import SpeedGate
-from dags.lib.operators import RETRIES, Job, Lane, Verdict, release_failed
+from dags.lib.operators import RETRIES, Job, Lane, SpeedGate, Verdict, release_failed
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
 from dags.lib.spark import SparkCells, SparkCommand, SparkJob, SparkServer, stop_server
 from streaming_core.regression.project import TAG, labelled
@@ -162,7 +161,7 @@ with DAG(
         validate_outputs = spark_job(Stage.VALIDATE_OUTPUTS, jobs.validate_outputs, **late)
         load_metrics = command(Job, Stage.LOAD_METRICS, "jobs.load_metrics", **late)
         expectations = spark_job(Stage.EXPECTATIONS, jobs.expectations, **late)
-        dbt_build = command(SparkCommand, Stage.DBT_BUILD, "infra.services.warehouse", conn_id=SPARK, **late)
+        dbt_build = command(SparkCommand, Stage.DBT_BUILD, "infra.history.marts", conn_id=SPARK, **late)
     publish_reports = command(Job, Stage.PUBLISH_REPORTS, "reports.publish", **late)
 
     @task(

@@ -1,1 +1,1 @@
-"""Everything around the engine: services, the `lockstep` command, Airflow, other engines, lint and setup."""
+"""Everything around the engine: hosts, history, the speed gate, the `lockstep` command, Airflow, lint and setup."""

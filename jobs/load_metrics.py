@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from jobs.command import run_stage
 from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
-from streaming_core import ending
+from streaming_core.process import ending
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
 from streaming_core.regression.warehouse import LATENCY, rows, way_columns

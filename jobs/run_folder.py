@@ -18,7 +18,7 @@ from streaming_core.regression.status import stop_of
 from streaming_core.run.report import RunReport
 from streaming_core.storage import left_json, write_json
 
-STOPPED = "stopped"  # the error in the exit.json of a run that was stopped (infra/services/cell.py)
+STOPPED = "stopped"  # the error in the exit.json of a run that was stopped (infra/hosts/cell.py)
 
 
 def read_plan(home: Home, run_id: str) -> dict:

@@ -24,8 +24,7 @@ from jobs.cluster import run_cell
 from jobs.run_folder import STOPPED, abandon, next_attempt, read_complaints, read_oracles
 from jobs.session import answers, reason
 from jobs.spark_check import check
-from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, CommandFailed, ExitCode, RunFailed, line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.process import time_limit
 from streaming_core.regression.fleet import SparkQueue
@@ -168,7 +167,7 @@ def _time_limit(spark: SparkSession, seconds: float) -> Iterator[None]:
 
 
 def _write_exit(attempt: Path, code: int, error: str | None, began: float) -> None:
-    """Write exit.json, as the driver of a lane does (infra/services/cell.py)."""
+    """Write exit.json, as the driver of a lane does (infra/hosts/cell.py)."""
     times = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) for moment in (began, time.time())]
     ends = {"started_at": times[0], "ended_at": times[1], "host": socket.gethostname()}
     write_json(attempt / "exit.json", {"exit_code": int(code), "error": error} | ends)

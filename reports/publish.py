@@ -15,7 +15,7 @@ from reports.history.run import Run
 from reports.pages import Pages
 from reports.site import DATA_DOCS, DOCS, GLOSSARY, HERE, Place, beside_name, file_name, write
 from reports.views.beside import before
-from streaming_core import ending
+from streaming_core.process import ending
 from streaming_core.regression.home import Home
 from streaming_core.storage import held, write_json
 

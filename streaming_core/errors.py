@@ -1,4 +1,4 @@
-"""The three ways in which a command fails. The message of each is one line: what is wrong, where, what to do.
+"""Exit codes, and the three ways in which a command fails. Their message is one line: what, where, what to do.
 
 - `BadInput`: the caller's mistake. Exit code 2; the command wrote nothing.
 - `RunFailed`: the input was right and the run failed. Exit code 1.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ _OF_THE_PATH = frozenset(
     getattr(errno, name)
     for name in ("EACCES", "EEXIST", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOENT", "ENOTDIR", "EPERM", "EROFS")
 )
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command. A signal n that stops a command makes SIGNAL + n."""
+
+    SUCCESS = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    COMMAND_FAILED = 3
+    SIGNAL = 128
 
 
 class BadInput(ValueError):

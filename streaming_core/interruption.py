@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import ExitCode
 
 _noted: Callable[[], int] = int  # returns 0 outside of `heeded`
 

@@ -29,7 +29,7 @@ TOGETHER = {
     "tests/e2e/": "pipelines",
     **dict.fromkeys(("tests/jobs/", "tests/expectations/", "tests/dbt/test_trend.py"), "spark"),
     **dict.fromkeys(("tests/infra/cli/test_check.py", "tests/infra/cli/test_importing.py"), "spark"),
-    "tests/dags/": "airflow",
+    **dict.fromkeys(("tests/dags/", "tests/infra/airflow/", "tests/infra/gate/test_remote_pairs.py"), "airflow"),
     "tests/dbt/": "dbt",  # its tests share a history that takes a minute to build
 }
 # A full run of this file would keep one worker busy after the others are done. So its functions go to workers one by

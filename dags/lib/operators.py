@@ -1,4 +1,4 @@
-"""The operators of the regression that need no Spark: jobs, lanes and the verdict.
+"""The operators of the regression that need no Spark: jobs, lanes, the speed gate and the verdict.
 
 Airflow retries a task only after a lost connection (`RETRIES`), never after a mismatch, a failed run or bad input.
 """
@@ -12,17 +12,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
-from dags.lib.hosts import Host, HostLost, LocalHost, SshHost, is_lost
 from dags.lib.plan import run_id_of
+from infra.airflow.hosts import Host, HostLost, LocalHost, SshHost, is_lost
 from infra.checkout import ROOT, home
-from jobs.run_folder import abandon, next_attempt, read_complaints, read_oracles
+from jobs.run_folder import abandon, next_attempt, read_complaints, read_oracles, read_plan
 from streaming_core.interruption import Interrupted
 from streaming_core.process import Process
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
 from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.status import forget, record_begin, record_end, recorded
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
@@ -101,6 +102,47 @@ class Job(BaseOperator):
     def on_kill(self) -> None:
         """Kill the command, because a person ends the task."""
         self._process.kill()
+
+
+class Measurement(Job):
+    """Runs a command that measures cells of a run on the hosts that ran them."""
+
+    def environment(self, context: Any) -> dict[str, str]:
+        """Beside that of every job, the connections of those hosts, because the command cannot ask Airflow."""
+        return super().environment(context) | connections_of(self.run)
+
+
+class SpeedGate(Measurement):
+    """Runs `infra.gate.suspects` for a run whose request gives the speed gate time.
+
+    The task comes after `stop_spark`, and not before `dbt_build`. Until then, the run's Spark server holds the lock on
+    LOCKSTEP_HOME. The gate may measure for half an hour, and imports, backups and other commands must not wait. The
+    price is a second build of the marts, of one month. A run of another DAG would need the same build, and its result
+    would come after the alert.
+    """
+
+    def __init__(self, *, run: str, **kwargs: Any):
+        """Make the task of a run."""
+        super().__init__(run=run, arguments=("-m", "infra.gate.suspects", "--run", run), **kwargs)
+
+    def execute(self, context: Any) -> None:
+        """Measure, unless the gate is off; a slower cell does not fail the task."""
+        skip_without_plan(self.run)
+        if not read_plan(home(), self.run)["regression"]["gate_minutes"]:
+            self.log.info("the speed gate is off: gate_minutes is 0")
+            return
+        super().execute(context)
+
+
+def connections_of(run_id: str) -> dict[str, str]:
+    """The connections of the other hosts of a run, as variables that Airflow reads them from."""
+    variables = {}
+    for name in [one.host for one in preflights_of(home(), run_id) if one.is_remote]:
+        try:
+            variables[f"AIRFLOW_CONN_{name.upper()}"] = BaseHook.get_connection(name).as_json()
+        except AirflowNotFoundException:  # the command says what to do
+            continue
+    return variables
 
 
 class Lane(BaseOperator):

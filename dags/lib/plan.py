@@ -40,8 +40,8 @@ def plan_run(context: Any) -> list[str]:
     """
     from airflow.sdk.exceptions import AirflowFailException
 
-    from dags.lib import hosts
-    from infra.services import build
+    from infra.airflow import hosts
+    from infra.hosts import build
     from reports.estimate import estimate
     from reports.publish import publish, refresh
     from streaming_core.regression.matrix import omissions, plan, refuse

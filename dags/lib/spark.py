@@ -24,7 +24,7 @@ from airflow.sdk.log import mask_secret
 
 from dags.lib.operators import Job, ReportLink, skip_without_plan
 from infra.checkout import home
-from infra.services.spark import HOST, SESSION_SETTINGS, Server, ServerLost, settings_of
+from infra.spark.server import HOST, SESSION_SETTINGS, Server, ServerLost, settings_of
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import SparkQueue, record_loss

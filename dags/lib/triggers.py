@@ -1,6 +1,6 @@
 """Triggers that a lane waits for, while its worker slot is free: for a cell on another machine, and for other lanes.
 
-`CellTrigger` holds an SSH connection that runs infra/services/cell.py. That program never starts an engine twice: a
+`CellTrigger` holds an SSH connection that runs infra/hosts/cell.py. That program never starts an engine twice: a
 second call waits for the attempt, or reads how it ended. So a lost connection, a triggerer that restarts, and a lane
 that runs again all do the same: they call it again.
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.airflow import home as airflow_home
+from infra.airflow import airflow_home
 from infra.checkout import ROOT
-from infra.services.lock import holder, signature
+from infra.hosts.lock import holder, signature
 from streaming_core.process import POLL_SECONDS, Noted, start
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.stages import DAG_ID, Stage
@@ -115,7 +115,7 @@ def follow(
 def _dag_process(conf: dict, with_scheduler: bool, log: Path) -> Iterator[tuple[subprocess.Popen, int]]:
     """Start infra/airflow/run_dag.py; yields the process and the descriptor to read its lines from."""
     read_end, write_end = os.pipe()
-    command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / "streaming_regression.py"), DAG_ID]
+    command = [sys.executable, "-m", "infra.airflow.run_dag", DAG_ID]
     command += [str(write_end), "--scheduler"] if with_scheduler else [str(write_end)]
     with open(log, "wb") as out:
         process = start(

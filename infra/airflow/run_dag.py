@@ -1,6 +1,6 @@
 """Runs one DAG to its end, and writes each change of a task as a line of JSON to a pipe.
 
-    run_dag.py FOLDER DAG_ID EVENTS_FD [--scheduler]      conf as JSON on standard input
+    run_dag.py DAG_ID EVENTS_FD [--scheduler]      conf as JSON on standard input
 
 Without --scheduler this process runs the tasks itself, one after the other. With it, the scheduler on this AIRFLOW_HOME
 runs them, and this process watches. Exit code: 0 if the run succeeded, else 1.
@@ -19,8 +19,10 @@ import signal
 import sys
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from airflow.configuration import conf as airflow_conf
 from airflow.dag_processing.dagbag import DagBag
 from airflow.exceptions import AirflowNotFoundException
 from airflow.models import Connection, DagRun, TaskInstance
@@ -33,6 +35,7 @@ from reports.publish import publish
 from streaming_core.regression import status
 from streaming_core.regression.fleet import SPARK
 from streaming_core.regression.home import new_run_id
+from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID, Stage
 
 POLL_SECONDS = 0.25
@@ -127,11 +130,13 @@ def _publish_end(run_id: str, stopped_by: str | None) -> None:
         publish(home(), run_id)
 
 
-def run_here(folder: str, dag_id: str, conf: dict, reporter: Reporter) -> bool:
+def run_here(dag_id: str, conf: dict, reporter: Reporter) -> bool:
     """Run the tasks in this process. Their processes end with it."""
     os.environ |= {"LOCKSTEP_WATCH": str(os.getpid()), "_AIRFLOW_PARSING_CONTEXT_TASK_ID": "none"}  # no form is shown
     end_stale_runs()
-    dag = DagBag(dag_folder=folder, load_op_links=False).dags[dag_id]
+    # Reading the one file is quicker. It has the name of the DAG, without the prefix of the project.
+    file = Path(airflow_conf.get("core", "dags_folder"), f"{dag_id.removeprefix(PREFIX)}.py")
+    dag = DagBag(dag_folder=str(file), load_op_links=False).dags[dag_id]
     over, started = threading.Event(), datetime.now(UTC)
     if dag_id == DAG_ID:
         with contextlib.suppress(AirflowNotFoundException):
@@ -202,9 +207,9 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["--end-stale-runs"]:
         end_stale_runs(*argv[1:])
         return 0
-    folder, dag_id, descriptor = (word for word in argv if word != "--scheduler")
+    dag_id, descriptor = (word for word in argv if word != "--scheduler")
     conf, reporter = json.load(sys.stdin), Reporter(int(descriptor))
-    done = run_there(dag_id, conf, reporter) if "--scheduler" in argv else run_here(folder, dag_id, conf, reporter)
+    done = run_there(dag_id, conf, reporter) if "--scheduler" in argv else run_here(dag_id, conf, reporter)
     return 0 if done else 1
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import sys
 
-from infra.airflow import home as airflow_home
-from infra.services.lock import signature
+from infra.airflow import airflow_home
+from infra.hosts.lock import signature
 from streaming_core.process import end_groups
 
 GRACE_SECONDS = 2  # Without the UI, an orderly end gains nothing.

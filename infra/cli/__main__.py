@@ -1,6 +1,6 @@
-"""The `lockstep` command. `streaming_core/ending.py` describes its exit codes."""
+"""The `lockstep` command. `streaming_core/process/ending.py` describes its exit codes."""
 
-from streaming_core import ending
+from streaming_core.process import ending
 
 
 def command_line() -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from infra.checkout import home, user
-from infra.cli.options import CELLS, named_cells
+from infra.cli.arguments import CELLS, named_cells
 
 
 def acknowledge(
@@ -34,9 +34,9 @@ def acknowledge(
         lockstep acknowledge RUN_ID --reason "the disk was full"
         lockstep acknowledge RUN_ID --withdraw --reason "it was a lost update"
     """
-    from infra.services import decisions
+    from infra.history import ledger
     from reports.publish import publish
 
-    record = decisions.withdraw if withdrawn else decisions.acknowledge
+    record = ledger.withdraw if withdrawn else ledger.acknowledge
     print(record(home(), run_id, named_cells(cells), user(), why))
     publish(home(), run_id)

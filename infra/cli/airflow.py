@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from infra.airflow import home as airflow_home
+from infra.airflow import airflow_home
 
 
 def airflow(
@@ -25,7 +25,7 @@ def airflow(
         lockstep airflow connections list
         lockstep airflow celery worker
     """
-    from infra.airflow.api import passwords
+    from infra.airflow.api_server import passwords
 
     airflow_home.prepare(airflow_home.location() / "logs" / "components" / "prepare.log")
     passwords()

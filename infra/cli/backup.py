@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from infra.checkout import home
-from streaming_core.ending import say
+from streaming_core.process.ending import say
 
 
 def backup(
@@ -28,10 +28,10 @@ def backup(
     Examples:
         lockstep backup history.tar.gz
     """
-    from infra.services import backup as service
+    from infra.history import archive
 
     with Console(stderr=True).status(f"writing {file}"):
-        content = service.backup(home(), file, lambda line: say("lockstep", line))
+        content = archive.backup(home(), file, lambda line: say("lockstep", line))
     print(f"backup: {content}")
 
 
@@ -47,8 +47,8 @@ def restore(
         lockstep restore history.tar.gz
         LOCKSTEP_HOME=restored lockstep restore history.tar.gz
     """
-    from infra.services import backup as service
+    from infra.history import archive
 
     with Console(stderr=True).status(f"reading {file}"):
-        content = service.restore(home(), file)
+        content = archive.restore(home(), file)
     print(f"restore: {content}\nnext: lockstep warehouse build, then lockstep publish")

@@ -32,7 +32,7 @@ def debug(
         lockstep debug CELL
         lockstep debug CELL --event 1204
     """
-    from infra.services.gate import chosen
+    from infra.gate.evaluation import chosen
     from jobs.run_folder import read_plan
     from streaming_core.data import workload
     from streaming_core.data.comparison import plain

@@ -20,7 +20,7 @@ def doctor(as_json: Json = False) -> int:
         lockstep doctor
         LOCKSTEP_HOME=/mnt/lockstep lockstep doctor
     """
-    from infra.services.sharing import check
+    from infra.hosts.sharing import check
 
     findings = check(home())
     if as_json:

@@ -23,7 +23,7 @@ def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
 
     Args:
         home: LOCKSTEP_HOME.
-        conf: The conf of the run, as `infra.cli.request.conf` returns it.
+        conf: The conf of the run, as `infra.cli.run_options.conf` returns it.
         as_json: Print JSON instead of a table.
 
     Raises:

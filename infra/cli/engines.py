@@ -59,7 +59,7 @@ def install_engines(
     Examples:
         lockstep engines install polars
     """
-    from infra.services.engines import install
+    from infra.engines.installation import install
 
     console = Console(stderr=True)
     for name in dict.fromkeys(names):
@@ -77,7 +77,7 @@ def lock_engine(name: EngineName) -> None:
     Examples:
         lockstep engines lock polars
     """
-    from infra.services.engines import lock
+    from infra.engines.installation import lock
 
     print(f"wrote {lock(name)}")
 
@@ -91,7 +91,7 @@ def new_engine(
     Examples:
         lockstep engines new mine
     """
-    from infra.services.engines import new
+    from infra.engines.installation import new
 
     for path in new(name):
         print(f"wrote {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")

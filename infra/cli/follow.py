@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.cli.options import Separator, Unit
+from infra.cli.arguments import Separator, Unit
 from streaming_core import interruption
 from streaming_core.apps import registry
 from streaming_core.cli.options import FOLLOW, Json, Settings, What, grouped, specification, takes
-from streaming_core.ending import say
 from streaming_core.errors import BadInput
+from streaming_core.process.ending import say
 from streaming_core.run.report import RunReport
 
 
@@ -82,8 +82,7 @@ def follow(
         lockstep follow wc --source incoming --out run
         lockstep follow wc --source incoming --out run --until-idle 0 --verify
     """
-    from infra.services import importing
-    from jobs import live
+    from jobs import imports, live
     from jobs.session import spark_session
     from streaming_core.run import live as live_run
 
@@ -96,7 +95,7 @@ def follow(
         app,
         app.bind(spec.params),
         source,
-        mapping=importing.columns(reading.mapping or ()),
+        mapping=imports.columns(reading.mapping or ()),
         unit=reading.unit,
         separator=reading.separator,
     )
@@ -114,7 +113,7 @@ def follow(
 
 def _finish(report: RunReport, out: Path, verify: bool, as_json: bool) -> int:
     """Print the result, and compare it with the oracle's if the user asks for it; return the exit code."""
-    from infra.services import importing
+    from jobs import imports
     from streaming_core.data import workload
     from streaming_core.oracle import oracle
     from streaming_core.run import live as live_run
@@ -138,7 +137,7 @@ def _finish(report: RunReport, out: Path, verify: bool, as_json: bool) -> int:
     else:
         sample = report.verified
         print(f"{out}: {sample.events} events, {sample.outputs} outputs, digest {sample.digest}")
-        print("\n".join(importing.live_lines(source, imported)))
+        print("\n".join(imports.live_lines(source, imported)))
         if difference is not None:
             print(difference.text())
         else:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.checkout import home
-from infra.cli.options import CELLS, NewestRun, named_cells
+from infra.cli.arguments import CELLS, NewestRun, named_cells
 from streaming_core.cli.options import Json
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def gate(
         lockstep gate --against HEAD~1
         lockstep gate --against main --cells CELL
     """
-    from infra.services.gate import gate as compare
-    from infra.services.gate import is_red
+    from infra.gate.evaluation import gate as compare
+    from infra.gate.evaluation import is_red
 
     progress = Console(stderr=True)
 
@@ -59,7 +59,7 @@ def gate(
 
 
 def _print(console: Console, run: Run) -> None:
-    from infra.services.gate import RED
+    from infra.gate.evaluation import RED
     from reports.history import short
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))

@@ -14,11 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.airflow import home as airflow_home
+from infra.airflow import airflow_home
 from infra.checkout import ROOT
 from streaming_core.cli.options import Json
-from streaming_core.errors import BadInput, CommandFailed
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, CommandFailed, ExitCode
 from streaming_core.regression.preflight import Preflight
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def _look(names: Sequence[str]) -> list[dict]:
     # Outside its own processes, Airflow finds connections of its database only with this setting. Its command line
     # sets it, too.
     environment = airflow_home.environment() | {"_AIRFLOW_PROCESS_CONTEXT": "server"}
-    command = [sys.executable, "-m", "dags.lib.preflight", *names]
+    command = [sys.executable, "-m", "infra.airflow.hosts", *names]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["the program that looks at the hosts printed nothing"])[-1]

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from infra.checkout import home
-from infra.cli.options import Separator, Unit
+from infra.cli.arguments import Separator, Unit
 from streaming_core.cli.options import Settings, grouped, parameters
 from streaming_core.errors import BadInput
 
@@ -92,8 +92,7 @@ def import_(
         lockstep import scalejoin --stream Left=a.csv --stream Right=b.csv --name ab
         lockstep run --applications wc --data '{"wc": "lines"}'
     """
-    from infra.services import importing
-    from jobs import import_events
+    from jobs import import_events, imports
     from jobs.session import spark_session
 
     params = parameters(name, None, settings)
@@ -102,9 +101,9 @@ def import_(
         raise BadInput(
             "give either --name NAME, to use the import in regressions, or --out DIR, to write it to a folder"
         )
-    out = out or importing.folder_of(home(), name, kept_as or "")
+    out = out or imports.folder_of(home(), name, kept_as or "")
     import_events.check_out(out)
-    form = importing.Form(
+    form = imports.Form(
         name,
         origin.files or [],
         origin.streams or [],
@@ -114,7 +113,7 @@ def import_(
         params,
         columns.tolerance,
     )
-    request = importing.request(form)
+    request = imports.request(form)
     count = len(request.names)
     with (
         Console(stderr=True).status(f"reading {count} file{'s' * (count > 1)}"),
@@ -123,4 +122,4 @@ def import_(
         # Spark's own handler makes the job fail: the message would name a failed job, not Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         manifest = import_events.run(session, request, out)
-    print("\n".join(importing.lines(out, manifest)))
+    print("\n".join(imports.lines(out, manifest)))

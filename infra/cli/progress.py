@@ -10,7 +10,7 @@ from rich.text import Text
 
 from infra import checkout
 from infra.airflow.regression import TaskChange
-from infra.services.lock import holder, of_home
+from infra.hosts.lock import holder, of_home
 from reports.estimate import duration
 from reports.history import History
 from reports.views.overview import Unfinished

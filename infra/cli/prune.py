@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra import checkout
-from infra.services.lock import hold
-from streaming_core.ending import say
+from infra.hosts.lock import hold
 from streaming_core.errors import BadInput
+from streaming_core.process.ending import say
 
 if TYPE_CHECKING:
-    from infra.services.prune import Item
+    from infra.history.disk_space import Item
 
 
 def prune(
@@ -37,7 +37,7 @@ def prune(
     """
     if not 0 <= cache_gb < 1e9:
         raise BadInput(f"--cache-gb must be between 0 and 1e9, got {cache_gb:g}")
-    from infra.services.prune import removable, remove
+    from infra.history.disk_space import removable, remove
 
     home, cache_bytes = checkout.home(), int(cache_gb * 1e9)
     if dry_run:

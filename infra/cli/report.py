@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from infra import checkout
-from infra.cli.options import NewestRun
+from infra.cli.arguments import NewestRun
 from streaming_core.cli.options import Json
 from streaming_core.errors import BadInput, refusal
 from streaming_core.storage import write_text

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.live import Live
 
 from infra import checkout
-from infra.airflow import home as airflow_home
-from infra.cli.request import OPTIONS, conf
-from infra.services.lock import signature
+from infra.airflow import airflow_home
+from infra.cli.run_options import OPTIONS, conf
+from infra.hosts.lock import signature
 from streaming_core.cli.options import Json, takes
 from streaming_core.errors import RunFailed
 from streaming_core.process import Noted

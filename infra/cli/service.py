@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from string import Template
 
-from infra.airflow import home as airflow_home
+from infra.airflow import airflow_home
 from infra.checkout import ROOT, home
-from infra.cli.options import Port
+from infra.cli.arguments import Port
 from streaming_core.errors import BadInput, refusal
 from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_text
 
 UNIT = "lockstep.service"
-TEMPLATE = ROOT / "infra" / "services" / UNIT
+TEMPLATE = ROOT / "infra" / "cli" / UNIT
 NEXT = (
     "systemctl --user daemon-reload",
     f"systemctl --user enable --now {UNIT}",

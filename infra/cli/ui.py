@@ -20,11 +20,11 @@ from typing import Any
 
 from rich.console import Console
 
-from infra.airflow import home as airflow_home
-from infra.airflow.api import healthy, passwords
+from infra.airflow import airflow_home
+from infra.airflow.api_server import healthy, passwords
 from infra.checkout import ROOT, user
-from infra.cli.options import Port
-from infra.services.lock import holder, signature
+from infra.cli.arguments import Port
+from infra.hosts.lock import holder, signature
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import POLL_SECONDS, Noted, alive, end_group, end_groups, identity, start
 from streaming_core.storage import Lock, left_json, write_json

@@ -20,7 +20,7 @@ def build() -> None:
     Examples:
         lockstep warehouse build
     """
-    from infra.services.warehouse import build
+    from infra.history.marts import build
 
     print(build(home()))
 
@@ -35,7 +35,7 @@ def rebuild() -> None:
     Examples:
         lockstep warehouse rebuild
     """
-    from infra.services.warehouse import rebuild
+    from infra.history.marts import rebuild
 
     print(rebuild(home()))
 
@@ -49,7 +49,7 @@ def docs() -> None:
     Examples:
         lockstep warehouse docs
     """
-    from infra.services.warehouse import document
+    from infra.history.marts import document
 
     print(document(home()))
 
@@ -64,6 +64,6 @@ def freshness() -> None:
     Examples:
         lockstep warehouse freshness
     """
-    from infra.services.warehouse import freshness
+    from infra.history.marts import freshness
 
     print(freshness(home()))

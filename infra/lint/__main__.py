@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from infra.checkout import ROOT
-from infra.lint import checkers, code, figures, links, prose
+from infra.lint import checkers, definitions, figures, links, prose
 from infra.lint.violation import Violation
-from streaming_core import ending
 from streaming_core.errors import CommandFailed
+from streaming_core.process import ending
 
 
 def main(root: Path = ROOT) -> int:
@@ -31,7 +31,7 @@ def violations(root: Path) -> list[Violation]:
             pool.submit(checkers.ruff, root),
             pool.submit(checkers.codespell, root, paths),
         ]
-        ours = [check.check(root, paths) for check in (prose, links, figures, code)]
+        ours = [check.check(root, paths) for check in (prose, links, figures, definitions)]
         return [violation for part in ours for violation in part] + [
             violation for check in checks for violation in check.result()
         ]

@@ -2,7 +2,8 @@
 
 from typing import NoReturn
 
-from streaming_core import ending, process
+from streaming_core import process
+from streaming_core.process import ending
 
 
 def main() -> NoReturn:

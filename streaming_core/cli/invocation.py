@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from streaming_core.errors import BadInput
-from streaming_core.numerals import integer, real
+from streaming_core.language.parameters import integer, real
 
 # Typer's own base of usage errors: it exports only this subclass.
 UsageError: Any = typer.BadParameter.__base__

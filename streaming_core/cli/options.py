@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
 from streaming_core.errors import BadInput, bounds_of, one_line, range_text, unknown
-from streaming_core.numerals import integer
+from streaming_core.language.parameters import integer
 from streaming_core.run.report import RunReport
 from streaming_core.run.way import (
     AUTO_PLAN,

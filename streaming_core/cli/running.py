@@ -21,7 +21,7 @@ from streaming_core.cli.options import (
     takes,
 )
 from streaming_core.cli.output import NAME, Bar, show, show_recording
-from streaming_core.ending import say
+from streaming_core.process.ending import say
 
 if TYPE_CHECKING:
     from streaming_core.run.report import Planned, RunReport

@@ -18,8 +18,7 @@ from streaming_core.conformance.workloads import Case, cases
 from streaming_core.data import comparison
 from streaming_core.engines import environment
 from streaming_core.engines import registry as engines
-from streaming_core.errors import BadInput, RunFailed, unknown
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, ExitCode, RunFailed, unknown
 from streaming_core.language.application import App
 from streaming_core.run.way import ENGINE_EXECUTORS, MAX_THREADS
 from streaming_core.storage import save_json

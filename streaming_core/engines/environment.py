@@ -4,7 +4,7 @@
     .environment/...              the files of the engine's `build`
     .environment/installed.json   written last: the digest of the environment's sources
 
-`lockstep engines install` makes it (infra/services/engines.py). The engine's commands see it as ENGINE_HOME.
+`lockstep engines install` makes it (infra/engines/installation.py). The engine's commands see it as ENGINE_HOME.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 
 from numba.core.errors import NumbaError
 
-from streaming_core import emission, interruption
+from streaming_core import interruption
 from streaming_core.errors import CommandFailed
 from streaming_core.kernels import batches, entry, phases, windows
 from streaming_core.kernels.dialect import Translator
@@ -31,6 +31,7 @@ from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved
 from streaming_core.language.source import named
+from streaming_core.machine_code import emission
 
 
 @dataclass

@@ -15,10 +15,10 @@ from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from streaming_core import emission
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
+from streaming_core.machine_code import emission
 
 if TYPE_CHECKING:
     from numba.core.dispatcher import Dispatcher

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from streaming_core.errors import BadInput, range_text, unknown
 from streaming_core.language.declaration import declares
-from streaming_core.numerals import integer, real
 
 _KINDS = {bool: "true or false", int: "an integer", float: "a finite number", str: "a text"}
+# ASCII digits, without the spaces, underscores and foreign digits that Python accepts.
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def integer(text: str) -> int:
+    """The integer that a text says; raises ValueError if it says none."""
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"no integer: {text!r}")
+    return int(text)
+
+
+def real(text: str) -> float:
+    """The finite number that a text says; raises ValueError if it says none."""
+    if not _REAL.fullmatch(text) or (value := float(text)) in (float("inf"), float("-inf")):
+        raise ValueError(f"no finite number: {text!r}")
+    return value
 
 
 @declares

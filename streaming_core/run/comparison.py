@@ -20,8 +20,7 @@ import pyarrow as pa
 from streaming_core.data import comparison
 from streaming_core.data.comparison import SHOWN, Difference, Differences
 from streaming_core.data.parts import Parts, states
-from streaming_core.errors import BadInput, refusal
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import BadInput, ExitCode, refusal
 from streaming_core.oracle import oracle
 from streaming_core.run import recording
 from streaming_core.run.report import RunReport, Sample, read_report

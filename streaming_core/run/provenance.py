@@ -11,16 +11,16 @@ from typing import Any
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.ending import say
 from streaming_core.kernels.program import Program
 from streaming_core.process import git
+from streaming_core.process.ending import say
 from streaming_core.run import probe
 from streaming_core.run.processor import processor
 from streaming_core.run.report import Rerun, RunReport, Sample
 from streaming_core.run.way import RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/services/wheel.py)
+BUILD_FILE = "BUILD"  # in the package, if it was shipped to a host (infra/hosts/wheel.py)
 
 
 @dataclass(frozen=True)

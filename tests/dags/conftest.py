@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from infra.airflow import home
+from infra.airflow.airflow_home import location, prepare, write_configuration
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 
 ROOT = Path(__file__).resolve().parents[2]
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-")
-home.write_configuration(home.location())
+write_configuration(location())
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def hasty(monkeypatch):
 @pytest.fixture(scope="session")
 def airflow_home():
     """AIRFLOW_HOME with its database, connections and pools."""
-    home.prepare(home.location() / "prepare.log")
-    return home.location()
+    prepare(location() / "prepare.log")
+    return location()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import pytest
 from airflow.utils.state import DagRunState
 
 from dags.lib.alerts import Alert, late, verdict_message
-from dags.lib.decisions import question
+from dags.lib.approvals import question
 from infra.airflow import connections
 from reports.attachment import attachment
 from reports.history import History, short

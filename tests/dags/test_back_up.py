@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.lib.backup import back_up
+from dags.back_up_history import back_up
 from dags.lib.plan import VALIDATED
-from infra.services.backup import restore
+from infra.history.archive import restore
 from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import named

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
-from dags.lib import importing
+from dags.lib import import_form
 from dags.lib.form import regression_params
 from jobs import fitting
 from streaming_core.apps import registry
@@ -36,7 +36,7 @@ def inbox(lockstep_home, monkeypatch) -> Path:
 
 def refusal(**fields) -> str:
     with pytest.raises(AirflowFailException) as refused:
-        importing.check(FORM | {"application": "wc", "name": "mine"} | fields)
+        import_form.check(FORM | {"application": "wc", "name": "mine"} | fields)
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
@@ -51,10 +51,10 @@ def test_tasks_check_the_form_and_then_import(dags):
 
 
 def test_form_describes_every_field_and_offers_all_applications(inbox):
-    params = importing.import_params()
+    params = import_form.import_params()
     assert {"application", "name", *FORM} == set(params)
     assert sorted(params["application"].schema["enum"]) == registry.names()
-    assert importing.UNITS == fitting.UNITS
+    assert import_form.UNITS == fitting.UNITS
     assert str(inbox) in params["files"].description
     for name, param in params.items():
         assert param.schema["title"], name
@@ -78,7 +78,7 @@ def test_form_describes_every_field_and_offers_all_applications(inbox):
 )
 def test_form_refuses_invalid_values(name, value):
     with pytest.raises((ParamValidationError, jsonschema.ValidationError)):
-        importing.import_params()[name].resolve(value)
+        import_form.import_params()[name].resolve(value)
 
 
 def test_paths_and_links_outside_the_roots_and_fifos_are_refused_in_one_line(inbox):
@@ -97,7 +97,7 @@ def test_paths_and_links_outside_the_roots_and_fifos_are_refused_in_one_line(inb
     ):
         assert refusal(files=["a.csv", path]).startswith(message)
         assert refusal(application="scalejoin", streams=[f"Left={path}", "Right=a.csv"]).startswith(message)
-    assert importing.check(FORM | {"application": "wc", "name": "mine", "files": [str(inbox / "a.csv"), " "]}) == {
+    assert import_form.check(FORM | {"application": "wc", "name": "mine", "files": [str(inbox / "a.csv"), " "]}) == {
         "folder": str(inbox.parent / "imported" / "wc" / "mine"),
         "files": 1,
     }
@@ -106,7 +106,7 @@ def test_paths_and_links_outside_the_roots_and_fifos_are_refused_in_one_line(inb
 def test_setting_adds_another_root(inbox, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_IMPORT_ROOTS", f"/nosuch:{inbox.parent}")
     form = FORM | {"application": "wc", "name": "mine", "files": [str(inbox.parent / "outside.csv")]}
-    assert importing.check(form)["files"] == 1
+    assert import_form.check(form)["files"] == 1
     assert "(/nosuch, " in refusal(files=["/etc/passwd"])
 
 
@@ -151,8 +151,8 @@ def test_import_of_two_streams_equals_the_generated_events_and_is_offered(inbox,
         pq.write_table(pa.table({field: of_stream[c] for field, c in columns.items()}), inbox / f"{name}.parquet")
     form = FORM | {"application": "scalejoin", "name": "ours"}
     form |= {"streams": ["Right=Right.parquet", f"Left={inbox / 'Left.parquet'}"]}
-    assert importing.check(form) == {"folder": str(home / "imported" / "scalejoin" / "ours"), "files": 2}
-    result = importing.import_files(form, spark)
+    assert import_form.check(form) == {"folder": str(home / "imported" / "scalejoin" / "ours"), "files": 2}
+    result = import_form.import_files(form, spark)
     assert result == {"data": "scalejoin/ours", "events": 2000, "rows": 2000, "set_aside": 0}
     assert ": 2,000 events for scalejoin, from 2,000 rows of 2 files" in capsys.readouterr().out
     manifest = workload.read_manifest(home / "imported" / "scalejoin" / "ours")

@@ -55,7 +55,7 @@ def home(tmp_path, monkeypatch) -> Home:
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": extra}))
     monkeypatch.setenv("AIRFLOW_CONN_THERE", json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "extra": extra}))
     # Nothing is shipped to the other machine, and nothing runs there.
-    monkeypatch.setattr("dags.lib.hosts.SshHost.driver", "/there/infra/services/cell.py")
+    monkeypatch.setattr("infra.airflow.hosts.SshHost.driver", "/there/infra/hosts/cell.py")
     return Home(tmp_path / "lockstep")
 
 

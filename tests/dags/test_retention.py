@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.utils.state import DagRunState
 
-from dags.lib import retention
+from dags import retention
 from infra.airflow import database
 from streaming_core.errors import RunFailed
 from streaming_core.regression.project import named

@@ -14,7 +14,7 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from dags.lib import jobs
 from dags.lib.spark import ServerHook, SparkCells, SparkServer, SparkTask
-from infra.services.spark import Server, ServerLost
+from infra.spark.server import Server, ServerLost
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import SPARK, losses
 from streaming_core.regression.home import Home

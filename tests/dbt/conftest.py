@@ -22,14 +22,14 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD_AND_UNIT_TESTS = """
 import json, sys
 from pathlib import Path
-from infra.services import months, warehouse
+from infra.history import months, marts
 from streaming_core.regression.home import Home
 
-months.PROJECT = warehouse.PROJECT = Path(sys.argv[3])
+months.PROJECT = marts.PROJECT = Path(sys.argv[3])
 home = Home()
-with warehouse.spark(home, "test"):
-    print(warehouse.build(home, sys.argv[2]))
-    done = warehouse.dbt(home, "test", "--select", "test_type:unit")
+with marts.spark(home, "test"):
+    print(marts.build(home, sys.argv[2]))
+    done = marts.dbt(home, "test", "--select", "test_type:unit")
 ran = [result for result in done.result if result.node.resource_type == "unit_test"]
 results = {result.node.name: [str(result.status), result.message] for result in ran}
 json.dump(results, open(sys.argv[1], "w"))

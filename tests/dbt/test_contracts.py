@@ -19,16 +19,16 @@ PROJECT = Path(__file__).resolve().parents[2] / "dbt"
 BUILD = """
 import json, sys
 from pathlib import Path
-from infra.services import warehouse
+from infra.history import marts
 from streaming_core.regression.home import Home
 
-warehouse.PROJECT = Path(sys.argv[1])
+marts.PROJECT = Path(sys.argv[1])
 home, results = Home(), {}
-with warehouse.spark(home, "test"):
+with marts.spark(home, "test"):
     for name, select in json.loads(sys.argv[2]).items():
-        (warehouse.PROJECT / "models" / "marts" / "runs.sql").write_text(select)
+        (marts.PROJECT / "models" / "marts" / "runs.sql").write_text(select)
         select = ["--select", "+runs", "--exclude-resource-type", "unit_test", "--indirect-selection", "cautious"]
-        done = warehouse.dbt(home, "build", *select)
+        done = marts.dbt(home, "build", *select)
         results[name] = [[one.node.name, str(one.status), one.message or ""] for one in done.result]
 json.dump(results, open(sys.argv[3], "w"))
 """

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from infra.services import months
+from infra.history import months
 from jobs.raw import write_raw
 from streaming_core.regression.home import Home
 from tests.dbt.conftest import python
@@ -21,20 +21,20 @@ MARTS = ("cells", "verdicts", "throughput", "latency")
 # Runs steps of a test in one process, because a Spark server takes as long as a build.
 STEPS = """
 import json, sys
-from infra.services import months, warehouse
+from infra.history import months, marts
 from streaming_core.regression.home import Home
 from tests.dbt import test_months
 
 home = Home()
 seen = {}
-with warehouse.spark(home, "test"):
+with marts.spark(home, "test"):
     for step in test_months.SCRIPT:
         getattr(test_months, step)(home)
-        result = warehouse._marts(home, months.changed(home))
+        result = marts._marts(home, months.changed(home))
         seen[step] = test_months.observed(home) | {"failed": [
             one.node.name for one in result.result if str(one.status) not in ("success", "pass", "no-op")
         ]}
-    warehouse._build(home, is_documented=True)  # after models that are incremental
+    marts._build(home, is_documented=True)  # after models that are incremental
 json.dump(seen, open(sys.argv[1], "w"))
 """
 

@@ -127,9 +127,9 @@ if __name__ == "__main__":
     import streaming_core.oracle.oracle
     import streaming_core.run.engine
     import streaming_core.run.planning  # noqa: F401
-    from streaming_core import ending
     from streaming_core.cli import main as command_line
     from streaming_core.data.digest import digest_table
+    from streaming_core.process import ending
     from tests.differential import live
 
     def main() -> None:

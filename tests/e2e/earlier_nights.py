@@ -12,7 +12,7 @@ import sys
 import time
 
 from infra import checkout
-from infra.services.cell import run
+from infra.hosts.cell import run
 from jobs import load_metrics
 from jobs.raw import write_raw
 from streaming_core.apps import registry

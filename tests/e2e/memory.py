@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.checkout import ROOT
-from infra.services.spark import SESSION_SETTINGS, Server, settings_of
+from infra.spark.server import SESSION_SETTINGS, Server, settings_of
 from jobs import cluster
 from jobs.run_folder import read_plan
 from streaming_core.regression.home import Home

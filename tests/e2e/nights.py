@@ -38,8 +38,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from infra.services.build import Build
-from infra.services.pairs import one_side
+from infra.gate.pairs import one_side
+from infra.hosts.build import Build
 from reports.history import Cell, History, Run, short
 from reports.history.speed import JUDGED
 from streaming_core.regression.home import Home
@@ -308,7 +308,7 @@ def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) 
     nights.edit("dags/nightly.py", "poke_interval=30", "poke_interval=5")
     nights.matrix(UNCHANGED.format(minutes=ONE_CELL) if gated else "")
     nights.commit("base")
-    build_base = "from infra import checkout; from infra.services import build; "
+    build_base = "from infra import checkout; from infra.hosts import build; "
     build_base += "build.at_commit(checkout.home(), build.resolve('base'), 'base', print)"
     say(nights.python("-c", build_base).strip() or "base is built")
     with nights.up():

@@ -41,7 +41,7 @@ PAGES = [
         if page.stem in WITH_RUNS
     ),
 ]
-PREPARE = "import pathlib; from infra.airflow import home; home.prepare(pathlib.Path('prepare.log'))"
+PREPARE = "import pathlib; from infra.airflow import airflow_home; airflow_home.prepare(pathlib.Path('prepare.log'))"
 
 
 @pytest.fixture(scope="module")

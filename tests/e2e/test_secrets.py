@@ -34,7 +34,7 @@ def test_environment_of_an_application_has_no_secret(copied, user_environment, t
     (attempt / "spec.json").write_text(
         json.dumps({"app": "peek", "executor": "pooled", "threads": 1, "repetitions": 1})
     )
-    driver = [copied / ".venv" / "bin" / "python", copied / "infra" / "services" / "cell.py", "run", attempt]
+    driver = [copied / ".venv" / "bin" / "python", copied / "infra" / "hosts" / "cell.py", "run", attempt]
     secrets = dict.fromkeys(SECRETS, SECRET)
     run(*driver, "--input", workload, LOCKSTEP_APP_MODE="fast", **secrets)
     lines = (tmp_path / "attempt-1.stdout.log").read_text().splitlines()

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.airflow.api import Api, healthy
+from infra.airflow.api_server import Api, healthy
 from reports.history import History
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage

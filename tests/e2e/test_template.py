@@ -31,8 +31,8 @@ OWN = {
 # The ids in Airflow, as a project's own AIRFLOW_HOME has them.
 LIST = """
 import json, pathlib, sys
-from infra.airflow import home
-home.prepare(pathlib.Path(sys.argv[1]))
+from infra.airflow import airflow_home
+airflow_home.prepare(pathlib.Path(sys.argv[1]))
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models import Connection, Pool
 from airflow.utils.session import create_session

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from infra.cli.summary import as_dict, print_run
-from infra.services.decisions import append
+from infra.history.ledger import append
 from reports.history import History
 from reports.history.gate import Gate, sentence
 from reports.publish import publish

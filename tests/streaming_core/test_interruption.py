@@ -25,7 +25,7 @@ main()
 
 # Inside a callback of numba, which prints and loses exceptions.
 COMPILING = """
-from streaming_core import emission
+from streaming_core.machine_code import emission
 truth, messages = emission.emit, []
 def emit(*arguments):
     if not messages:

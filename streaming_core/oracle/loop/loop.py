@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-from streaming_core import emission, machine_code
+from streaming_core import machine_code
 from streaming_core.data.rows import nameable_text
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
 from streaming_core.language.typed import Program
+from streaming_core.machine_code import emission
 from streaming_core.oracle.events import columns, seqs
 from streaming_core.oracle.loop import checks, layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at

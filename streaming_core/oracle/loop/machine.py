@@ -10,8 +10,9 @@ from typing import Any
 from numba import njit, types
 
 import streaming_core.language.wrapping  # noqa: F401 - the oracle's integers wrap around too
-from streaming_core import emission, errors, interruption, language, machine_code
+from streaming_core import errors, interruption, language, machine_code
 from streaming_core.data import digest
+from streaming_core.machine_code import emission
 from streaming_core.storage import digest_of
 
 OPTIONS = {"error_model": "numpy", "fastmath": False, "boundscheck": False, "nogil": True}

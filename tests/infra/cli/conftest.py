@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.cli import command
-from streaming_core import ending
+from streaming_core.process import ending
 
 
 def lockstep(*arguments: str) -> int:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.services import backup as service
-from infra.services.decisions import acknowledge
-from infra.services.lock import hold
+from infra.history import archive
+from infra.history.ledger import acknowledge
+from infra.hosts.lock import hold
 from reports.history import History
 from streaming_core.regression.decisions import decisions
 from streaming_core.regression.home import Home
@@ -51,7 +51,7 @@ def backup_folder(tmp_path_factory) -> Path:
     for path in (*LEFT_OUT, *HISTORY):
         (home.root / path).parent.mkdir(parents=True, exist_ok=True)
         (home.root / path).write_text(path)
-    service.backup(home, folder / "b.tar.gz", print)
+    archive.backup(home, folder / "b.tar.gz", print)
     return folder
 
 
@@ -120,13 +120,13 @@ def test_unusable_home_or_target_leaves_no_backup(home, tmp_path, monkeypatch, c
 
 
 def test_file_change_during_the_backup_is_named_and_leaves_no_backup(home, tmp_path, monkeypatch, capsys):
-    write = service._write
+    write = archive._write
 
     def change_first(home: Home, *arguments) -> None:
         (home.root / HISTORY[0]).write_text("other")
         write(home, *arguments)
 
-    monkeypatch.setattr(service, "_write", change_first)
+    monkeypatch.setattr(archive, "_write", change_first)
     assert lockstep("backup", str(tmp_path / "b.tar.gz")) == 3
     assert f"{home.root / HISTORY[0]} changed during the backup" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
@@ -235,14 +235,14 @@ def test_live_home_is_unchanged(home, file, empty, capsys, monkeypatch):
 
 
 def test_home_filled_during_the_restore_is_unchanged(file, empty, tmp_path, monkeypatch, capsys):
-    read = service._read
+    read = archive._read
 
     def read_and_fill(*arguments) -> list[str]:
         (empty.root / "new").touch()
         return read(*arguments)
 
     empty.root.mkdir()
-    monkeypatch.setattr(service, "_read", read_and_fill)
+    monkeypatch.setattr(archive, "_read", read_and_fill)
     assert lockstep("restore", str(file)) == 3
     assert f"LOCKSTEP_HOME={empty.root} cannot be replaced" in capsys.readouterr().err
     assert [path.name for path in empty.root.iterdir()] == ["new"]

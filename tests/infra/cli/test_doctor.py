@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.services import sharing
+from infra.hosts import sharing
 from jobs.raw import write_raw
 from streaming_core.regression.home import Home
 from tests.infra.cli.conftest import lockstep

@@ -14,7 +14,7 @@ import typer
 from dotenv import dotenv_values
 
 from infra.cli import command as lockstep
-from infra.services.engines import REQUIREMENTS
+from infra.engines.installation import REQUIREMENTS
 from streaming_core.cli import command as streaming_core
 from streaming_core.data import workload
 from streaming_core.engines.environment import FOLDER

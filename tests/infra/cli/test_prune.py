@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.services import decisions as decide
+from infra.history import ledger
 from jobs.raw import write_raw
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
@@ -123,7 +123,7 @@ def test_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, capsy
         make_run(home, day)
     assert lockstep("prune") == 0
     assert len(outputs_of(red)) == 4
-    assert "ada acknowledged 1 red cell: " in decide.acknowledge(home, red.name, None, "ada", "seen")
+    assert "ada acknowledged 1 red cell: " in ledger.acknowledge(home, red.name, None, "ada", "seen")
     assert len(outputs_of(red)) == 4, "acknowledging removes nothing by itself"
     assert lockstep("prune") == 0
     assert outputs_of(red) == []
@@ -132,9 +132,9 @@ def test_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, capsy
 
 def test_red_run_keeps_its_outputs_until_all_of_its_red_cells_are_acknowledged(home):
     red = make_run(home, 1, "different", bound="failed")
-    decide.acknowledge(home, red.name, [BOUND], "ada", "the bound crashed")
+    ledger.acknowledge(home, red.name, [BOUND], "ada", "the bound crashed")
     assert is_kept(home, red)
-    decide.acknowledge(home, red.name, [CELL], "ada", "known")
+    ledger.acknowledge(home, red.name, [CELL], "ada", "known")
     assert lockstep("prune") == 0
     assert outputs_of(red) == []
 
@@ -194,8 +194,8 @@ def test_red_cells_of_a_loaded_run_can_be_acknowledged(home):
     for run in (GREEN, RED):
         home.run(run).mkdir(parents=True)
     with pytest.raises(BadInput, match=f"{GREEN} has no red cells"):
-        decide.acknowledge(home, GREEN, None, "ada", "seen")
-    assert "ada acknowledged 3 red cells: " in decide.acknowledge(home, RED, None, "ada", "seen")
+        ledger.acknowledge(home, GREEN, None, "ada", "seen")
+    assert "ada acknowledged 3 red cells: " in ledger.acknowledge(home, RED, None, "ada", "seen")
 
 
 def test_run_without_verdicts_keeps_its_outputs_and_inputs(home):

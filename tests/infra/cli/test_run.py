@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from infra.airflow import home as airflow_home
+from infra.airflow import airflow_home
 from infra.cli.progress import Progress
-from infra.services.lock import of_home, signature
+from infra.hosts.lock import of_home, signature
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage

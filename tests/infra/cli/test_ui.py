@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.airflow import home as airflow_home
+from infra.airflow import airflow_home
 from infra.cli import ui
-from infra.services.lock import signature
+from infra.hosts.lock import signature
 from streaming_core.process import alive, identity, signal_group
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.services import warehouse as warehouse_service
-from infra.services.lock import hold
-from infra.services.spark import Server
+from infra.history import marts
+from infra.hosts.lock import hold
+from infra.spark.server import Server
 from jobs.raw import write_raw
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import ELSEWHERE, RAW, SCHEMA_VERSION, parts, rows
@@ -288,7 +288,7 @@ def test_killed_command_leaves_no_server_and_no_lock(tmp_path):
 
 BUILD_ON_A_SERVER = """
 import os, subprocess, sys
-from infra.services.spark import Server
+from infra.spark.server import Server
 from streaming_core.regression.home import Home
 
 server = Server(Home())
@@ -315,4 +315,4 @@ sys.exit(code)
     ],
 )
 def test_most_specific_line_of_an_error_is_named(message, line):
-    assert warehouse_service._line(message) == line
+    assert marts._line(message) == line

@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from infra.services.engines import install
+from infra.engines.installation import install
 from streaming_core.conformance import suite
 from streaming_core.engines import environment, registry
 

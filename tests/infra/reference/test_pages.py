@@ -21,8 +21,7 @@ from streaming_core.api import __all__ as api
 from streaming_core.apps import registry
 from streaming_core.cli import command as streaming_core
 from streaming_core.engines.contract import Manifest, Pass, Report, Task
-from streaming_core.errors import bounds_of
-from streaming_core.exit_codes import ExitCode
+from streaming_core.errors import ExitCode, bounds_of
 from streaming_core.language.application import App
 from streaming_core.language.stream import KeyedStream, Stream
 from streaming_core.language.typed.expressions import METHODS

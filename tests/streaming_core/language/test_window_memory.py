@@ -117,7 +117,7 @@ CASES = {
 }
 SCRIPT = """
 import resource
-from streaming_core import ending
+from streaming_core.process import ending
 from streaming_core.kernels.program import compile_app
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks

@@ -1,0 +1,265 @@
+"""The hosts that run cells: this machine, or another one through SSH. An Airflow connection names each host.
+
+This machine runs cells from this checkout. Another machine runs them from a copy of this checkout, which Lockstep
+ships there as a wheel (infra/hosts/shipment.py). The host needs an interpreter with the packages of the engine, and
+LOCKSTEP_HOME. The extra of the connection, which is JSON, may set
+
+    python           the interpreter                                 default: this one, or python3
+    wrapper          words before the engine's command, a list       default: none
+    lockstep_home    LOCKSTEP_HOME on that host                      default: the same path as here (a shared mount)
+    builds           the folder for builds on that host              default: ~/.cache/lockstep/builds
+    patience         seconds without a connection after which
+                     the host is lost                                default: 300
+
+`python -m infra.airflow.hosts CONNECTION...` looks at hosts without a run. The last line of its output is a JSON list
+of preflights. Exit code 2 means that a connection is missing or of another type.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+
+from infra.airflow import connections
+from infra.checkout import ROOT
+from streaming_core.errors import BadInput, line_of
+from streaming_core.process import Process, ending
+from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import Preflight
+
+if TYPE_CHECKING:
+    from paramiko import SSHClient
+
+    from infra.hosts.build import Build
+    from infra.hosts.shipment import Delivery
+
+LOST = 75
+PATIENCE_SECONDS = 300
+LEASE_SECONDS = 60  # beyond the patience
+DRIVER = Path("infra", "hosts", "cell.py")  # in the checkout, and in a build
+BUILDS = "~/.cache/lockstep/builds"
+REACH = "check that it is up, and the address, login and keys of the connection"
+
+
+class HostLost(ConnectionError):
+    """The connection to a host, or the host itself, is lost."""
+
+
+class Host(BaseHook):
+    """Runs attempts at cells on the machine that an Airflow connection names."""
+
+    default_python = sys.executable
+    driver: str  # the path of cell.py on the host
+
+    def __init__(self, conn_id: str, home: Home):
+        super().__init__()
+        self.connection: Connection = self.get_connection(conn_id)
+        self.home = home
+        extra = self.connection.extra_dejson
+        self.python = extra.get("python", self.default_python)
+        self.wrapper = extra.get("wrapper", [])
+        self.remote_home = extra.get("lockstep_home", str(home.root))
+        self.builds = extra.get("builds", BUILDS)
+        if not isinstance(self.wrapper, list) or not all(isinstance(word, str) for word in self.wrapper):
+            raise BadInput(
+                f"wrapper must be a list of words, got {self.wrapper!r}: set it in the extra of the connection"
+            )
+
+    @classmethod
+    def of(cls, conn_id: str, home: Home) -> Host:
+        """The host of a connection: another machine if its type is ssh, else this machine."""
+        kind = BaseHook.get_connection(conn_id).conn_type
+        return (SshHost if kind == "ssh" else LocalHost)(conn_id, home)
+
+    def command(self, attempt: Path, workload: Path, timeout: float) -> list[str]:
+        """The command on the host that runs an attempt, or waits for it if it already runs.
+
+        Its exit code is the engine's, or LOST if the attempt ended without a result.
+
+        Args:
+            attempt: Folder of the attempt.
+            workload: Folder of the workload.
+            timeout: Seconds after which the engine is killed.
+        """
+        command = [self.python, self.driver, "run", self.path(attempt), "--input", self.path(workload)]
+        return [*command, "--wrapper", json.dumps(self.wrapper), "--timeout", str(timeout)]
+
+    def stop_command(self, attempt: Path) -> list[str]:
+        """The command on the host that ends the attempt's process group."""
+        return [self.python, self.driver, "stop", self.path(attempt)]
+
+    def preflight(self) -> Preflight:
+        """Look at the host, and bring it the build of its cells. A host that cannot be reached has a reason, too.
+
+        Raises:
+            BadInput: The connection is not valid, or the build does not fit the host.
+        """
+        raise NotImplementedError
+
+    def path(self, path: Path) -> str:
+        """A path below LOCKSTEP_HOME, on the host."""
+        return str(PurePosixPath(self.remote_home) / path.relative_to(self.home.root))
+
+
+class LocalHost(Host):
+    """This machine: the engine ends with the task."""
+
+    driver = str(ROOT / DRIVER)
+
+    def __init__(self, conn_id: str, home: Home):
+        super().__init__(conn_id, home)
+        self._process = Process()
+
+    def preflight(self) -> Preflight:
+        """Check the host, and say whether it can run cells."""
+        from infra.hosts import machine
+        from infra.hosts.judgement import judge
+
+        return judge(self.connection.conn_id, machine.facts(str(self.home.root)))
+
+    def run(self, attempt: Path, workload: Path, timeout: float, say: Callable[[str], None]) -> int:
+        """Run an attempt, and pass the lines of its output to `say`; returns the exit code of `command`."""
+        command = self.command(attempt, workload, timeout)
+        # The tether ends the engine even if this process is killed.
+        code = self._process.run([*command, "--tether"], say, folder=ROOT, tether=True)
+        # A negative code means that the driver itself was killed, so the attempt has no result.
+        return LOST if code < 0 else code
+
+    def stop(self) -> None:
+        """End the process group of the attempt that runs."""
+        self._process.kill()
+
+
+class SshHost(Host):
+    """Another machine. The engine survives a lost connection, and a second call of `command` waits for it."""
+
+    default_python = "python3"
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a connection after which the host is lost."""
+        return float(self.connection.extra_dejson.get("patience", PATIENCE_SECONDS))
+
+    def command(self, attempt: Path, workload: Path, timeout: float) -> list[str]:
+        """The command line on the host that runs an attempt, or waits for one that runs."""
+        # A lane that has lost this host gives its cell to another one. The engine stops a little later.
+        return [*super().command(attempt, workload, timeout), "--lease", str(self.patience + LEASE_SECONDS)]
+
+    @cached_property
+    def driver(self) -> str:  # type: ignore[override]
+        """The path of cell.py on the host, in the build. Brings the build to the host if it lacks it.
+
+        Raises:
+            HostLost: The host cannot be reached.
+            BadInput: The build does not fit the host.
+        """
+        with self.connect() as client:
+            return str(self.deliver(client).folder / DRIVER)
+
+    def preflight(self) -> Preflight:
+        """Check the host, and say whether it can run cells."""
+        from infra.hosts import machine
+        from infra.hosts.judgement import is_token_here, judge, token
+        from infra.hosts.shipment import ask
+
+        host = self.connection.conn_id
+        try:
+            with token(self.home) as folder, self.connect() as client:
+                delivery = self.deliver(client)
+                program = delivery.folder / Path(machine.__file__).relative_to(ROOT)
+                command = [self.python, str(program), self.remote_home, self.path(folder)]
+                answer, reason = ask(client, command)
+                if not answer:
+                    raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {reason}")
+                is_shared = is_token_here(folder)
+        except HostLost as error:
+            return Preflight(host, f"{error}; {REACH}")
+        return judge(host, answer, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
+
+    def deliver(self, client: SSHClient, build: Build | None = None) -> Delivery:
+        """Bring a build to the host, if it lacks it; by default that of this checkout."""
+        from infra.hosts import shipment, wheel
+        from infra.hosts.build import checkout
+
+        return shipment.deliver(client, self.python, self.builds, wheel.wheel_of(build or checkout(), self.home))
+
+    @contextmanager
+    def connect(self) -> Iterator[SSHClient]:
+        """A connection to the host.
+
+        Raises:
+            HostLost: The connection fails, also within the block.
+            BadInput: The fields of the connection are not valid.
+        """
+        from airflow.providers.ssh.hooks.ssh import SSHHook
+
+        try:
+            hook = SSHHook(ssh_conn_id=self.connection.conn_id, keepalive_interval=15)
+        except (AirflowException, ValueError, self._ssh_error()) as error:
+            raise BadInput(f"its connection is not valid: {line_of(error)}") from None
+        try:
+            with hook.get_conn() as client:
+                yield client
+        except (OSError, EOFError, self._ssh_error()) as error:
+            raise HostLost(f"lost the SSH connection to {self.connection.host}: {line_of(error)}") from error
+
+    @staticmethod
+    def _ssh_error() -> type[Exception]:
+        from paramiko import SSHException
+
+        return SSHException
+
+
+def preflight(conn_id: str, home: Home) -> Preflight:
+    """Look at the host of a connection before a run, and bring it the build of its cells.
+
+    Args:
+        conn_id: The id of the connection, which exists.
+        home: LOCKSTEP_HOME.
+
+    Returns:
+        The facts of the host. `reason` is None if it can run cells.
+    """
+    try:
+        return Host.of(conn_id, home).preflight()
+    except BadInput as error:
+        return Preflight(conn_id, str(error))
+
+
+def type_of(conn_id: str) -> str | None:
+    """The type of a connection; None if Airflow has none with this name."""
+    try:
+        return BaseHook.get_connection(conn_id).conn_type
+    except AirflowNotFoundException:
+        return None
+
+
+def is_lost(attempt: Path, code: int) -> bool:
+    """Whether an attempt that ended with this exit code of `Host.command` has no result."""
+    # A remote shell may report a signal that ended the command as 128 and the signal's number.
+    return code == LOST or (code > 128 and not (attempt / "exit.json").exists())
+
+
+def main() -> int:
+    """Check the names on the command line, then look at each host."""
+    from infra import checkout
+
+    names = sys.argv[1:]
+    for name in names:
+        connections.check({"hosts": [name]}, type_of, ["hosts"])
+    print(json.dumps([asdict(preflight(name, checkout.home())) for name in names]))
+    return 0
+
+
+if __name__ == "__main__":
+    ending.end("hosts", main)

@@ -1,0 +1,428 @@
+"""The Spark Connect server of one run, its lease, and the lock on LOCKSTEP_HOME that comes with it.
+
+A keeper process takes the lock, starts the server, and writes its *lease*: `spark-server.json`, which only the owner
+can read. The lease holds the owner, the server's URL and token, and the keeper's host and process. Every process that
+shares LOCKSTEP_HOME can read it, also on other machines. The server needs seconds until it listens, so a client waits
+for it (`client_lease`), and others go on.
+
+- The keeper renews the lease every HEARTBEAT_SECONDS: it sets the file's time. A lease whose time is older than
+  EXPIRES_SECONDS has expired. So the clocks of all machines must agree within a minute.
+- A reader on the keeper's machine also looks whether the keeper runs. A reader elsewhere trusts the time alone.
+- To stop the server, any process removes the lease. A keeper that could not renew its lease in time ends as well,
+  because another one may hold the lock by then.
+- The keeper also ends after a signal, when the server dies, or when the process that needs the server is gone. The
+  kernel then releases the lock, so a run that dies leaves no lock behind.
+
+The keeper of a run that uses another server starts none. It only holds the lock and the lease.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from infra.checkout import ROOT, home
+from infra.hosts.lock import holder, of_home, signature
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.process import Noted, alive, identity, signal_group, start
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_text
+
+SERVER_SETTINGS = ROOT / "infra" / "spark" / "server.conf"
+SESSION_SETTINGS = ROOT / "infra" / "spark" / "session.conf"
+START_SECONDS = 120
+STOP_SECONDS = 20
+STOP_ELSEWHERE_SECONDS = 150  # a keeper on another machine may see only its next heartbeat fail
+HEARTBEAT_SECONDS = 5
+EXPIRES_SECONDS = 90
+POLL = 0.1
+LOOPBACK = ("localhost", "127.0.0.1")
+HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
+
+
+class ServerLost(ConnectionError):
+    """The run's Spark server is gone. The caller may start another one and try again."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right of `owner` to a server, as its keeper renews it.
+
+    Attributes:
+        owner: The run, or the other work, that the server is for.
+        url: `sc://HOST:PORT`; empty if the keeper started no server.
+        token: The token that the server asks for.
+        host: The keeper's host name, for people.
+        machine: The keeper's machine: `pid` means nothing on another one.
+        pid: The keeper.
+        started: When the keeper started; see `process.identity`.
+    """
+
+    owner: str
+    url: str
+    token: str
+    host: str
+    machine: str
+    pid: int
+    started: int
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the keeper runs on this machine."""
+        return self.machine == _machine()
+
+    @property
+    def client_url(self) -> str:
+        """The URL with the token, for a client. Never put it on a command line or into a log."""
+        # Given a token, pyspark encrypts, except to localhost. The server cannot decrypt: Spark Connect has no TLS of
+        # its own. So other hosts get the token as the header that it becomes in any case.
+        secret = f"token={quote(self.token, safe='')}"
+        if not self.url.startswith("sc://localhost:"):
+            secret = f"authorization={quote(f'Bearer {self.token}', safe='')}"
+        return f"{self.url}/;{secret}"
+
+
+class Server:
+    """The server of one LOCKSTEP_HOME, for the processes that start, use and stop it."""
+
+    def __init__(self, home: Home):
+        self.home = home
+        self.lease_path = home.root / "spark-server.json"
+
+    def log_path(self, owner: str) -> Path:
+        """The log of the keeper and the server of `owner`."""
+        return self.home.log(f"spark-{owner}")
+
+    def lease(self, owner: str) -> Lease | None:
+        """The lease of `owner`; None if it has none, or its lease has expired."""
+        try:
+            # Opening the file makes NFS ask the server for its time.
+            with open(self.lease_path) as file:
+                age = time.time() - os.fstat(file.fileno()).st_mtime
+                lease = Lease(**json.load(file))
+        except (OSError, ValueError, TypeError):
+            return None
+        if lease.owner != owner or age > EXPIRES_SECONDS or (lease.is_here and not alive(asdict(lease))):
+            return None
+        return lease
+
+    def client_lease(self, owner: str) -> Lease:
+        """The lease of `owner`, once its server listens.
+
+        Raises:
+            ServerLost: `owner` has no server, or it does not listen in time. The message contains the last line of its
+                log.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            lease, log_path = self.lease(owner), self.log_path(owner)
+            if lease is None or not lease.url:
+                raise ServerLost(f"the Spark server of {owner} has ended: {_last_line(log_path)} (log: {log_path})")
+            host, _, port = lease.url.removeprefix("sc://").rpartition(":")
+            if _listens(host, int(port)):
+                return lease
+            if time.monotonic() > deadline:
+                raise ServerLost(
+                    f"the Spark server of {owner} does not listen after {START_SECONDS} s (log: {log_path})"
+                )
+            time.sleep(POLL)
+
+    def start(
+        self,
+        owner: str,
+        master: str | None = "local[*]",
+        settings: Mapping[str, str] | None = None,
+        watch: int | None = None,
+        say: Callable[[str], None] = lambda line: print(line, flush=True),
+        patience: float = 6 * 3600,
+    ) -> str:
+        """Take the lock and start the server, unless `owner` already has one. Returns before the server listens.
+
+        Args:
+            owner: The name that waiting processes see.
+            master: Spark master of the server. None starts no server, and only takes the lock.
+            settings: Spark settings beside those of infra/spark. With `spark.driver.host`, the server listens on the
+                address of that host, so that executors and clients on other machines reach it.
+            watch: The server ends with the process of this id.
+            say: Takes a line when the start has to wait for the lock.
+            patience: Seconds to wait for the lock.
+
+        Returns:
+            The URL of the server; empty without a server.
+
+        Raises:
+            BadInput: `spark.driver.host` is not a host name.
+            ServerLost: The keeper ended, or wrote no lease within `patience`. The message names its log.
+            RunFailed: The lock was not free within `patience`.
+        """
+        if lease := self.lease(owner):
+            return lease.url
+        settings = dict(settings or {})
+        host = settings.get("spark.driver.host", LOOPBACK[0])
+        if not re.fullmatch(HOST, host):
+            raise BadInput(f"spark.driver.host {host!r} is not a host name, such as spark.example")
+        log_path = self.log_path(owner)
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        arguments = {"owner": owner, "master": master, "settings": settings, "watch": watch, "starter": os.getpid()}
+        with open(log_path, "wb") as log:
+            keeper = start(
+                [sys.executable, "-m", "infra.spark.server"],
+                dies_by=None,
+                cwd=ROOT,
+                env=dict(os.environ, LOCKSTEP_HOME=str(self.home.root)),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            # Settings may hold passwords, and other users can read a command line.
+            assert keeper.stdin is not None
+            with keeper.stdin as arguments_in, suppress(BrokenPipeError):
+                arguments_in.write(json.dumps(arguments).encode())
+            return self._await(keeper, owner, say, patience)
+        except BaseException:
+            signal_group(keeper.pid, signal.SIGKILL)
+            raise
+
+    def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
+        """Wait until the keeper has written the lease."""
+        log_path = self.log_path(owner)
+        deadline, waiting_for = time.monotonic() + patience, None
+        while True:
+            if lease := self.lease(owner):
+                return lease.url
+            if keeper.poll() is not None:
+                raise ServerLost(f"the Spark server did not start: {_last_line(log_path)} (log: {log_path})")
+            holder = self.holder()
+            is_held = holder is not None and (holder["pid"], holder["host"]) != (keeper.pid, socket.gethostname())
+            if holder and is_held and holder["owner"] != waiting_for:
+                waiting_for = holder["owner"]
+                say(f"waiting: {self.home.root} is in use by {waiting_for} on {holder['host']} since {holder['since']}")
+            if time.monotonic() > deadline:
+                if not is_held:
+                    raise ServerLost(f"the Spark server did not start within {patience:.0f} s (log: {log_path})")
+                raise RunFailed(
+                    f"{self.home.root} is still in use by {waiting_for} after {patience:.0f} s: "
+                    "wait until that ends, or stop it, then start the run again"
+                )
+            time.sleep(POLL)
+
+    def holder(self) -> dict | None:
+        """The holder of the lock: owner, pid, host and since; None if the lock is free."""
+        return holder(of_home(self.home)) or None
+
+    def stop(self, owner: str) -> bool:
+        """Stop the server of `owner`, which releases the lock; False if `owner` has none.
+
+        Raises:
+            RunFailed: The keeper is on another machine, and did not end in time.
+        """
+        lease = self.lease(owner)
+        if lease is None:
+            return False
+        self.lease_path.unlink(missing_ok=True)
+        patience = STOP_SECONDS if lease.is_here else STOP_ELSEWHERE_SECONDS
+        deadline = time.monotonic() + patience
+        while alive(asdict(lease)) if lease.is_here else (self.holder() or {}).get("owner") == owner:
+            if time.monotonic() > deadline:
+                if not lease.is_here:
+                    raise RunFailed(
+                        f"the Spark server of {owner} did not stop within {patience} s: end process {lease.pid} on "
+                        f"{lease.host}"
+                    )
+                signal_group(lease.pid, signal.SIGKILL)
+                break
+            time.sleep(POLL)
+        return True
+
+
+def _machine() -> str:
+    """Name the set of process ids that this process sees: the boot of a kernel, and a PID namespace in it."""
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+
+
+# --- the keeper, a process of its own -------------------------------------------------------------------------------
+
+
+class Keeper:
+    """Holds the lock on LOCKSTEP_HOME for an owner, with a server and its lease, until nothing needs them."""
+
+    def __init__(self, home: Home, owner: str, master: str | None, settings: dict, watch: int | None, starter: int):
+        """Prepare the keeper. It takes the arguments of `Server.start`, and the id of the process that called it."""
+        self.server = Server(home)
+        self.owner, self.master, self.settings, self.starter = owner, master, settings, starter
+        self._noted = Noted(signal.SIGTERM, signal.SIGINT)
+        self._watched = identity(watch) if watch else None
+        self._process: subprocess.Popen | None = None
+        self._lease: Lease | None = None
+
+    def run(self) -> int:
+        """Take the lock, start the server, renew the lease, stop the server; returns the exit code."""
+        lock = of_home(self.server.home)
+        while not (held := lock.take(signature(self.owner))) and self._is_needed():
+            time.sleep(POLL)
+        if not held:
+            return 1
+        try:
+            if self._is_needed():
+                self._grant(*(self._start() if self.master else ("", "")))
+                self._renew()
+        except OSError as error:
+            print(f"the Spark server of {self.owner} cannot go on: {error}", flush=True)
+        finally:
+            self._stop()
+            lock.leave()
+        return 0 if self._noted.number else 1
+
+    def _is_needed(self) -> bool:
+        # Until the lease is written, only the process that started the keeper can need it.
+        starting = self._lease is not None or os.getppid() == self.starter
+        running = self._process is None or self._process.poll() is None
+        return not self._noted.number and starting and running and (self._watched is None or alive(self._watched))
+
+    def _start(self) -> tuple[str, str]:
+        """Start the server; returns its URL and token."""
+        settings = _all_settings(self.server.home, str(self.master), self.settings)
+        host, port = settings["spark.driver.host"], int(settings["spark.connect.grpc.binding.port"])
+        self._process = _launch(self.server.home, settings)
+        url = f"sc://{LOOPBACK[0] if host in LOOPBACK else host}:{port}"
+        return url, settings["spark.connect.authenticate.token"]
+
+    def _grant(self, url: str, token: str) -> None:
+        """Write the lease."""
+        process: dict = identity(os.getpid())
+        self._lease = Lease(self.owner, url, token, socket.gethostname(), _machine(), **process)
+        write_text(self.server.lease_path, json.dumps(asdict(self._lease)), mode=0o600)
+
+    def _renew(self) -> None:
+        """Renew the lease until nothing needs the server, or `Server.stop` has removed the lease."""
+        renewed = time.monotonic()
+        while self._is_needed() and self.server.lease_path.exists():
+            age = time.monotonic() - renewed
+            if age > EXPIRES_SECONDS:
+                print("the lease expired before this process could renew it", flush=True)
+                return
+            if age > HEARTBEAT_SECONDS:
+                os.utime(self.server.lease_path)  # fails if the lease was removed meanwhile
+                renewed = time.monotonic()
+            time.sleep(POLL)
+
+    def _stop(self) -> None:
+        self._noted.ignore()
+        if self._lease is not None and self.server.lease(self.owner) == self._lease:
+            self.server.lease_path.unlink(missing_ok=True)
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS / 2)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(_scratch(self.server.home), ignore_errors=True)
+
+
+def settings_of(path: Path) -> dict[str, str]:
+    """The Spark settings of a file with lines `NAME VALUE`, and comments."""
+    lines = [line.split(None, 1) for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    return {name: value.strip() for name, value in lines}
+
+
+def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a new server: those of infra/spark, of the connection, and of LOCKSTEP_HOME."""
+    scratch = _scratch(home)
+    result = settings_of(SERVER_SETTINGS) | settings_of(SESSION_SETTINGS)
+    host = settings.get("spark.driver.host", LOOPBACK[0])
+    if host not in LOOPBACK:
+        result["spark.driver.bindAddress"] = host
+    result |= settings
+    address = result["spark.driver.bindAddress"]
+    options = [
+        # A server lives for minutes. Compiling with C1 alone halves its CPU time.
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
+        # The heap follows the objects that are in use, and does not grow to its limit.
+        "-Xmn160m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40",
+        settings.get("spark.driver.extraJavaOptions", ""),
+    ]
+    return result | {
+        "spark.app.name": "lockstep",
+        "spark.master": master,
+        "spark.connect.authenticate.token": secrets.token_urlsafe(24),
+        "spark.connect.grpc.binding.address": address,
+        "spark.connect.grpc.binding.port": str(_free_port(address)),
+        "spark.sql.warehouse.dir": str(scratch / "managed"),
+        # Executors import the functions of jobs by name, and keep machine code in LOCKSTEP_HOME.
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.executorEnv.LOCKSTEP_HOME": str(home.root),
+        "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
+        "spark.local.dir": str(scratch),
+    }
+
+
+def _launch(home: Home, settings: Mapping[str, str]) -> subprocess.Popen:
+    """Start the JVM. It reads all settings from a file, because some are secret."""
+    import pyspark
+
+    spark_home, scratch = Path(pyspark.__file__).parent, _scratch(home)
+    scratch.mkdir(parents=True, exist_ok=True)
+    scratch.chmod(0o700)
+    lines = [f"{name} {value}\n".replace("\\", "\\\\") for name, value in settings.items()]
+    write_text(scratch / "spark.conf", "".join(lines), mode=0o600)
+    command = [str(spark_home / "bin" / "spark-submit"), "--properties-file", str(scratch / "spark.conf")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    environment = dict(
+        os.environ,
+        SPARK_HOME=str(spark_home),
+        SPARK_LOCAL_IP=settings["spark.driver.host"],  # the host's own name may not resolve
+        PYSPARK_PYTHON=sys.executable,
+        PYTHONPATH=str(ROOT),
+    )
+    # A task that restarts the server is itself a client.
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        environment.pop(name, None)
+    # It must not outlive the keeper, which holds the lock on LOCKSTEP_HOME.
+    return start(command, dies_by=signal.SIGKILL, cwd=ROOT, env=environment)
+
+
+def _scratch(home: Home) -> Path:
+    return home.root / "spark-scratch"
+
+
+def _last_line(path: Path) -> str:
+    """The last ERROR line of a log, else the last line that is neither a Java stack frame nor an INFO line."""
+    with suppress(OSError):
+        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        errors = [line for line in lines if " ERROR " in line]
+        others = [line for line in lines if not line[0].isspace() and " INFO " not in line]
+        if chosen := errors or others:
+            return chosen[-1][:300]
+    return "its log is empty"
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def _listens(address: str, port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):  # such as a host name that nothing resolves
+        probe.settimeout(1)
+        return probe.connect_ex((address, port)) == 0
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(Keeper(home(), **json.load(sys.stdin)).run())

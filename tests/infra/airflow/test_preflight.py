@@ -1,0 +1,316 @@
+"""The preflight of a host behind a real SSH server, and the build that the host gets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import threading
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from infra.airflow.hosts import Host, HostLost, preflight
+from infra.hosts import build, machine, wheel
+from infra.hosts.build import Build
+from infra.hosts.judgement import DISK_BYTES, MEMORY_BYTES, judge
+from reports.history import History
+from streaming_core.data import workload
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import preflights_of
+from streaming_core.regression.project import named
+from streaming_core.storage import write_json
+from tests.dags.test_plan import planned
+from tests.infra.airflow.test_hosts import Running
+from tests.infra.cli.conftest import lockstep
+from tests.support.sshd import Sshd
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with Sshd(tmp_path_factory.mktemp("host") / "sshd") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return Home(tmp_path_factory.mktemp("home") / "lockstep")
+
+
+@pytest.fixture(scope="module")
+def packed(home):
+    return wheel.wheel_of(build.checkout(), home)
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory):
+    """The builds on the host, which has this one after the first test."""
+    return tmp_path_factory.mktemp("host") / "its builds"
+
+
+@pytest.fixture
+def connect(server, builds, monkeypatch):
+    """A function that sets the connection `node` with additional fields in its extra."""
+
+    def set_connection(to: Sshd = server, **extra):
+        extra = {"python": sys.executable, "builds": str(builds), **extra}
+        monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(to.connection(**extra)))
+
+    set_connection()
+    return set_connection
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Makes an interpreter that runs this code before every program."""
+
+    def write_interpreter(code: str) -> str:
+        folder = tmp_path / "its python"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(code)
+        path = folder / "python"
+        path.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec {sys.executable} "$@"\n')
+        path.chmod(0o755)
+        return str(path)
+
+    return write_interpreter
+
+
+def test_fit_host_reports_its_facts_and_has_the_build(connect, home, packed, builds):
+    one = preflight("node", home)
+    assert one.reason is None
+    assert (one.host, one.build) == ("node", packed.digest)
+    assert one.cores == os.cpu_count()
+    assert one.python == ".".join(map(str, sys.version_info[:3]))
+    assert one.nodes >= 1
+    assert one.skew_seconds == 0
+    assert one.memory_bytes > MEMORY_BYTES
+    assert one.disk_bytes > DISK_BYTES
+    assert [path.name for path in builds.iterdir()] == [packed.digest]
+    assert not list(home.root.glob(".preflight-*"))
+
+
+def test_local_machine_reports_the_same_facts(connect, home, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic"}))
+    here, node = preflight("here", home), preflight("node", home)
+    for fact in ("reason", "machine", "cpu", "cores", "nodes", "governor", "isolated", "python"):
+        assert getattr(here, fact) == getattr(node, fact), fact
+
+
+@pytest.mark.slow
+def test_cell_runs_from_the_build_that_was_shipped(connect, home, monkeypatch):
+    monkeypatch.setattr(build, "checkout", lambda: Build("abc1234-shipped", build.ROOT))
+    workload.write("wc", {}, 200, 7, home.workload("wc", "w"))
+    attempt = home.attempt("20260101T000000Z-00000000", "cell", 1)
+    write_json(attempt / "spec.json", {"app": "wc", "executor": "pooled", "threads": 1, "repetitions": 0})
+    outcome = Running(Host.of("node", home), attempt, [], workload=home.workload("wc", "w")).result()
+    assert outcome == 0, outcome
+    assert json.loads((attempt / "report.json").read_text())["build"] == "abc1234-shipped"
+
+
+@pytest.mark.slow
+def test_build_is_shipped_once_and_again_after_a_change(connect, home, packed, builds):
+    program = builds / packed.digest / "infra" / "hosts" / "cell.py"
+    assert Host.of("node", home).driver == str(program)
+    before, content = program.stat().st_ino, program.read_bytes()
+    assert Host.of("node", home).driver == str(program)
+    assert program.stat().st_ino == before
+    program.write_bytes(content + b"\n")
+    assert Host.of("node", home).driver == str(program)
+    assert program.read_bytes() == content
+
+
+@pytest.mark.slow
+def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
+    connect(builds=str(tmp_path / "new"))
+    drivers = []
+    threads = [threading.Thread(target=lambda: drivers.append(Host.of("node", home).driver)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert drivers == [str(tmp_path / "new" / packed.digest / "infra" / "hosts" / "cell.py")] * 3
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [packed.digest]
+
+
+@pytest.mark.slow
+def test_interrupted_upload_is_not_used(connect, home, packed, tmp_path):
+    """This server is killed by the kernel once it has written a megabyte."""
+    connect(builds=str(tmp_path / "new"))
+    with Sshd(tmp_path / "sshd", most_bytes=1 << 20) as weak:
+        connect(weak, builds=str(tmp_path / "new"))
+        with pytest.raises(HostLost):
+            Host.of("node", home).driver  # noqa: B018 - it ships the build
+    (upload,) = (tmp_path / "new").iterdir()
+    assert upload.name.startswith(f".{packed.digest[:16]}.")
+    assert 0 < upload.stat().st_size < packed.path.stat().st_size
+    connect(builds=str(tmp_path / "new"))
+    assert preflight("node", home).reason is None
+
+
+def test_damaged_wheel_is_not_used(connect, packed, tmp_path):
+    home = Home(tmp_path / "home")
+    copy = wheel.wheel_of(build.checkout(), home)
+    copy.path.write_bytes(copy.path.read_bytes()[:-1000])
+    connect(builds=str(tmp_path / "new"))
+    reason = f"the build arrived damaged: remove {copy.path.parent}, and try again"
+    assert preflight("node", home).reason == reason
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+EXTRAS = {
+    "no python": ({"python": "/nowhere/python"}, r"`/nowhere/python` does not run there \(.*\): set python in the ext"),
+    "no home": ({"lockstep_home": "/nowhere"}, r"it does not share LOCKSTEP_HOME \(/nowhere/.*: No such file or dire"),
+    "no builds": ({"builds": "/proc/builds"}, r"the build cannot be kept there: /proc/builds: .*: set builds in the "),
+    "no key": ({"key_file": "/nowhere/key"}, r"lost the SSH connection to 127\.0\.0\.1: .*/nowhere/key'; check that"),
+    "bad wrapper": ({"wrapper": "numactl"}, r"wrapper must be a list of words, got 'numactl': set it in the extra"),
+    "bad host key": ({"host_key": "nonsense"}, r"its connection is not valid: "),
+}
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("fault", EXTRAS)
+def test_host_with_a_wrong_connection_has_a_reason_in_one_line(fault, connect, home):
+    extra, reason = EXTRAS[fault]
+    connect(**extra)
+    one = preflight("node", home)
+    assert re.match(reason, one.reason), one.reason
+    assert "\n" not in one.reason
+    assert not list(home.root.glob(".preflight-*"))
+
+
+PYTHONS = {
+    "old": (
+        "import platform, sys; sys.version_info = (3, 9, 2); platform.python_version = lambda: '3.9.2'",
+        " there is CPython 3.9.2, but the build needs CPython 3.11 or newer: set python in the extra of the connection",
+    ),
+    "free-threaded": (
+        "import sysconfig; real = sysconfig.get_config_var\n"
+        "sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else real(name)",
+        " there is free-threaded CPython 3.",
+    ),
+    "another processor": (
+        "import sysconfig; sysconfig.get_platform = lambda: 'linux-riscv64'",
+        ", but that host is linux-riscv64: run its cells from a Lockstep on a linux-riscv64 machine",
+    ),
+    "other packages": (
+        "from importlib import metadata; real = metadata.version\n"
+        "def version(name):\n"
+        "    if name == 'pyarrow': raise metadata.PackageNotFoundError(name)\n"
+        "    return '0.1' if name == 'numba' else real(name)\n"
+        "metadata.version = version",
+        "its packages differ from those here (numba 0.1, pyarrow is missing): there, type `",
+    ),
+    "old system": (
+        "import sys; sys.modules['streaming_core._runtime'] = None",
+        "the engine does not load there (ModuleNotFoundError: import of streaming_core._runtime halted",
+    ),
+    "clock ahead": (
+        "import time; real = time.time; time.time = lambda: real() + 90",
+        " s ahead of the one here: synchronise the clocks of both machines (NTP)",
+    ),
+    "clock behind": (
+        "import time; real = time.time; time.time = lambda: real() - 90",
+        " s behind the one here: synchronise the clocks of both machines (NTP)",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PYTHONS)
+def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
+    code, reason = PYTHONS[fault]
+    connect(python=python(code))
+    one = preflight("node", home)
+    assert reason in one.reason
+    assert "\n" not in one.reason
+    if fault == "other packages":
+        assert re.search(r"-m pip install numba==\d\S* pyarrow==\d\S*`$", one.reason)
+    if fault.startswith("clock"):
+        assert 80 < abs(one.skew_seconds) <= 90
+
+
+def test_unfit_build_counts_as_no_attempt(connect, home, python):
+    connect(python=python(PYTHONS["old"][0]))
+    with pytest.raises(BadInput, match=r"the build needs CPython 3\.11 or newer"):
+        Host.of("node", home).driver  # noqa: B018 - it ships the build
+
+
+def test_folder_without_visible_changes_is_not_shared(connect, home, python, tmp_path):
+    """Before each program, this interpreter copies LOCKSTEP_HOME to another folder, which it then works in."""
+    copy = tmp_path / "copy"
+    code = f"import shutil; shutil.copytree({str(home.root)!r}, {str(copy)!r}, dirs_exist_ok=True)"
+    connect(python=python(code), lockstep_home=str(copy))
+    reason = preflight("node", home).reason
+    assert reason.startswith("it does not share LOCKSTEP_HOME (what it writes there does not arrive here): mount")
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize(
+    ("fact", "least", "reason"),
+    [
+        ("memory_bytes", MEMORY_BYTES, "it has 537 MB of free memory, and needs 537 MB: end other programs there"),
+        (
+            "disk_bytes",
+            DISK_BYTES,
+            "the disk of LOCKSTEP_HOME has 537 MB of free space there, and a run needs 537 MB: ",
+        ),
+    ],
+)
+def test_host_without_room_is_unfit(fact, least, reason, home):
+    facts = machine.facts(str(home.root))
+    assert judge("node", facts | {fact: least}).reason is None
+    assert judge("node", facts | {fact: least - 1}).reason.startswith(reason)
+
+
+@pytest.fixture
+def command(airflow_home, home, monkeypatch, capfd):
+    """Runs `lockstep hosts` with these words: its exit code, output and errors."""
+    monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = lockstep("hosts", *words)
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.mark.slow
+def test_command_prints_its_observations(command, connect, packed):
+    """One connection is in Airflow's database, one in the environment."""
+    code, out, _ = command(named("local"), "node", "--json")
+    assert code == 0
+    here, node = json.loads(out)
+    assert (here["host"], here["reason"], here["build"]) == (named("local"), None, "")
+    assert (node["host"], node["reason"], node["build"]) == ("node", None, packed.digest)
+
+
+@pytest.mark.slow
+def test_command_exits_with_2_if_a_host_is_unfit(command, connect):
+    connect(lockstep_home="/nowhere")
+    code, out, _ = command(named("local"), "node")
+    assert code == 2
+    assert f"{named('local')}: fit" in out
+    assert "\nnode: it does not share LOCKSTEP_HOME (/nowhere/" in out
+
+
+@pytest.mark.slow
+def test_command_refuses_an_unknown_connection_in_one_line(command):
+    line = "lockstep: hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections\n"
+    assert command("nosuch") == (2, "", line)
+
+
+@pytest.mark.slow
+def test_run_on_an_unfit_host_is_refused_with_a_reason_on_its_page(lockstep_home, connect):
+    connect(lockstep_home="/nowhere")
+    with pytest.raises(AirflowFailException, match=r"^host node cannot run cells: it does not share LOCKSTEP_HOME"):
+        planned({"hosts": ["node"], "events": 700})
+    run = History(lockstep_home).latest()
+    assert run.refused
+    (one,) = preflights_of(lockstep_home, run.run_id)
+    assert "it does not share LOCKSTEP_HOME" in one.reason
+    page = (lockstep_home.reports / run.run_id / "index.html").read_text()
+    assert "it does not share LOCKSTEP_HOME" in page
+    assert 'id="hosts"' in page

@@ -1,0 +1,222 @@
+"""The run's Spark server, its lease and its lock. Without a master, no test waits for a JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import grpc
+import psutil
+import pyspark
+import pyspark.sql.connect.proto as connect
+import pytest
+from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
+
+from infra.hosts.lock import hold
+from infra.spark.server import EXPIRES_SECONDS, HEARTBEAT_SECONDS, Server, ServerLost
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from tests.support.waiting import alive, wait_for
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(Home(tmp_path / "home"))
+    yield server
+    for owner in ("a", "b"):
+        server.stop(owner)
+
+
+def version_of(url: str, token: str | None) -> str:
+    """One question to a Spark Connect server, without the client's patience."""
+    request = connect.AnalyzePlanRequest(
+        session_id=str(uuid.uuid4()),
+        user_context=connect.UserContext(user_id="test"),
+        spark_version=connect.AnalyzePlanRequest.SparkVersion(),
+    )
+    metadata = [("authorization", f"Bearer {token}")] if token is not None else []
+    with grpc.insecure_channel(url.removeprefix("sc://")) as channel:
+        answer = SparkConnectServiceStub(channel).AnalyzePlan(request, metadata=metadata, timeout=PATIENCE)
+    return answer.spark_version.version
+
+
+def family_of(pid: int) -> list[psutil.Process]:
+    """A process and all that it started, as far as they run."""
+    process = psutil.Process(pid)
+    return [one for one in (process, *process.children(recursive=True)) if alive(one.pid)]
+
+
+def test_server_answers_only_with_its_token_and_ends_when_stopped(server, monkeypatch):
+    url = server.start("a", master="local[1]")
+    token = server.client_lease("a").token
+    assert server.client_lease("a").client_url == f"{url}/;token={token}"
+    scratch = server.home.root / "spark-scratch"
+    for path, mode in ((server.lease_path, 0o600), (scratch / "spark.conf", 0o600), (scratch, 0o700)):
+        assert stat.S_IMODE(os.stat(path).st_mode) == mode, path
+    assert version_of(url, token) == pyspark.__version__
+    for wrong in (None, "", "a guess"):
+        with pytest.raises(grpc.RpcError) as refused:
+            version_of(url, wrong)
+        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+    family = family_of(server.lease("a").pid)
+    command_lines = " ".join(word for process in family for word in process.cmdline())
+    environments = "\n".join(str(process.environ()) for process in family)
+    for text in (command_lines, environments, server.log_path("a").read_text()):
+        assert token not in text
+    listening = [c.laddr.ip for process in family for c in process.net_connections("tcp") if c.status == "LISTEN"]
+    assert listening
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+
+    assert server.stop("a")
+    assert not server.lease_path.exists()
+    assert not [process for process in family if alive(process.pid)]
+
+
+def test_failed_server_start_gives_its_reason(server):
+    server.start("a", master="nonsense")
+    with pytest.raises(ServerLost, match=r"has ended: .*[Mm]aster"):
+        server.client_lease("a")
+    wait_for(lambda: server.holder() is None, PATIENCE)
+
+
+def test_second_start_changes_nothing(server):
+    for _ in range(2):
+        assert server.start("a", master=None) == ""
+        keepers = {server.holder()["pid"]}
+    assert len(keepers) == 1
+
+
+def test_second_run_waits_and_names_the_first(server):
+    server.start("a", master=None)
+    lines, started = [], threading.Event()
+
+    def second() -> None:
+        server.start("b", master=None, say=lines.append)
+        started.set()
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    wait_for(lambda: lines, PATIENCE)
+    assert lines[0].startswith(f"waiting: {server.home.root} is in use by a on ")
+    assert not started.is_set()
+    server.stop("a")
+    thread.join(PATIENCE)
+    assert server.holder()["owner"] == "b"
+
+
+def test_work_outside_a_run_takes_the_same_lock(server):
+    with hold(server.home, "rebuild"):
+        assert server.holder()["owner"] == "rebuild"
+        with pytest.raises(Exception, match="still in use by rebuild"):
+            server.start("a", master=None, patience=0.5)
+    server.start("a", master=None)
+
+
+def test_killed_waiting_run_never_takes_the_lock(server):
+    server.start("a", master=None)
+    environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
+    start = "from infra.spark.server import Server, home\nServer(home()).start('b')"
+    command = [sys.executable, "-c", start]
+    waiting = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert waiting.stdout.readline().startswith("waiting: ")
+    keepers = psutil.Process(waiting.pid).children()
+    waiting.kill()
+    waiting.communicate()
+    assert keepers
+    wait_for(lambda: not any(alive(keeper.pid) for keeper in keepers), PATIENCE)
+    server.stop("a")
+    assert server.holder() is None
+
+
+def test_server_ends_with_its_owner_process(server):
+    belongs_to = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    server.start("a", master=None, watch=belongs_to.pid)
+    assert server.lease("a")
+    belongs_to.kill()
+    belongs_to.communicate()
+    wait_for(lambda: server.holder() is None, PATIENCE)
+    with pytest.raises(ServerLost, match="has ended"):
+        server.client_lease("a")
+
+
+def test_killed_keeper_frees_the_lock(server):
+    server.start("a", master=None)
+    os.kill(server.holder()["pid"], signal.SIGKILL)
+    wait_for(lambda: server.holder() is None, PATIENCE)
+    assert server.lease("a") is None
+    server.start("b", master=None)
+    assert server.lease("b")
+
+
+def written(server: Server, **changes) -> None:
+    """Change the lease in place, which keeps its time."""
+    content = json.loads(server.lease_path.read_text()) | changes
+    at = server.lease_path.stat().st_mtime
+    server.lease_path.write_text(json.dumps(content))
+    os.utime(server.lease_path, (at, at))
+
+
+def test_remote_reader_trusts_only_the_lease_time(server):
+    server.start("a", master=None)
+    lease = server.lease("a")
+    written(server, pid=2**22 + 1)
+    assert server.lease("a") is None, "here, no such process runs"
+    written(server, machine="another boot pid:[1]")
+    assert server.lease("a").host == lease.host
+    os.utime(server.lease_path, (time.time() - EXPIRES_SECONDS + 60,) * 2)
+    assert server.lease("a"), "clocks may differ by a minute"
+    os.utime(server.lease_path, (time.time() - EXPIRES_SECONDS - 1,) * 2)
+    assert server.lease("a") is None
+    with pytest.raises(ServerLost, match="has ended"):
+        server.client_lease("a")
+
+
+def test_keeper_renews_its_lease(server):
+    server.start("a", master=None)
+    os.utime(server.lease_path, (1, 1))
+    assert server.lease("a") is None
+    wait_for(lambda: server.lease("a"), HEARTBEAT_SECONDS + PATIENCE)
+
+
+def test_removal_of_the_lease_on_another_machine_ends_the_keeper(server):
+    server.start("a", master=None)
+    pid = server.holder()["pid"]
+    written(server, machine="another boot pid:[1]")
+    assert server.stop("a")
+    assert server.holder() is None
+    wait_for(lambda: not alive(pid), PATIENCE)
+
+
+@pytest.mark.slow
+def test_server_for_other_machines_has_the_address_of_the_setting(server):
+    """Any address of 127/8 is this machine, and only pyspark's name for loopback is special."""
+    url = server.start("a", master="local[1]", settings={"spark.driver.host": "127.0.0.2", "spark.app.secret": "hush"})
+    assert url.startswith("sc://127.0.0.2:")
+    lease = server.client_lease("a")
+    assert version_of(url, lease.token) == pyspark.__version__
+    family = family_of(lease.pid)
+    assert "hush" not in " ".join(word for process in family for word in process.cmdline())
+    listening = {c.laddr.ip for process in family for c in process.net_connections("tcp") if c.status == "LISTEN"}
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.2"}
+    # A client of another process: the session's mode is a setting of the process.
+    client = "import sys; from pyspark.sql import SparkSession; s = SparkSession.builder.remote(sys.stdin.read())"
+    client += ".getOrCreate(); print(s.conf.get('spark.app.secret'), s.range(3).count())"
+    done = subprocess.run([sys.executable, "-c", client], input=lease.client_url, capture_output=True, text=True)
+    assert done.stdout == "hush 3\n", done.stderr
+
+
+@pytest.mark.parametrize("host", ["h;token=abc", "", "a b", "-h", "h:1"])
+def test_invalid_host_name_is_refused(server, host):
+    with pytest.raises(BadInput, match="is not a host name"):
+        server.start("a", settings={"spark.driver.host": host})
+    assert not server.home.root.exists()
