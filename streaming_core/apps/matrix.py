@@ -9,7 +9,7 @@ Both operators multiply the d x d matrix of a tuple by a fixed matrix, modulo 2^
 key's state, so that the order of tuples matters. It emits the checksum of that state `sel_keyed` times.
 
 The time of one multiplication depends on the machine. A benchmark measures it and sets `r` and `r_keyed` accordingly
-(`streaming_core/bench/ordered.py`).
+(`streaming_core/bench/papers/ordered/ordered.py`).
 """
 
 from functools import lru_cache

@@ -8,7 +8,9 @@ from functools import partial
 
 import pytest
 
-from streaming_core.bench import elasticity, evidence, results, stretch, suite
+from streaming_core.bench import evidence, suite
+from streaming_core.bench.papers.stretch import elasticity, stretch
+from streaming_core.bench.race import results
 from streaming_core.bench.suite import SUITES
 from streaming_core.errors import BadInput
 
@@ -22,7 +24,7 @@ def home(tmp_path, monkeypatch):
     chosen = tuple(replace(one, needs=cheap.get(one.name)) for one in experiments if one.name in ("q2", "q3", "q6"))
     monkeypatch.setattr(stretch, "SUITE", replace(stretch.SUITE, experiments=chosen))
     monkeypatch.setattr(elasticity, "HEDGE", {"keys": 8})
-    monkeypatch.setattr(suite, "SUITES", ("stretch",))
+    monkeypatch.setattr(suite, "SUITES", {"stretch": "stretch.stretch"})
     return tmp_path / "home"
 
 

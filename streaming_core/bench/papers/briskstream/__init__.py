@@ -1,0 +1,1 @@
+"""BriskStream: pinned replicas, and the optimiser that places them."""

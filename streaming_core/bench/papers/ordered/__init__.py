@@ -1,0 +1,1 @@
+"""Scaling Ordered Stream Processing: pooled workers that keep the order."""

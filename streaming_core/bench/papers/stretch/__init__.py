@@ -1,0 +1,1 @@
+"""STRETCH: windowed operators that share their states and change their degree of parallelism."""

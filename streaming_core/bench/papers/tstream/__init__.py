@@ -1,0 +1,1 @@
+"""TStream (ICDE 2020): transactions on shared state."""
