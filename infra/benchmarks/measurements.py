@@ -14,8 +14,8 @@ from typing import Any
 
 from reports.charts import series
 from streaming_core.bench import wording
-from streaming_core.bench.report import VERSION, claim_lines, value
 from streaming_core.bench.race.rounds import Row
+from streaming_core.bench.report import VERSION, claim_lines, value
 from streaming_core.storage import left_json
 
 RESULTS = {

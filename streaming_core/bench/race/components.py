@@ -90,8 +90,8 @@ def _engines(*names: str) -> tuple[str, ...]:
 
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
-    "transactions": (f"{RUST}/transactions", *_apps("fx", "gs", "ob", "sl", "tb", "tp", "tpk")),
-    "pooled": (f"{RUST}/dataflow/pooled", *_apps("matrix", "q1", "q2", "q3", "q4", "q15")),
+    "transactions": (f"{RUST}/transactions", *_apps("fx", "gs", "ob", "sl", "tb", "tp")),
+    "pooled": (f"{RUST}/dataflow/pooled", *_apps("q1", "q2", "q3", "q4", "q15")),
     "pinned": (
         f"{RUST}/dataflow/pinned",
         f"{RUST}/dataflow/morsel",
@@ -100,14 +100,14 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
         f"{PYTHON}/run/planning.py",
         f"{PYTHON}/run/profile.py",
         f"{PYTHON}/run/trial.py",
-        *_apps("brisk_lr", "brisk_wc", "fd", "lr", "sd", "wc"),
+        *_apps("fd", "lr", "sd", "wc"),
     ),
     "channels": (f"{RUST}/dataflow/channel", *_apps("new_seg", "pos_rep")),
     "windows": (
         f"{RUST}/dataflow/share",
         f"{RUST}/dataflow/windowed",
         f"{RUST}/state/windows",
-        *_apps("forward", "hashtag", "hedge", "matrix", "paircount", "scalejoin", "wordcount"),
+        *_apps("hashtag", "hedge", "scalejoin", "wordcount"),
     ),
     "limits": ("streaming_core/runtime/benches", *_apps("fd", "sd", "wc")),
     # Those that Lockstep ships. An engine of your own makes no result outdated.

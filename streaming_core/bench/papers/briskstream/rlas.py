@@ -34,7 +34,6 @@ CHOSEN_ON = ("wc", "fd", "sd", "lr")
 JOIN: dict[str, Any] = {"keys": 1000, "size": 60_001}
 HELD_OUT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("q1", {}),
-    ("tpk", {}),
     ("wordcount", {}),
     ("scalejoin", JOIN),
 )

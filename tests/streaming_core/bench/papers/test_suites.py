@@ -198,9 +198,9 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "figure-4")}
     assert len(cells) == 2 * 4 * 4 * 3
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
-    assert jumbo == {(app, batch) for app in ("brisk_wc", "fd", "sd", "brisk_lr") for batch in (1, 16, 256)}
+    assert jumbo == {(app, batch) for app in ("brisk_wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
     shapes = {s.app for _, s in ways("briskstream", "applications")}
-    assert shapes == {"wc", "brisk_wc", "fd", "sd", "lr", "brisk_lr"}
+    assert shapes == {"wc", "brisk_wc", "fd", "sd", "lr"}
     published = {s.app for _, s in ways("briskstream", "applications") if s.option("channel") == "pair_queue"}
     assert published == {"brisk_wc", "fd", "sd"}
     assert {s.executor for _, s in ways("briskstream", "scaling")} == {"morsel", "pinned"}

@@ -6,17 +6,16 @@ The application comes from Scaling Ordered Stream Processing, sections 7.1 to 7.
 
 Both operators multiply the d x d matrix of a tuple by a fixed matrix, modulo 2^32: `scale` does so `r` times, `fold`
 `r_keyed` times. `scale` emits each tuple `sel` times on average. `fold` mixes the tuple's checksum into one word of the
-key's state, so that the order of tuples matters. It emits the checksum of that state `sel_keyed` times.
+key's state, so that the order of tuples matters. It emits the checksum of that state.
 
-The time of one multiplication depends on the machine. A benchmark measures it and sets `r` and `r_keyed` accordingly
-(`streaming_core/bench/papers/ordered/ordered.py`).
+The time of one multiplication depends on the machine. The suite measures it and sets `r` and `r_keyed` accordingly.
 """
 
 from functools import lru_cache
 
 import numpy as np
 
-from streaming_core.api import App, Array, Param, Profile, i32, i64, record, u32
+from streaming_core.api import App, Array, Param, i64, record, u32
 from streaming_core.generator import Draws, bell, proportional
 
 app = App(
@@ -26,9 +25,7 @@ app = App(
         "d": Param(4, "rows and columns of a tuple's matrix; a tuple takes 16 + 4 d^2 bytes", minimum=1, maximum=100),
         "r": Param(10, "multiplications per tuple in the stateless operator", minimum=0, maximum=1_000_000_000),
         "r_keyed": Param(10, "multiplications per tuple in the partitioned operator", minimum=0, maximum=1_000_000_000),
-        "s": Param(4, "size of a key's state: s^2 words", minimum=1, maximum=1_000),
         "sel": Param(1.0, "tuples that the stateless operator emits per tuple", minimum=0.0, maximum=1_000.0),
-        "sel_keyed": Param(1.0, "tuples that the partitioned operator emits per tuple", minimum=0.0, maximum=1_000.0),
         "keys": Param(1_000, "number of keys, each a partition with its own state", minimum=1, maximum=1_000_000),
         "sigma": Param(
             0.0,
@@ -36,13 +33,6 @@ app = App(
             minimum=0.0,
             maximum=1e6,
         ),
-        "invalid_ratio": Param(0.0, "share of tuples with a key that does not exist", minimum=0.0, maximum=1.0),
-    },
-    profiles={
-        "matrix-skewed": Profile(
-            "the skew experiment: a hundred keys, and most tuples go to few of them", {"keys": 100, "sigma": 0.1}
-        ),
-        "matrix-expand": Profile("the stateless operator emits fifty tuples per tuple", {"sel": 50.0}),
     },
 )
 p = app.params
@@ -80,18 +70,17 @@ class State:
     """State of a key: the number of its tuples, the words that hold their checksums, and scratch space."""
 
     n: i64
-    words: Array[u32, "s*s"]
+    words: Array[u32, 16]
     x: Array[u32, "d*d"]
     row: Array[u32, "d"]
 
 
 @record
 class Folded:
-    """The checksum of a key's state after its n-th tuple; `copy` numbers the outputs of one tuple from 0."""
+    """The checksum of a key's state after its n-th tuple."""
 
     key: u32
     n: i64
-    copy: i32
     checksum: u32
 
 
@@ -104,12 +93,9 @@ def factor(params):
 
 @app.constant
 def copies(params):
-    """Return, for `sel` and `sel_keyed`, the whole part and the fractional part in 1/2^24."""
-    parts = []
-    for sel in (params["sel"], params["sel_keyed"]):
-        whole = int(sel)
-        parts += [whole, round((sel - whole) * (1 << FRACTION))]
-    return np.array(parts, np.int64)
+    """Return the whole part of `sel`, and the fractional part in 1/2^24."""
+    whole = int(params["sel"])
+    return np.array([whole, round((params["sel"] - whole) * (1 << FRACTION))], np.int64)
 
 
 def mixed(number):
@@ -120,10 +106,10 @@ def mixed(number):
     return bits ^ (bits >> 16)
 
 
-def chosen(seq, which):
-    """Return how many tuples an operator emits for an event."""
-    one_more = mixed(2 * seq + which) >> (32 - FRACTION) < copies[2 * which + 1]
-    return copies[2 * which] + (1 if one_more else 0)
+def copies_of(seq):
+    """Return how many tuples `scale` emits for an event."""
+    one_more = mixed(2 * seq) >> (32 - FRACTION) < copies[1]
+    return copies[0] + (1 if one_more else 0)
 
 
 def multiply(x, row, times):
@@ -149,13 +135,11 @@ def checksum(words):
 
 def scale(row, scratch, out):
     """Multiply the matrix `r` times, and emit the tuple `sel` times on average."""
-    if row.key >= p.keys:
-        out.drop()
     x = scratch.x
     for i in range(len(x)):
         x[i] = row.m[i]
     multiply(x, scratch.row, p.r)
-    for _ in range(chosen(row.seq, 0)):
+    for _ in range(copies_of(row.seq)):
         out.emit(key=row.key, m=x)
         for i in range(len(x)):
             x[i] = (x[i] + 1) & MASK
@@ -174,8 +158,7 @@ def fold(row, state, out):
     state.n += 1
     at = state.n % len(words)
     words[at] = (words[at] * 3 + checksum(x)) & MASK
-    for copy in range(chosen(row.seq, 1)):
-        out.emit(key=row.key, n=state.n, copy=copy, checksum=checksum(words))
+    out.emit(key=row.key, n=state.n, checksum=checksum(words))
 
 
 app.source(Tuple).flat_map(scale, Scaled, scratch=Scratch).key_by("key").process(
@@ -188,7 +171,6 @@ def tuples(params, seed, start, stop):
     """Draw each tuple independently; ts is its number."""
     draws, cells = Draws(seed, "matrix.tuples", start, stop), params["d"] * params["d"]
     key = _keys(params["keys"], params["sigma"]).pick(draws.u53(0))
-    key[Draws(seed, "matrix.invalid", start, stop).chance(0, params["invalid_ratio"])] = params["keys"]
     m = np.stack([draws.bits(1 + i) >> np.uint64(32) for i in range(cells)], axis=1)
     return {"ts": np.arange(start, stop), "key": key, "m": m.view(np.int64)}
 
@@ -204,32 +186,3 @@ def _keys(keys, sigma):
     for i in range(1, fine):
         weights += density[i::fine]
     return proportional(weights)
-
-
-app.invariant(
-    "an output has the key of its event, and the outputs of an event are in order",
-    """SELECT o.seq, o.sub, o.key, e.key AS of_event, o.n, o.copy FROM (SELECT *,
-    lag(n) OVER of_event AS n_before, lag(copy) OVER of_event AS copy_before
-    FROM outputs WINDOW of_event AS (PARTITION BY seq ORDER BY sub)) o LEFT JOIN events e ON o.seq = e.seq
-    WHERE e.seq IS NULL OR e.key <> o.key
-    OR (o.copy > 0 AND (o.copy <> coalesce(o.copy_before, -1) + 1 OR o.n <> o.n_before))
-    OR (o.copy = 0 AND o.sub > 0 AND o.n <> o.n_before + 1) OR o.copy < 0""",
-)
-app.invariant(
-    "the tuples of a key are numbered in order, up to the final count",
-    """SELECT * FROM (SELECT o.*, s.n AS final, lag(o.n) OVER (PARTITION BY o.key ORDER BY o.seq, o.sub) AS before
-    FROM outputs o LEFT JOIN state_fold s ON o.key = s.key) WHERE final IS NULL OR n > final OR n < before OR n < 1""",
-)
-app.invariant(
-    "the outputs of a key's last tuple hold the checksum of its final state",
-    """SELECT * FROM (SELECT o.key, o.n, o.checksum,
-    aggregate(s.words, CAST(0 AS BIGINT), (c, word) -> (c * 31 + word) % 4294967296) AS expected
-    FROM outputs o JOIN state_fold s ON o.key = s.key AND o.n = s.n) WHERE checksum <> expected""",
-)
-app.invariant(
-    "the numbers of outputs of two tuples differ by at most one",
-    """SELECT * FROM
-    (SELECT CASE WHEN count(*) < (SELECT sum(n) FROM state_fold) THEN 0 ELSE min(copies) END AS fewest,
-        max(copies) AS most FROM (SELECT key, n, count(*) AS copies FROM outputs GROUP BY key, n))
-    WHERE most > fewest + 1""",
-)
