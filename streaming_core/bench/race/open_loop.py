@@ -107,10 +107,7 @@ def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray)
         "pass": number,
         "seconds": end,
         **{f"end_to_end_{name}_us": getattr(sample.end_to_end, name) for name in ("mean", "p50", "p99")},
-        "cpu_s": sample.cpu_seconds,
         "reconfigurations": len(changes),
-        "turns": turns(counts),
-        "rate_turns": turns([rate for _, rate in rates]),
         "changes": [
             {"at_s": (one.posted or 0) / 1e9, "replicas": count, "us": one.microseconds, "by": one.by}
             for one, count in zip(changes, counts, strict=True)
@@ -165,9 +162,3 @@ def _spikes(at: np.ndarray, latency: np.ndarray) -> Row:
     above = means > SPIKE * np.median(means)
     lengths = [sum(1 for _ in run) for is_above, run in itertools.groupby(above.tolist()) if is_above]
     return {"spikes": len(lengths), "spike_s": max(lengths, default=0) * BIN, "spike_us": float(means.max())}
-
-
-def turns(counts: Sequence[float]) -> int:
-    """Count how often a rising sequence of numbers starts to fall, or the other way round."""
-    steps = [b - a for a, b in itertools.pairwise(counts) if a != b]
-    return sum((a > 0) != (b > 0) for a, b in itertools.pairwise(steps))

@@ -342,7 +342,6 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
                 "rounds": rounds,
                 "heat": number,
                 "params": heat.params,
-                "hottest": 0.5,
                 "operations": 7,
             }
             more |= {f"{name}_range": [98.0, 100.0] for name in figures}

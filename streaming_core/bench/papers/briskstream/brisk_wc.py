@@ -2,8 +2,8 @@
 
     source -> parse (stateless) -> split (stateless) -> count (partitioned by word) -> sink
 
-The application comes from BriskStream, section 2.2 and figure 2. Events, parameters and outputs are those of `wc`, which
-has no Parser: its Splitter drops invalid sentences. Here the Parser drops them, and hands all other sentences on as
+The application comes from BriskStream, section 2.2 and figure 2. Events, parameters and outputs are those of `wc`. That
+one has no Parser: its Splitter drops invalid sentences. Here the Parser drops them, and hands all other sentences on as
 they are.
 """
 

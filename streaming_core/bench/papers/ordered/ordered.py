@@ -137,15 +137,6 @@ def _skew(counts: list[int]) -> Sweep:
     ]
 
 
-def _hottest(race: Race) -> dict[str, Any]:
-    """Return the share of the most frequent key in the tuples."""
-    keys: dict[int, int] = {}
-    for table in race.source.blocks(race.events):
-        for counted in table["key"].value_counts().to_pylist():
-            keys[counted["values"]] = keys.get(counted["values"], 0) + counted["counts"]
-    return {"hottest": max(keys.values()) / race.events}
-
-
 SKEWED = (
     Claim(
         "With 100 partitions, hybrid keeps its speed-up at any skew of the keys.",
@@ -378,7 +369,6 @@ SUITE = Suite(
             SKEWED,
             _skew,
             _curves("sigma", RATE, lines=("queue", "threads")),
-            count=_hottest,
             needs="cores",
         ),
         Experiment(

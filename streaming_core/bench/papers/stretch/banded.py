@@ -138,7 +138,6 @@ def _measure() -> Iterator[Row]:
             "cpu_ns": statistics.median(worked[name]) * 1e9 / EVENTS,
             "to_loop": statistics.median(ratios),
             "to_loop_range": interval(ratios),
-            "pass_s": statistics.median(passes),
         }
 
 

@@ -8,11 +8,8 @@ time.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 from streaming_core.bench.claims import Claim
 from streaming_core.bench.papers.stretch import joins, switching
@@ -21,13 +18,11 @@ from streaming_core.bench.race import open_loop
 from streaming_core.bench.race.ratios import Row, equal_rows, threads_of
 from streaming_core.bench.race.subject import Subject
 from streaming_core.bench.suite import Experiment, Heat, Plot
-from streaming_core.run.controller import decider
 from streaming_core.run.one_pass import Rates
 from streaming_core.run.way import Pinned
 
 THRESHOLD, MODEL = "threshold", "model"
 CONTROLLERS = ("none", THRESHOLD, MODEL)
-PAPERS_THREADS = 72
 SHARE = 0.85  # of the capacity of all replicas, that the second with most work needs
 STEADY = 0.7  # of the capacity before a change, as in the paper
 # Length and share of the peak rate: before the change, right after it, and later.
@@ -203,88 +198,6 @@ def _name(row: Row) -> str:
     return f"{row['parallelism']}, controller {row['controller']}, {threads_of(row)}"
 
 
-# --- the paper's threads, simulated -----------------------------------------------------------------------------------
-
-MINUTES, PERIODS = 20, 10  # periods of a second, as the controllers have them
-
-
-def simulated(controller: str, loads: np.ndarray, most: int = PAPERS_THREADS) -> Iterator[dict[str, float]]:
-    """Yield replicas and load, period by period, as a controller sees them on a machine with many threads.
-
-    Args:
-        controller: The controller.
-        loads: The work that arrives in each period, as a multiple of what one replica can do in it.
-        most: The number of replicas that can have keys.
-    """
-    decide = decider(controller)
-    period, unit = 1_000_000_000 // PERIODS, 1_000  # events of the work of one replica in a period
-    replicas, pending = most, 0.0
-    for number, load in enumerate(loads.tolist(), 1):
-        waiting = pending + load
-        done = min(waiting, replicas)
-        pending = waiting - done
-        seen = {"at": number * period, "period": period, "replicas": replicas, "most": most}
-        seen |= {"worked": round(done * period), "arrived": round(load * unit)}
-        seen |= {"dealt": round(done * unit), "pending": round(pending * unit)}
-        yield {"replicas": replicas, "work": done / replicas, "pending": pending / max(load, 1e-9) / PERIODS}
-        replicas = decide(seen) or replicas
-
-
-def phase_loads(seed: int = 1) -> np.ndarray:
-    """Return the load of each period in MINUTES of the paper's phases, at most SHARE of 72 replicas.
-
-    A row meets the rows of the last minute, so its work follows the rate with a minute's delay.
-    """
-    draw = np.random.default_rng(seed)
-    rates: list[np.ndarray] = []
-    while sum(map(len, rates)) < MINUTES * 60 * PERIODS:
-        rates.append(np.full(int(draw.integers(100, 301)) * PERIODS, draw.integers(500, 8_001) / PERIODS))
-    rate = np.concatenate(rates)[: MINUTES * 60 * PERIODS]
-    rows = np.cumsum(rate)
-    window = 60 * PERIODS
-    work = rate * (rows - np.concatenate([np.zeros(window), rows[:-window]]))
-    return work * SHARE * PAPERS_THREADS / work.max()
-
-
-def _simulated() -> Iterator[Row]:
-    loads = phase_loads()
-    for controller in (THRESHOLD, MODEL):
-        instants = list(simulated(controller, loads))
-        counts = [int(one["replicas"]) for one in instants]
-        changes = [b for a, b in itertools.pairwise(counts) if a != b]
-        whole: Row = {
-            "app": "scalejoin",
-            "params": {},
-            "way": controller,
-            "name": controller,
-            "threads": PAPERS_THREADS,
-            "result": "simulated",
-            "events_per_s": None,
-            "to_loop": None,
-            "rates": [],
-            "reconfigurations": len(changes),
-            "turns": open_loop.turns(changes),
-            "work_mean": float(np.mean([one["work"] for one in instants])),
-            "pending_max": max(one["pending"] for one in instants),
-        }
-        every = len(instants) // (MINUTES * 6)  # ten seconds
-        yield from (
-            whole | one | {"at_s": number / PERIODS, "demand": float(load)}
-            for number, (one, load) in enumerate(zip(instants, loads, strict=True))
-            if number % every == 0
-        )
-
-
-def _simulation(rows: list[Row]) -> Iterator[str]:
-    turns = open_loop.turns([round(load) for load in phase_loads()[::PERIODS]])
-    for row in {row["way"]: row for row in rows}.values():
-        yield (
-            f"{row['way']}: {row['reconfigurations']} reconfigurations with {row['turns']} changes of direction, where "
-            f"the load has {turns}; replicas work {row['work_mean'] * 100:.0f} % of their time; "
-            f"largest backlog {row['pending_max']:.2f} s"
-        )
-
-
 # --- the experiments --------------------------------------------------------------------------------------------------
 
 
@@ -322,16 +235,6 @@ EXPERIMENTS = (
         events=250_000,
         count=_count,
         conclude=_speed,
-    ),
-    Experiment(
-        "q5-simulated",
-        "section 8.5, figure 11",
-        f"Controllers that follow a changing rate on {PAPERS_THREADS} threads, simulated",
-        (),
-        lambda counts: ([], []),
-        _over_time(("demand", "work in replicas"), REPLICAS, WORK),
-        model=_simulated,
-        conclude=_simulation,
     ),
     Experiment(
         "q6",

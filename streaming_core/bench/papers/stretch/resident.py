@@ -146,7 +146,6 @@ def _rows(spec: Pinned, sample: Sample, watch: Watch, is_right: bool, **columns:
         "to_loop": None,
         "cpu_ns": sample.cpu_ns,
         "bytes_per_row": watch.slope,
-        "resident_bytes": watch.bytes[-1],
         **columns,
     }
     yield whole
