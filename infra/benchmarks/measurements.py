@@ -14,8 +14,8 @@ from typing import Any
 
 from reports.charts import series
 from streaming_core.bench import wording
+from streaming_core.bench.race.rounds import Row
 from streaming_core.bench.report import VERSION, claim_lines, value
-from streaming_core.bench.rounds import Row
 from streaming_core.storage import left_json
 
 RESULTS = {
@@ -23,7 +23,6 @@ RESULTS = {
     "yardstick": "yardstick",
     "bound": "a bound",
     "different": "differs",
-    "simulated": "simulated",
 }
 # What an experiment takes from the result that it is part of, because it may have been run by itself.
 FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells", "sources")
@@ -149,8 +148,6 @@ def about(chart: Chart, machine: str) -> str:
     """`gs, sl; 1,000 to 100,000 events; a processor, 2 cores`: the applications, events and machine of a chart."""
     apps = ", ".join(sorted({str(row["app"]) for row in chart.rows}))
     counts = [row["events"] for row in chart.rows if "events" in row]
-    if not counts:
-        return f"{apps}; simulated"
     ends = sorted({min(counts), max(counts)})
     events = " to ".join(f"{count:,}" for count in ends)
     return f"{apps}; {events} event{'s' * (ends != [1])}; {machine}"

@@ -16,8 +16,8 @@ from reports.history.text import NOTHING, human_micros, human_nano, human_rate
 from reports.site import slug
 from reports.views.performance import Chart
 from streaming_core.bench import wording
+from streaming_core.bench.race.rounds import Row
 from streaming_core.bench.report import passes
-from streaming_core.bench.rounds import Row
 
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts: five, four, or two in a row
 # Columns of figures, where a row has one: the column, its title and how to write it.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from infra.checkout import ROOT
 from infra.reference import applications, command_line, dbt, warehouse
-from streaming_core.bench import page
+from streaming_core.bench import benchmarks_page
 from streaming_core.engines.contract import Manifest, Report, Task
 
 # Name of a reference page -> the module that writes it. People write the other pages; a test asserts their names.
@@ -22,7 +22,7 @@ PAGES = {"applications": applications, "command-line": command_line, "warehouse"
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Path of each generated file -> its current text."""
     docs = root / "docs"
-    benchmarks = {docs / "benchmarks.md": page.page(docs / "benchmarks")}
+    benchmarks = {docs / "benchmarks.md": benchmarks_page.page(docs / "benchmarks")}
     return (
         dbt.files(root / "dbt")
         | benchmarks

@@ -10,10 +10,11 @@ from typing import Any
 
 from streaming_core.api import App
 from streaming_core.apps import registry
-from streaming_core.bench import host, length
-from streaming_core.bench.race import Race
-from streaming_core.bench.results import Record
-from streaming_core.bench.rounds import Row
+from streaming_core.bench.race import facts, length
+from streaming_core.bench.race.components import COMPONENTS
+from streaming_core.bench.race.race import Race
+from streaming_core.bench.race.results import Record
+from streaming_core.bench.race.rounds import Row
 from streaming_core.errors import BadInput
 from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import AUTO_PLAN, ENGINE_EXECUTORS, RunSpec, executors_of
@@ -32,9 +33,9 @@ def run(
     Raises:
         BadInput: An application is unknown, or thread counts or repetitions are out of range.
     """
-    counts = host.thread_counts(threads, repetitions)
+    counts = facts.thread_counts(threads, repetitions)
     apps = [registry.load(name) for name in names or registry.names()]
-    record = Record("engine", repetitions, quick)
+    record = Record(COMPONENTS, repetitions, quick)
     rows: list[Row] = []
     notes: list[str] = []
     size = length.QUICK_EVENTS if quick and events is None else events

@@ -23,8 +23,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming_core.bench.ratios import NOUNS, Row, compare, most, quantity, rounds_of, three_digits, unit_of, value
-from streaming_core.bench.statistics import interval
+from streaming_core.bench.race.ratios import (
+    NOUNS,
+    Row,
+    compare,
+    most,
+    quantity,
+    rounds_of,
+    three_digits,
+    unit_of,
+    value,
+)
+from streaming_core.bench.race.statistics import interval
 
 Ways = Mapping[str, Any]  # the values of columns; a tuple allows several, and the best row counts
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from streaming_core.bench import results
 from streaming_core.bench import suite as suites
+from streaming_core.bench.race import results
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.run.one_pass import Progress
@@ -37,8 +37,10 @@ def run(
         quick: As for `suite.run`.
 
     Raises:
-        BadInput: Thread counts or repetitions are out of range.
+        BadInput: There are no suites, or thread counts or repetitions are out of range.
     """
+    if not suites.SUITES:
+        raise BadInput(f"--evidence runs suites; {suites.known()}")
     finished: list[dict[str, Any]] = []
 
     def file(more: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from streaming_core.bench import files
+from streaming_core.bench import whole_runs
 from streaming_core.bench.claims import TITLES, lines
-from streaming_core.bench.ratios import value
-from streaming_core.bench.results import VERSION as VERSION
-from streaming_core.bench.results import rows as all_rows
-from streaming_core.bench.results import save as save_results
+from streaming_core.bench.race.ratios import value
+from streaming_core.bench.race.results import VERSION as VERSION
+from streaming_core.bench.race.results import rows as all_rows
+from streaming_core.bench.race.results import save as save_results
 from streaming_core.regression.home import Home
 
 # Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
@@ -118,7 +118,7 @@ def render(results: dict[str, Any], console: Console) -> None:
         console.print(table(results["results"], ["app", "way", "threads"]))
         for line in [*results["notes"], *cost(results["results"])]:
             console.print(Text(line), soft_wrap=True)
-    for line in files.lines(results.get("files", [])):
+    for line in whole_runs.lines(results.get("files", [])):
         console.print(Text(line), soft_wrap=True)
     for experiment in results.get("experiments", []):
         figure = f" ({experiment['figure']})" if experiment["figure"] else ""

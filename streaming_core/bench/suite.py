@@ -9,31 +9,33 @@ the plots.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from streaming_core.bench import host, length
 from streaming_core.bench.claims import Claim
-from streaming_core.bench.race import Race
-from streaming_core.bench.requests import Requests
-from streaming_core.bench.results import Record
-from streaming_core.bench.rounds import OpenLoop, Pace, Row
+from streaming_core.bench.race import facts, length
+from streaming_core.bench.race.race import Race
+from streaming_core.bench.race.requests import Requests
+from streaming_core.bench.race.results import Record
+from streaming_core.bench.race.rounds import OpenLoop, Pace, Row
 from streaming_core.errors import BadInput
 from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import RunSpec
 
 MOVED = 1.5  # round trips between cores that differ by this factor are those of different cores
-SUITES = (
-    "tstream",
-    "ordered",
-    "viper",
-    "briskstream",
-    "rlas",
-    "stretch",
-    "limits",
-    "engines",
-)  # modules of this package that define SUITE
+_PAPERS = f"{__package__}.papers"
+
+
+def _suites() -> dict[str, str]:
+    """Return the module of each suite; none without the folder `papers`, which a project may leave out."""
+    if importlib.util.find_spec(_PAPERS) is None:
+        return {}
+    return getattr(importlib.import_module(_PAPERS), "SUITES", {})
+
+
+SUITES = _suites()
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ class Suite:
     Attributes:
         name: The name on the command line.
         title: The title.
+        components: What it measures, as `race/components.py` names it. Windowed operators run in pinned tasks, which
+            exchange rows through channels.
         experiments: The experiments.
         pinned: Whether every thread is bound to a core.
         machine: The machine of the paper, if a note should compare it with this one.
@@ -139,7 +143,8 @@ class Suite:
 
     name: str
     title: str
-    experiments: tuple[Experiment, ...] = field(default_factory=tuple)
+    components: tuple[str, ...]
+    experiments: tuple[Experiment, ...]
     pinned: bool = False
     machine: str = ""
 
@@ -147,8 +152,15 @@ class Suite:
 def load(name: str) -> Suite:
     """Return a suite by its name; raise BadInput if there is none."""
     if name not in SUITES:
-        raise BadInput(f"unknown suite {name!r}; known: {', '.join(SUITES)}")
-    return importlib.import_module(f"{__package__}.{name}").SUITE
+        raise BadInput(f"unknown suite {name!r}; {known()}")
+    return importlib.import_module(f"{_PAPERS}.{SUITES[name]}").SUITE
+
+
+def known() -> str:
+    """Return the names of all suites, for errors."""
+    if not SUITES:
+        return "there are no suites, because streaming_core/bench/papers is missing"
+    return f"known: {', '.join(SUITES)}"
 
 
 def run(
@@ -176,11 +188,11 @@ def run(
     Raises:
         BadInput: An experiment is unknown, or thread counts or repetitions are out of range.
     """
-    counts = host.thread_counts(threads, repetitions)
+    counts = facts.thread_counts(threads, repetitions)
     known = {experiment.name: experiment for experiment in suite.experiments}
     if unknown := [name for name in only or [] if name not in known]:
         raise BadInput(f"unknown experiment {unknown[0]!r} of suite {suite.name}; known: {', '.join(known)}")
-    record = Record(suite.name, repetitions, quick, suite.pinned)
+    record = Record(suite.components, repetitions, quick, suite.pinned)
     about = {"suite": suite.name, "title": suite.title, "order": list(known), "threads": counts}
     experiments: list[dict[str, Any]] = []
     results = record.results(about | {"experiments": experiments})
@@ -254,7 +266,7 @@ class Heats:
         experiment.describe(rows)
         conclusions = list(experiment.conclude(rows))
         if self.machine and heats:
-            notes = [*notes, host.unshown(counts, self.machine)]
+            notes = [*notes, facts.unshown(counts, self.machine)]
         return {
             "name": experiment.name,
             "figure": experiment.figure,

@@ -1,6 +1,6 @@
 """A result of the benchmark in words: its machine, its figures and its outdated components.
 
-docs/benchmarks.md (page.py) and the page of benchmarks (infra/benchmarks) use the same words.
+docs/benchmarks.md (benchmarks_page.py) and the page of benchmarks (infra/benchmarks) use the same words.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streaming_core.bench import components
+from streaming_core.bench.race import components
 
 
 def sources() -> dict[str, str]:

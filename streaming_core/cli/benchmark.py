@@ -25,10 +25,7 @@ class Subject:
         None
     )
     suite: Annotated[
-        str | None,
-        typer.Option(
-            help="Run the experiments of a suite: tstream, ordered, viper, briskstream, rlas, stretch, limits, engines."
-        ),
+        str | None, typer.Option(help="Run the experiments of a suite, such as tstream. A wrong name lists all suites.")
     ] = None
     files: Annotated[
         bool,
@@ -192,12 +189,12 @@ def _measure(subject: Subject, effort: Effort, keep: Callable[[dict[str, Any]], 
         keep: Called with the results so far after every experiment of a suite.
         quiet: Whether to show no progress.
     """
-    from streaming_core.bench import applications, files, suite
+    from streaming_core.bench import applications, suite, whole_runs
 
     events, counts, rounds, quick = effort.events, effort.thread_counts, effort.rounds, effort.quick
     with Bar(quiet) as bar:
         if subject.files:
-            return files.run(subject.names, events, counts, rounds, bar, quick)
+            return whole_runs.run(subject.names, events, counts, rounds, bar, quick)
         if subject.suite is None:
             return applications.run(subject.names, events, counts, rounds, bar, quick)
         return suite.run(suite.load(subject.suite), subject.only, events, counts, rounds, bar, keep, quick)

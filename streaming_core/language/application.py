@@ -490,19 +490,6 @@ class App:
         if by_order:
             self._by_order.add(name)
 
-    @declares
-    def inherit_invariants(self, other: App, *names: str) -> None:
-        """Add invariants of another application.
-
-        Args:
-            other: The application that declares them. It has the same events and outputs.
-            *names: The invariants to add. Default: all of them; then both applications also have the same states.
-        """
-        for name in names or other.invariants:
-            if name not in other.invariants:
-                raise BadInput(f"app {self.name}: {unknown('invariant', name, other.invariants)}")
-            self.invariant(name, other.invariants[name], by_order=name in other._by_order)
-
     def _add(self, operator: Operator) -> Stream:
         """Add an operator in front of the sinks, and return its stream.
 

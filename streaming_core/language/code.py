@@ -41,7 +41,7 @@ from streaming_core.language.source import place
 LANGUAGE = 3
 
 _OURS = __name__.partition(".")[0]
-_FOLLOWED = (f"{_OURS}.apps.", f"{_OURS}.generator.")  # unlike the rest of Lockstep
+_FOLLOWED = (f"{_OURS}.apps.", f"{_OURS}.generator.", f"{_OURS}.bench.papers.")  # unlike the rest of Lockstep
 _VALUES = (type(None), bool, int, float, complex, str)
 # Parts of a declaration that say where it stands, or what it is for.
 _PROSE = {"file", "_module", "where", "doc", "__doc__", "reads", "profiles"}

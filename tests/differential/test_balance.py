@@ -12,30 +12,30 @@ from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import CELLS, Pinned
 
 EVENTS, COPIES = 200, 1_000
-PARAMS = {"copies": COPIES, "once": True}
+PARAMS = {"keys": COPIES}
 
 
 @pytest.fixture(scope="module")
-def forwarded(tmp_path_factory):
-    """A workload of forward, whose rows all have the same 1,000 keys, and its program."""
+def joined(tmp_path_factory):
+    """A workload of scalejoin, whose rows all have the same 1,000 keys, and its program."""
     folder = tmp_path_factory.mktemp("balance")
-    app = registry.load("forward")
+    app = registry.load("scalejoin")
     workload.write(app, app.bind(PARAMS), EVENTS, 7, folder)
     return workload.read(folder, app, PARAMS), compile_app(app, app.bind(PARAMS))
 
 
-def passed(forwarded, replicas, **more):
-    source, program = forwarded
-    plan = {"forward": [replica % 2 for replica in range(replicas)]}
-    spec = Pinned(app="forward", params=PARAMS, threads=2, plan=plan, **more)
+def passed(joined, replicas, **more):
+    source, program = joined
+    plan = {"from_left": [replica % 2 for replica in range(replicas)]}
+    spec = Pinned(app="scalejoin", params=PARAMS, threads=2, plan=plan, **more)
     sample, _, _ = one_pass.run(spec, program, Blocks(source, program, 1_000))
     return sample
 
 
 @pytest.mark.parametrize("parallelism", ["vsn", "vsn_esg", "sn"])
 @pytest.mark.parametrize("replicas", [1, 2, 3, 36])
-def test_replicas_differ_by_at_most_one_key_per_row(forwarded, replicas, parallelism):
-    balance = passed(forwarded, replicas, parallelism=parallelism).balance["forward"]
+def test_replicas_differ_by_at_most_one_key_per_row(joined, replicas, parallelism):
+    balance = passed(joined, replicas, parallelism=parallelism).balance["from_left"]
     assert len(balance.calls) == replicas
     assert sum(balance.calls) == EVENTS * COPIES
     assert {calls // EVENTS for calls in balance.calls} <= {COPIES // replicas, -(-COPIES // replicas)}
@@ -64,7 +64,7 @@ def test_controller_balances_replicas_and_the_result_stays_equal(tmp_path):
     assert second.owners.count(1) > CELLS / 8  # it gains cells
 
 
-def test_owner_pattern_assigns_cells_unevenly(forwarded):
-    schedule = [{"event": 0, "owners": {"forward": [0, 0, 0, 1]}}]
-    [most, least] = passed(forwarded, 2, schedule=schedule).balance["forward"].calls
+def test_owner_pattern_assigns_cells_unevenly(joined):
+    schedule = [{"event": 0, "owners": {"from_left": [0, 0, 0, 1]}}]
+    [most, least] = passed(joined, 2, schedule=schedule).balance["from_left"].calls
     assert (most, least) == (EVENTS * 750, EVENTS * 250)

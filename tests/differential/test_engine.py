@@ -47,22 +47,16 @@ SMALL = {
     },
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
     "fx": {"n_accounts": 3, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.05},
-    "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
     "q1": {"items": 60, "threshold": 1, "limit": 20, "events_per_day": 10_000, "invalid_ratio": 0.05},
     "q2": {"items": 30, "users": 40, "emit_every": 500, "limit": 7, "width": 5, "invalid_ratio": 0.05},
     "q3": {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.05},
     "q4": {"users": 30, "invalid_ratio": 0.05},
     "q15": {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.05},
-    "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 0.8, "invalid_ratio": 0.05},
     "pos_rep": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "new_seg": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05, "purge": 31},
-    "brisk_wc": {"vocabulary": 5, "skew": 1.2, "invalid_ratio": 0.05},
-    "brisk_lr": {"seconds": 900, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "lr": {"seconds": 900, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "wordcount": {"vocabulary": 5, "advance": 3_000, "size": 7_000},
-    "paircount": {"vocabulary": 3, "advance": 3_000, "size": 7_000, "level": "H", "multiplicity": "bag"},
     "hashtag": {"hashtags": 3, "advance": 3_000, "size": 7_000},
-    "forward": {"copies": 3, "rate": 2_000.0, "once": True},
     "scalejoin": {"keys": 5, "domain": 300, "size": 9_001},
     "hedge": {"keys": 5, "size": 301, "invalid_ratio": 0.05},
 }
@@ -72,7 +66,6 @@ LARGE = {
     "sl": {"theta": 0.0, "init_balance": 100},
     "ob": {"theta": 1.2, "init_qty": 5},
     "tp": ROAD,
-    "tpk": ROAD,
 }
 # Few keys, events that name a key twice, invalid events, transactions over all partitions, many rejections. Records as
 # large as in the paper, and its three transactions of toll processing.

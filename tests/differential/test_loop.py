@@ -86,7 +86,6 @@ def test_application_equals_the_interpreter_in_the_loop(name, params):
             ("q3", {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.1}),
             ("q4", {"users": 30, "invalid_ratio": 0.1}),
             ("q15", {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.1}),
-            ("matrix", {"d": 3, "s": 2, "r": 2, "keys": 5, "sel": 2.5, "sel_keyed": 0.7, "invalid_ratio": 0.1}),
         ]
     ),
 )

@@ -224,7 +224,7 @@ WINDOWED = [name for name in registry.names() if registry.load(name).kind == "wi
 def test_applications_equal_the_interpreter_for_every_key_owner(name):
     app = registry.load(name)
     params = app.bind({"keys": 20} if name in ("scalejoin", "hedge") else {})
-    events = 150 if name == "paircount" else 400
+    events = 400
     case = Case(app, params, workload.generate_chunk(app, params, events, 5, 0, events))
     operators = [operator.name for operator in app.operators if operator.kind == "windowed"]
     for threads in (1, 2, 3):

@@ -11,7 +11,7 @@ SMALL = {
     "wc": {"vocabulary": 5},
     "fd": {"entities": 3, "invalid_ratio": 0.05},
     "lr": {"seconds": 300, "veh_per_s": 0.05, "request_ratio": 0.3},
-    "paircount": {"vocabulary": 5, "advance": 3_000, "size": 7_000},
+    "wordcount": {"vocabulary": 5, "advance": 3_000, "size": 7_000},
     "scalejoin": {"keys": 5, "domain": 300, "size": 9_001},
 }
 EVENTS = 2000
@@ -24,7 +24,7 @@ WAYS = [
     ),
     *(
         (name, n, {"parallelism": by})
-        for name in ("paircount", "scalejoin")
+        for name in ("wordcount", "scalejoin")
         for by in ("vsn", "vsn_esg", "sn")
         for n in (1, 2)
     ),

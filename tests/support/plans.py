@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_core.bench import banded, resident, rlas
+from streaming_core.bench.papers.briskstream import rlas
+from streaming_core.bench.papers.stretch import banded, resident
 from streaming_core.run import profile
 
 

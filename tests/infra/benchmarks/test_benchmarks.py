@@ -17,8 +17,12 @@ from infra.benchmarks import measurements
 from infra.benchmarks import page as benchmarks
 from reports import publish
 from reports.charts import benchmark, series
-from streaming_core.bench import components, ordered, rlas, tstream_claims, wording
 from streaming_core.bench import suite as suites
+from streaming_core.bench import wording
+from streaming_core.bench.papers.briskstream import rlas
+from streaming_core.bench.papers.ordered import ordered
+from streaming_core.bench.papers.tstream import evaluation
+from streaming_core.bench.race import components
 from streaming_core.bench.report import VERSION
 from streaming_core.regression.home import Home
 from streaming_core.run.way import AXES
@@ -338,12 +342,11 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
                 "rounds": rounds,
                 "heat": number,
                 "params": heat.params,
-                "hottest": 0.5,
                 "operations": 7,
             }
             more |= {f"{name}_range": [98.0, 100.0] for name in figures}
             per_interval = (f"{name}_per_interval" for name in ("chains", "dependent_chains", "rounds"))
-            more |= {"costs": dict.fromkeys((*tstream_claims.STEPS, *per_interval), 7.0)}
+            more |= {"costs": dict.fromkeys((*evaluation.STEPS, *per_interval), 7.0)}
             more |= {"comparisons": 700, "states": 1000, "state_bytes": 5, "to_loop_range": [0.5, 2.0]}
             more |= {"calls": {"from_left": [7, 8]}, "compared": {2: [70, 80]}}
             if heat.pace:  # instants of a pass

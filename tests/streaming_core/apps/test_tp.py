@@ -119,21 +119,3 @@ def test_tp_charges_from_the_51st_vehicle_below_40():
 def test_tp_drops_an_unknown_segment():
     result = tp_run({"seg": 2}, {"seg": 2, "speed": -1})
     assert (result.outputs, result.dropped) == ([], 2)
-
-
-@pytest.mark.parametrize(
-    "params", [{}, {"segments": 3, "vehicles": 90, "invalid_ratio": 0.1}, {"input": "linear_road", "segments": 80}]
-)
-def test_tpk_has_the_outputs_and_the_final_state_of_tp(params):
-    (events, shared), (same_events, keyed) = by_hand.run_generated("tp", params), by_hand.run_generated("tpk", params)
-    assert [event | {"kind": 0} for event in same_events] == events
-    assert keyed.outputs == shared.outputs
-    assert keyed.dropped == shared.dropped == sum(e["seg"] >= keyed.params["segments"] for e in events)
-    assert any(o["toll"] for o in keyed.outputs) == ("vehicles" in params)
-    speeds, presence = (shared.state[f"state_{name}"][1] for name in ("speeds", "presence"))
-    averages, vehicles = (keyed.state[f"state_{name}"][1] for name in ("road_speed", "vehicle_count"))
-    assert len(averages) == len({o["seg"] for o in keyed.outputs})
-    for seg, state in averages.items():
-        assert state.average == speeds[seg].average
-        assert list(vehicles[seg].vehicles) == list(presence[seg].vehicles)
-        assert vehicles[seg].count == presence[seg].count

@@ -141,8 +141,6 @@ DECLARED = [
     ONE + "left.flat_map(work, Right).sink()\napp.constant(«ones»)\napp.agrees_unordered(«'w'», states=«()»)",
     ONE
     + "left.flat_map(work, Right).sink()\napp.invariant(«'positive'», «'SELECT * FROM outputs WHERE w < 0'», «False»)",
-    ONE + "left.flat_map(work, Right).sink()\nother.invariant('positive', 'SELECT 1')\n"
-    "app.inherit_invariants(«other», «'positive'»)",
     "app = App(«NAME», params=«None», profiles=«None», reads=«''», time=«'ms'»)\n"
     + ONE
     + "left.flat_map(work, Right).sink()",

@@ -61,7 +61,6 @@ def table(**columns):
         ("pos_rep", {"seconds": 300, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}),
         ("new_seg", {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1, "purge": 31}),
         ("lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),
-        ("brisk_lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),
     ],
 )
 def test_an_application_runs_its_operators(name, params):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming_core.apps import registry
-from streaming_core.bench.race import Race
+from streaming_core.bench.race.race import Race
 from streaming_core.data import workload
 from streaming_core.run import engine
 from streaming_core.run.energy import Meter, Spent

@@ -279,13 +279,13 @@ def test_a_profile_is_measured_once(command, workspace, monkeypatch):
 
 def test_a_profile_depends_on_parameters_and_batch(workspace, tmp_path):
     places = set()
-    for rows in (1, 2):  # which operators read, and generators do not
-        workload.write("matrix", {"r": rows}, 200, 1, tmp_path / "matrix")
+    for rows in (2, 3):  # which operators read, and generators do not
+        workload.write("fd", {"window": rows}, 200, 1, tmp_path / "fd")
         for batch in (16, 256):
-            measurement, path = profile.kept(workload.read(tmp_path / "matrix"), batch=batch)
-            assert (measurement.params["r"], measurement.batch) == (rows, batch)
+            measurement, path = profile.kept(workload.read(tmp_path / "fd"), batch=batch)
+            assert (measurement.params["window"], measurement.batch) == (rows, batch)
             places.add(path)
-        shutil.rmtree(tmp_path / "matrix")
+        shutil.rmtree(tmp_path / "fd")
     assert len(places) == 4
 
 

@@ -190,7 +190,7 @@ def test_unsupported_ways_are_left_out_and_listed():
 def test_cells_on_spark_belong_to_the_connection_of_the_run(tmp_path):
     home = Home(tmp_path)
     fields = {
-        "applications": ["wc", "forward"],
+        "applications": ["wc", "hashtag"],
         "executors": ["spark", "pinned"],
         "threads": [2],
         "plans": ["replicated"],
@@ -201,7 +201,7 @@ def test_cells_on_spark_belong_to_the_connection_of_the_run(tmp_path):
         on_spark = [cell for cell in cells if is_on_spark(cell)]
         assert [(cell["cell"].split(".")[0], cell["host"]) for cell in on_spark] == [
             ("wc", "cluster"),
-            ("forward", "cluster"),
+            ("hashtag", "cluster"),
         ]
         others = [cell.get("host") for cell in cells if not is_on_spark(cell) and not cell["spec"]["schedule"]]
         assert others == hosts
@@ -243,7 +243,7 @@ def test_parallelism_varies_for_windowed_applications_only():
 @pytest.mark.parametrize("events", [1, 5, 1000])
 def test_windowed_applications_run_with_and_without_reconfigurations(events):
     fields = {
-        "applications": ["wc", "forward", "wordcount"],
+        "applications": ["wc", "hashtag", "wordcount"],
         "executors": ["pinned"],
         "threads": [1, 2, 3],
         "plans": ["all"],
@@ -268,7 +268,7 @@ def test_windowed_applications_run_with_and_without_reconfigurations(events):
         assert all(0 <= event < max(events, 1) for event in at)
         assert len({*at}) == (7 if events > 7 else max(events, 1))
     (name,) = changed[0].schedule[0].owners
-    assert name == "forward"
+    assert name == "longer"
     shares = [one.owners[name] for one in changed[1].schedule]
     assert shares[:4] == [[0, 1], [2], [0, 1, 2], [0, 1]]
 

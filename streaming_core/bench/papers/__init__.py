@@ -1,0 +1,16 @@
+"""The suites: a folder for each paper, with its experiments, claims and workloads.
+
+Nothing outside imports this folder, so a project can leave it out. It then has no suites.
+"""
+
+# The module of each suite, which defines SUITE, in the order of docs/benchmarks.md.
+SUITES = {
+    "tstream": "tstream.tstream",
+    "ordered": "ordered.ordered",
+    "viper": "viper.viper",
+    "briskstream": "briskstream.briskstream",
+    "rlas": "briskstream.rlas",
+    "stretch": "stretch.stretch",
+    "limits": "goals.limits",
+    "engines": "goals.engines",
+}

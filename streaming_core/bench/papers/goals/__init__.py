@@ -1,0 +1,1 @@
+"""Suites without a paper: goals of this project."""

@@ -1,0 +1,1 @@
+"""Viper: order kept by the channels."""
