@@ -193,10 +193,7 @@ def events(app, n):
     return pa.table({"seq": pa.array(range(n), pa.int64()), **{name: columns[name] for name in names}})
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    some([of_words, in_a_row, then_keys, into_nothing, branches, beside, of_flags]),
-)
+@pytest.mark.parametrize("pipeline", some([of_words, in_a_row, then_keys, into_nothing, branches, beside, of_flags]))
 def test_oracles_and_runtime_agree_at_the_end_of_the_stream(pipeline):
     app = built(pipeline)
     loop, program = Loop(app, {}), None

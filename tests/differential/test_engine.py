@@ -37,14 +37,7 @@ SMALL = {
         "invalid_ratio": 0.05,
         "index": "hash",
     },
-    "tp": {
-        "segments": 2,
-        "vehicles": 400,
-        "window": 1,
-        "flagged": True,
-        "invalid_ratio": 0.05,
-        "index": "insert",
-    },
+    "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05, "index": "insert"},
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
     "fx": {"n_accounts": 3, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.05},
     "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
@@ -348,9 +341,7 @@ def test_bound_does_not_corrupt_containers(cases):
     """Transactions interleave in any order, but each enters its vehicle into a set once."""
     case = cases("tp", "hot")
     _, state, _ = one_pass.run(
-        Transactional(app="tp", scheme="no_lock", threads=8),
-        case.program,
-        Blocks(case.events, case.program, 1000),
+        Transactional(app="tp", scheme="no_lock", threads=8), case.program, Blocks(case.events, case.program, 1000)
     )
     sets, expected = (tables["presence"] for tables in (state, case.state))
     assert sets["count"] == expected["count"]

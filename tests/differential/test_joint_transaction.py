@@ -159,10 +159,7 @@ def purchases(keys, n=2000):
 
 # Every strategy with two of the four numbers of threads. The slow tests take all.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("keys", "people", "turns"),
-    [(2, 1, 2), (2, 1, 4), (40, 30, 4)],
-)
+@pytest.mark.parametrize(("keys", "people", "turns"), [(2, 1, 2), (2, 1, 4), (40, 30, 4)])
 def test_transaction_may_combine_all_operations(keys, people, turns):
     table = purchases(keys)
     n = table.num_rows

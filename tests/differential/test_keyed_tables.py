@@ -8,22 +8,7 @@ import pyarrow as pa
 import pytest
 
 from streaming_core import _runtime
-from streaming_core.api import (
-    App,
-    Counter,
-    Map,
-    Param,
-    boolean,
-    i8,
-    i16,
-    i32,
-    i64,
-    record,
-    text,
-    u8,
-    u16,
-    u32,
-)
+from streaming_core.api import App, Counter, Map, Param, boolean, i8, i16, i32, i64, record, text, u8, u16, u32
 from streaming_core.data.rows import encode
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app

@@ -150,10 +150,9 @@ def emit_last(state, out):
 
 @pytest.mark.parametrize("function", some([computed, worked, copied, chosen, kept], 2))
 def test_every_nan_is_stored_with_the_same_bits(function):
-    app = {
-        kept: lambda: flow(kept, emit_last, state=State),
-        worked: lambda: flow(worked, scratch=Scratch),
-    }.get(function, lambda: flow(function))()
+    app = {kept: lambda: flow(kept, emit_last, state=State), worked: lambda: flow(worked, scratch=Scratch)}.get(
+        function, lambda: flow(function)
+    )()
     events = taken(workload.schema(app, {}))
     interpreter, loop, kernel = (kind(app, {}) for kind in (Interpreter, Loop, Kernel))
     expected = interpreter.process(events)

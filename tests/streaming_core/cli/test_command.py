@@ -310,10 +310,7 @@ def test_a_plan_places_replicas(command, workloads, tmp_path):
             ("wordcount", "--parallelism", "all"),
             ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"],
         ),
-        (
-            ("wc", "--executor", "pinned", "--parallelism", "sn"),
-            ["wc has no windows: parallelism sn needs them"],
-        ),
+        (("wc", "--executor", "pinned", "--parallelism", "sn"), ["wc has no windows: parallelism sn needs them"]),
         (("wc", "--parallelism", "sn"), ["executor pooled has no parallelism; pinned has"]),
         (("wc", "--partitions", "50"), ["queue lanes has no partitions to ask for; hybrid and shared have"]),
         (("wc", "--queue", "hybrid", "--partitions", "257"), ["partitions", "between 1 and 256, got 257"]),

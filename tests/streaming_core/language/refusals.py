@@ -281,10 +281,7 @@ REFUSED = {
             "x = row.a in same(state).seen",
             "the container of `in` cannot contain a call; assign its result to a variable first",
         ),
-        (
-            "x = len(same(state).few)",
-            "the array of len() cannot contain a call; assign its result to a variable first",
-        ),
+        ("x = len(same(state).few)", "the array of len() cannot contain a call; assign its result to a variable first"),
         (
             "same(state).few[0] += 1",
             "the row or array of an augmented assignment cannot contain a call; assign its result to a variable first",
@@ -792,9 +789,7 @@ REFUSED = {
         ("x = window.key.word", "Every has no field 'word'; it has index"),
         ("row.ts = 1", "cannot assign to Event.ts: the row is read-only here"),
     ],
-    "result": [
-        ("window.key.a = 1", "cannot assign to Key.a: the row is read-only here"),
-    ],
+    "result": [("window.key.a = 1", "cannot assign to Key.a: the row is read-only here")],
     "keys": [
         ("keys.add(n=1)", "keys.add() is missing word; write keys.add(n=..., word=...)"),
         ("keys.add(1, row.line)", "keys.add() takes every field by name; write keys.add(n=..., word=...)"),

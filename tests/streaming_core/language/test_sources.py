@@ -197,10 +197,7 @@ def test_distant_rows_are_located_with_few_generated_rows():
         ({"ts": [None] * 3}, "stream Bid: ts: .*NoneType"),
         ({"price": np.array([1, 2])}, "stream Bid: column price: needs 3 values without nulls, got 2 values"),
         ({"parts": np.zeros((3, 3))}, r"stream Bid: column parts: the shape must be \(3, 2\), got \(3, 3\)"),
-        (
-            {"stream": np.zeros(3)},
-            r"stream Bid: must return columns .*, got parts, price, stream, ts, who",
-        ),
+        ({"stream": np.zeros(3)}, r"stream Bid: must return columns .*, got parts, price, stream, ts, who"),
         (dict.fromkeys(("ts", "who", "parts")), "stream Bid: must return a column ts, got price"),
     ],
 )
@@ -439,8 +436,7 @@ def test_state_does_not_grow_while_a_stream_is_silent():
         update=(keep_left, keep_right), state=(Kept, Kept), output=Sizes
     ).sink()
     app.generates(
-        stream(lefts, key=lefts, value=lefts),
-        stream(rights, key=rights, value=np.zeros(150, int), line=[b""] * 150),
+        stream(lefts, key=lefts, value=lefts), stream(rights, key=rights, value=np.zeros(150, int), line=[b""] * 150)
     )
     table = workload.generate_chunk(app.check(), {}, ROWS + 150, 1, 0, ROWS + 150)
     outputs = agreed(app, table)

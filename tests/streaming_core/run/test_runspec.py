@@ -179,10 +179,10 @@ def test_unsupported_ways_are_left_out_and_listed():
         ("tp", "no_lock", "total"),
     ]
     assert [[name.rpartition(".")[0] for name in reason["cells"]] for reason in left_out] == [
-        ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2"],
+        ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2"]
     ]
     assert matrix.omissions({"left_out": left_out}) == [
-        "application q1 runs in total order only: it does not say what agrees without order (2 cells)",
+        "application q1 runs in total order only: it does not say what agrees without order (2 cells)"
     ]
     assert matrix.omissions({}) == []  # a run without its plan
 
