@@ -82,6 +82,8 @@ def test_programs_equal_the_oracle_in_every_way(kind, start, tmp_path, record_pr
     record_property("campaign", {"kind": kind, **counts})
     assert not failures, "\n\n".join(failures)
     assert counts["programs"] == stop - start
+    if kind == "unordered":
+        assert all(counts[channel] >= (stop - start) * campaign.PLANS for channel in campaign.CHANNELS)
 
 
 def test_campaign_runs_five_hundred_programs_in_twenty_ways_each():
@@ -89,19 +91,12 @@ def test_campaign_runs_five_hundred_programs_in_twenty_ways_each():
     assert campaign.WAYS >= 20
 
 
-@pytest.mark.parametrize(("kind", "number"), [("windowed", 3), ("unordered", 2)])
+# Windows over states of almost every container, also where replicas share nothing and keys move.
+@pytest.mark.parametrize(("kind", "number"), [("windowed", 105), ("unordered", 2)])
 def test_program_equals_the_oracle(kind, number, tmp_path):
     command = [sys.executable, "-m", "tests.differential.campaign", kind, str(number)]
     counts, failures = watch(command, LIMIT, tmp_path)
     assert (counts["programs"], failures) == (1, [])
-
-
-@pytest.mark.slow
-def test_random_dataflows_equal_the_oracle_under_every_channel(tmp_path):
-    command = [sys.executable, "-m", "tests.differential.campaign", "unordered", "0..10"]
-    counts, failures = watch(command, LIMIT, tmp_path)
-    assert (counts["programs"], failures) == (10, [])
-    assert all(counts[channel] >= 10 * campaign.PLANS for channel in campaign.CHANNELS)
 
 
 # --- the test of the test -------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i64, record, text, u8
+from streaming_core.api import App, boolean, f64, i64, record, text
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import RunFailed
@@ -258,12 +258,6 @@ def check_the_longest_interval(case, strategy, threads):
     case.check(spec, block_size(spec))
 
 
-@pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
-@pytest.mark.slow
-def test_interval_of_100_000_events_equals_the_interpreter(cases, strategy):
-    check_the_longest_interval(cases("sl", "hot", 100_700), strategy, 3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
 @pytest.mark.parametrize("name", applications("transactional"))
@@ -361,16 +355,6 @@ class Event:
 
 
 @record
-class Memory:
-    seen: Set[i64]
-    last: Ring[i64, 3]
-    counts: Counter[u8]
-    halves: Map[i64, f64]
-    best: TopK[3]
-    total: i64
-
-
-@record
 class Out:
     key: i64
     total: i64
@@ -384,48 +368,6 @@ class Total:
     total: i64
 
 
-def spread(row, out):
-    for i in range(row.value % 5):
-        out.emit(key=row.key + i % 2, total=row.value * (i + 1), half=float(row.value) / 4, flag=i == 2)
-
-
-def remember(row, state, out):
-    new = state.seen.add(row.total)
-    state.last.append(row.total)
-    state.counts.add(row.total & 255, 1)
-    state.halves.put(row.total % 7, row.half + state.halves.get(row.total % 7, 0.0))
-    state.best.offer(row.total % 11, state.counts.get(row.total & 255))
-    state.total += row.total
-    for i in range(len(state.last)):
-        if state.last[i] % 2 == 0:
-            out.emit(key=row.key, total=state.total, half=state.halves.value_at(0), flag=new)
-
-
-def last_words(state, out):
-    for i in range(len(state.best)):
-        out.emit(key=state.best.key_at(i), total=state.best.score_at(i), half=0.5, flag=False)
-
-
-def add_up(row, state, out):
-    state.n += 1
-    state.total = state.total * 31 + row.total
-    if row.flag or state.n % 3 == 0:
-        out.emit(key=state.n, total=state.total, half=row.half, flag=row.flag)
-
-
-def conclude(state, out):
-    out.emit(key=state.n, total=state.total, half=1.0, flag=True)
-
-
-def chain():
-    app = App("chain")
-    stream = app.source(Event).flat_map(spread, Out)
-    stream = stream.key_by("key").process(remember, state=Memory, output=Out, flush=last_words)
-    stream.process(add_up, state=Total, output=Out, flush=conclude).sink()
-    app.generates(lambda *arguments: {})
-    return app
-
-
 def event_table(values, keys=None):
     n = len(values)
     columns = [np.arange(n), np.arange(n), keys if keys is not None else np.zeros(n, np.int64), values]
@@ -433,15 +375,6 @@ def event_table(values, keys=None):
     arrays = [pa.array(c, pa.int64()) for c in columns] + [lines]
     schema = Event.resolve({}).arrow(("seq",))
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-@pytest.mark.parametrize("keys", [1, 50])
-def test_fused_chain_agrees_on_containers_fan_out_and_flushes(keys):
-    random = np.random.default_rng(5)
-    table = event_table(random.integers(0, 1000, 2000), random.integers(0, keys, 2000))
-    case = Case(chain(), {}, table)
-    for threads, batch in itertools.product((1, 2, 3, 8), (1, 7, 256)):
-        case.check(Pooled(app="chain", threads=threads, batch=batch), block=700)
 
 
 def divides(row, state, out):

@@ -182,17 +182,6 @@ def test_every_way_equals_the_oracle(way, cases):
     cases[way["lookup"]].check(RunSpec.parse({"app": "ledger", **dict(way["strategy"]), **cut}), block)
 
 
-@pytest.mark.parametrize("lookup", LOOKUPS)
-@pytest.mark.slow
-def test_reset_loop_equals_the_oracle(lookup, cases):
-    loop = Loop(ledger, LOOKUPS[lookup])
-    for _ in range(2):
-        compare("ledger", cases[lookup].outputs, loop.process(orders(2000)), "outputs")
-        for name, rows in cases[lookup].state.items():
-            compare("ledger", rows, loop.state()[name], name)
-        loop.reset()
-
-
 def test_row_exists_once_an_event_names_it():
     """Also if the event is dropped or rejected afterwards, and whether or not anything changes the row."""
     columns = {
@@ -209,14 +198,6 @@ def test_row_exists_once_an_event_names_it():
     assert (case.rejected, case.dropped) == (1, 2)
     untouched = case.state["holders"].to_pylist()[2]
     assert (untouched["total"], untouched["counts"]) == (3, [])
-
-
-@pytest.mark.slow
-def test_last_row_of_a_full_table_is_used():
-    params = ledger.bind({"numbers": "insert", "size": 8, "names": 2 * len(NAMES)})
-    case = Case(ledger, params, orders(2000))
-    assert case.state["accounts"].num_rows == 8
-    case.check(RunSpec.parse({"app": "ledger", "executor": "transactional", "threads": 4, "scheme": "tstream"}))
 
 
 @pytest.mark.parametrize(
@@ -306,33 +287,6 @@ def test_integer_keys_of_every_width_have_their_whole_range(kind):
 
 def add(account, order):
     account.balance += order.amount
-
-
-@pytest.mark.slow
-def test_dense_table_may_declare_its_key_type():
-    app = App("dense", params={"lookup": Param("dense", choices=("dense", "hash", "insert"))})
-    table = app.table("table", Account, 8, lambda key, params: {"balance": 7}, key=u32, lookup="lookup")
-
-    @app.transaction(input=Order, output=Seen)
-    def count(order, txn):
-        txn.modify(txn.row(table, order.source & 5), add)
-
-    @count.post
-    def after(order, txn, out):
-        out.emit(ok=txn.accepted, balance=0, total=0)
-
-    app.generates(lambda *arguments: {})
-    states = []
-    for lookup in ("dense", "hash", "insert"):
-        case = Case(app, app.bind({"lookup": lookup}), orders(200))
-        case.check(RunSpec.parse({"app": "dense", "executor": "transactional", "threads": 2}))
-        states.append(case.state["table"])
-        program = case.program.description["tables"][0]
-        assert ("index" in program) == (lookup != "dense")
-    dense, hashed, inserted = states
-    assert dense == hashed
-    assert inserted == dense.filter(pa.array(np.isin(dense["key"], inserted["key"])))
-    assert 0 < inserted.num_rows < 8
 
 
 @pytest.mark.parametrize(

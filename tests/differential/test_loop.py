@@ -13,6 +13,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from tests.differential.kernel import Kernel
+from tests.differential.test_engine import SMALL
 from tests.streaming_core.oracle.test_interpreter import bank, moves, table
 
 
@@ -41,59 +42,20 @@ def agree(app, params, events, cuts=(0,)):
 QUICK = ("sl", "wc", "q3")
 
 
-def slow_but(cases):
-    """These applications, the slow ones marked."""
-    return [pytest.param(*one, marks=() if one[0] in QUICK else pytest.mark.slow) for one in cases]
-
-
 @pytest.mark.parametrize(
-    ("name", "params"),
-    slow_but(
-        [
-            ("gs", {"n_items": 50, "invalid_ratio": 0.1, "length": 3, "duplicates": True, "post_compute": 3}),
-            ("sl", {"n_items": 40}),
-            ("wc", {"vocabulary": 2000}),
-            ("fd", {"entities": 20, "invalid_ratio": 0.1}),
-            ("sd", {"window": 7, "invalid_ratio": 0.1}),
-            ("ob", {"n_items": 24, "length": 24, "len_mode": "code", "bid_length": 2, "unauth_ratio": 0.1}),
-            ("tp", {"segments": 3, "vehicles": 300, "invalid_ratio": 0.1, "window": 1}),
-            ("tb", {"n_flights": 9, "n_hotels": 4, "invalid_ratio": 0.1}),
-            ("fx", {"n_accounts": 9, "n_currencies": 3, "invalid_ratio": 0.1}),
-            ("pos_rep", {"seconds": 300, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}),
-            ("new_seg", {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1, "purge": 31}),
-            ("lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),
-        ]
-    ),
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in registry.names()]
 )
-def test_application_equals_the_interpreter_in_the_loop(name, params):
-    app = registry.load(name)
+def test_application_equals_the_interpreter_in_the_loop(name):
+    app, params = registry.load(name), SMALL[name]
     events = workload.generate_chunk(app, params, 3000, 9, 0, 3000)
     _, loop = agree(app, params, events, cuts=(0, 1, 1000))
     before = {key: value.to_pydict() for key, value in loop.state().items()}
     digest = loop.digest
     loop.reset()
-    outputs = loop.process(events)
+    outputs = pa.concat_tables([loop.process(events), loop.finish(3000)])
+    assert outputs.num_rows > 0
     assert (loop.digest, digest) == (digest_table(outputs, ("seq", "sub")),) * 2
     assert {key: value.to_pydict() for key, value in loop.state().items()} == before
-
-
-@pytest.mark.parametrize(
-    ("name", "params"),
-    slow_but(
-        [
-            ("q1", {"items": 60, "threshold": 1, "events_per_day": 10_000, "invalid_ratio": 0.1}),
-            ("q2", {"items": 30, "users": 40, "emit_every": 500, "width": 5, "invalid_ratio": 0.1}),
-            ("q3", {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.1}),
-            ("q4", {"users": 30, "invalid_ratio": 0.1}),
-            ("q15", {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.1}),
-            ("matrix", {"d": 3, "s": 2, "r": 2, "keys": 5, "sel": 2.5, "sel_keyed": 0.7, "invalid_ratio": 0.1}),
-        ]
-    ),
-)
-def test_query_equals_the_interpreter_in_the_loop(name, params):
-    app = registry.load(name)
-    _, loop = agree(app, params, workload.generate_chunk(app, params, 3000, 9, 0, 3000), cuts=(0, 1, 1000))
-    assert loop.digest[0] > 0
 
 
 def test_loop_takes_many_events_of_one_seq():
@@ -247,35 +209,6 @@ def test_containers_and_their_errors_agree_in_loop_interpreter_and_kernel():
 def counted(state):
     state.n += 1
     return state
-
-
-def container_uses(row, state, out):
-    counted(state).ring.append(state.n)
-    counted(state).reals.append(state.n)
-    counted(state).seen.add(state.n)
-    counted(state).values.put(state.n % 7, state.n)
-    counted(state).counts.add(state.n % 7, state.n)
-    counted(state).best.offer(state.n % 7, state.n)
-    i = counted(state).ring[len(counted(state).ring) - 1]
-    i += counted(state).seen.at(0) + len(counted(state).seen)
-    i += counted(state).counts.get(state.n % 7) + counted(state).best.key_at(0)
-    x = counted(state).reals[0] + counted(state).values.get(state.n % 7, 0.5)
-    box = counted(state).values
-    out.emit(i=i * 1000 + state.n, x=x, t=state.n % 7 in box)
-
-
-@pytest.mark.slow
-def test_container_owner_is_evaluated_once_and_first():
-    app = App("found")
-    app.source(Op).process(container_uses, Boxes, Answer).sink()
-    app.generates(lambda params, seed, start, stop: {})
-    n = 40
-    events = pa.table({"seq": range(n), "what": [0] * n, "k": [0] * n, "v": [0] * n, "x": [0.0] * n, "t": [b""] * n})
-    interpreter, loop, kernel = (kind(app.check(), {}) for kind in (Interpreter, Loop, Kernel))
-    expected = interpreter.process(events)
-    compare("found", expected, loop.process(events), "outputs")
-    compare("found", expected, kernel.process(events), "outputs")
-    compare("found", interpreter.state()["container_uses"], loop.state()["container_uses"], "state")
 
 
 def test_keys_of_every_length_have_states_of_their_own():

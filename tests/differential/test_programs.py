@@ -61,11 +61,6 @@ def examine_all(subjects: list[tuple], examples: int) -> None:
 
 
 @pytest.mark.slow
-def test_programs_equal_the_oracle():
-    examine_all([(plan, ROWS[plan]) for plan in ("tidy", "late")], 100)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("plan", list(ROWS))
 def test_programs_equal_the_oracle_in_full(plan):
     examine_all([(plan, rows) for rows in ROWS.values()], 5000)

@@ -1,6 +1,5 @@
 """Several sources: the form and order of their events, their windows, and refusals."""
 
-import json
 from collections import defaultdict
 
 import numpy as np
@@ -400,53 +399,6 @@ class Kept:
     rows: Queue[Row]
 
 
-@record
-class Sizes:
-    ts: i64
-    lefts: i64
-    rights: i64
-
-
-def purge(rows, start):
-    while len(rows) > 0 and rows[0].ts < start:
-        rows.popleft()
-
-
-def keep_left(row, window, lefts, rights, out):
-    purge(lefts.rows, window.start)
-    purge(rights.rows, window.start)
-    lefts.rows.append(ts=row.ts)
-    out.emit(ts=window.end, lefts=len(lefts.rows), rights=len(rights.rows))
-
-
-def keep_right(row, window, lefts, rights, out):
-    purge(lefts.rows, window.start)
-    purge(rights.rows, window.start)
-    rights.rows.append(ts=row.ts)
-    out.emit(ts=window.end, lefts=len(lefts.rows), rights=len(rights.rows))
-
-
-@pytest.mark.slow
-def test_state_does_not_grow_while_a_stream_is_silent():
-    """Right rows arrive, pause for long, arrive once more, then stop."""
-    lefts = np.arange(ROWS)
-    rights = np.concatenate([np.arange(100), np.arange(2_000, 2_050)])
-    app = App("kept")
-    app.window(*app.sources(Left, Right), size=SIZE, advance=1, kind="single").key_by(every=2).apply(
-        update=(keep_left, keep_right), state=(Kept, Kept), output=Sizes
-    ).sink()
-    app.generates(
-        stream(lefts, key=lefts, value=lefts), stream(rights, key=rights, value=np.zeros(150, int), line=[b""] * 150)
-    )
-    table = workload.generate_chunk(app.check(), {}, ROWS + 150, 1, 0, ROWS + 150)
-    outputs = agreed(app, table)
-    assert len(outputs) == 2 * (ROWS + 150)
-    assert max(row["lefts"] for row in outputs) == max(row["rights"] for row in outputs) == SIZE
-    by_time = {row["ts"] - 1: row for row in outputs}
-    assert [by_time[at]["rights"] for at in (50, 99, 110, 119, 500, 2_010, 2_080)] == [20, 20, 9, 0, 0, 11, 0]
-    paced(app, table, outputs)
-
-
 # --- refusals, and the command line -----------------------------------------------------------------------------------
 
 WRITTEN = '''"""Several sources in an application's file."""
@@ -548,32 +500,6 @@ def few(params, seed, start, stop):
 app.generates(generate, few)
 '''
 DECLARED = "orders, shipments = app.sources(Order, Shipment)"
-
-
-@pytest.mark.slow
-def test_commands_run_an_application_with_several_sources(package, command, tmp_path, monkeypatch):
-    (package / "written.py").write_text(WRITTEN)
-    monkeypatch.chdir(tmp_path)
-    assert command("generate", "written", "--events", 120, "--out", "w")[0] == 0
-    rows = pa.parquet.read_table("w/events").to_pylist()
-    assert [(row["ts"], row["stream"]) for row in rows] == sorted(
-        [(3 * i, 0) for i in range(100)] + [(5 * i, 1) for i in range(20)]
-    )
-    code, stdout, _ = command("oracle", "written", "--input", "w", "--out", "o")
-    assert (code, stdout.partition(",")[0]) == (0, f"o: {pa.parquet.read_table('o/outputs').num_rows} outputs")
-    assert command("oracle", "written", "--input", "w", "--out", "c", "--mode", "compiled")[0] == 0
-    assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"Order": [0], "Shipment": [1], "ordered": [0, 1], "sink": [1]}))
-    for out, options in (("r", ()), ("s", ("--threads", 2, "--plan", plan)), ("t", ("--threads", 3, "--rate", 10_000))):
-        arguments = ("--input", "w", "--out", out, "--sink", "parquet", "--repetitions", 1, "--seconds", 0, *options)
-        assert command("run", "written", *arguments)[0] == 0
-        code, stdout, _ = command("diff", out, "o")
-        assert (code, stdout.splitlines()[0].partition(":")[0]) == (0, "equal")
-    code, stdout, _ = command("describe", "written", "--json")
-    assert [(o["operator"], o["inputs"]) for o in json.loads(stdout)["pipeline"]][1:4] == [
-        ("Order", ["source"]), ("Shipment", ["source"]), ("ordered", ["Order", "Shipment"]),
-    ]  # fmt: skip
 
 
 def test_streams_that_are_too_short_are_refused(package, command, tmp_path):
