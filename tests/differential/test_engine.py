@@ -29,14 +29,8 @@ SMALL = {
     "wc": {"vocabulary": 5, "skew": 1.2},
     "fd": {"entities": 3, "invalid_ratio": 0.05},
     "sd": {"devices": 2, "window": 7, "invalid_ratio": 0.05},
-    "ob": {
-        "n_items": 20,
-        "gen_parts": 1,
-        "bid_length": 3,
-        "unauth_ratio": 0.05,
-        "invalid_ratio": 0.05,
-        "index": "hash",
-    },
+    "ob": {"n_items": 20, "gen_parts": 1, "bid_length": 3, "unauth_ratio": 0.05, "invalid_ratio": 0.05,
+     "index": "hash"},
     "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05, "index": "insert"},
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
     "fx": {"n_accounts": 3, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.05},
@@ -58,7 +52,7 @@ SMALL = {
     "forward": {"copies": 3, "rate": 2_000.0, "once": True},
     "scalejoin": {"keys": 5, "domain": 300, "size": 9_001},
     "hedge": {"keys": 5, "size": 301, "invalid_ratio": 0.05},
-}
+}  # fmt: skip
 ROAD = {"input": "linear_road", "seconds": 600, "veh_per_s": 5.0, "segments": 90, "invalid_ratio": 0.05}
 LARGE = {
     "gs": {"theta": 1.2, "summation": False},
@@ -72,18 +66,12 @@ LARGE = {
 FEW = {
     "gs": {"n_items": 500, "gen_parts": 7, "mp_ratio": 1.0, "duplicates": True, "invalid_ratio": 0.05, "payload": 15},
     "sl": {"n_items": 200, "gen_parts": 7, "duplicates": True, "invalid_ratio": 0.05, "payload": 11},
-    "ob": {
-        "n_items": 200,
-        "gen_parts": 7,
-        "duplicates": True,
-        "unauth_ratio": 0.05,
-        "invalid_ratio": 0.05,
-        "payload": 4,
-    },
+    "ob": {"n_items": 200, "gen_parts": 7, "duplicates": True, "unauth_ratio": 0.05, "invalid_ratio": 0.05,
+     "payload": 4},
     "tp": {"segments": 30, "vehicles": 3000, "invalid_ratio": 0.05, "separate": True, "payload": 8},
     "tb": {"n_flights": 50, "n_hotels": 20, "seats": 20, "invalid_ratio": 0.05},
     "fx": {"n_accounts": 100, "n_currencies": 10, "quote_ratio": 0.3, "invalid_ratio": 0.05},
-}
+}  # fmt: skip
 
 
 def few(theta):
@@ -185,29 +173,17 @@ WINDOWED = [name for name in applications("pinned") if registry.load(name).kind 
 ROWS = [name for name in applications("pinned") if name not in WINDOWED]
 AGREEING = [name for name in ROWS if registry.load(name).unordered]  # windows need events in order
 CHOICES = {
-    "pooled": {
-        "executor": ("pooled",),
-        "name": applications("pooled"),
-        **{axis: values for axis, values in ENGINE_EXECUTORS["pooled"].axes().items() if axis != "partitioning"},
-        "queue": ("lanes", "hybrid-hash", "hybrid-range", "partitioned-range", "shared-hash"),
-        **CUT,
-    },
+    "pooled": {"executor": ("pooled",), "name": applications("pooled"),
+     **{axis: values for axis, values in ENGINE_EXECUTORS["pooled"].axes().items() if axis != "partitioning"},
+     "queue": ("lanes", "hybrid-hash", "hybrid-range", "partitioned-range", "shared-hash"), **CUT},
     "pinned": {"executor": ("pinned",), "name": ROWS, "channel": ORDERED, **CUT},
-    "pinned with windows": {
-        "executor": ("pinned",),
-        "name": WINDOWED,
-        "parallelism": ENGINE_EXECUTORS["pinned"].axes()["parallelism"],
-        **CUT,
-    },
-    "pinned without order": {
-        "executor": ("pinned",),
-        "name": AGREEING,
-        "channel": tuple(sorted(UNORDERED_CHANNELS)),
-        **CUT,
-    },
+    "pinned with windows": {"executor": ("pinned",), "name": WINDOWED,
+     "parallelism": ENGINE_EXECUTORS["pinned"].axes()["parallelism"], **CUT},
+    "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(sorted(UNORDERED_CHANNELS)),
+     **CUT},
     "morsel": {"executor": ("morsel",), "name": applications("morsel"), **CUT},
     "morsel without order": {"executor": ("morsel",), "name": AGREEING, "order": ("none",), **CUT},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("number", "way"), [row for axes in CHOICES.values() for row in rows(axes)], ids=label)

@@ -315,40 +315,25 @@ def raises(params):
 @pytest.mark.parametrize(
     ("declared", "params", "reason"),
     [
-        (
-            {"keys": lambda params: [1, 2]},
-            {},
-            r"keys \(.*py:\d+\): must return as many keys as the table has rows, 3, got",
-        ),
+        ({"keys": lambda params: [1, 2]}, {},
+         r"keys \(.*py:\d+\): must return as many keys as the table has rows, 3, got"),
         ({"keys": lambda params: [1, 2, 1]}, {}, r"keys \(.*py:\d+\): must return every key once; 1 of 3 occur again"),
-        (
-            {"keys": lambda params: [1, 2, 300]},
-            {},
-            r"keys \(.*py:\d+\): must be 0 to 255 \(u8\), got 300|between 0 and 255",
-        ),
-        (
-            {"keys": lambda params: [1.0, 2, 3]},
-            {},
-            r"keys \(.*py:\d+\): must return a 1-D array of integers, got a 1-D",
-        ),
+        ({"keys": lambda params: [1, 2, 300]}, {},
+         r"keys \(.*py:\d+\): must be 0 to 255 \(u8\), got 300|between 0 and 255"),
+        ({"keys": lambda params: [1.0, 2, 3]}, {},
+         r"keys \(.*py:\d+\): must return a 1-D array of integers, got a 1-D"),
         ({"keys": lambda params: ["a"]}, {}, r"keys \(.*py:\d+\): must return a 1-D array of integers"),
         ({"keys": raises}, {}, r"keys \(.*py:\d+\): ZeroDivisionError"),
-        (
-            {"key": text, "keys": lambda params: [1, 2, 3]},
-            {},
-            r"keys \(.*py:\d+\): must return a list of texts, got list",
-        ),
-        (
-            {"keys": lambda params: [1, 2, 3], "lookup": "how"},
-            {"how": "insert"},
-            r"keys goes only with lookup hash, got",
-        ),
+        ({"key": text, "keys": lambda params: [1, 2, 3]}, {},
+         r"keys \(.*py:\d+\): must return a list of texts, got list"),
+        ({"keys": lambda params: [1, 2, 3], "lookup": "how"}, {"how": "insert"},
+         r"keys goes only with lookup hash, got"),
         ({"lookup": "how"}, {"how": "tree"}, r"\(.*py:\d+\): parameter how must be one of dense, hash, insert, got"),
         ({"key": text, "lookup": "how"}, {"how": "dense"}, r"texts are no numbers of rows"),
         ({"lookup": "insert", "init": lambda key, params: {"balance": key}}, {}, r"init \(.*py:\d+\): balance: cannot"),
         ({"lookup": "insert", "init": lambda key, params: {"balance": [1, 2]}}, {}, r"init \(.*py:\d+\): balance: "),
     ],
-)
+)  # fmt: skip
 def test_mismatched_table_access_is_refused_with_file_and_line(declared, params, reason):
     app = App("unfit", params={"how": Param("hash")})
     app.table("table", Account, 3, **{"key": u8, **declared})

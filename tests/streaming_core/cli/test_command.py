@@ -290,26 +290,18 @@ def test_a_plan_places_replicas(command, workloads, tmp_path):
         (("wc", "--scheme", "owners"), ["executor pooled has no scheme"]),
         (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
         (("wc", "--channel", "gate"), ["executor pooled has no channel"]),
-        (
-            ("wc", "--executor", "pinned", "--channel", "pipe"),
-            ["unknown channel 'pipe'", "merge_sort, shared_ring, pair_queue"],
-        ),
+        (("wc", "--executor", "pinned", "--channel", "pipe"),
+         ["unknown channel 'pipe'", "merge_sort, shared_ring, pair_queue"]),
         (("wc", "--order", "none"), ["order is total with pooled"]),
-        (
-            ("wc", "--executor", "pinned", "--channel", "shared_ring", "--order", "total"),
-            ["order is none with channel shared_ring"],
-        ),
+        (("wc", "--executor", "pinned", "--channel", "shared_ring", "--order", "total"),
+         ["order is none with channel shared_ring"]),
         (("wc", "--plan", "nowhere.json"), ["nowhere.json: No such file"]),
-        (
-            ("wc", "--executor", "spark", "--threads", "2"),
-            ["executor spark runs only in a regression: type `lockstep run"],
-        ),
+        (("wc", "--executor", "spark", "--threads", "2"),
+         ["executor spark runs only in a regression: type `lockstep run"]),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
         (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel gate"]),
-        (
-            ("wordcount", "--parallelism", "all"),
-            ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"],
-        ),
+        (("wordcount", "--parallelism", "all"),
+         ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"]),
         (("wc", "--executor", "pinned", "--parallelism", "sn"), ["wc has no windows: parallelism sn needs them"]),
         (("wc", "--parallelism", "sn"), ["executor pooled has no parallelism; pinned has"]),
         (("wc", "--partitions", "50"), ["queue lanes has no partitions to ask for; hybrid and shared have"]),
@@ -336,7 +328,7 @@ def test_a_plan_places_replicas(command, workloads, tmp_path):
         (("sl", "--set", "n_items=50"), ["has n_items=100, but the request has n_items=50"]),
         (("sl", "--nope"), ["unknown option --nope"]),
     ],
-)
+)  # fmt: skip
 def test_bad_requests_are_refused_in_one_line(command, workloads, tmp_path, arguments, words):
     app = arguments[0] if (workloads / arguments[0]).exists() else "sl"
     result = command("run", *arguments, "--input", workloads / app, "--out", tmp_path / "r")

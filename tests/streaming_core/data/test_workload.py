@@ -507,18 +507,14 @@ def test_another_application_or_parameters_are_refused(folder):
         (lambda n: {"ts": np.arange(n)}, r"must return columns ts, .*, got ts"),
         (lambda n: None, "must return a dict of columns by name, got a NoneType"),
         (lambda n: 1 // 0, r"generator of \w+ \(test_workload.py:\d+\): ZeroDivisionError: "),
-        (
-            lambda n: {"ts": np.arange(n), "line": [b"x"] * (n - 1)},
-            "column line: needs 10 values without nulls, got 9 values",
-        ),
-        (
-            lambda n: {"ts": np.arange(n), "line": [None] * n},
-            "column line: needs 10 values without nulls, got 10 values with 10 nulls",
-        ),
+        (lambda n: {"ts": np.arange(n), "line": [b"x"] * (n - 1)},
+         "column line: needs 10 values without nulls, got 9 values"),
+        (lambda n: {"ts": np.arange(n), "line": [None] * n},
+         "column line: needs 10 values without nulls, got 10 values with 10 nulls"),
         (lambda n: {"ts": np.arange(n) + 0.5, "line": [b"x"] * n}, "column ts: .*truncated"),
         (lambda n: {"ts": -np.arange(n), "line": [b"x"] * n}, "ts must not decrease"),
     ],
-)
+)  # fmt: skip
 def test_a_generator_that_breaks_its_contract_is_named(columns, message, monkeypatch):
     app = registry.load("wc")
     monkeypatch.setattr(app, "generator", lambda params, seed, start, stop: columns(stop - start))

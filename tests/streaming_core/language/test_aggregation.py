@@ -271,20 +271,16 @@ def test_durations_use_the_application_s_unit_of_time():
         (lambda stream: stream.key_by("shop").window(tumbling("1m")).top_k("price", 3), "needs an integer field price"),
         (lambda stream: stream.key_by("ts").window(tumbling("1m")).count(), "count: the key ts has the name of a"),
         (lambda stream: stream.key_by("shop").window(count_window(0)), "the number of rows must be at least 1, or"),
-        (
-            lambda stream: stream.key_by("shop").window(count_window(True)),
-            "rows must be an integer or a text, got True",
-        ),
+        (lambda stream: stream.key_by("shop").window(count_window(True)),
+         "rows must be an integer or a text, got True"),
         (lambda stream: stream.key_by("shop").window(count_window("row")), "unknown parameter 'row' (did you mean"),
         (lambda stream: stream.key_by("shop").window(count_window("free")), "parameter free must be an integer with"),
         (lambda stream: stream.key_by("shop").window(tumbling("1m"), early=-1), "early: the number of rows must be at"),
         (lambda stream: stream.key_by("shop").window(count_window(5), early=2), "early does not go with count_window"),
-        (
-            lambda stream: stream.key_by("shop").window(tumbling("1m"), 2).aggregate(average, Rows, averaged, Mean),
-            "the field name 'rows_so_far' is reserved",
-        ),
+        (lambda stream: stream.key_by("shop").window(tumbling("1m"), 2).aggregate(average, Rows, averaged, Mean),
+         "the field name 'rows_so_far' is reserved"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_declaration_is_refused(declare, why):
     params = {"rows": Param(3, minimum=1), "free": Param(3)}
     with pytest.raises(BadInput) as refused:

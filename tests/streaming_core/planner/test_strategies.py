@@ -158,20 +158,14 @@ def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
     ("strategy", "machine", "message"),
     [
         ("best", Machine.of_threads(2), "unknown strategy 'best'; known: balanced, rlas, rlas_fix_l, "),
-        (
-            "balanced",
-            Machine(name="tiny", cores=[2], latency=[[0.0]]),
-            "machine tiny has no room for wc: 5 operators need 5 places, but it has 2",
-        ),
+        ("balanced", Machine(name="tiny", cores=[2], latency=[[0.0]]),
+         "machine tiny has no room for wc: 5 operators need 5 places, but it has 2"),
         ("rlas", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
         ("random", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
-        (
-            "exhaustive",
-            Machine.named("server_a"),
-            "strategy exhaustive can try at most 300000 plans, but up to 144 replicas have more",
-        ),
+        ("exhaustive", Machine.named("server_a"),
+         "strategy exhaustive can try at most 300000 plans, but up to 144 replicas have more"),
     ],
-)
+)  # fmt: skip
 def test_an_impossible_plan_is_refused_in_one_line(strategy, machine, message):
     with pytest.raises(BadInput) as refused:
         plan(strategy, drawn.paper("wc"), machine)
