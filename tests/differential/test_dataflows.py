@@ -22,7 +22,7 @@ from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
 from tests.differential.faulty import restore
 from tests.differential.streams import SEED, Outcome, Stream, Subject, examine, streams
-from tests.support.draws import seeds, some
+from tests.support.draws import seeds
 
 EVENT = 12  # bytes of a drawn event
 WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]
@@ -188,56 +188,3 @@ def test_compiled_loop_equals_the_oracle(tmp_path, number):
 
 
 # --- the test of the test -------------------------------------------------------------------------------------------
-
-
-class Reversed(Interpreter):
-    """Of each event, rows of a union's last stream come first."""
-
-    def __init__(self, app, params):
-        super().__init__(app, params)
-        self._edges = [(step, inputs[::-1]) for step, inputs in self._edges]
-
-
-class Unflushed(Interpreter):
-    """The last operator that flushes does not."""
-
-    def __init__(self, app, params):
-        super().__init__(app, params)
-        [*_, last] = [step for step in self._steps if getattr(step, "flush_one", None)]
-        last.flush_one = None
-
-
-class Swapped(Interpreter):
-    """A reorder buffer lets every other batch of three events leave after the one behind it."""
-
-    def _several(self, events):
-        events = list(events)
-        for start in range(0, len(events) - 5, 6):
-            events[start : start + 6] = events[start + 3 : start + 6] + events[start : start + 3]
-        return super()._several(events)
-
-
-# An application that unites streams, counts and flushes.
-FAULTY = 4
-ALONE = Way((("executor", "pooled"),), threads=1, batch=1, block=1000, idle="yield", places=())
-
-
-@pytest.mark.parametrize(("fault", "events"), some([(Swapped, 9), (Interpreter, None), (Reversed, 3), (Unflushed, 3)]))
-def test_search_finds_a_fault_and_shrinks_it_to_a_few_events(tmp_path, fault, events):
-    some, failing = subject(tmp_path, FAULTY, 0), []
-    faulty = fault(some.app, {})
-
-    @given(stream=streams(EVENT, EVENT))
-    @examine(100)
-    def agree(stream):
-        try:
-            some.agrees(stream, [ALONE], lambda table, way: some.interpreted(table, faulty))
-        except AssertionError:
-            failing.append(stream)
-            raise
-
-    if events is None:
-        return agree()
-    with pytest.raises(AssertionError):
-        agree()
-    assert len(failing[-1].events) * failing[-1].rounds <= events, failing[-1]

@@ -19,7 +19,7 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.one_pass import final_state, load_tables
 from streaming_core.run.way import RunSpec
-from tests.differential.case import CUTS, Case, Events, pairwise, strategies
+from tests.differential.case import Case, Events
 from tests.support.draws import some
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
@@ -163,23 +163,6 @@ LOOKUPS = {lookup: ledger.bind({"numbers": lookup, "names": 2 * len(NAMES)}) for
 @pytest.fixture(scope="module")
 def cases():
     return {lookup: Case(ledger, params, orders(2000)) for lookup, params in LOOKUPS.items()}
-
-
-WAYS = pairwise(
-    {
-        "strategy": [tuple(chosen.items()) for chosen in strategies("transactional")],
-        "threads": (1, 2, 3, 4),
-        "cut": CUTS,
-        "lookup": tuple(LOOKUPS),
-    }
-)
-
-
-@pytest.mark.parametrize("way", some(WAYS))
-def test_every_way_equals_the_oracle(way, cases):
-    punctuation, batch, block = way["cut"]
-    cut = {"punctuation": punctuation, "batch": batch, "threads": way["threads"]}
-    cases[way["lookup"]].check(RunSpec.parse({"app": "ledger", **dict(way["strategy"]), **cut}), block)
 
 
 def test_row_exists_once_an_event_names_it():

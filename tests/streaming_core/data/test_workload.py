@@ -56,7 +56,13 @@ VARIANTS = [
     ("new_seg",
      {"xways": 3, "congestion": True, "accidents": False, "no_type4": True, "request_ratio": 1.0}, "8665da182fc1c267"),
     ("lr", {"seconds": 600, "request_ratio": 0.2}, "9c55b5042152d9eb"),
+    # Events of several days in a slice.
+    ("q1", {"events_per_day": 100}, "6bd8e37af1c4d3b7"),
+    ("q1", {"mode": "kit", "events_per_day": 100, "null_ratio": 0.05}, "b19618a334424a1d"),
+    ("q2", {"events_per_day": 100}, "1e8e238186a1e33f"),
+    ("q4", {"mode": "kit", "events_per_day": 100}, "6044351677dc1286"),
     ("wordcount", {}, "5ebc6835242f0570"),
+    ("wordcount", {"rate": 25.0, "vocabulary": 500}, "54699a272fd3a0e3"),
     ("paircount", {"rate": 0.05, "vocabulary": 300}, "5eb07d28979a62fe"),
     ("hashtag", {"rate": 20000.0, "hashtag_ratio": 1.0, "hashtags": 7, "users": 3}, "4dbe9c9593432af6"),
     ("forward", {"skew": 0.0, "hashtag_skew": 2.0}, "047eaba6aa8a45be"),

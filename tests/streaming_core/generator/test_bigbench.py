@@ -27,38 +27,6 @@ def rows(columns, *names):
     return list(zip(*(columns[name].tolist() for name in names), strict=True))
 
 
-@pytest.mark.parametrize("mode", ["stream", "kit"])
-@pytest.mark.parametrize(
-    ("generator", "declared"), [(store_sales, SALES), (web_clickstreams, CLICKS), (web_clickstreams_by_type, CLICKS)]
-)
-def test_a_slice_does_not_depend_on_other_slices(generator, declared, mode):
-    params = defaults(declared, mode=mode, events_per_day=2_000)
-    whole = generator(params, 5, 0, 12_000)
-    again = defaults(declared, mode=mode, events_per_day=2_000, null_ratio=0.000250)
-    for start, stop in ((9_000, 11_000), (0, 1), (1_900, 2_100), (7_777, 7_777)):
-        part = generator(again, 5, start, stop)
-        for name, values in whole.items():
-            assert part[name].tolist() == values[start:stop].tolist(), name
-    assert (np.diff(whole["ts"]) >= 0).all()
-    assert whole["ts"][-1] // DAY - whole["ts"][0] // DAY > 3
-    assert (whole["ts"] % DAY == whole["time_sk"]).all()
-    dated = whole["date_sk"] >= 0
-    assert (whole["ts"] // DAY == whole["date_sk"])[dated].all()
-    other = generator(params, 6, 0, 100)
-    assert other["item_sk"].tolist() != whole["item_sk"][:100].tolist()
-
-
-@pytest.mark.parametrize("mode", ["stream", "kit"])
-def test_days_are_counted_without_generating_them(mode):
-    for declared, make, count in (
-        (SALES, sales, bigbench._count_sales),
-        (CLICKS, bigbench.clicks, bigbench._count_clicks),
-    ):
-        params = defaults(declared, mode=mode, events_per_day=3_000)
-        for day in range(4):
-            assert count(params, 9, day) == len(make(params, 9, day)["ts"])
-
-
 @pytest.mark.parametrize("declared", [SALES, CLICKS])
 def test_a_day_has_the_declared_number_of_events_on_average(declared):
     generator = store_sales if declared is SALES else web_clickstreams

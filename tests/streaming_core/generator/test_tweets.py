@@ -14,21 +14,6 @@ def defaults(**params):
     return {name: p.default for name, p in TWEETS.items()} | params
 
 
-@pytest.mark.parametrize("rate", [0.02, 3.0, 25.0, 4_000.0])
-def test_a_slice_does_not_depend_on_other_slices(rate):
-    params = defaults(rate=rate, vocabulary=500)
-    whole = tweets(params, 5, 0, 30_000 if rate == 25 else 3_000)
-    for start, stop in ((2_000, 2_999), (0, 1), (16_300, 16_500), (777, 777)):
-        part = tweets(params | {"users": 1_000_000}, 5, start, stop) if stop <= len(whole["ts"]) else {}
-        again = defaults(rate=rate, vocabulary=500, hashtag_skew=1.10000)
-        for name in part:
-            assert part[name].tolist() == whole[name][start:stop].tolist(), name
-            assert tweets(again, 5, start, stop)[name].tolist() == part[name].tolist()
-    assert (np.diff(whole["ts"]) >= 0).all()
-    other = tweets(params, 6, 0, 100)
-    assert other["text"].to_pylist() != whole["text"][:100].to_pylist()
-
-
 def test_the_number_of_tweets_per_call_changes_nothing(monkeypatch):
     def first(period):
         monkeypatch.setattr("streaming_core.generator.tweets.PERIOD", period)

@@ -150,18 +150,6 @@ def test_a_changed_load_is_reported_with_a_better_plan(workspace):
     assert planning.planned(spec, source)[1].func is planning.judged
 
 
-def test_a_specification_can_request_a_computed_plan(command, workspace, tmp_path):
-    spec = {"app": "scalejoin", "params": {"size": 1001}, "executor": "pinned", "threads": 2, "plan": "auto"}
-    (tmp_path / "spec.json").write_text(json.dumps(spec))
-    arguments = ("--input", workspace / "scalejoin", "--out")
-    code, shown, _ = command("run", tmp_path / "spec.json", *arguments, tmp_path / "run", "--json")
-    assert (code, json.loads(shown)["spec"]["plan"]) == (0, "auto")
-    assert command("oracle", "scalejoin", *arguments, tmp_path / "oracle")[0] == 0
-    report = RunReport.model_validate_json((tmp_path / "run" / "report.json").read_bytes())
-    expected = json.loads((tmp_path / "oracle" / "manifest.json").read_text())
-    assert report.verified.digest == expected["output_digest"]
-
-
 def test_requests_without_a_computable_plan_are_refused(command, workspace, tmp_path):
     arguments = ("--input", workspace / "wc", "--out", tmp_path / "out", "--plan", "auto")
     refused(command("run", "wc", *arguments, "--executor", "pooled"), "executor pooled has no plan; pinned has")
@@ -430,13 +418,6 @@ def test_the_measured_host_is_a_valid_machine(command, workspace, tmp_path):
     assert sorted(thread for threads in host.numbers for thread in threads) == list(range(host.threads))
     arguments = ("plan", "wc", "--measured", workspace / "profile.json", "--machine", tmp_path / "host.json", "--json")
     assert json.loads(command(*arguments)[1])["plan"].keys() == {"source", "split", "count", "sink"}
-
-
-def test_the_same_profile_and_machine_have_the_same_plan(workspace):
-    known = profile.Profile.read(workspace / "profile.json")
-    plans = [planning.find(known, str(workspace / "machine.json")).as_plan() for _ in range(2)]
-    assert plans[0] == plans[1]
-    assert all(0 <= thread < 2 for places in plans[0].values() for thread in places)
 
 
 def test_a_plan_that_measures_slower_loses_to_the_replicated_plan(workspace, monkeypatch):

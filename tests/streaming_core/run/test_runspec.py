@@ -29,38 +29,6 @@ RUN_ID = "20260101T000000Z-00000000"
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
 
-def ways(**request) -> list[tuple]:
-    cells = RegressionSpec(applications=["sl"], threads=[2], **request).cells(KINDS)
-    return [(cell.scheme, cell.pool, cell.stealing) for cell in cells]
-
-
-def test_pools_require_a_scheme_that_takes_chains_from_a_pool():
-    assert ways(schemes=["owners", "tstream", "auto"]) == [
-        ("owners", None, False),
-        ("tstream", "shared_nothing", False),
-        ("auto", None, False),
-    ]
-    assert ways(schemes=["serial", "tstream"], pools=["shared_per_socket", "shared_nothing"]) == [
-        ("serial", None, False),
-        ("tstream", "shared_per_socket", False),
-        ("tstream", "shared_nothing", False),
-    ]
-    wc = RegressionSpec(applications=["wc"], threads=[1], pools=["shared_everything"], stealing=True).cells(KINDS)
-    assert {cell.option("pool") for cell in wc} == {None}
-
-
-def test_shared_pools_run_with_and_without_stealing():
-    pools = ["shared_nothing", "shared_everything", "shared_nothing", "shared_per_socket"]
-    assert ways(schemes=["tstream", "lock"], pools=pools, stealing=True) == [
-        ("tstream", "shared_nothing", False),
-        ("tstream", "shared_everything", False),
-        ("tstream", "shared_everything", True),
-        ("tstream", "shared_per_socket", False),
-        ("tstream", "shared_per_socket", True),
-        ("lock", None, False),
-    ]
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -90,13 +58,6 @@ def test_an_invalid_request_is_refused_in_one_line(fields, message):
     with pytest.raises(BadInput, match=message) as refused:
         RegressionSpec.parse(fields)
     assert "\n" not in str(refused.value)
-
-
-def test_every_way_of_a_regression_has_its_own_strategy():
-    pools = ["shared_nothing", "shared_everything", "shared_per_socket"]
-    cells = RegressionSpec(applications=["sl", "wc"], threads=[1, 2], pools=pools, stealing=True).cells(KINDS)
-    assert set(Counter((cell.app, cell.executor, cell.strategy, cell.threads) for cell in cells).values()) == {1}
-    assert len({cell.cell for cell in cells}) == len(cells)
 
 
 def test_by_default_an_executor_has_one_way_and_transactional_the_published_scheme_too():
