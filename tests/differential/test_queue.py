@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_core.api import App, Queue, Ring, boolean, f64, i16, i64, record, u8
-from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
-from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop, layout
 from streaming_core.oracle.oracle import compare
 from streaming_core.run.way import RunSpec
@@ -198,21 +196,3 @@ def test_queue_memory_is_bounded_by_its_largest_length():
         taken.append((sum(map(len, kernel.blocks)), int(loop._work.context[layout.ARENA // 8])))
     assert taken[0][0] < taken[1][0] <= most  # removed rows go to the other queue
     assert taken[1] == taken[2] == taken[3]
-
-
-@pytest.mark.parametrize("kind", [Interpreter, Loop, Kernel])
-def test_removal_from_an_empty_queue_fails_the_event(kind):
-    app = App("eager")
-    app.source(Event).process(eager, State, Seen).sink()
-    app.generates(lambda *arguments: {})
-    machine = kind(app.check(), {})
-    machine.process(events([(0, 0, 2, 1, False)]))
-    with pytest.raises(RunFailed, match=r"event 1: IndexError: .*popleft of an empty queue"):
-        machine.process(events([(0, 0, 2, 2, False)]).slice(1))
-
-
-def eager(row, state, out):
-    for i in range(2):
-        push(state.rows, i, row.x)
-    for _ in range(row.pop + row.seq):
-        state.rows.popleft()

@@ -66,24 +66,6 @@ def test_by_default_an_executor_has_one_way_and_transactional_the_published_sche
     assert strategies == [way for way in ways for _ in (1, 2)]
 
 
-def test_an_axis_concerns_the_executors_that_have_it():
-    request = RegressionSpec(
-        applications=["wc", "sl"],
-        schemes=["serial"],
-        heuristics=["lp", "ct"],
-        queues=["lanes", "shared"],
-        reorders=["lock"],
-        channels=["merge_sort", "shared_ring"],
-        plans=["replicated"],
-        threads=[2],
-        batches=[256, 7],
-    )
-    strategies = ["lp-lock", "lp-shared-lock", "ct-lock", "ct-shared-lock", "merge_sort", "shared_ring", "serial"]
-    assert [cell.strategy for cell in request.cells(KINDS)] == [
-        name for strategy in strategies for name in (f"{strategy}-batch7", strategy)
-    ]
-
-
 def some(values):
     """Some of the values in any order, possibly with repeats."""
     return st.lists(st.sampled_from(values), min_size=1, max_size=4)
