@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, text
+from streaming_core.api import App, boolean, f64, i64, record, text
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.digest import digest_table
@@ -12,7 +12,6 @@ from streaming_core.errors import RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
-from tests.differential.kernel import Kernel
 from tests.differential.test_engine import SMALL
 from tests.streaming_core.oracle.test_interpreter import bank, moves, table
 
@@ -91,124 +90,10 @@ class Op:
 
 
 @record
-class Boxes:
-    ring: Ring[i16, 5]
-    reals: Ring[f64, 3]
-    flags: Ring[boolean, 4]
-    seen: Set[i16]
-    values: Map[i64, f64]
-    small: Map[i8, i8]
-    counts: Counter[i64]
-    best: TopK[4]
-    n: i64
-
-
-@record
 class Answer:
     i: i64
     x: f64
     t: boolean
-
-
-def work(row, state, out):
-    what = row.what
-    k = row.k
-    i = 0
-    x = 0.0
-    t = False
-    if what == 0:
-        state.ring.append(row.v)
-        i = state.ring[k]
-    elif what == 1:
-        state.reals.append(row.x)
-        state.flags.append(row.v > 0)
-        x = state.reals[len(state.reals) - 1] + state.reals[0]
-        t = state.flags[0]
-    elif what == 2:
-        t = state.seen.add(k)
-        i = state.seen.at(row.v)
-    elif what == 3:
-        x = state.values.get(k, -0.5)
-        state.values.put(k, row.x)
-        t = row.v in state.values
-        i = state.values.key_at(len(state.values) - 1)
-        x += state.values.value_at(0)
-    elif what == 4:
-        i = state.counts.add(k, row.v) + state.counts.get(row.v)
-    elif what == 5:
-        state.best.offer(k, row.v)
-        i = state.best.key_at(len(state.best) - 1) * 100 + state.best.score_at(0)
-    elif what == 6:
-        state.small.put(k, row.v)
-        i = state.small.get(row.v, 77) + state.small.value_at(0)
-    elif what == 7:
-        state.ring.clear()
-        state.seen.clear()
-        state.counts.clear()
-    elif what == 8:
-        state.values.clear()
-        state.best.clear()
-        state.reals.clear()
-    else:
-        state.n += len(row.t) + row.t.find(k, 0) + (row.t[row.v] if row.t[0:3] == row.t[3:6] else 0)
-        i = state.n
-    out.emit(i=i, x=x, t=t)
-
-
-def tell(state, out):
-    for i in range(len(state.seen)):
-        out.emit(i=state.seen.at(i), x=float(state.n), t=True)
-
-
-def steps(n, seed, wide):
-    r = np.random.default_rng(seed)
-    texts = [bytes(r.integers(97, 99, r.integers(0, 30)).tolist()) for _ in range(n)]
-    return table(
-        what=r.integers(0, 10, n),
-        k=np.where(r.random(n) < 0.01, wide, r.integers(0, 120, n)),
-        v=np.where(r.random(n) < 0.01, wide, r.integers(0, 100, n)),
-        x=r.normal(size=n),
-        t=pa.array(texts, pa.binary()),
-    )
-
-
-def containers(keyed):
-    app = App("boxes")
-    stream = app.source(Op)
-    (stream.key_by("t") if keyed else stream).process(work, Boxes, Answer, flush=tell).sink()
-    app.generates(lambda *args: {})
-    return app
-
-
-def until_error(machine, events):
-    """Outputs and errors. An error ends a run, and the next run starts after that event."""
-    outputs, errors = [], []
-    seqs = events["seq"].to_pylist()
-    for position in range(len(seqs)):
-        try:
-            outputs += machine.process(events.slice(position, 1)).to_pylist()
-        except RunFailed as error:
-            errors.append(str(error).partition("event ")[2].split(":")[:2])
-    return outputs, errors
-
-
-def test_containers_and_their_errors_agree_in_loop_interpreter_and_kernel():
-    app = containers(keyed=False)
-    events = steps(3000, 11, wide=40_000)
-    machines = [kind(app, app.bind()) for kind in (Interpreter, Loop, Kernel)]
-    (outputs, errors), *others = [until_error(m, events) for m in machines]
-    assert {error for _, error in errors} == {" IndexError", " OverflowError", " ValueError"}
-    assert len(outputs) > 1500
-    for other in others:
-        assert other == (outputs, errors)
-    interpreted, compiled = machines[0].state(), machines[1].state()
-    assert interpreted["work"].equals(compiled["work"])
-    assert machines[0].finish(3000).equals(machines[1].finish(3000))
-
-
-def counted(state):
-    state.n += 1
-    return state
 
 
 def test_keys_of_every_length_have_states_of_their_own():
