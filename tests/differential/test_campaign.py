@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming_core.apps import registry
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from tests.differential import campaign
@@ -139,7 +140,7 @@ def test_campaign_reports_a_different_result():
 
 def test_earliest_failure_is_expected_where_the_engine_promises_it():
     later, earlier = campaign.Failure("maps1", 5, "ValueError"), campaign.Failure("maps1", 4, "ValueError")
-    app = campaign.programs.APPS["tidy"]
+    app = registry.load("sl")
     expected = campaign.Expected(earlier, {}, (0, 0, 0))
 
     def differs(failure, **way):

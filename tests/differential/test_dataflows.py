@@ -1,4 +1,4 @@
-"""Random dataflow applications, each compiled, over random events in random ways; and planted faults to detect."""
+"""Random dataflow applications, each compiled, over random events in random ways."""
 
 import importlib.util
 from collections.abc import Callable
@@ -138,15 +138,10 @@ def examine_one(folder, number: int, examples: int) -> int:
     return sum(rows)
 
 
-@pytest.mark.parametrize("number", seeds(1, of=2))
+@pytest.mark.parametrize("number", seeds(1, of=46))
 def test_generated_application_equals_the_oracle(tmp_path, number):
-    assert examine_one(tmp_path, number, 60) > 60
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(2, 46))
-def test_generated_application_equals_the_oracle_in_full(tmp_path, number):
-    examine_one(tmp_path, number, 150)
+    compared = examine_one(tmp_path, number, 150 if number > 1 else 60)
+    assert compared > 60 or number > 1
 
 
 @pytest.mark.parametrize("number", seeds(1, of=2))
@@ -185,6 +180,3 @@ def test_compiled_loop_equals_the_oracle(tmp_path, number):
     for name, rows in oracle.state().items():
         compare(some.app.name, rows, loop.state()[name], name)
     assert loop.dropped_invalid == oracle.dropped_invalid
-
-
-# --- the test of the test -------------------------------------------------------------------------------------------
