@@ -183,7 +183,8 @@ def test_every_option_is_available_everywhere():
     assert RUN.keys() == SPEC_FIELDS.keys() - {"app", "params"}
     assert set(RECORD) == {
         "executor", "threads", "batch", "pin", "idle", "heuristic", "queue", "reorder", "partitioning", "partitions",
-        "slice", "throughput_window", "channel", "plan", "linger", "schedule", "controller", "thresholds", "parallelism",
+        "slice", "throughput_window", "channel", "plan", "linger", "schedule", "controller", "thresholds",
+        "parallelism",
     }  # fmt: skip
     assert set(FIELD_OPTIONS.values()) == OPTION_EXECUTORS.keys() - {"schedule", "thresholds"}
     assert RegressionSpec.model_fields.keys() >= FIELD_OPTIONS.keys()
