@@ -56,14 +56,9 @@ def ways(listed: list[tuple] = ORDERED) -> st.SearchStrategy[list[Way]]:
     """A few ways of executing a dataflow application, of those that are listed."""
     places = st.lists(st.integers(0, 7), max_size=3).map(tuple)
     way = st.builds(
-        Way,
-        st.sampled_from(listed),
-        st.sampled_from((1, 2, 3, 8)),
-        st.sampled_from((1, 7, 256)),
-        st.sampled_from((1000, 64, 3)),
-        st.sampled_from(("yield", "park")),
-        st.lists(places, max_size=6).map(tuple),
-    )
+        Way, st.sampled_from(listed), st.sampled_from((1, 2, 3, 8)), st.sampled_from((1, 7, 256)),
+        st.sampled_from((1000, 64, 3)), st.sampled_from(("yield", "park")), st.lists(places, max_size=6).map(tuple),
+    )  # fmt: skip
     return st.lists(way, min_size=1, max_size=4, unique=True)
 
 

@@ -67,31 +67,18 @@ ledger = App(
 )
 p = ledger.params
 accounts = ledger.table(
-    "accounts",
-    Account,
-    "size",
-    lambda key, params: {"balance": 500 if key is None else 1000 * key},
-    key=i64,
-    lookup="numbers",
-    keys=None,
-)
+    "accounts", Account, "size", lambda key, params: {"balance": 500 if key is None else 1000 * key}, key=i64,
+    lookup="numbers", keys=None,
+)  # fmt: skip
 fixed = ledger.table(
-    "fixed",
-    Account,
-    len(NUMBERS),
-    lambda key, params: {"balance": key // 4},
-    key=i64,
+    "fixed", Account, len(NUMBERS), lambda key, params: {"balance": key // 4}, key=i64,
     keys=lambda params: NUMBERS[::-1],
-)
+)  # fmt: skip
 holders = ledger.table("holders", Holder, "names", lambda key, params: {"total": 3}, key=text, lookup="insert")
 listed = ledger.table(
-    "listed",
-    Holder,
-    len(NAMES),
-    lambda key, params: {"total": [len(name) for name in key]},
-    key=text,
+    "listed", Holder, len(NAMES), lambda key, params: {"total": [len(name) for name in key]}, key=text,
     keys=lambda params: NAMES,
-)
+)  # fmt: skip
 ledger.generates(lambda *arguments: {})
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from streaming_core.generator import bell, bigbench, proportional
+from streaming_core.generator import bigbench
 from streaming_core.generator.bigbench import (
     CLICKS,
     DAY,
@@ -178,18 +178,3 @@ def test_categories_and_page_types_cover_their_ranges():
     assert set(bigbench.categories({**params, "categories": 10}).tolist()) == {-1, *range(1, 11)}
     assert set(bigbench.page_types(defaults(CLICKS, pages=500)).tolist()) == set(range(8))
     assert list(bigbench.PAGE_TYPES) == sorted(bigbench.PAGE_TYPES)
-
-
-def test_distributions_match_their_names():
-    assert np.allclose(proportional(np.array([1.0, 0.0, 3.0])).thresholds / 2**53, [0.25, 0.25, 1.0])
-    weights = bell(1001, 50.0)
-    k = np.arange(1001)
-    assert abs((weights * k).sum() - 500) < 1e-9
-    assert abs(np.sqrt((weights * (k - 500) ** 2).sum()) - 50) < 1e-3
-    assert bell(10, 1e-9).tolist() == [0.0] * 4 + [0.5, 0.5] + [0.0] * 4
-    law = bigbench._poisson(3.7).thresholds / 2**53
-    assert np.allclose(law[:3], np.exp(-3.7) * np.cumsum([1, 3.7, 3.7**2 / 2]), rtol=1e-12)
-    assert abs((np.diff(law, prepend=0.0) * np.arange(len(law))).sum() - 3.7) < 1e-9
-    gaps = np.diff(bigbench._gaps().thresholds / 2**53, prepend=0.0)
-    assert len(gaps) == 3_001
-    assert gaps[60] / gaps[0] == pytest.approx(np.exp(-1), rel=1e-9)

@@ -5,23 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from streaming_core.generator.tweets import BEGIN, TWEETS, _make, _poisson, tweets
+from streaming_core.generator.tweets import BEGIN, TWEETS, _make, tweets
 
 N = 60_000
 
 
 def defaults(**params):
     return {name: p.default for name, p in TWEETS.items()} | params
-
-
-def test_the_number_of_tweets_per_call_changes_nothing(monkeypatch):
-    def first(period):
-        monkeypatch.setattr("streaming_core.generator.tweets.PERIOD", period)
-        parts = [_make(defaults(vocabulary=500, rate=40.0), 3, at) for at in range(2_000 // period)]
-        return {name: [v for part in parts for v in part[name].tolist()] for name in parts[0]}
-
-    assert first(2_000) == first(200) == first(40)
-    assert len(first(40)["ts"]) > 1_500
 
 
 @pytest.mark.parametrize("rate", [0.5, 25.0, 3_000.0])
@@ -34,15 +24,6 @@ def test_tweets_arrive_as_a_poisson_process(rate):
     if len(count) > 100:
         assert abs(count.var() / rate - 1) < 0.1
     assert abs((ts % 1000).mean() - 499.5) < 5
-
-
-@pytest.mark.parametrize("mean", [0.3, 12.0, 500.0, 20_000.0])
-def test_numbers_of_arrivals_follow_the_poisson_distribution(mean):
-    fewest, law = _poisson(mean)
-    weights = np.diff(law.thresholds, prepend=0) / 2**53
-    k = fewest + np.arange(len(weights))
-    assert abs((k * weights).sum() - mean) < 1e-9 * mean
-    assert abs(((k - mean) ** 2 * weights).sum() - mean) < 1e-6 * mean
 
 
 def test_words_and_hashtags_follow_their_distributions():

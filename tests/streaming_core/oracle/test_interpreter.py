@@ -229,13 +229,8 @@ def test_a_single_operator_can_take_the_events_twice():
     events.union(events).flat_map(spread, Number).sink()
     rows = generated(app).process(table(n=[2, 1])).to_pylist()
     assert [(r["seq"], r["sub"], r["n"]) for r in rows] == [
-        (0, 0, 0),
-        (0, 1, 1),
-        (0, 2, 0),
-        (0, 3, 1),
-        (1, 0, 0),
-        (1, 1, 0),
-    ]
+        (0, 0, 0), (0, 1, 1), (0, 2, 0), (0, 3, 1), (1, 0, 0), (1, 1, 0),
+    ]  # fmt: skip
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------

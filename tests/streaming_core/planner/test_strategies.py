@@ -74,18 +74,6 @@ def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
     assert scaled.outcome.value == pytest.approx(5e5)
 
 
-@pytest.mark.slow
-def test_papers_search_lowers_the_ingress_when_replicas_share_cores():
-    machine = Machine.of_threads(2, 50.0)
-    placement = plan("rlas", drawn.paper("wc"), machine)
-    assert is_placed(placement)
-    assert (
-        0
-        < placement.estimate.sustained.ingress
-        <= plan("balanced", drawn.paper("wc"), machine).estimate.sustained.ingress
-    )
-
-
 def test_balanced_is_at_least_as_good_as_the_papers_algorithm():
     for app in ("wc", "fd"):
         machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})

@@ -166,15 +166,8 @@ def test_requests_without_a_computable_plan_are_refused(command, workspace, tmp_
         "a recording does not support plan auto",
     )
     of_windows = (
-        "--input",
-        workspace / "scalejoin",
-        "--out",
-        tmp_path / "out",
-        "--plan",
-        "auto",
-        "--parallelism",
-        "sn",
-    )
+        "--input", workspace / "scalejoin", "--out", tmp_path / "out", "--plan", "auto", "--parallelism", "sn",
+    )  # fmt: skip
     refused(command("run", "scalejoin", *of_windows), "found for parallelism vsn, not sn")
     schedule = tmp_path / "schedule.json"
     schedule.write_text('[{"event": 10, "owners": {"from_left": [7]}}]')
@@ -186,42 +179,29 @@ def test_requests_without_a_computable_plan_are_refused(command, workspace, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_an_operator_that_takes_a_stream_twice_can_be_planned(command, package, tmp_path):
-    (package / "doubled.py").write_text(
-        """
+DOUBLED = """
 import numpy as np
-
 from streaming_core.api import App, i64, record
 
 app = App("doubled")
 
-
 @record
-class Event:
+class Number:
     ts: i64
-    key: i64
-
-
-@record
-class Count:
     n: i64
-
 
 def count(row, state, out):
     state.n += 1
-    out.emit(n=state.n)
+    out.emit(ts=row.ts, n=state.n)
 
-
-events = app.source(Event)
-events.union(events).key_by("key").process(count, state=Count, output=Count).sink()
-
-
-@app.generates
-def draw(params, seed, start, stop):
-    at = np.arange(start, stop)
-    return {"ts": at, "key": at % 7}
+events = app.source(Number)
+events.union(events).key_by("n").process(count, state=Number, output=Number).sink()
+app.generates(lambda params, seed, start, stop: {"ts": np.arange(start, stop), "n": np.arange(start, stop) % 7})
 """
-    )
+
+
+def test_an_operator_that_takes_a_stream_twice_can_be_planned(command, package, tmp_path):
+    (package / "doubled.py").write_text(DOUBLED)
     workload.write("doubled", {}, 100, 1, tmp_path / "w")
     arguments = ("doubled", "--input", tmp_path / "w", "--out")
     way = ("--executor", "pinned", "--threads", 2, "--plan", "auto", "--json")
